@@ -7,6 +7,7 @@
 //!   flush              -> own record, routes, and one control datagram per link that has news
 //! ```
 
+mod clock;
 pub(crate) mod control;
 mod deliver;
 mod direct;
@@ -111,6 +112,7 @@ pub struct Node {
     accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
     direct: direct::Direct,
+    clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
     links: Links,
@@ -205,6 +207,7 @@ impl Node {
             accept: config.accept,
             ends: Ends::new(config.identity.clone(), config.network.clone(), config.seed),
             direct: direct::Direct::default(),
+            clock: clock::Clock::default(),
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
             links,
             sockets: Sockets::default(),
@@ -389,6 +392,7 @@ impl Node {
             self.redial(now, out);
             self.tend_ends(now, out);
             self.tend_direct(now, out);
+            self.tend_clock(now, out);
             self.keep_records(now);
         }
         self.report_groups(now, out);

@@ -19,6 +19,7 @@
 //! [`Full`](crate::Full) when a message does not fit.
 
 mod builder;
+mod clock;
 mod doubt;
 mod hello;
 mod hold;
@@ -29,6 +30,7 @@ mod repair;
 mod report;
 
 pub use builder::Builder;
+pub use clock::ClockOffset;
 pub use doubt::LinkDoubt;
 pub use hello::{Echo, Hello};
 pub use hold::{Hold, LaneHolds};
@@ -84,6 +86,8 @@ pub mod kind {
     pub const LANE_REPORT: u8 = 15;
     /// [`crate::Endpoint`]: where the receiver is seen.
     pub const SEEN_AT: u8 = 16;
+    /// [`super::ClockOffset`].
+    pub const CLOCK_OFFSET: u8 = 17;
 }
 
 /// One message.
@@ -121,6 +125,8 @@ pub enum Message<'a> {
     LaneReport(LaneReport),
     /// Where the datagrams of the receiver of this message come from, as its sender sees it.
     SeenAt(Endpoint),
+    /// How the sender's clock becomes the network's.
+    ClockOffset(ClockOffset),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -149,6 +155,7 @@ impl<'a> Message<'a> {
             kind::REPAIR => Repair::parse(body).map(Message::Repair),
             kind::LANE_REPORT => LaneReport::parse(body).map(Message::LaneReport),
             kind::SEEN_AT => Endpoint::parse(body).map(Message::SeenAt),
+            kind::CLOCK_OFFSET => ClockOffset::parse(body).map(Message::ClockOffset),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

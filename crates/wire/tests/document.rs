@@ -261,6 +261,7 @@ fn message(bytes: &[u8]) -> String {
         [Message::SeenAt(at)] => {
             format!("{:?} {}", at.ipv4().expect("the example is IPv4"), at.port)
         }
+        [Message::ClockOffset(clock)] => format!("{} {:x}", clock.reference, clock.offset_us),
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
@@ -283,6 +284,7 @@ fn every_example_reads_as_told() {
         "2565 1 101 [0, 40] [2a, 0, 17, ff]",
         "3000 3 512",
         "[198, 51, 100, 2] 40001",
+        "10.7.0.1 fffffc18",
         "40",
         "25000",
         "7 36",

@@ -175,6 +175,7 @@ fn message_again(message: &Message<'_>, room: usize) {
         Message::LaneHolds(holds) => holds.holds().try_for_each(|hold| builder.lane_hold(hold)),
         Message::LinkDoubt(doubt) => builder.link_doubt(*doubt),
         Message::SeenAt(endpoint) => builder.seen_at(*endpoint),
+        Message::ClockOffset(clock) => builder.clock_offset(*clock),
         Message::Repair(repair) => {
             let mut body = vec![0; REPAIR_FRONT_BYTES + repair.sum.len()];
             let Repair {

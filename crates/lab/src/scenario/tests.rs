@@ -772,7 +772,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "a4bdda24430e8121");
+    assert_eq!(example("diamond.toml").trace_hash, "4a130edb29d47b64");
 }
 
 #[test]

@@ -8,8 +8,9 @@
 //!   the way here             20                       220        difference less the clocks
 //! ```
 //! What the clocks differ by is known to within half of a round trip, so the shortest of a long time tells best, as
-//! in NTP's clock filter (RFC 5905 §10). A path that is longer one way from the beginning is taken for one that
-//! is as long both ways; it is never off by more than half of the shortest round trip.
+//! in NTP's clock filter (RFC 5905 §10). By the link alone a path that is longer one way from the beginning is taken for
+//! one that is as long both ways; it is never off by more than half of the shortest round trip. Where other paths lead
+//! around it, what the network's clock says counts instead (`node::clock`).
 //!
 //! Clocks drift. How fast is the median of what the differences have moved by from one window to the next: a
 //! path that changes moves one of them, drift moves all.
@@ -80,21 +81,43 @@ impl Split {
         }
     }
 
-    /// The way here of a round trip of this length, where round trips vary by so much.
-    pub fn way_here(&self, round_trip: Duration, varies: Duration) -> Duration {
+    /// What the own clock is ahead of the neighbour's, as stamps wrap.
+    pub fn clocks_us(&self) -> Option<u32> {
+        let ahead_us = self.clocks_of_link_us()?;
+        Some(self.first_us?.wrapping_add(ahead_us as u32))
+    }
+
+    /// The way here of a round trip of this length, where round trips vary by so much. `clocks_us` is what the own clock
+    /// is ahead of the neighbour's, where more than this link tells it.
+    pub fn way_here(
+        &self,
+        round_trip: Duration,
+        varies: Duration,
+        clocks_us: Option<u32>,
+    ) -> Duration {
         let half = round_trip.div(2);
         let windows = [Some(self.window), self.before];
         let differences = windows.iter().flatten().filter_map(|w| w.difference);
-        let Some((difference, clocks)) = differences.min().zip(self.clocks) else {
+        let of_network_us = clocks_us
+            .zip(self.first_us)
+            .map(|(clocks_us, first_us)| i64::from(clocks_us.wrapping_sub(first_us).cast_signed()));
+        let ahead_us = of_network_us.or_else(|| self.clocks_of_link_us());
+        let Some((difference, ahead_us)) = differences.min().zip(ahead_us) else {
             return half;
         };
-        let us = difference - clocks.us - self.drift_us() * clocks.age;
+        let us = difference - ahead_us;
         let here = Duration::from_micros(us.max(0).unsigned_abs()).min(round_trip);
         let apart = here.max(half) - here.min(half);
         match apart > CHANCE + round_trip.div(CHANCE_SHARE) + varies {
             true => here,
             false => half,
         }
+    }
+
+    /// The same by the shortest round trip of long, counted from the first difference.
+    fn clocks_of_link_us(&self) -> Option<i64> {
+        let clocks = self.clocks?;
+        Some(clocks.us + self.drift_us() * clocks.age)
     }
 
     /// A window has passed; `adjoins` if the next one begins at once.
@@ -192,7 +215,7 @@ mod tests {
         }
         let least = Duration::from_millis(there_ms + here_ms);
         split
-            .way_here(least, Duration::from_millis(jitter_ms / 4))
+            .way_here(least, Duration::from_millis(jitter_ms / 4), None)
             .as_millis()
     }
 

@@ -292,6 +292,7 @@ impl Node {
                 Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
                 Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
+                Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),
             }
@@ -313,6 +314,7 @@ impl Node {
             link.peer_boot = Some(hello.boot);
             let event = link.hello.on_restart(now);
             link.reset_lanes(now);
+            link.forget_clock();
             self.on_hello_event(now, index, event, out);
         }
         let link = self.links.at_mut(index);

@@ -9,6 +9,7 @@ mod bursts;
 mod capacity;
 mod certificates;
 mod chain;
+mod clocks;
 mod control_traffic;
 mod detours;
 mod direct;

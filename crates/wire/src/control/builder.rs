@@ -3,8 +3,8 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe,
-    Reception, TailProbe, kind,
+    ClockOffset, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer,
+    MtuProbe, Reception, TailProbe, kind,
 };
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
@@ -130,6 +130,11 @@ impl<'a> Builder<'a> {
     /// Appends where the neighbour is seen.
     pub fn seen_at(&mut self, endpoint: Endpoint) -> Result<(), Full> {
         self.message(kind::SEEN_AT, &endpoint.to_bytes())
+    }
+
+    /// Appends how the sender's clock becomes the network's.
+    pub fn clock_offset(&mut self, clock: ClockOffset) -> Result<(), Full> {
+        self.message(kind::CLOCK_OFFSET, &clock.to_bytes())
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

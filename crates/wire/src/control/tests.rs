@@ -648,6 +648,24 @@ fn a_report_of_a_group_has_these_bytes() {
 }
 
 #[test]
+fn a_clock_offset_names_the_node_whose_clock_counts() {
+    const BYTES: [u8; 11] = [17, 0, 8, 0x0a, 0x07, 0x00, 0x01, 0xff, 0xff, 0xfc, 0x18];
+    let clock = ClockOffset {
+        reference: NodeAddr(0x0a07_0001),
+        offset_us: 1_000u32.wrapping_neg(),
+    };
+    let mut bytes = [0; BYTES.len()];
+    let mut builder = Builder::new(&mut bytes);
+    assert_eq!(builder.clock_offset(clock), Ok(()));
+    assert_eq!(builder.clock_offset(clock), Err(Full));
+    assert_eq!(bytes, BYTES);
+    assert_eq!(read(&BYTES), Ok(vec![Message::ClockOffset(clock)]));
+    for cut in 0..8 {
+        assert!(ClockOffset::parse(&BYTES[3..3 + cut]).is_err(), "{cut}");
+    }
+}
+
+#[test]
 fn a_neighbour_is_told_where_it_is_seen() {
     let mut ip = [0; 16];
     ip[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);

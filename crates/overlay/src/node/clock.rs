@@ -1,0 +1,78 @@
+//! The clock that all nodes of a network have in common, so that each knows which direction of a link is the longer
+//! one.
+//!
+//! ```text
+//!   reference (lowest address) ── "my stamps + 0" ──▶ b ── "my stamps + 4711" ──▶ c
+//!            ╰──────────────── a link that is no part of the tree ────────────────╯
+//!                    c's clock less the reference's = its delay, that direction's own
+//! ```
+//! A node takes the clock from the neighbour that is nearest to the reference, by the least round trip of their link
+//! ([`Split`](crate::estimate::Split)), and tells its own neighbours once a second. Links of that tree count as long both
+//! ways, which may be wrong. Then the clocks of the nodes behind are wrong by as much, and the delays of two paths
+//! between the same nodes by the same amount: which path is shorter is right whatever the clocks are.
+//!
+//! A neighbour that tells a wrong offset moves delay from one direction of its own links to the other. It cannot make a
+//! round trip shorter, which this node measures by itself.
+
+use super::Node;
+use crate::link::LinkIndex;
+use crate::settings::MetricOf;
+use base::{Outbox, Time};
+use graph::reference::{Reference, reference};
+use wire::control::{Builder, ClockOffset, MESSAGE_HEADER_BYTES};
+
+/// Where this node has the clock from.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    from: Option<Reference>,
+    /// The edition of the topology by which it was chosen.
+    generation: Option<u64>,
+}
+
+impl Node {
+    /// A neighbour tells how its clock becomes the network's.
+    pub(super) fn on_clock_offset(&mut self, now: Time, index: LinkIndex, clock: ClockOffset) {
+        self.links.at_mut(index).clock_told = Some((clock, now));
+    }
+
+    /// Once a second: by which clock each link's delays are split, and what neighbours are told.
+    pub(super) fn tend_clock(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if self.settings.metric == MetricOf::Paper {
+            return;
+        }
+        let own = self.clock_offset(now);
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            link.split_by(now, own);
+            let Some(own) = own.filter(|_| link.is_up()) else {
+                continue;
+            };
+            let mut bytes = [0; MESSAGE_HEADER_BYTES + ClockOffset::BYTES];
+            let mut builder = Builder::new(&mut bytes);
+            builder.clock_offset(own).expect("it is made to fit");
+            link.send_control(now, &bytes, out);
+        }
+    }
+
+    /// How the own clock becomes the network's; none as long as the neighbour that is nearer does not tell.
+    fn clock_offset(&mut self, now: Time) -> Option<ClockOffset> {
+        let generation = self.database.generation();
+        if self.clock.generation != Some(generation) {
+            self.clock.generation = Some(generation);
+            self.clock.from = Some(reference(self.database.topology(), self.addr));
+        }
+        let from = self.clock.from?;
+        let Some(by) = from.by else {
+            return Some(ClockOffset {
+                reference: self.addr,
+                offset_us: 0,
+            });
+        };
+        let link = self.links.at(self.links.by_peer(by)?);
+        let told = link.clock_told(now, from.node)?;
+        Some(ClockOffset {
+            reference: from.node,
+            offset_us: told.offset_us.wrapping_sub(link.split.clocks_us()?),
+        })
+    }
+}
