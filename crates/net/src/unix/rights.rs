@@ -1,6 +1,6 @@
 //! Descriptors that travel beside a message. [unix(7), SCM_RIGHTS]
 
-use super::stream::{Received, SeqStream};
+use super::stream::{RESET, Received, SeqStream};
 use crate::sys;
 use std::io::{self, IoSlice};
 use std::mem;
@@ -89,9 +89,8 @@ impl SeqStream {
                 Ok(len) if len > buffer.len() => Received::Truncated(len),
                 Ok(len) => Received::Message(len),
                 Err(error) => match sys::errno(&error) {
-                    libc::EINTR => continue,
+                    libc::EINTR | RESET => continue,
                     libc::EAGAIN => Received::Empty,
-                    libc::ECONNRESET => Received::Closed,
                     _ => return Err(error),
                 },
             };

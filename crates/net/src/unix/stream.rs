@@ -9,6 +9,10 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
+/// What the kernel says once when the other side was closed before it had read everything. What it had
+/// sent before is still there, so it is read on: to the end, which is told by no bytes.
+pub(super) const RESET: libc::c_int = libc::ECONNRESET;
+
 /// What the kernel may buffer towards the other side: 16 of the longest datagrams, or some
 /// thousand short ones, which cost the kernel about 1 KiB each.
 pub(super) const KERNEL_BUFFER_BYTES: libc::c_int = 1 << 20;
@@ -100,9 +104,8 @@ impl SeqStream {
                 Ok(len) if len > buffer.len() => Ok(Received::Truncated(len)),
                 Ok(len) => Ok(Received::Message(len)),
                 Err(error) => match sys::errno(&error) {
-                    libc::EINTR => continue,
+                    libc::EINTR | RESET => continue,
                     libc::EAGAIN => Ok(Received::Empty),
-                    libc::ECONNRESET => Ok(Received::Closed),
                     _ => Err(error),
                 },
             };
@@ -128,9 +131,8 @@ impl SeqStream {
                 Ok(len) if len > room => Ok(Received::Truncated(len)),
                 Ok(len) => Ok(Received::Message(len)),
                 Err(error) => match sys::errno(&error) {
-                    libc::EINTR => continue,
+                    libc::EINTR | RESET => continue,
                     libc::EAGAIN => Ok(Received::Empty),
-                    libc::ECONNRESET => Ok(Received::Closed),
                     _ => Err(error),
                 },
             };
@@ -229,12 +231,19 @@ impl SeqStream {
     pub fn peek_len(&self) -> io::Result<Received> {
         let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
         let nothing = ptr::null_mut();
-        // SAFETY: a buffer of no bytes. "MSG_TRUNC: return the real length of the packet".
-        match sys::check_len(unsafe { libc::recv(self.fd.as_raw_fd(), nothing, 0, flags) }) {
-            Ok(0) => Ok(Received::Closed),
-            Ok(len) => Ok(Received::Truncated(len)),
-            Err(error) if sys::errno(&error) == libc::EAGAIN => Ok(Received::Empty),
-            Err(error) => Err(error),
+        loop {
+            // SAFETY: a buffer of no bytes. "MSG_TRUNC: return the real length of the packet".
+            return match sys::check_len(unsafe {
+                libc::recv(self.fd.as_raw_fd(), nothing, 0, flags)
+            }) {
+                Ok(0) => Ok(Received::Closed),
+                Ok(len) => Ok(Received::Truncated(len)),
+                Err(error) => match sys::errno(&error) {
+                    libc::EINTR | RESET => continue,
+                    libc::EAGAIN => Ok(Received::Empty),
+                    _ => Err(error),
+                },
+            };
         }
     }
 

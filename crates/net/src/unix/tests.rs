@@ -71,6 +71,26 @@ fn a_message_longer_than_the_buffer_is_reported_with_its_length() {
 }
 
 #[test]
+fn what_was_said_last_is_heard_though_not_everything_was_read() {
+    let pairs = [(); 3].map(|()| SeqStream::pair().unwrap());
+    for (a, b) in &pairs {
+        b.send_parts(&[IoSlice::new(b"not read")]).unwrap();
+        a.send_parts(&[IoSlice::new(b"why")]).unwrap();
+    }
+    let [first, second, third] = pairs.map(|(a, b)| {
+        drop(a);
+        b
+    });
+    let mut buffer = [0; 8];
+    assert_eq!(first.recv_into(&mut buffer).unwrap(), Received::Message(3));
+    assert_eq!(first.recv_into(&mut buffer).unwrap(), Received::Closed);
+    let (with_fds, _) = second.recv_with_fds(&mut buffer).unwrap();
+    assert_eq!(with_fds, Received::Message(3));
+    assert_eq!(third.peek_len().unwrap(), Received::Truncated(3));
+    assert_eq!(&buffer[..3], b"why");
+}
+
+#[test]
 fn waiting_ends_when_it_was_said_to() {
     let (a, b) = SeqStream::pair().unwrap();
     a.set_nonblocking(false).unwrap();
