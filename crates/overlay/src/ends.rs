@@ -15,7 +15,8 @@
 //! handshakes are bounded, who sends many shows a cookie first, which only he gets in whose name he
 //! sends, and two ends that begin at once make one session.
 //!
-//! The first packets wait for one round trip. Choice: sooner they could go only under a key that is
+//! Nodes that know each other make their session before they need it, up to a number. Otherwise
+//! the first packets wait for one round trip. Choice: sooner they could go only under a key that is
 //! not secret any more once the exit's key is stolen. What waits is bounded, and has less time left
 //! when it goes.
 //!
@@ -61,6 +62,11 @@ const ASKS_PER_S: f64 = 20.0;
 /// As many at once: the ends of a node that was started again.
 const ASKS_BURST: f64 = 64.0;
 
+/// Handshakes begun per second, with nobody waiting. Choice: 1.5 KiB each, 50 kbit/s while a network starts.
+const PREPARED_PER_S: f64 = 4.0;
+/// As many at once: all nodes of a small network.
+const PREPARED_BURST: f64 = 16.0;
+
 /// All sessions with other ends.
 #[derive(Debug)]
 pub(crate) struct Ends {
@@ -72,6 +78,11 @@ pub(crate) struct Ends {
     early: VecDeque<Early>,
     early_bytes: usize,
     asks: TokenBucket,
+    /// When to look for nodes with which there is no session, and how many of them may be dialled.
+    look: Option<Time>,
+    preparing: TokenBucket,
+    /// With so many nodes there is a session without any traffic.
+    prepared_max: usize,
 }
 
 /// A packet that was sealed under a session which its exit does not have yet: the Finish was lost on the
@@ -128,7 +139,12 @@ pub(crate) enum Opened {
 }
 
 impl Ends {
-    pub(crate) fn new(identity: Identity, network: Network, seed: [u8; 32]) -> Ends {
+    pub(crate) fn new(
+        identity: Identity,
+        network: Network,
+        seed: [u8; 32],
+        prepared_max: u32,
+    ) -> Ends {
         Ends {
             handshakes: Handshakes::of_ends(identity, network, seed, Time::ZERO),
             ends: Map::default(),
@@ -137,6 +153,9 @@ impl Ends {
             early: VecDeque::new(),
             early_bytes: 0,
             asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
+            look: None,
+            preparing: TokenBucket::new(PREPARED_PER_S, PREPARED_BURST, Time::ZERO),
+            prepared_max: prepared_max as usize,
         }
     }
 
@@ -199,10 +218,13 @@ impl Ends {
         if !fits {
             return Sealed::Dropped(Drop::EndNoSession);
         }
+        let is_first = end.waiting.is_empty();
         end.waiting.push_back((now, burst));
         end.waiting_bytes += bytes;
         self.waiting_bytes += bytes;
-        Sealed::Waits(self.dial(now, to))
+        // A handshake that nobody waited for may have begun when there was no way yet.
+        let again = self.handshakes.init_to(below(to)).filter(|_| is_first);
+        Sealed::Waits(again.or_else(|| self.dial(now, to)))
     }
 
     /// Begins a handshake, unless one is under way. Gives the Init.
@@ -408,6 +430,29 @@ impl Ends {
         None
     }
 
+    /// There is no session with `node`, and none under way.
+    pub(crate) fn is_unknown(&self, node: NodeAddr) -> bool {
+        !self.has_session(node) && !self.handshakes.is_dialling(below(node))
+    }
+
+    /// Asks for a look at who is unknown, at `at` or before.
+    pub(crate) fn look_at(&mut self, at: Time) {
+        self.look = Some(self.look.map_or(at, |look| look.min(at)));
+    }
+
+    /// Such a look is due. It is over with that.
+    pub(crate) fn take_look(&mut self, now: Time) -> bool {
+        self.look.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Begins a handshake with `node` before anything is to be said. `None` if there have been enough.
+    pub(crate) fn prepare(&mut self, now: Time, node: NodeAddr) -> Option<Vec<u8>> {
+        if self.ends.len() >= self.prepared_max || !self.preparing.try_take(now, 1.0) {
+            return None;
+        }
+        self.dial(now, node)
+    }
+
     /// Gives back an index that came to nothing.
     pub(crate) fn release(&mut self, index: SessionIndex) {
         self.handshakes.release(index);
@@ -478,13 +523,19 @@ impl Ends {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.handshakes.next_timeout()
+        let handshakes = self.handshakes.next_timeout();
+        handshakes.into_iter().chain(self.look).min()
     }
 
-    /// Slow housekeeping: ends sessions by age, and gives an Init for each that is in use and is to
-    /// be followed by another.
-    pub(crate) fn tend(&mut self, now: Time) -> Vec<(NodeAddr, Vec<u8>)> {
+    /// Slow housekeeping: ends sessions by age, and gives an Init for each that is to be followed by
+    /// another: it is in use, or `seals` says that its end is still there and there are not too many.
+    pub(crate) fn tend(
+        &mut self,
+        now: Time,
+        seals: impl Fn(NodeAddr) -> bool,
+    ) -> Vec<(NodeAddr, Vec<u8>)> {
         let mut inits = Vec::new();
+        let are_few = self.ends.len() <= self.prepared_max;
         for node in self.nodes() {
             let Some(end) = self.ends.get_mut(&node) else {
                 continue;
@@ -493,7 +544,8 @@ impl Ends {
                 self.by_session.remove(&index);
                 self.handshakes.release(index);
             }
-            let wants = end.sessions.wants_rekey(now) && !end.is_idle(now);
+            let is_kept = !end.is_idle(now) || are_few && seals(node);
+            let wants = end.sessions.wants_rekey(now) && is_kept;
             let is_over = end.sessions.is_empty() && end.waiting.is_empty();
             if wants && let Some(init) = self.dial(now, node) {
                 inits.push((node, init));

@@ -382,9 +382,11 @@ impl Link {
     }
 
     /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
-    /// come for so long that the neighbour may have restarted and lost its keys.
+    /// come for so long that the neighbour may have restarted and lost its keys, or a stream was opened because
+    /// datagrams get through in one direction at most.
     pub(crate) fn wants_dial(&self, now: Time) -> bool {
-        let lost = self.sessions.is_empty() || (!self.is_up() && now.since(self.heard) >= SILENT);
+        let is_silent = now.since(self.heard) >= SILENT || self.fallback.stream().is_some();
+        let lost = self.sessions.is_empty() || (!self.is_up() && is_silent);
         let rest = (DIAL_REST * (1 << (self.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
         let rested = self.dialled.is_none_or(|at| now.since(at) >= rest);
         rested && (lost || self.sessions.wants_rekey(now))

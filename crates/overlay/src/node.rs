@@ -20,6 +20,7 @@ mod groups;
 mod mtu;
 mod network;
 mod operate;
+mod prepare;
 mod receive;
 mod reliable;
 mod repair;
@@ -205,7 +206,12 @@ impl Node {
             watches_reach: false,
             unix_start_s: config.unix_start_s,
             accept: config.accept,
-            ends: Ends::new(config.identity.clone(), config.network.clone(), config.seed),
+            ends: Ends::new(
+                config.identity.clone(),
+                config.network.clone(),
+                config.seed,
+                config.settings.prepared_ends,
+            ),
             direct: direct::Direct::default(),
             clock: clock::Clock::default(),
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
@@ -391,6 +397,7 @@ impl Node {
             self.shared.expire(now);
             self.redial(now, out);
             self.tend_ends(now, out);
+            self.prepare_ends(now, out);
             self.tend_direct(now, out);
             self.tend_clock(now, out);
             self.keep_records(now);

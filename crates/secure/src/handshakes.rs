@@ -315,6 +315,11 @@ impl Handshakes {
     pub fn is_dialling(&self, to: UnderlayAddr) -> bool {
         self.table.dial_to(to).is_some()
     }
+    /// The Init of the handshake with `to` that is under way, to be sent once more.
+    pub fn init_to(&mut self, to: UnderlayAddr) -> Option<Vec<u8>> {
+        let index = self.table.dial_to(to)?;
+        self.table.dial(index).map(|dial| dial.init.to_vec())
+    }
     /// Handshakes that were answered and not finished.
     pub fn half_open(&self) -> usize {
         self.table.half_open()

@@ -194,14 +194,15 @@ impl Endpoint {
         self.send();
     }
 
-    /// True if there is a way to node `index` by the metric of voice.
+    /// True if packets to node `index` go at once: there is a way by the metric of voice, and a session from end to
+    /// end.
     pub(crate) fn has_route(&self, index: usize) -> bool {
         let to = address(index).to_string();
         let snapshot = self.node.snapshot(self.clock.now());
-        snapshot
-            .routes
-            .iter()
-            .any(|route| route.to == to && route.metric == "expected-latency")
+        let mut routes = snapshot.routes.iter();
+        let mut ends = snapshot.ends.iter();
+        routes.any(|route| route.to == to && route.metric == "expected-latency")
+            && ends.any(|end| end.node == to && end.session_age_s.is_some())
     }
 
     fn request(&mut self, client: ClientId, request: Request) {

@@ -772,7 +772,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "4a130edb29d47b64");
+    assert_eq!(example("diamond.toml").trace_hash, "0e34618879df3eac");
 }
 
 #[test]

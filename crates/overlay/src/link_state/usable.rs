@@ -57,6 +57,11 @@ impl Database {
         self.sealers.contains_key(&node)
     }
 
+    /// All nodes that say so, in no particular order but the same in every run.
+    pub(crate) fn sealers(&self) -> impl Iterator<Item = NodeAddr> {
+        self.sealers.keys().copied()
+    }
+
     /// What tells the present start of a node that seals from earlier ones.
     pub(crate) fn boot_of(&self, node: NodeAddr) -> Option<u32> {
         self.sealers.get(&node).copied()

@@ -98,6 +98,19 @@ impl Node {
         None
     }
 
+    /// A packet is a handshake with this node, which is answered as soon as it is judged.
+    pub(super) fn is_end_handshake(&self, packet: &[u8]) -> bool {
+        let is_handshake = |payload: &[u8]| {
+            let kind = transport::Kind::of(payload);
+            matches!(kind, Ok(transport::Kind::End(kind)) if !kind.is_sealed())
+        };
+        Header::parse(packet).is_ok_and(|header| {
+            header.has_transport()
+                && header.destination() == self.addr
+                && is_handshake(header.payload())
+        })
+    }
+
     /// Judges a packet for this node: opens it, or says whether it may be believed as it is.
     pub(super) fn judge_arrival(
         &mut self,
@@ -291,6 +304,9 @@ impl Node {
 
     /// Repetitions of handshakes, and what has waited for one in vain.
     pub(super) fn drive_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if self.ends.take_look(now) {
+            self.prepare_ends(now, out);
+        }
         let (due, in_vain) = self.ends.on_timeout(now);
         for (to, datagram) in due {
             self.send_handshake(now, to, &datagram, out);
@@ -305,7 +321,8 @@ impl Node {
 
     /// Slow housekeeping of sessions.
     pub(super) fn tend_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        for (to, init) in self.ends.tend(now) {
+        let database = &self.database;
+        for (to, init) in self.ends.tend(now, |node| database.seals(node)) {
             self.send_handshake(now, to, &init, out);
         }
     }

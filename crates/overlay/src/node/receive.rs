@@ -10,12 +10,12 @@ use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey};
-use crate::link::LinkIndex;
+use crate::link::{LinkIndex, Received};
 use crate::realtime::Arrival;
 use crate::reliable as lane;
 use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
 use wire::data::{Header, LinkProtocol, Remaining, Routing};
-use wire::link::{Clear, Kind};
+use wire::link::{Clear, Kind, SessionIndex};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// What is to be done with a packet that has been judged.
@@ -39,6 +39,16 @@ pub(super) enum Verdict {
     Shared,
 }
 
+/// What a datagram is.
+enum Found {
+    /// Nothing of use. It has been counted.
+    Nothing,
+    /// A handshake with a neighbour.
+    Handshake,
+    /// Opened under a session of a link.
+    Opened(LinkIndex, SessionIndex, Received),
+}
+
 impl Node {
     pub(super) fn on_datagrams(
         &mut self,
@@ -50,8 +60,15 @@ impl Node {
         let mut run = (Verdict::Done, 0);
         let waited = burst.waited();
         for _ in 0..burst.segments() {
+            let found = self.open(now, from, burst.segment_mut(run.1), out);
+            // What is answered on the spot must not overtake what came before it.
+            if run.0 != Verdict::Done && self.is_answered(&found, burst.segment(run.1)) {
+                let front = burst.split_front(run.1);
+                self.dispatch(now, run.0, front, out);
+                run = (Verdict::Done, 0);
+            }
             let datagram = burst.segment_mut(run.1);
-            let verdict = self.judge(now, (from, waited), datagram, out);
+            let verdict = self.judge(now, (from, waited), found, datagram, out);
             if verdict != run.0 && run.1 > 0 {
                 let front = burst.split_front(run.1);
                 self.dispatch(now, run.0, front, out);
@@ -100,39 +117,70 @@ impl Node {
         }
     }
 
-    /// Opens one datagram and decides.
+    /// Opens one datagram in place.
+    fn open(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        datagram: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Found {
+        let clear = match Clear::parse(datagram) {
+            Ok(clear) => clear,
+            Err(_) => match Kind::of(datagram) {
+                Ok(kind) if !kind.is_sealed() => return Found::Handshake,
+                _ => {
+                    self.drop_one(Drop::Malformed, out);
+                    return Found::Nothing;
+                }
+            },
+        };
+        let Some(index) = self.links.by_session(clear.session) else {
+            self.drop_one(Drop::UnknownSession, out);
+            return Found::Nothing;
+        };
+        let link = self.links.at_mut(index);
+        match link.open(now, from, datagram) {
+            Ok(opened) => Found::Opened(index, clear.session, opened),
+            Err(reason) => {
+                self.drop_one(reason, out);
+                Found::Nothing
+            }
+        }
+    }
+
+    /// Judging it sends something at once, or may do so.
+    fn is_answered(&self, found: &Found, datagram: &[u8]) -> bool {
+        match found {
+            Found::Nothing => false,
+            Found::Handshake => true,
+            Found::Opened(_, _, opened) => match opened.kind {
+                Kind::Data => self.is_end_handshake(&datagram[opened.plaintext.clone()]),
+                _ => true,
+            },
+        }
+    }
+
+    /// Decides on a datagram.
     fn judge(
         &mut self,
         now: Time,
         (from, waited): (UnderlayAddr, Duration),
+        found: Found,
         datagram: &mut [u8],
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
-        let clear = match Clear::parse(datagram) {
-            Ok(clear) => clear,
-            Err(_) => {
-                match Kind::of(datagram) {
-                    Ok(kind) if !kind.is_sealed() => self.on_handshake(now, from, datagram, out),
-                    _ => self.drop_one(Drop::Malformed, out),
-                }
+        let (index, session, opened) = match found {
+            Found::Opened(index, session, opened) => (index, session, opened),
+            Found::Handshake => {
+                self.on_handshake(now, from, datagram, out);
                 return Verdict::Done;
             }
-        };
-        let Some(index) = self.links.by_session(clear.session) else {
-            self.drop_one(Drop::UnknownSession, out);
-            return Verdict::Done;
+            Found::Nothing => return Verdict::Done,
         };
         self.came = index;
-        let link = self.links.at_mut(index);
-        let opened = match link.open(now, from, datagram) {
-            Ok(opened) => opened,
-            Err(reason) => {
-                self.drop_one(reason, out);
-                return Verdict::Done;
-            }
-        };
         if opened.confirms {
-            self.handshakes.on_confirmed(clear.session);
+            self.handshakes.on_confirmed(session);
         }
         if opened.moved {
             self.on_moved(now, index, from, out);

@@ -15,6 +15,8 @@ pub enum Field<'a> {
     Span(&'a mut Duration),
     /// A small count.
     Count(&'a mut u32),
+    /// How many of something there are at most; none is possible.
+    Most(&'a mut u32),
     /// The same in a byte.
     Few(&'a mut u8),
     /// A share.
@@ -105,6 +107,7 @@ impl Settings {
                 "protect_most_single",
                 Field::Share(&mut self.realtime.aims.most_single),
             ),
+            ("prepared_ends", Field::Most(&mut self.prepared_ends)),
             ("stream_keep_alive", Field::Span(&mut streams.keep_alive)),
             ("stream_give_up", Field::Span(&mut streams.give_up)),
         ]
@@ -133,6 +136,9 @@ impl Settings {
                 (least..=SPAN_MOST).contains(span)
             }),
             Field::Count(count) => put(*count, value.parse().ok(), |n| (1..=100).contains(n)),
+            Field::Most(most) => put(*most, value.parse().ok(), |n| {
+                *n as usize <= crate::link_state::MAX_ORIGINS
+            }),
             Field::Few(count) => put(*count, value.parse().ok(), |n| {
                 *n <= crate::realtime::MAX_STRIKES
             }),
@@ -144,6 +150,7 @@ impl Settings {
                 "a time like \"250ms\", a day at the most, for intervals at least 1ms"
             }
             Field::Count(_) => "a number from 1 to 100",
+            Field::Most(_) => "a number from 0 to 1024",
             Field::Few(_) => "a number from 0 to 5",
             Field::Share(_) => "a number from 0 to 10",
             Field::Protect(_) => "`auto`, `off`, `requests` or `hop`",

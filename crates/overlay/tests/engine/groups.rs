@@ -43,6 +43,7 @@ fn members_get_each_packet_once_and_others_none() {
         nodes.run_ms(200);
         let mut options = voice();
         options.class.link = link;
+        let before = nodes.count().forwarded;
         // A sender need not be a member.
         let mut cast = Cast::new(0, 5, options);
         cast.run_ms(&mut nodes, 1_000);
@@ -54,7 +55,7 @@ fn members_get_each_packet_once_and_others_none() {
             assert_eq!(got, if is_member { 200 } else { 0 }, "{link:?} {i}");
         }
         // A packet takes each link of the tree once, and no other link: five of them for 200.
-        let forwarded: u64 = nodes.count().forwarded;
+        let forwarded = nodes.count().forwarded - before;
         assert_eq!(forwarded, 200 * 5, "{link:?}");
         nodes.world.close().unwrap();
     }
@@ -617,6 +618,7 @@ fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
     nodes.set_sender(0, SOURCE, voice());
     nodes.world.take_replies();
     let begin = nodes.world.now();
+    let before = nodes.count().forwarded;
     for number in 0..400 {
         let at = begin + Duration::from_millis(5 * number);
         nodes.send_to_addr(at, 0, SOURCE, (GROUP, PORT), number, 160);
@@ -624,7 +626,7 @@ fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
     nodes.run_ms(3_000);
     assert_eq!(nodes.count().drops(Drop::NotPermitted), 400);
     // Nothing left the node, and its client was told, once in a second.
-    assert_eq!(nodes.count().forwarded, 0);
+    assert_eq!(nodes.count().forwarded, before);
     let told = nodes.world.take_replies();
     let refused = Reply::Refused(RequestError::MayNotSend { group: GROUP });
     let refusals = told
@@ -647,12 +649,13 @@ fn a_node_that_does_not_obey_gets_no_farther_than_its_neighbour() {
     nodes.run_ms(500);
     // Node 0 hears of the permit 10 ms after node 1, and sends until then as one that does not obey.
     permit(&mut nodes, 1, Some(&["nobody"]), None);
+    let before = nodes.count().forwarded;
     let mut cast = Cast::new(0, 1, voice());
     cast.run_ms(&mut nodes, 9);
     cast.finish(&mut nodes);
     assert_eq!(cast.got(3, Time::ZERO, Time::FAR), (0, 9));
     assert_eq!(nodes.count().drops(Drop::NotPermitted), 9);
-    assert_eq!(nodes.count().forwarded, 0);
+    assert_eq!(nodes.count().forwarded, before);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn datagrams_are_cut_to_what_the_path_carries_within_seconds_of_the_start() {
     let there = nodes.at(1);
     let before = nodes.party(0).sent(there, Kind::Data);
     let at = nodes.world.now();
-    nodes.send_to(at, 0, SENDER, (1, PORT), 9, 1_392);
+    nodes.send_to(at, 0, SENDER, (1, PORT), 9, 1_392 - wire::link::SEAL_BYTES);
     nodes.run_ms(100);
     let after = nodes.party(0).sent(there, Kind::Data);
     assert_eq!(after.datagrams - before.datagrams, 1);

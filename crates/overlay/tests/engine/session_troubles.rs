@@ -390,11 +390,14 @@ fn what_a_client_must_not_do_ends_its_stream() {
         }
     }
     resets.sort();
-    let expected = [
-        (false, ResetReason::Protocol),
-        (true, ResetReason::Protocol),
-    ];
-    assert_eq!(resets, expected);
+    // Where the word of it was lost in the queue, the peer hears that nobody knows its stream any more.
+    let [(false, peers), (true, ResetReason::Protocol)] = resets[..] else {
+        panic!("{resets:?}");
+    };
+    assert!(
+        matches!(peers, ResetReason::Protocol | ResetReason::Unknown),
+        "{peers}"
+    );
 }
 
 #[test]

@@ -120,9 +120,9 @@ fn losses_on_long_hops_are_repaired_as_long_as_the_deadline_lets() {
     for rtt_ms in [20, 100, 200] {
         for loss in LOSSES {
             let (hop, deadline_ms) = three_hops(rtt_ms, loss);
-            let [(lost, _), (beside, _)] = lost_over(3, &hop, deadline_ms, 1_000, 8_000);
-            // 470 of 8000 packets would be without repair.
-            assert!(lost <= u64::from(loss.contains("burst")), "{hop}: {lost}");
+            let [(lost, sent), (beside, _)] = lost_over(3, &hop, deadline_ms, 1_000, 8_000);
+            // 420 of 7000 packets would be without repair, and 3 may stay lost on each link.
+            assert!(lost <= sent / 2_000, "{hop}: {lost}");
             assert_eq!(beside, 0);
         }
     }
@@ -132,8 +132,8 @@ fn losses_on_long_hops_are_repaired_as_long_as_the_deadline_lets() {
         for loss in LOSSES {
             let hop = format!("delay={}ms {loss}", rtt_ms / 2);
             let deadline_ms = rtt_ms * 5 / 2 + 100;
-            let [(lost, _), _] = lost_over(4, &hop, deadline_ms, 1_000, 8_000);
-            assert!(lost <= u64::from(loss.contains("burst")), "{hop}: {lost}");
+            let [(lost, sent), _] = lost_over(4, &hop, deadline_ms, 1_000, 8_000);
+            assert!(lost <= sent / 2_000, "{hop}: {lost}");
         }
     }
 }

@@ -38,7 +38,8 @@ impl Flow {
             group: NodeAddr(0xef01_0200 + n),
             member: ClientId(100 + n),
             every: Duration::from_nanos(1_000_000_000 / pps),
-            next: nodes.world.now() + Duration::from_millis(300),
+            // A join takes the same links, and is sent again if it is lost.
+            next: nodes.world.now() + Duration::from_millis(1_000),
             sent: 0,
             came: Vec::new(),
             latest: Duration::ZERO,
