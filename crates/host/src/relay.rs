@@ -25,6 +25,7 @@ mod greeting;
 pub mod join;
 pub mod ledger;
 mod monitor;
+mod ordered;
 pub mod origin;
 pub mod place;
 mod places;

@@ -21,6 +21,8 @@ pub enum Context {
     Request,
     /// A list of revocations, by the root key.
     Revocations,
+    /// A transfer of bulk data, by the node at which it begins.
+    Transfer,
 }
 
 impl Context {
@@ -33,6 +35,7 @@ impl Context {
             Context::Groups => "sinew groups 1",
             Context::Request => "sinew request 1",
             Context::Revocations => "sinew revocations 1",
+            Context::Transfer => "sinew transfer 1",
         }
     }
 }

@@ -407,7 +407,7 @@ pub struct Relay {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "a path, or a table of path, read and write: { path = \"/srv\", write = false }"
+    expecting = "a path, or a table of path, read, write and from: { path = \"/srv\", from = [\"ams\"] }"
 )]
 pub enum Root {
     /// It gives and keeps.
@@ -428,6 +428,9 @@ pub struct RootRights {
     /// Files are kept in it.
     #[serde(default = "yes")]
     pub write: bool,
+    /// The nodes whose transfers it is for, by name or address; unless given, those of all.
+    #[serde(default)]
+    pub from: Option<Vec<String>>,
 }
 
 impl Root {
@@ -439,7 +442,15 @@ impl Root {
                 path: told.path.clone(),
                 read: told.read,
                 write: told.write,
+                from: told.from.clone(),
             },
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Root::Open(path) => path,
+            Root::Told(told) => &told.path,
         }
     }
 
@@ -448,6 +459,21 @@ impl Root {
             Root::Open(path) => path,
             Root::Told(told) => &mut told.path,
         }
+    }
+}
+
+impl Relay {
+    /// Two roots of which one is in the other, with other rights.
+    fn at_odds(&self) -> Option<(&Path, &Path)> {
+        let rights = |root: &host::relay::Root| (root.read, root.write, root.from.clone());
+        let mut pairs = self.roots.iter().flat_map(|inner| {
+            let others = self.roots.iter();
+            others.map(move |outer| (inner, outer))
+        });
+        let (inner, outer) = pairs.find(|(inner, outer)| {
+            inner.path().starts_with(outer.path()) && rights(&inner.open()) != rights(&outer.open())
+        })?;
+        Some((inner.path(), outer.path()))
     }
 }
 
@@ -633,6 +659,13 @@ impl Config {
         let endpoints = self.issuer.as_ref().map(|issuer| issuer.endpoints.len());
         if endpoints.is_some_and(|count| !(1..=ENDPOINTS_MAX).contains(&count)) {
             let what = format!("`[issuer] endpoints` needs 1 to {ENDPOINTS_MAX} addresses");
+            return Err((0, what));
+        }
+        if let Some((inner, outer)) = self.relay.at_odds() {
+            let (inner, outer) = (inner.display(), outer.display());
+            let what = format!(
+                "`[relay] roots`: {inner} is in {outer}, and a link in there could lead around its `read`, `write` or `from`: give both the same, or move one"
+            );
             return Err((0, what));
         }
         for group in &self.groups {

@@ -41,6 +41,7 @@
 mod control;
 pub mod entry;
 pub mod join;
+mod order;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -49,13 +50,14 @@ pub use control::{
     Carried, Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment,
     head,
 };
+pub use order::{ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Ordered};
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 
 /// The version that is spoken here.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// What every connection begins with. Its first byte is none that TLS begins with.
 pub const MAGIC: [u8; 4] = *b"SNRL";
 /// The name of a transfer.

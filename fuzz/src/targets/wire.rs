@@ -358,7 +358,20 @@ fn relay_message(data: &[u8]) {
         if let relay::Message::Open(open) = message {
             let nodes = |hop: &relay::Hop<'_>| hop.below().count();
             assert!(nodes(&open.route) < relay::HOPS_MAX && open.route.ends() > 0);
+            relay_order(open.ordered);
         }
+    }
+}
+
+/// So is who has begun a transfer.
+fn relay_order(data: &[u8]) {
+    if let Ok(ordered) = relay::Ordered::parse(data) {
+        let mut again = vec![0xa5; data.len()];
+        assert_eq!(ordered.emit(&mut again), Ok(data.len()));
+        assert_eq!(again, data);
+        let mut body = [0; relay::ORDERED_BYTES_MAX];
+        let signed = ordered.signed_part((&[0; relay::TRANSFER_BYTES], false), &mut body);
+        assert!(signed.is_ok());
     }
 }
 

@@ -276,6 +276,7 @@ mod tests {
             dry: false,
             congestion: "",
             certificate: &[],
+            ordered: &[],
             route: Hop::parse(&route).unwrap(),
         };
         ledger.begin(&open, BEFORE)

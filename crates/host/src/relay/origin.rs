@@ -99,6 +99,7 @@ impl Order {
             dry: self.dry,
             congestion: &self.congestion,
             certificate: &[],
+            ordered: &[],
             route: Hop::parse(&self.route).map_err(|why| unusable(&why))?,
         })
     }

@@ -61,6 +61,7 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
         dry: false,
         congestion: &question.congestion,
         certificate: &[],
+        ordered: &[],
         route: Hop::parse(&question.route).map_err(|why| unusable(&why))?,
     };
     let way = Way::Local(Path::new(&question.socket));

@@ -1,6 +1,7 @@
 //! Which paths of a host are served: those below configured directories, whatever leads there.
 
 use super::failure::{Failure, FailureKind};
+use super::ordered::Beginner;
 use super::place::{Named, Place, is_meant_as_directory};
 use super::tree::Tree;
 use base::NodeAddr;
@@ -20,7 +21,12 @@ pub struct Root {
     pub read: bool,
     /// What comes is kept in it.
     pub write: bool,
+    /// Whose transfers it is for: names of nodes, or their addresses. All nodes' unless told.
+    pub from: Option<Vec<String>>,
 }
+
+/// Tells who has begun a transfer; nobody if that is the operator of this node.
+pub(super) type Who<'a> = &'a dyn Fn() -> Result<Option<Beginner>, Failure>;
 
 impl Root {
     /// One that gives and keeps.
@@ -29,6 +35,7 @@ impl Root {
             path,
             read: true,
             write: true,
+            from: None,
         }
     }
 }
@@ -54,14 +61,14 @@ impl Roots {
 
     /// Where a copy to `path` goes, behind which may be the name that it has at its source. With `keep`
     /// nothing may be there.
-    pub(super) fn place(&self, path: &[u8], keep: bool) -> Result<Place, Failure> {
+    pub(super) fn place(&self, path: &[u8], keep: bool, who: Who<'_>) -> Result<Place, Failure> {
         let mut parts = path
             .splitn(2, |byte| *byte == NAME_SEPARATOR)
             .map(OsStr::from_bytes);
         let path = Path::new(parts.next().unwrap_or_default());
         let hint = parts.next();
         let shown = path.to_string_lossy();
-        let (root, below) = self.find(path, Use::Write)?;
+        let (root, below) = self.find(path, Use::Write, who)?;
         if is_meant_as_directory(path) && !is_directory(&root, &below) {
             let text = format!("`{shown}` is no directory here: make it first");
             return Err(Failure::new(self.here, FailureKind::NotFound, text));
@@ -75,9 +82,9 @@ impl Roots {
     }
 
     /// What is at `path`.
-    pub(super) fn tree(&self, path: &[u8]) -> Result<Tree, Failure> {
+    pub(super) fn tree(&self, path: &[u8], who: Who<'_>) -> Result<Tree, Failure> {
         let path = Path::new(OsStr::from_bytes(path));
-        let (root, below) = self.find(path, Use::Read)?;
+        let (root, below) = self.find(path, Use::Read, who)?;
         let opened = match below.file_name() {
             // The root itself.
             None => {
@@ -96,7 +103,7 @@ impl Roots {
     }
 
     /// The root that a path is below, and the way from there. A relative path is below the first.
-    fn find(&self, asked: &Path, to: Use) -> Result<(Directory, PathBuf), Failure> {
+    fn find(&self, asked: &Path, to: Use, who: Who<'_>) -> Result<(Directory, PathBuf), Failure> {
         let forbidden = |text: String| Failure::new(self.here, FailureKind::Forbidden, text);
         let shown = asked.display();
         if asked.components().any(|part| part == Component::ParentDir) {
@@ -131,6 +138,15 @@ impl Roots {
                 "`{shown}`: the directory that it is in {refusal} in `[relay] roots`"
             )));
         }
+        if let Some(from) = &root.from
+            && let Some(beginner) = who()?
+            && !from.iter().any(|name| beginner.is_named(name))
+        {
+            return Err(forbidden(format!(
+                "`{shown}`: the directory that it is in is not for {}: add it to `from` in `[relay] roots`",
+                beginner.name
+            )));
+        }
         let opened = Directory::open(&root.path);
         let root = opened.map_err(|error| self.refused(&root.path.to_string_lossy(), &error))?;
         // Without `.` and doubled slashes.
@@ -153,6 +169,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    /// Nobody is asked who he is.
+    fn nobody() -> Result<Option<Beginner>, Failure> {
+        panic!("it is for all")
+    }
+
     #[test]
     fn only_what_is_below_a_root_is_served() {
         let dir = test_directory("roots");
@@ -167,11 +188,14 @@ mod tests {
         let roots = Roots::new(NodeAddr(1), roots);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         for good in ["b/file", "./b//file", "in/file", &text(&b.join("file"))] {
-            roots.tree(good.as_bytes()).map(drop).unwrap();
-            roots.place(good.as_bytes(), false).map(drop).unwrap();
+            roots.tree(good.as_bytes(), &nobody).map(drop).unwrap();
+            roots
+                .place(good.as_bytes(), false, &nobody)
+                .map(drop)
+                .unwrap();
         }
         // A link is copied as such, and where it leads is nobody's business.
-        roots.tree(b"out").map(drop).unwrap();
+        roots.tree(b"out", &nobody).map(drop).unwrap();
         for bad in [
             "../secret",
             "b/../../secret",
@@ -179,19 +203,22 @@ mod tests {
             &text(&dir.join("secret")),
             "/etc/passwd",
         ] {
-            let failure = roots.tree(bad.as_bytes()).map(drop).unwrap_err();
+            let failure = roots.tree(bad.as_bytes(), &nobody).map(drop).unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
-            let failure = roots.place(bad.as_bytes(), false).map(drop).unwrap_err();
+            let failure = roots
+                .place(bad.as_bytes(), false, &nobody)
+                .map(drop)
+                .unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
         }
-        let missing = roots.tree(b"nothing").map(drop).unwrap_err();
+        let missing = roots.tree(b"nothing", &nobody).map(drop).unwrap_err();
         assert_eq!(missing.kind, FailureKind::NotFound);
         let none = Roots::new(NodeAddr(1), Vec::new());
-        let failure = none.place(b"x", false).map(drop).unwrap_err();
+        let failure = none.place(b"x", false, &nobody).map(drop).unwrap_err();
         assert!(failure.text.contains("[relay] roots"), "{failure}");
-        let kept = roots.place(b"b/file", true).map(drop).unwrap_err();
+        let kept = roots.place(b"b/file", true, &nobody).map(drop).unwrap_err();
         assert_eq!(kept.kind, FailureKind::Exists);
-        roots.place(b"b/other", true).map(drop).unwrap();
+        roots.place(b"b/other", true, &nobody).map(drop).unwrap();
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -207,18 +234,58 @@ mod tests {
             path: path.to_owned(),
             read,
             write: !read,
+            from: None,
         };
         let roots = Roots::new(NodeAddr(1), vec![root(&given, true), root(&kept, false)]);
         let path = |below: &Path| below.join("file").as_os_str().as_bytes().to_vec();
-        roots.tree(&path(&given)).map(drop).unwrap();
-        roots.place(&path(&kept), false).map(drop).unwrap();
+        roots.tree(&path(&given), &nobody).map(drop).unwrap();
+        roots.place(&path(&kept), false, &nobody).map(drop).unwrap();
         let refused = [
-            roots.tree(&path(&kept)).map(drop).unwrap_err(),
-            roots.place(&path(&given), false).map(drop).unwrap_err(),
+            roots.tree(&path(&kept), &nobody).map(drop).unwrap_err(),
+            roots
+                .place(&path(&given), false, &nobody)
+                .map(drop)
+                .unwrap_err(),
         ];
         for failure in refused {
             assert_eq!(failure.kind, FailureKind::Forbidden, "{failure}");
         }
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_root_is_for_those_whom_it_names() {
+        let dir = test_directory("roots-from");
+        fs::write(dir.join("file"), "x").unwrap();
+        let from = |names: &[&str]| Root {
+            from: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+            ..Root::open(dir.clone())
+        };
+        let beginner = || Beginner {
+            node: NodeAddr(0x0a07_0002),
+            name: "ams".to_owned(),
+        };
+        let is_served = |names: &[&str], who: Who<'_>| {
+            let roots = Roots::new(NodeAddr(1), vec![from(names)]);
+            let (read, kept) = (roots.tree(b"file", who), roots.place(b"new", false, who));
+            assert_eq!(read.is_ok(), kept.is_ok());
+            read.map(drop)
+                .map_err(|failure| (failure.kind, failure.text))
+        };
+        let (ams, operator) = (|| Ok(Some(beginner())), || Ok(None));
+        for names in [&["fra", "AMS"][..], &["10.7.0.2"]] {
+            assert_eq!(is_served(names, &ams), Ok(()), "{names:?}");
+        }
+        for names in [&[][..], &["fra", "10.7.0.20"]] {
+            let (kind, text) = is_served(names, &ams).unwrap_err();
+            assert!(
+                kind == FailureKind::Forbidden && text.contains("not for ams"),
+                "{text}"
+            );
+            assert_eq!(is_served(names, &operator), Ok(()), "{names:?}");
+        }
+        let unknown = || Err(Failure::new(NodeAddr(1), FailureKind::Forbidden, "who?"));
+        assert!(is_served(&["ams"], &unknown).is_err());
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -14,6 +14,7 @@ use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
 use super::greeting::{self, Wish};
 use super::ledger::{Entered, Ledger, TurnedAway};
+use super::ordered::{self, Beginner, Counted};
 use super::place::Place;
 use super::places::Places;
 use super::probe;
@@ -128,6 +129,7 @@ impl Service {
             links: settings.links,
             ledger,
             stripes: Stripes::default(),
+            counted: Counted::default(),
             clock: Clock::new(),
             log: Mutex::new(Log::new(lines.clone())),
             lines,
@@ -208,6 +210,7 @@ struct Node {
     links: bool,
     ledger: Arc<Ledger>,
     stripes: Stripes,
+    counted: Counted,
     clock: Clock,
     log: Mutex<Log>,
     /// For what strangers cannot provoke.
@@ -413,8 +416,16 @@ impl Node {
     }
 
     fn serve(&self, open: &Open<'_>, peer: &Peer, key: Option<[u8; 32]>) -> Result<(), Failure> {
+        // It begins here.
+        let ordered = key
+            .is_none()
+            .then(|| ordered::sign(&self.trust, open, self.clock.unix_s()));
+        let open = &Open {
+            ordered: ordered.as_deref().unwrap_or(open.ordered),
+            ..*open
+        };
         let entered = self.enter(open, peer)?;
-        let end = match self.end(open) {
+        let end = match self.end(open, key.is_none()) {
             Ok(end) => end,
             Err(why) => {
                 entered.refuse(&why);
@@ -495,12 +506,19 @@ impl Node {
     }
 
     /// What this node does beside passing on.
-    fn end(&self, open: &Open<'_>) -> Result<End, Failure> {
+    fn end(&self, open: &Open<'_>, is_own: bool) -> Result<End, Failure> {
+        let who = || match is_own {
+            true => Ok(None),
+            false => {
+                ordered::judge(&self.trust, open, self.clock.unix_s(), &self.counted).map(Some)
+            }
+        };
+        let who: &dyn Fn() -> Result<Option<Beginner>, Failure> = &who;
         Ok(match (open.route.path, open.pull) {
             (None, _) => End::Nothing,
             (Some(_), false) if open.route.discard => End::Sink(Place::Discard),
-            (Some(path), false) => End::Sink(self.roots.place(path, open.keep)?),
-            (Some(path), true) => End::Source(Box::new(self.roots.tree(path)?)),
+            (Some(path), false) => End::Sink(self.roots.place(path, open.keep, who)?),
+            (Some(path), true) => End::Source(Box::new(self.roots.tree(path, who)?)),
         })
     }
 

@@ -16,9 +16,10 @@ use rustls::sign::CertifiedKey;
 use rustls::{
     ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection, version,
 };
-use secure::{Certificate, CertificateError, Identity, Keys, Network};
+use secure::{Certificate, CertificateError, Context, Identity, Keys, Network};
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::certificate::SIGNATURE_BYTES;
 
 /// The name that is said, because one must be: the key is what counts.
 const NAME: &str = "relay.sinew";
@@ -81,6 +82,11 @@ impl Trust {
         });
         let identity = stored.as_ref().unwrap_or(&self.identity);
         identity.certificate().as_bytes().to_vec()
+    }
+
+    /// Signs in this node's name.
+    pub(crate) fn sign(&self, context: Context, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        self.identity.sign(context, body)
     }
 
     /// The network with what the node has learned since it started. A loop that does not answer knows no more.

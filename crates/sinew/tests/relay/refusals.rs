@@ -82,6 +82,51 @@ fn a_directory_that_only_gives_keeps_nothing() {
 }
 
 #[test]
+fn a_directory_is_for_the_nodes_that_it_names() {
+    let mut chain = Chain::stopped("cp-from", 3);
+    let path = chain.world.node("lon").join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let root = chain.root("lon");
+    let open = format!("roots = [{root:?}]");
+    assert!(text.contains(&open), "{text}");
+    let of_ams = format!("roots = [{{ path = {root:?}, from = [\"ams\"] }}]");
+    fs::write(&path, text.replace(&open, &of_ams)).unwrap();
+    chain.start();
+    chain.file("data", 1_000);
+    // Through fra, which may not itself.
+    chain.cp("data lon:data --via fra,lon");
+    chain.cp("lon:data got --via fra,lon");
+    let (status, text) = failure(&chain.world.try_sinew("cp data lon:other --node net/fra"));
+    assert!(
+        status == 1 && text.contains("not for fra: add it to `from`"),
+        "{text}"
+    );
+    let (status, text) = failure(&chain.world.try_sinew("cp lon:data again --node net/fra"));
+    assert!(status == 1 && text.contains("not for fra"), "{text}");
+    // The operator of the node itself may.
+    chain.world.json("cp data lon:own --node net/lon");
+    assert_eq!(names(&root), ["data", "own"]);
+    // A root inside it that is for all would be a way around it.
+    chain.world.stop("lon");
+    let nested = format!(
+        "roots = [{root:?}, {{ path = {:?}, from = [\"ams\"] }}]",
+        root.join("in")
+    );
+    fs::write(&path, text_with(&path, &of_ams, &nested)).unwrap();
+    let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
+    assert!(
+        status != 0 && text.contains("a link in there could lead around"),
+        "{text}"
+    );
+}
+
+fn text_with(path: &std::path::Path, from: &str, to: &str) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    text.replace(from, to)
+}
+
+#[test]
 fn what_is_there_stays_where_that_is_asked() {
     let chain = Chain::new("cp-no-clobber", 2);
     chain.file("data", 1_000);

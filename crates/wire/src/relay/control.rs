@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1 Open     to the acceptor: transfer 16, flags 8 bits, congestion control (text), certificate
-//!              (length 16 bits), route (the rest)
+//!              (length 16 bits), who has begun it (length 16 bits; see [`super::order`]), route (the rest)
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
 //!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
 //!   4 Have     sink to source: node, kept 64, key of the partial file 64, bytes of it 64, their
@@ -21,6 +21,7 @@
 //! ```
 
 use super::join::{Join, Joined};
+use super::order::ORDER_BYTES_MAX;
 use super::{
     DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, read_long, read_text,
     write_long, write_text,
@@ -36,7 +37,7 @@ pub const MESSAGE_HEAD_BYTES: usize = 4;
 /// of a few; what is longer is refused where it is written.
 const BODY_BYTES_MAX: usize = 48 * 1024;
 
-const FLAG_PULL: u8 = 1;
+pub(super) const FLAG_PULL: u8 = 1;
 const FLAG_PLAIN: u8 = 2;
 const FLAG_SCAVENGE: u8 = 4;
 const FLAG_FRESH: u8 = 8;
@@ -149,6 +150,8 @@ pub struct Open<'a> {
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
     pub certificate: &'a [u8],
+    /// Who has begun it, as [`super::Ordered`] writes that; empty on the node's own socket.
+    pub ordered: &'a [u8],
     /// The way from the acceptor on; its first node is the acceptor.
     pub route: Hop<'a>,
 }
@@ -506,7 +509,8 @@ impl<'a> Open<'a> {
         if congestion.len() > 15 || !congestion.bytes().all(is_name) {
             return Err(Malformed::Text);
         }
-        if certificate.len() > MAX_CERTIFICATE_BYTES {
+        let ordered = read_long(&mut r)?;
+        if certificate.len() > MAX_CERTIFICATE_BYTES || ordered.len() > ORDER_BYTES_MAX {
             return Err(Malformed::Length);
         }
         Ok(Open {
@@ -521,6 +525,7 @@ impl<'a> Open<'a> {
             dry: flags & FLAG_DRY != 0,
             congestion,
             certificate,
+            ordered,
             route: Hop::parse(r.rest())?,
         })
     }
@@ -541,6 +546,7 @@ impl<'a> Open<'a> {
         w.u8(set.fold(0, |flags, (_, flag)| flags | flag))?;
         write_text(w, self.congestion)?;
         write_long(w, self.certificate)?;
+        write_long(w, self.ordered)?;
         w.put(self.route.as_bytes())
     }
 }

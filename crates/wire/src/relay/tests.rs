@@ -158,6 +158,45 @@ fn routes_are_bounded_in_depth_and_size() {
     }
 }
 
+#[test]
+fn an_order_comes_back_and_is_bounded() {
+    let ends = [[1; DIGEST_BYTES], [2; DIGEST_BYTES]];
+    let ordered = Ordered {
+        unix_s: 258,
+        ends: &ends,
+        signature: [3; 64],
+        certificate: &[4, 5],
+    };
+    let mut bytes = [0; ORDER_BYTES_MAX];
+    let len = ordered.emit(&mut bytes).unwrap();
+    let expected = [
+        &[0, 0, 0, 0, 0, 0, 1, 2, 2][..],
+        &[1; 32],
+        &[2; 32],
+        &[3; 64],
+        &[4, 5],
+    ];
+    assert_eq!(bytes[..len], expected.concat());
+    assert_eq!(Ordered::parse(&bytes[..len]), Ok(ordered));
+    let without_certificate = len - 2;
+    for cut in 0..without_certificate {
+        assert_eq!(Ordered::parse(&bytes[..cut]), Err(Malformed::Short));
+    }
+    let mut body = [0; ORDERED_BYTES_MAX];
+    let len = ordered.signed_part((&[9; 16], true), &mut body).unwrap();
+    let expected = [
+        &[9; 16][..],
+        &[1, 0, 0, 0, 0, 0, 0, 1, 2],
+        &[1; 32],
+        &[2; 32],
+    ];
+    assert_eq!(body[..len], expected.concat());
+    for count in [0, HOPS_MAX as u8 + 1] {
+        bytes[8] = count;
+        assert_eq!(Ordered::parse(&bytes), Err(Malformed::Count), "{count}");
+    }
+}
+
 fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
     let node = NodeAddr(0x0a07_0001);
     let other = NodeAddr(0x0a07_0002);
@@ -173,6 +212,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         dry: true,
         congestion: "bbr",
         certificate: &[8, 9],
+        ordered: &[6, 7, 5],
         route: Hop::parse(route).unwrap(),
     };
     let have = Have {
@@ -208,7 +248,14 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
     vec![
         (
             Message::Open(open),
-            words(&[&[1; 16], &[149, 3], b"bbr", &[0, 2, 8, 9], route]),
+            words(&[
+                &[1; 16],
+                &[149, 3],
+                b"bbr",
+                &[0, 2, 8, 9],
+                &[0, 3, 6, 7, 5],
+                route,
+            ]),
         ),
         (
             Message::Attach {

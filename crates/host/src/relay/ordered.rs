@@ -1,0 +1,289 @@
+//! Who has begun a transfer: signed at the node where it begins, judged at those where it ends.
+//!
+//! ```text
+//!   cp ─socket─▶ first node: signs transfer, direction, time and ends ══▶ relays pass that on ══▶ end: `from` of its root
+//! ```
+//! A relay sees the data in the clear, and could change it. But it can begin nothing in another node's name: the
+//! signature is over each end and the path there, counts for [`GOOD_FOR_S`], and once.
+
+use super::failure::{Failure, FailureKind};
+use super::tls::Trust;
+use base::NodeAddr;
+use secure::signature::verify;
+use secure::{Certificate, Context, Network};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use wire::certificate::SIGNATURE_BYTES;
+use wire::relay::{
+    DIGEST_BYTES, Hop, ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Open, Ordered, TRANSFER_BYTES,
+};
+
+/// So old, or so far ahead, an order may be. Choice: what two clocks may differ by in the rest of the network.
+const GOOD_FOR_S: u64 = 300;
+/// Transfers that are remembered, so that no order counts twice. Choice: 14 begin per second for as long as one is
+/// good; the oldest are forgotten first.
+const REMEMBERED: usize = 4_096;
+
+/// The node at which a transfer has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Beginner {
+    pub(super) node: NodeAddr,
+    pub(super) name: String,
+}
+
+impl Beginner {
+    /// It has this name, or this address.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case(&self.name) || name.parse() == Ok(self.node)
+    }
+}
+
+/// Orders that have counted.
+#[derive(Debug, Default)]
+pub(super) struct Counted(Mutex<VecDeque<[u8; TRANSFER_BYTES]>>);
+
+impl Counted {
+    /// False if it has counted before.
+    fn enter(&self, transfer: [u8; TRANSFER_BYTES]) -> bool {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !counted.contains(&transfer);
+        if is_new {
+            counted.push_back(transfer);
+            if counted.len() > REMEMBERED {
+                counted.pop_front();
+            }
+        }
+        is_new
+    }
+}
+
+/// What the node at which `open` begins says of it.
+pub(super) fn sign(trust: &Trust, open: &Open<'_>, unix_s: u64) -> Vec<u8> {
+    write(open, unix_s, &trust.certificate(), |body| {
+        trust.sign(Context::Transfer, body)
+    })
+}
+
+fn write(
+    open: &Open<'_>,
+    unix_s: u64,
+    certificate: &[u8],
+    sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
+) -> Vec<u8> {
+    let mut ends = Vec::new();
+    mark_all(&open.route, &mut ends);
+    let mut ordered = Ordered {
+        unix_s,
+        ends: &ends,
+        signature: [0; SIGNATURE_BYTES],
+        certificate,
+    };
+    let mut body = [0; ORDERED_BYTES_MAX];
+    let len = ordered.signed_part((&open.transfer, open.pull), &mut body);
+    let len = len.expect("a route has no more ends than fit");
+    ordered.signature = sign(&body[..len]);
+    let mut bytes = vec![0; ORDER_BYTES_MAX];
+    let len = ordered
+        .emit(&mut bytes)
+        .expect("nor has an order more bytes");
+    bytes.truncate(len);
+    bytes
+}
+
+/// Who has begun the transfer of which this node is an end. An order counts once.
+pub(super) fn judge(
+    trust: &Trust,
+    open: &Open<'_>,
+    unix_s: u64,
+    counted: &Counted,
+) -> Result<Beginner, Failure> {
+    read((trust.own(), &trust.network()), open, unix_s, counted)
+}
+
+fn read(
+    (here, network): (NodeAddr, &Network),
+    open: &Open<'_>,
+    unix_s: u64,
+    counted: &Counted,
+) -> Result<Beginner, Failure> {
+    let forbidden = |why: &dyn std::fmt::Display| {
+        let text = format!("who began the transfer is not believed: {why}");
+        Failure::new(here, FailureKind::Forbidden, text)
+    };
+    let ordered = Ordered::parse(open.ordered)
+        .map_err(|_| forbidden(&"it does not say so: run one version on all nodes"))?;
+    let certificate = Certificate::from_bytes(ordered.certificate);
+    let certificate = certificate.map_err(|why| forbidden(&why))?;
+    let peer = network.verify(&certificate, unix_s);
+    let peer = peer.map_err(|why| forbidden(&why))?;
+    let mut body = [0; ORDERED_BYTES_MAX];
+    let len = ordered.signed_part((&open.transfer, open.pull), &mut body);
+    let body = &body[..len.expect("what was parsed has no more ends than fit")];
+    if !verify(
+        peer.signing_key(),
+        Context::Transfer,
+        body,
+        &ordered.signature,
+    ) {
+        return Err(forbidden(&"the signature is not its own"));
+    }
+    if unix_s.abs_diff(ordered.unix_s) > GOOD_FOR_S {
+        return Err(forbidden(
+            &"its order is older or newer than five minutes: set the clocks of both nodes",
+        ));
+    }
+    if !ordered.ends.contains(&mark(&open.route)) {
+        return Err(forbidden(&"it has ordered another path"));
+    }
+    if !counted.enter(open.transfer) {
+        return Err(forbidden(&"its order has been carried out already"));
+    }
+    Ok(Beginner {
+        node: peer.address(),
+        name: peer.name().to_owned(),
+    })
+}
+
+fn mark_all(hop: &Hop<'_>, ends: &mut Vec<[u8; DIGEST_BYTES]>) {
+    if hop.path.is_some() {
+        ends.push(mark(hop));
+    }
+    for below in hop.below() {
+        mark_all(&below, ends);
+    }
+}
+
+fn mark(hop: &Hop<'_>) -> [u8; DIGEST_BYTES] {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&hop.node.0.to_be_bytes());
+    hash.update(hop.path.unwrap_or_default());
+    *hash.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{AMS, FRA, identity};
+    use net::Clock;
+    use secure::Authority;
+    use wire::bytes::Writer;
+    use wire::relay::HopRepr;
+
+    const LON: NodeAddr = NodeAddr(0x0a07_0003);
+
+    fn hop(node: NodeAddr, path: Option<&[u8]>, below: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        let repr = HopRepr {
+            node,
+            stripes: 1,
+            adapts: false,
+            endpoint: "",
+            path,
+            discard: false,
+            below,
+        };
+        let mut w = Writer::new(&mut bytes);
+        repr.emit(&mut w).unwrap();
+        w.written().to_vec()
+    }
+
+    fn open<'a>(route: &'a [u8], ordered: &'a [u8]) -> Open<'a> {
+        Open {
+            transfer: [7; TRANSFER_BYTES],
+            pull: false,
+            plain: false,
+            scavenge: false,
+            fresh: false,
+            keep: false,
+            delete: false,
+            spare: false,
+            dry: false,
+            congestion: "",
+            certificate: &[],
+            ordered,
+            route: Hop::parse(route).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_relay_begins_nothing_in_another_s_name() {
+        let mut authority = Authority::generate(&[7; 32]);
+        let ams = identity(&mut authority, [1; 64], AMS);
+        let fra = identity(&mut authority, [2; 64], FRA);
+        let network = authority.network();
+        // ams ─▶ fra, which keeps it too ─▶ lon
+        let last = hop(LON, Some(b"in/data"), &[]);
+        let route = hop(FRA, Some(b"data"), &last);
+        let now_s = Clock::new().unix_s();
+        let order_at = |unix_s: u64| {
+            let sign = |body: &[u8]| ams.sign(Context::Transfer, body);
+            write(
+                &open(&route, &[]),
+                unix_s,
+                ams.certificate().as_bytes(),
+                sign,
+            )
+        };
+        let ordered = order_at(now_s);
+        let judged = |open: &Open<'_>| {
+            let beginner = read((LON, &network), open, now_s, &Counted::default());
+            beginner.map_err(|failure| failure.text)
+        };
+        for (route, at_s) in [(&last, now_s), (&route, now_s + 300), (&last, now_s - 300)] {
+            let beginner = judged(&open(route, &order_at(at_s))).unwrap();
+            assert_eq!((beginner.node, beginner.name.as_str()), (AMS, ams.name()));
+        }
+        let refused = |open: &Open<'_>, why: &str| {
+            let text = judged(open).unwrap_err();
+            assert!(text.contains(why), "{text}");
+        };
+        refused(&open(&last, &[]), "does not say so");
+        refused(&open(&last, &order_at(now_s + 301)), "five minutes");
+        refused(&open(&last, &order_at(now_s - 301)), "five minutes");
+        // Another path, another node, another direction, another transfer.
+        refused(
+            &open(&hop(LON, Some(b"etc"), &[]), &ordered),
+            "another path",
+        );
+        refused(
+            &open(&hop(AMS, Some(b"data"), &[]), &ordered),
+            "another path",
+        );
+        let pull = Open {
+            pull: true,
+            ..open(&last, &ordered)
+        };
+        refused(&pull, "not its own");
+        let other = Open {
+            transfer: [8; TRANSFER_BYTES],
+            ..open(&last, &ordered)
+        };
+        refused(&other, "not its own");
+        // What it signs with its own key under the certificate of another.
+        let sign = |body: &[u8]| fra.sign(Context::Transfer, body);
+        let forged = write(&open(&last, &[]), now_s, ams.certificate().as_bytes(), sign);
+        refused(&open(&last, &forged), "not its own");
+        let mut stranger = Authority::generate(&[8; 32]);
+        let stranger = identity(&mut stranger, [3; 64], AMS);
+        let sign = |body: &[u8]| stranger.sign(Context::Transfer, body);
+        let foreign = write(
+            &open(&last, &[]),
+            now_s,
+            stranger.certificate().as_bytes(),
+            sign,
+        );
+        refused(&open(&last, &foreign), "not believed");
+        for at in 0..ordered.len() {
+            let mut changed = ordered.clone();
+            changed[at] ^= 1;
+            assert!(judged(&open(&last, &changed)).is_err(), "byte {at}");
+            assert!(judged(&open(&last, &ordered[..at])).is_err(), "{at} bytes");
+        }
+        // Once.
+        let counted = Counted::default();
+        let open = open(&last, &ordered);
+        read((LON, &network), &open, now_s, &counted).unwrap();
+        let again = read((LON, &network), &open, now_s, &counted).unwrap_err();
+        assert!(again.text.contains("carried out already"), "{again}");
+    }
+}
