@@ -45,7 +45,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
     assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
-    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 2, 1, 3, 0]);
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 3, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
     assert_eq!(Preamble::parse(&bytes), Ok(data));
@@ -309,6 +309,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
                 &[149, 3],
                 b"bbr",
                 &[0, 2, 8, 9],
+                &[0, 3, 6, 7, 5],
                 route,
             ]),
         ),
