@@ -57,7 +57,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
     assert_eq!(Preamble::Link.emit(&mut link), Ok(8));
-    assert_eq!(link, *b"SNRL\x02\x02\0\0");
+    assert_eq!(link, *b"SNRL\x03\x02\0\0");
     assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
