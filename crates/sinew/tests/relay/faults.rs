@@ -117,10 +117,10 @@ fn who_is_no_node_of_the_network_gets_nowhere() {
     let chain = Chain::new("cp-stranger", 2);
     let at = chain.world.endpoint(2);
     // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
-    let mut stripe = b"SNRL\x02\x01\x00\x00".to_vec();
+    let mut stripe = b"SNRL\x03\x01\x00\x00".to_vec();
     stripe.extend([7; 48]);
     for bytes in [
-        b"SNRL\x02\x00\x00\x00".to_vec(),
+        b"SNRL\x03\x00\x00\x00".to_vec(),
         stripe,
         crate::chain::noise(100),
     ] {
