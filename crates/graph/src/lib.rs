@@ -21,7 +21,7 @@
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
 //! - [`redundant`]: two ways from a source to each node, as far apart as the network lets them be.
-//! - [`reference`]: whose clock the nodes go by.
+//! - [`mod@reference`]: whose clock the nodes go by.
 //! - [`stamp`]: the links of some paths together, as a source stamps them.
 //! - [`generate`]: networks to try all this on.
 //!
