@@ -161,7 +161,7 @@ fn make_calls(
     let progress = options.progress;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => std::env::current_exe()?,
+        None => tools::program::path()?,
     };
     let links = Links {
         clean: options.clean(HOP_DELAY)?,

@@ -15,7 +15,9 @@
 mod error;
 mod known;
 pub(crate) mod meter;
+pub(crate) mod overridden;
 mod parse;
+mod record;
 mod report;
 mod run;
 mod simulate;
@@ -28,6 +30,7 @@ mod tests;
 
 pub use error::{Mistake, ScenarioError};
 pub use known::snapshot_of;
+pub use record::{EventRecord, LinkRecord, Record, record};
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
 pub(crate) use simulate::{Call, NODE_DATAGRAMS, SOCKET_DATAGRAMS};

@@ -47,17 +47,24 @@ impl Failure {
         }
     }
 
+    /// The exit status that tells of it.
+    pub fn status(&self) -> u8 {
+        match self {
+            Failure::Failed(_) => 1,
+            Failure::Misused(_) => 2,
+            Failure::Undelivered(_) => 3,
+            Failure::NobodyReads => 0,
+        }
+    }
+
     /// Says what is to be said on standard error, and gives the exit status.
     pub fn report(&self) -> ExitCode {
-        let (text, status) = match self {
-            Failure::Failed(text) => (text, 1),
-            Failure::Misused(text) => (text, 2),
-            Failure::Undelivered(text) => (text, 3),
-            Failure::NobodyReads => return ExitCode::SUCCESS,
-        };
-        // Nobody can be told that standard error is gone.
-        let _ = io::Write::write_all(&mut io::stderr(), format!("sinew: {text}\n").as_bytes());
-        ExitCode::from(status)
+        if !matches!(self, Failure::NobodyReads) {
+            let line = format!("sinew: {}\n", self.text());
+            // Nobody can be told that standard error is gone.
+            let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
+        }
+        ExitCode::from(self.status())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::quantity::counted;
 use crate::table::Page;
 use crate::terminal;
 use clap::{Args, Subcommand};
-use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
+use lab::experiment::{self, LabError, LabOptions, LabSummary, Override, Shard, Size};
 use lab::live::{self, LiveError, LiveOptions};
 use std::path::PathBuf;
 use tools::progress::Progress;
@@ -23,6 +23,7 @@ pub enum Lab {
 Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
+  sinew lab run messy/sweep --set settings.hello_interval=50ms
   sinew lab run all --shard 2/5 --out part-2")]
     Run(Run),
     /// Run a scenario file with real nodes and emulated links on this machine
@@ -79,6 +80,10 @@ pub struct Run {
     /// Recording of speech, 12 s or longer, for experiments on voice quality
     #[arg(long, value_name = "FILE.wav")]
     pub speech: Option<PathBuf>,
+    /// Change a parameter: values of the grid (loss=1,2,5) or a setting of simulated nodes
+    /// (settings.hello_interval=50ms). No claim of a paper is judged then
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Override>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -173,8 +178,9 @@ fn run_experiments(args: &Run) -> Outcome {
         seed: args.seed,
         out: args.out.clone(),
         shard: args.shard,
-        program: std::env::current_exe().map_err(Failure::failed)?,
+        program: tools::program::path().map_err(Failure::failed)?,
         speech: args.speech.clone(),
+        overrides: args.set.clone(),
     };
     let summary = experiment::run(&options, Progress::choose(args.verbose));
     tell(&summary.map_err(failure)?, args.json)
@@ -186,7 +192,7 @@ fn up(args: &Up) -> Outcome {
         seconds: args.seconds,
         out: args.out.clone(),
         keep: args.keep,
-        program: std::env::current_exe().map_err(Failure::failed)?,
+        program: tools::program::path().map_err(Failure::failed)?,
     };
     let result = live::up(&options, Progress::choose(args.verbose)).map_err(live_failure)?;
     if args.json {
@@ -226,7 +232,7 @@ fn tell(summary: &LabSummary, json: bool) -> Outcome {
 
 fn failure(error: LabError) -> Failure {
     match error {
-        LabError::Unknown(_) | LabError::NoRows(_) => Failure::misused(error),
+        LabError::Unknown(_) | LabError::NoRows(_) | LabError::Override { .. } => Failure::misused(error),
         _ => Failure::failed(error),
     }
 }

@@ -28,6 +28,7 @@ pub mod emulator;
 pub mod explain;
 pub mod interrupt;
 pub mod pace;
+pub mod program;
 pub mod progress;
 pub mod quality;
 pub mod rtp;

@@ -118,7 +118,7 @@ impl Fleet {
     pub(crate) fn new(program: Option<&Path>) -> Result<Fleet, BenchError> {
         let program = match program {
             Some(program) => program.to_owned(),
-            None => std::env::current_exe()?,
+            None => tools::program::path()?,
         };
         let members = (0..MEMBERS).map(|i| Member::new(i, &name(i), address(i)));
         Fleet::of(program, members.collect(), None)

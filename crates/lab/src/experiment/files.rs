@@ -1,7 +1,7 @@
 //! What an experiment leaves behind: `ID.csv`, `ID.svg`, `ID.json`, or, of a shard, its rows.
 
 use super::index::STYLE;
-use super::{Experiment, Findings, Plan, Row, Rows, Shard, Size, catalogue};
+use super::{Experiment, Findings, Plan, Row, Rows, Shard, Size, build, catalogue, overrides};
 use crate::files;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -23,8 +23,12 @@ pub(super) struct Outcome {
     pub(super) seed: u64,
     /// How many cells were measured.
     pub(super) cells: usize,
-    /// How long it took.
-    pub(super) took_s: f64,
+    /// Which code measured.
+    #[serde(default)]
+    pub(super) build: String,
+    /// Parameters that were wanted otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) overrides: Vec<String>,
     /// The drawings, beside this file.
     pub(super) charts: Vec<String>,
     /// The paper's claims with their verdicts.
@@ -66,7 +70,13 @@ pub(super) struct Part {
     pub(super) size: Size,
     /// The run's seed.
     pub(super) seed: u64,
-    /// How long it took.
+    /// Which code measured.
+    #[serde(default)]
+    pub(super) build: String,
+    /// Parameters that were wanted otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) overrides: Vec<String>,
+    /// Seconds it took.
     pub(super) took_s: f64,
     /// What was measured.
     pub(super) rows: Vec<Row>,
@@ -104,10 +114,9 @@ pub(super) fn write_outcome(
     experiment: &dyn Experiment,
     plan: &Plan,
     rows: &Rows,
-    took_s: f64,
 ) -> io::Result<Outcome> {
     let id = experiment.id();
-    let findings = experiment.conclude(plan, rows);
+    let findings = overrides::conclude(experiment, plan, rows);
     let claims = judge(id, &findings).map_err(io::Error::other)?;
     let base = out.join(id);
     fs::create_dir_all(base.parent().unwrap_or(out))?;
@@ -136,7 +145,12 @@ pub(super) fn write_outcome(
         size: plan.size,
         seed: plan.seed,
         cells: rows.0.len(),
-        took_s: tools::quality::round(took_s, 1),
+        build: build().to_owned(),
+        overrides: plan
+            .overrides
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         charts,
         claims,
         table: experiment.table(rows),

@@ -101,9 +101,15 @@ fn section(out: &Path, outcome: &Outcome) -> String {
     }
     let _ = writeln!(
         html,
-        "</table>\n</div>\n<p class=\"soft\">{:?} run, seed {}, {} cells, {} s. \
+        "</table>\n</div>\n<p class=\"soft\">{:?} run, seed {}, {} cells{}. \
          <a href=\"{id}.csv\">csv</a> <a href=\"{id}.json\">json</a></p>\n</section>",
-        outcome.size, outcome.seed, outcome.cells, outcome.took_s
+        outcome.size,
+        outcome.seed,
+        outcome.cells,
+        match outcome.overrides.as_slice() {
+            [] => String::new(),
+            wanted => format!(", with {}", escape(&wanted.join(" "))),
+        }
     );
     html
 }

@@ -3,7 +3,8 @@
 
 use super::files::{self, Part};
 use super::run::{LabError, LabSummary, Tally};
-use super::{Experiment, Plan, Row, Rows, catalogue, index};
+use super::overrides::{self, Override};
+use super::{Experiment, Plan, Row, Rows, build, catalogue, index};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Merges the shards in some folders into `out`. Whatever experiment has rows is concluded.
 ///
 /// # Errors
-/// [`LabError`] when there are no rows, cells are missing, or parts are of different runs.
+/// [`LabError`] when there are no rows, cells are missing, or parts came twice, or parts are of
+/// different runs or versions.
 pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
     let mut parts: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     for folder in folders {
@@ -30,9 +32,9 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
             continue;
         };
         let (plan, rows, took_s) = whole(experiment, parts)?;
-        let outcome = files::write_outcome(out, experiment, &plan, &rows, took_s)
+        let outcome = files::write_outcome(out, experiment, &plan, &rows)
             .map_err(|error| LabError::at(out, error))?;
-        tallies.push(Tally::of(&outcome));
+        tallies.push(Tally::of(&outcome, Some(took_s)));
     }
     if let Some(unknown) = parts.into_keys().next() {
         return Err(LabError::Unknown(unknown));
@@ -51,26 +53,50 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
         why,
     };
     let (size, seed) = (parts[0].size, parts[0].seed);
-    if parts
-        .iter()
-        .any(|part| (part.size, part.seed) != (size, seed))
-    {
-        let why = "its parts have different seeds or sizes: run all shards alike";
-        return Err(incomplete(why.into()));
+    let wanted = parts[0].overrides.clone();
+    for part in &parts {
+        if (part.size, part.seed, &part.overrides) != (size, seed, &wanted) {
+            let why = "its parts have different seeds, sizes or parameters: run all shards alike";
+            return Err(incomplete(why.into()));
+        }
+        if part.build != build() {
+            let build = build();
+            return Err(incomplete(format!(
+                "a part was measured by version {}, and this is {build}: run all shards, and the \
+                 merge, with one version",
+                if part.build.is_empty() { "0" } else { &part.build }
+            )));
+        }
     }
+    let overrides = wanted
+        .iter()
+        .map(|text| text.parse::<Override>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| incomplete(error.to_string()))?;
     let took_s = parts.iter().map(|part| part.took_s).sum();
-    let all = parts.into_iter().flat_map(|part| part.rows);
-    let mut rows: BTreeMap<String, Row> = all.map(|row| (row.cell.clone(), row)).collect();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for row in parts.into_iter().flat_map(|part| part.rows) {
+        if let Some(row) = rows.insert(row.cell.clone(), row) {
+            let cell = row.cell;
+            return Err(incomplete(format!(
+                "two parts have measured {cell}: name each part once"
+            )));
+        }
+    }
     let mut ordered = Vec::new();
-    for cell in experiment.cells(size) {
+    for cell in overrides::grid(experiment, size, &overrides)? {
         let missing = || incomplete(format!("no shard has measured {}", cell.key));
         ordered.push(rows.remove(&cell.key).ok_or_else(missing)?);
+    }
+    if let Some(cell) = rows.into_keys().next() {
+        return Err(incomplete(format!("its grid has no cell {cell}")));
     }
     let plan = Plan {
         size,
         seed,
         program: PathBuf::new(),
         speech: None,
+        overrides,
     };
     Ok((plan, Rows(ordered), took_s))
 }

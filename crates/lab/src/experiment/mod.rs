@@ -23,11 +23,13 @@ mod amir03;
 mod amir06;
 mod brogle09;
 mod catalogue;
+pub mod cells;
 mod files;
 mod index;
 mod liu04;
 mod merge;
 mod messy;
+mod overrides;
 mod papadimitriou06;
 mod protection;
 mod row;
@@ -36,6 +38,7 @@ mod shard;
 mod streams;
 mod sweep;
 mod two_ways;
+mod version;
 mod video;
 
 #[cfg(test)]
@@ -43,8 +46,10 @@ mod tests;
 
 pub use catalogue::{Entry, list};
 pub use merge::merge;
+pub use overrides::{BadOverride, Override};
 pub use run::{LabError, LabOptions, LabSummary, Tally, run};
 pub use shard::{BadShard, Shard};
+pub use version::build;
 
 use crate::plot::Chart;
 use base::rng::Rng;
@@ -138,6 +143,8 @@ pub(crate) struct Plan {
     pub(crate) program: PathBuf,
     /// A recording for experiments that score speech, instead of what they choose themselves.
     pub(crate) speech: Option<PathBuf>,
+    /// Parameters that are wanted otherwise.
+    pub(crate) overrides: Vec<Override>,
 }
 
 /// Why a cell could not be measured.

@@ -1,8 +1,9 @@
 //! Runs experiments, one after the other.
 
 use super::files::{self, Outcome, Part};
+use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
-use super::{Experiment, Plan, Rows, Shard, Size, catalogue, index};
+use super::{Experiment, Plan, Rows, Shard, Size, build, catalogue, index};
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -29,6 +30,8 @@ pub struct LabOptions {
     pub program: PathBuf,
     /// A recording for experiments that score speech, instead of what they choose themselves.
     pub speech: Option<PathBuf>,
+    /// Parameters that are wanted otherwise.
+    pub overrides: Vec<Override>,
 }
 
 /// Why the laboratory stopped.
@@ -60,6 +63,14 @@ pub enum LabError {
         /// What went wrong.
         why: String,
     },
+    /// A parameter was wanted that the experiment does not have.
+    #[error("{experiment}: {why}")]
+    Override {
+        /// The experiment.
+        experiment: String,
+        /// What there is instead.
+        why: String,
+    },
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
@@ -86,8 +97,9 @@ pub struct Tally {
     pub fail: Vec<String>,
     /// Claims that cannot be tested.
     pub untested: usize,
-    /// Seconds it took.
-    pub took_s: f64,
+    /// Seconds it took, all machines together; none where nobody has counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<f64>,
     /// The numbers in short, if it gives some: the head, then lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<Vec<String>>,
@@ -125,7 +137,12 @@ pub(super) fn run_until(
         seed: options.seed,
         program: options.program.clone(),
         speech: options.speech.clone(),
+        overrides: options.overrides.clone(),
     };
+    // Before anything is measured for hours.
+    for experiment in &experiments {
+        overrides::grid(*experiment, plan.size, &plan.overrides)?;
+    }
     let failed = |error| LabError::at(&options.out, error);
     std::fs::create_dir_all(&options.out).map_err(failed)?;
     let mut summary = LabSummary {
@@ -152,6 +169,8 @@ pub(super) fn run_until(
                 experiment: experiment.id().to_owned(),
                 size: plan.size,
                 seed: plan.seed,
+                build: build().to_owned(),
+                overrides: plan.overrides.iter().map(Override::to_string).collect(),
                 took_s,
                 rows,
             };
@@ -159,10 +178,9 @@ pub(super) fn run_until(
             summary.rows.push(path);
             continue;
         }
-        let outcome = files::write_outcome(&options.out, experiment, &plan, &Rows(rows), took_s)
-            .map_err(failed)?;
+        let outcome = files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
-        summary.experiments.push(Tally::of(&outcome));
+        summary.experiments.push(Tally::of(&outcome, Some(took_s)));
         // After each, so that what is over can be looked at while the rest runs.
         summary.index = Some(index::write(&options.out).map_err(failed)?);
     }
@@ -180,6 +198,7 @@ impl LabError {
     fn stopped(experiment: &dyn Experiment, stopped: Stopped) -> LabError {
         match stopped {
             Stopped::Interrupted => LabError::Interrupted,
+            Stopped::Refused(error) => error,
             Stopped::Failed(cell, error) => LabError::Cell {
                 experiment: experiment.id().to_owned(),
                 cell,
@@ -190,7 +209,7 @@ impl LabError {
 }
 
 impl Tally {
-    pub(super) fn of(outcome: &Outcome) -> Tally {
+    pub(super) fn of(outcome: &Outcome, took_s: Option<f64>) -> Tally {
         let count = |holds| outcome.claims.iter().filter(|c| c.holds == holds).count();
         let failed = outcome.claims.iter().filter(|c| c.holds == Some(false));
         Tally {
@@ -199,7 +218,7 @@ impl Tally {
             by_construction: outcome.claims.iter().filter(|c| c.by_construction).count(),
             fail: failed.map(|claim| claim.key.clone()).collect(),
             untested: count(None),
-            took_s: outcome.took_s,
+            took_s: took_s.map(|took_s| tools::quality::round(took_s, 1)),
             table: outcome.table.clone(),
         }
     }
@@ -227,7 +246,7 @@ impl fmt::Display for LabSummary {
                     tally.by_construction.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
-                    format!("{:.1}", tally.took_s),
+                    tally.took_s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
                 ]);
             }
             f.write_str(&table::align(&rows))?;

@@ -1,6 +1,6 @@
 //! Measures cells: on all cores, or one by one when real time is measured.
 
-use super::{Cell, CellError, Experiment, Plan, Row, Shard};
+use super::{Cell, CellError, Experiment, LabError, Plan, Row, Shard, overrides};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,6 +13,8 @@ use tools::progress::Progress;
 pub(super) enum Stopped {
     /// Ctrl-C.
     Interrupted,
+    /// The grid cannot be had.
+    Refused(LabError),
     /// A cell failed.
     Failed(String, CellError),
 }
@@ -33,7 +35,7 @@ pub(super) fn measure(
     interrupt: &Interrupt,
     progress: Progress,
 ) -> Result<Vec<Row>, Stopped> {
-    let cells = experiment.cells(plan.size);
+    let cells = overrides::grid(experiment, plan.size, &plan.overrides).map_err(Stopped::Refused)?;
     let mine = (0..cells.len()).filter(|place| shard.is_none_or(|shard| shard.holds(*place)));
     let all: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
     let family = experiment.family();
@@ -44,11 +46,8 @@ pub(super) fn measure(
         while !stop.load(Ordering::Relaxed) {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = mine.get(place) else { break };
-            let seed = cell.seed(family, plan.seed);
-            if done
-                .send((place, experiment.measure(plan, cell, seed)))
-                .is_err()
-            {
+            let row = overrides::measure(experiment, plan, cell);
+            if done.send((place, row)).is_err() {
                 break;
             }
         }

@@ -18,6 +18,7 @@ fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
         shard: shard.map(|text| text.parse().unwrap()),
         program: "sinew".into(),
         speech: None,
+        overrides: Vec::new(),
     }
 }
 

@@ -14,6 +14,8 @@ mod streams;
 mod tcp;
 mod ways;
 
+use super::overridden;
+use super::record::LinkRecord;
 use super::report::{FlowReport, Report};
 use super::{Fault, FaultKind, Flow, Place, Scenario};
 use crate::scenario::meter::rounded;
@@ -88,6 +90,7 @@ impl<'s> Simulation<'s> {
         seed: u64,
         settings: Settings,
     ) -> Simulation<'s> {
+        let settings = overridden::apply(settings);
         let mut world = World::new(seed);
         let network = Network::build(scenario, settings, &mut world);
         let streams = Streams::open(scenario, &mut world, &network);
@@ -132,12 +135,57 @@ impl<'s> Simulation<'s> {
 
     /// Goes on for so long; false when the scenario is over.
     pub fn run_for(&mut self, span: Duration) -> bool {
+        self.run_for_while(span, |_| true)
+    }
+
+    /// The same while `go_on` says so. It is told how far all has come, from 0 to 1, before each slice
+    /// of some milliseconds.
+    pub fn run_for_while(&mut self, span: Duration, mut go_on: impl FnMut(f64) -> bool) -> bool {
         let end = self.end() + DRAIN;
         let until = (self.world.now() + span).min(end);
-        while self.world.now() < until {
+        while self.world.now() < until && go_on(self.progress()) {
             self.slice(until);
         }
-        until < end
+        self.world.now() < end
+    }
+
+    /// Each link in each direction at this moment, in the scenario's order.
+    pub(crate) fn links(&self) -> Vec<LinkRecord> {
+        let links = self.scenario.links.iter();
+        links
+            .flat_map(|link| [(link.a, link.b), (link.b, link.a)])
+            .map(|(from, to)| self.link(from, to))
+            .collect()
+    }
+
+    fn link(&self, from: usize, to: usize) -> LinkRecord {
+        let now = self.world.now();
+        let status = |node: usize, peer: usize| {
+            let Some(Either::A(node)) = self.world.engine(self.network.hosts[node]) else {
+                return None;
+            };
+            let peer = self.network.address(peer).to_string();
+            let mut links = node.snapshot(now).links.into_iter();
+            links.find(|link| link.peer == peer)
+        };
+        let (sender, receiver) = (status(from, to), status(to, from));
+        let lane = sender.as_ref().map(|link| &link.realtime);
+        LinkRecord {
+            from: self.scenario.nodes[from].name.clone(),
+            to: self.scenario.nodes[to].name.clone(),
+            state: sender
+                .as_ref()
+                .map_or("crashed", |link| link.state)
+                .to_owned(),
+            rtt_ms: sender.as_ref().and_then(|link| link.rtt_ms),
+            loss_pct: receiver.map(|link| link.loss_in_pct),
+            wire_bytes: self
+                .world
+                .bytes(self.network.hosts[from], self.network.hosts[to]),
+            originals: lane.map_or(0, |lane| lane.originals),
+            retransmissions: lane.map_or(0, |lane| lane.retransmissions),
+            repairs: lane.map_or(0, |lane| lane.repairs),
+        }
     }
 
     /// The network as a node knows it at this moment; none while it is down. The node's clock is

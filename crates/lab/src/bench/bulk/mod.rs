@@ -214,7 +214,7 @@ impl Chain {
         })?;
         let program = match &options.program {
             Some(program) => program.clone(),
-            None => std::env::current_exe()?,
+            None => tools::program::path()?,
         };
         let folder = Scratch::new("bulk")?;
         let mut file = File::create(folder.path().join(FILE))?;

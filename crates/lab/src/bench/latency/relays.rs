@@ -106,7 +106,7 @@ impl Process {
     fn start(arena: &Arena<'_>, host: usize, to: SocketAddr) -> Result<Process, BenchError> {
         let program = match &arena.options.program {
             Some(program) => program.clone(),
-            None => std::env::current_exe()?,
+            None => tools::program::path()?,
         };
         let mut command = Command::new(&program);
         command

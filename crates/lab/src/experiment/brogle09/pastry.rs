@@ -259,6 +259,7 @@ mod tests {
             seed,
             program: "sinew".into(),
             speech: None,
+            overrides: Vec::new(),
         };
         let measured = PASTRY.measure(&plan, &Cell::at(parameters), seed);
         measured.expect("the networks are within their ranges")

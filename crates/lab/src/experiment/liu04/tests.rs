@@ -97,6 +97,7 @@ fn shorter_paths_cost_width() {
             seed: 1,
             program: "sinew".into(),
             speech: None,
+            overrides: Vec::new(),
         };
         let rows = experiment
             .cells(Size::Quick)

@@ -154,6 +154,7 @@ mod tests {
                     seed: 1,
                     program: "sinew".into(),
                     speech: None,
+                    overrides: Vec::new(),
                 };
                 let files = experiment.files(&plan);
                 assert_eq!(files.len(), experiment.cells(size).len());

@@ -1,0 +1,273 @@
+//! Experiments cell by cell, for whoever spreads the work himself: a cluster's scheduler, a notebook.
+//!
+//! ```text
+//!   Request ──▶ cells() ──▶ measure(key) on any machine, in any order ──▶ conclude() ──▶ files, tally
+//! ```
+//! A [`MeasuredCell`] says what measured it and with which parameters, so [`conclude`] can refuse
+//! cells of another build, seed, size or set of parameters, cells that came twice, and a grid with a
+//! hole. What it writes is byte for byte what a run on one machine writes.
+
+use super::files;
+use super::overrides;
+use super::run::{LabError, LabSummary, Tally};
+use super::{Experiment, Override, Plan, Row, Rows, Size, build, catalogue, index};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// One experiment: `amir06/fig12`.
+    pub experiment: String,
+    /// Quick or full.
+    pub size: Size,
+    /// The seed of everything.
+    pub seed: u64,
+    /// The program that experiments start as nodes.
+    pub program: PathBuf,
+    /// A recording for experiments that score speech, instead of what they choose themselves.
+    pub speech: Option<PathBuf>,
+    /// Parameters that are wanted otherwise.
+    pub overrides: Vec<Override>,
+}
+
+/// A cell that is to be measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CellEntry {
+    /// Its name, unique and stable: `loss=5 burst=25`.
+    pub key: String,
+    /// Its coordinates.
+    pub parameters: BTreeMap<String, f64>,
+    /// Everything that decides what it measures, as text. Equal texts have equal rows, unless the
+    /// experiment runs real nodes.
+    pub identity: String,
+}
+
+/// A cell that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredCell {
+    /// As its [`CellEntry`] has it.
+    pub identity: String,
+    pub(crate) row: Row,
+}
+
+impl Request {
+    fn experiment(&self) -> Result<&'static dyn Experiment, LabError> {
+        let found = catalogue::select(std::slice::from_ref(&self.experiment))?;
+        match found.as_slice() {
+            [one] => Ok(*one),
+            _ => Err(LabError::Unknown(self.experiment.clone())),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            size: self.size,
+            seed: self.seed,
+            program: self.program.clone(),
+            speech: self.speech.clone(),
+            overrides: self.overrides.clone(),
+        }
+    }
+
+    /// A line for each thing that decides what a cell measures.
+    fn identity(&self, experiment: &dyn Experiment, key: &str) -> Result<String, LabError> {
+        let Request {
+            size, seed, speech, ..
+        } = self;
+        let mut text = format!(
+            "build {}\nfamily {}\nsize {size:?}\nseed {seed}\ncell {key}\n",
+            build(),
+            experiment.family()
+        );
+        for wanted in &self.overrides {
+            // The cell's key has the coordinates.
+            if let Override::Setting(..) = wanted {
+                text += &format!("set {wanted}\n");
+            }
+        }
+        if let Some(path) = speech {
+            let bytes = std::fs::read(path).map_err(|error| LabError::at(path, error))?;
+            text += &format!("speech {:016x} {}\n", digest(&bytes), bytes.len());
+        }
+        Ok(text)
+    }
+}
+
+/// FNV-1a: recordings are told apart, nobody is kept from forging one.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The cells of a request, in the order of the grid.
+///
+/// # Errors
+/// [`LabError`] when there is no such experiment, or it has no such parameters.
+pub fn cells(request: &Request) -> Result<Vec<CellEntry>, LabError> {
+    let experiment = request.experiment()?;
+    let cells = overrides::grid(experiment, request.size, &request.overrides)?;
+    let entry = |cell: super::Cell| {
+        Ok(CellEntry {
+            identity: request.identity(experiment, &cell.key)?,
+            parameters: Row::of(&cell).parameters,
+            key: cell.key,
+        })
+    };
+    cells.into_iter().map(entry).collect()
+}
+
+/// Measures one cell, by its name.
+///
+/// # Errors
+/// [`LabError`] when there is no such cell, or it cannot be measured.
+pub fn measure(request: &Request, key: &str) -> Result<MeasuredCell, LabError> {
+    let experiment = request.experiment()?;
+    let cells = overrides::grid(experiment, request.size, &request.overrides)?;
+    let failed = |why: String| LabError::Cell {
+        experiment: request.experiment.clone(),
+        cell: key.to_owned(),
+        why,
+    };
+    let cell = cells.iter().find(|cell| cell.key == key);
+    let cell = cell.ok_or_else(|| failed("the grid has no such cell".to_owned()))?;
+    let row = overrides::measure(experiment, &request.plan(), cell)
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(MeasuredCell {
+        identity: request.identity(experiment, key)?,
+        row,
+    })
+}
+
+/// Puts measured cells together, and writes the experiment's files into `out`.
+///
+/// # Errors
+/// [`LabError::Incomplete`] when cells are missing, came twice, or are of another request or build.
+pub fn conclude(
+    request: &Request,
+    measured: Vec<MeasuredCell>,
+    out: &Path,
+) -> Result<LabSummary, LabError> {
+    let experiment = request.experiment()?;
+    let plan = request.plan();
+    let rows = ordered(request, measured)?;
+    let failed = |error| LabError::at(out, error);
+    std::fs::create_dir_all(out).map_err(failed)?;
+    let outcome = files::write_outcome(out, experiment, &plan, &rows).map_err(failed)?;
+    Ok(LabSummary {
+        experiments: vec![Tally::of(&outcome, None)],
+        index: Some(index::write(out).map_err(failed)?),
+        rows: Vec::new(),
+    })
+}
+
+/// The rows in the order of the grid, each of them once.
+fn ordered(request: &Request, measured: Vec<MeasuredCell>) -> Result<Rows, LabError> {
+    let incomplete = |why: String| LabError::Incomplete {
+        experiment: request.experiment.clone(),
+        why,
+    };
+    let mut rows = BTreeMap::new();
+    for cell in measured {
+        let key = cell.row.cell.clone();
+        if rows.insert(key.clone(), cell).is_some() {
+            return Err(incomplete(format!("{key} came twice: give each cell once")));
+        }
+    }
+    let mut in_order = Vec::new();
+    for entry in cells(request)? {
+        let cell = rows.remove(&entry.key);
+        let cell = cell.ok_or_else(|| incomplete(format!("{} is missing", entry.key)))?;
+        if let Some((wanted, came)) = difference(&entry.identity, &cell.identity) {
+            return Err(incomplete(format!(
+                "{} was measured with `{came}` instead of `{wanted}`: measure all cells with one \
+                 version and the same options",
+                entry.key
+            )));
+        }
+        in_order.push(cell.row);
+    }
+    match rows.into_keys().next() {
+        Some(key) => Err(incomplete(format!("its grid has no cell {key}"))),
+        None => Ok(Rows(in_order)),
+    }
+}
+
+/// The first line in which two identities differ.
+fn difference<'t>(wanted: &'t str, came: &'t str) -> Option<(&'t str, &'t str)> {
+    if wanted == came {
+        return None;
+    }
+    let lines = wanted.lines().count().max(came.lines().count());
+    let line = |text: &'t str, at: usize| text.lines().nth(at).unwrap_or("nothing");
+    (0..lines)
+        .map(|at| (line(wanted, at), line(came, at)))
+        .find(|(wanted, came)| wanted != came)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Scratch;
+
+    fn request() -> Request {
+        Request {
+            experiment: "amir06/fig12".to_owned(),
+            size: Size::Quick,
+            seed: 7,
+            program: PathBuf::new(),
+            speech: None,
+            overrides: Vec::new(),
+        }
+    }
+
+    fn all(request: &Request) -> Vec<MeasuredCell> {
+        let cells = cells(request).unwrap();
+        let measured = cells.iter().rev().map(|cell| measure(request, &cell.key));
+        measured.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn cells_in_any_order_make_the_same_files_and_a_whole_is_wanted() {
+        let scratch = Scratch::new("cells").unwrap();
+        let request = request();
+        let mut measured = all(&request);
+        let write = |cells: &[MeasuredCell], folder: &str| {
+            conclude(&request, cells.to_vec(), &scratch.path().join(folder))
+        };
+        write(&measured, "backward").unwrap();
+        measured.reverse();
+        write(&measured, "forward").unwrap();
+        for file in ["amir06/fig12.json", "amir06/fig12.svg", "index.html"] {
+            let read = |folder: &str| std::fs::read(scratch.path().join(folder).join(file));
+            assert_eq!(read("backward").unwrap(), read("forward").unwrap(), "{file}");
+        }
+        let refused = |cells: &[MeasuredCell], word: &str| {
+            let error = write(cells, "refused").unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        };
+        refused(&measured[1..], "is missing");
+        let twice: Vec<_> = measured.iter().chain(&measured[..1]).cloned().collect();
+        refused(&twice, "came twice");
+        measured[0].identity = measured[0].identity.replace(build(), "0.0.9+0");
+        refused(&measured, "0.0.9+0");
+    }
+
+    #[test]
+    fn a_recording_and_a_setting_are_part_of_what_a_cell_is() {
+        let plain = request();
+        let with = |text: &str| Request {
+            overrides: vec![text.parse().unwrap()],
+            ..request()
+        };
+        let set = with("settings.hello_interval=50ms");
+        let first = |request: &Request| cells(request).unwrap().swap_remove(0);
+        assert_eq!(first(&plain).identity, first(&request()).identity);
+        assert_ne!(first(&plain).identity, first(&set).identity);
+        // It computes, and simulates no node that could have a setting.
+        let error = measure(&set, &first(&set).key).unwrap_err().to_string();
+        assert!(error.contains("no settings to change"), "{error}");
+    }
+}

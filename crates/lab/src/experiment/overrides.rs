@@ -1,0 +1,266 @@
+//! Parameters of an experiment that somebody wants otherwise than the paper has them.
+//!
+//! ```text
+//!   loss=1,2,5                         other values of a coordinate of the grid
+//!   settings.hello_interval=50ms       another timer or threshold of the simulated nodes
+//! ```
+//! A grid of other values has no paper's claims: all verdicts become "cannot be tested", and what was
+//! measured stays beside them. Nothing wanted is ignored: what an experiment cannot take is an error.
+
+use super::{Cell, CellError, Experiment, Findings, LabError, Plan, Row, Rows, Size};
+use crate::scenario::overridden;
+use overlay::Settings;
+use overlay::settings::SetError;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use tools::spelling::nearest;
+
+/// Before the name of a setting.
+const SETTINGS: &str = "settings.";
+/// A grid of more cells than this is a slip of the pen: the largest of a paper has some hundred.
+const CELLS_MAX: usize = 100_000;
+
+/// One parameter, wanted otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Override {
+    /// Values of a coordinate of the grid.
+    Coordinate(String, Vec<f64>),
+    /// A setting of the nodes, by its key, with its value as a configuration file has it.
+    Setting(String, String),
+}
+
+/// The text names no parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadOverride(String);
+
+impl FromStr for Override {
+    type Err = BadOverride;
+
+    fn from_str(text: &str) -> Result<Override, BadOverride> {
+        let (key, value) = text.split_once('=').ok_or_else(|| {
+            BadOverride(format!(
+                "`{text}`: write KEY=VALUE, like loss=1,2,5 or settings.hello_interval=50ms"
+            ))
+        })?;
+        if let Some(key) = key.strip_prefix(SETTINGS) {
+            return setting(key, value);
+        }
+        let number = |text: &str| {
+            let number = text.trim().parse().ok().filter(|n: &f64| n.is_finite());
+            number.ok_or_else(|| {
+                BadOverride(format!(
+                    "`{key}={text}`: expected a number, or several with commas"
+                ))
+            })
+        };
+        let values = value.split(',').map(number).collect::<Result<_, _>>()?;
+        Ok(Override::Coordinate(key.to_owned(), values))
+    }
+}
+
+/// A setting that nodes take.
+fn setting(key: &str, value: &str) -> Result<Override, BadOverride> {
+    let why = match Settings::modern().set(key, value) {
+        Ok(()) => return Ok(Override::Setting(key.to_owned(), value.to_owned())),
+        Err(SetError::Unknown { known, .. }) => match nearest(key, &known) {
+            Some(meant) => format!("no such setting; did you mean `{SETTINGS}{meant}`?"),
+            None => format!("no such setting; there are {}", known.join(", ")),
+        },
+        Err(SetError::Value { expected, .. }) => format!("expected {expected}"),
+    };
+    Err(BadOverride(format!("`{SETTINGS}{key}={value}`: {why}")))
+}
+
+/// As it was written.
+impl std::fmt::Display for Override {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Override::Coordinate(key, values) => {
+                let values: Vec<String> = values.iter().map(f64::to_string).collect();
+                write!(f, "{key}={}", values.join(","))
+            }
+            Override::Setting(key, value) => write!(f, "{SETTINGS}{key}={value}"),
+        }
+    }
+}
+
+/// The grid, with the wanted values in the place of its own.
+pub(super) fn grid(
+    experiment: &dyn Experiment,
+    size: Size,
+    overrides: &[Override],
+) -> Result<Vec<Cell>, LabError> {
+    let mut cells = experiment.cells(size);
+    for wanted in overrides {
+        if let Override::Coordinate(name, values) = wanted {
+            cells = varied(experiment, &cells, name, values)?;
+        }
+    }
+    Ok(cells)
+}
+
+/// The cells with these values of a coordinate. Values that the grid has keep its own cells; a cell
+/// of another value is made where the grid names its cells by their coordinates alone.
+fn varied(
+    experiment: &dyn Experiment,
+    cells: &[Cell],
+    name: &str,
+    values: &[f64],
+) -> Result<Vec<Cell>, LabError> {
+    let refused = |why: String| LabError::Override {
+        experiment: experiment.id().to_owned(),
+        why,
+    };
+    let has = |cell: &Cell| cell.parameters.iter().any(|(key, _)| *key == name);
+    if !cells.iter().any(has) {
+        let known: BTreeSet<&str> = cells
+            .iter()
+            .flat_map(|cell| cell.parameters.iter().map(|(key, _)| *key))
+            .collect();
+        let known: Vec<&str> = known.into_iter().collect();
+        return Err(refused(match nearest(name, &known) {
+            Some(meant) => format!("no parameter `{name}`; did you mean `{meant}`?"),
+            None => format!(
+                "no parameter `{name}`; there are {} and settings.*",
+                known.join(", ")
+            ),
+        }));
+    }
+    let (mut made, mut keys) = (Vec::new(), BTreeSet::new());
+    for cell in cells {
+        if !has(cell) {
+            made.push(cell.clone());
+            continue;
+        }
+        for value in values {
+            let with = |(key, old): &(&'static str, f64)| match *key == name {
+                true => (*key, *value),
+                false => (*key, *old),
+            };
+            let parameters: Vec<_> = cell.parameters.iter().map(with).collect();
+            let own = cells.iter().find(|cell| cell.parameters == parameters);
+            let is_plain = cell.key == Cell::at(&cell.parameters).key;
+            let cell = match own {
+                Some(own) => own.clone(),
+                None if is_plain => Cell::at(&parameters),
+                None => continue,
+            };
+            if keys.insert(cell.key.clone()) {
+                made.push(cell);
+            }
+        }
+        if made.len() > CELLS_MAX {
+            return Err(refused(format!("more than {CELLS_MAX} cells")));
+        }
+    }
+    match keys.is_empty() {
+        true => Err(refused(format!(
+            "no cell has {name} = {values:?}, and its cells are not made of numbers alone"
+        ))),
+        false => Ok(made),
+    }
+}
+
+/// Measures a cell with the wanted settings.
+pub(super) fn measure(
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    cell: &Cell,
+) -> Result<Row, CellError> {
+    let seed = cell.seed(experiment.family(), plan.seed);
+    if plan.overrides.is_empty() {
+        return experiment.measure(plan, cell, seed);
+    }
+    let mut settings = Vec::new();
+    for wanted in &plan.overrides {
+        if let Override::Setting(key, value) = wanted {
+            settings.push((key.clone(), value.clone()));
+        }
+    }
+    // An experiment may index a list by a coordinate, which only its own values fit.
+    let work = AssertUnwindSafe(|| experiment.measure(plan, cell, seed));
+    let (row, is_taken) = overridden::with(&settings, || catch_unwind(work));
+    let row = row.unwrap_or_else(|_| {
+        let why = "the experiment does not take these values: choose some nearer to its own";
+        Err(CellError(why.to_owned()))
+    })?;
+    match settings.is_empty() || is_taken {
+        true => Ok(row),
+        false => Err(CellError(
+            "it simulates no nodes here, so it has no settings to change".to_owned(),
+        )),
+    }
+}
+
+/// What the rows come to. Of other values than the paper's no claim is judged.
+pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) -> Findings {
+    if plan.overrides.is_empty() {
+        return experiment.conclude(plan, rows);
+    }
+    let wanted: Vec<String> = plan.overrides.iter().map(Override::to_string).collect();
+    let note = format!("run with {}", wanted.join(" "));
+    // A verdict may look for a cell that the grid no longer has.
+    let work = AssertUnwindSafe(|| experiment.conclude(plan, rows));
+    let mut findings = catch_unwind(work).unwrap_or_default();
+    let found = std::mem::take(&mut findings.verdicts);
+    let untested = |claim: &super::ClaimText| {
+        let measured = found.iter().find(|verdict| verdict.claim == claim.key);
+        let verdict = super::Verdict::untested(claim.key, note.clone());
+        match measured {
+            Some(measured) => verdict.measured(measured.measured.clone()),
+            None => verdict,
+        }
+    };
+    findings.verdicts = super::catalogue::claims(experiment.id())
+        .map(untested)
+        .collect();
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::catalogue;
+
+    fn experiment(id: &str) -> &'static dyn Experiment {
+        catalogue::select(&[id.to_owned()]).unwrap()[0]
+    }
+
+    #[test]
+    fn words_are_read_and_written_alike_and_nonsense_is_answered() {
+        for text in ["loss=1,2.5", "settings.hello_interval=50ms"] {
+            assert_eq!(text.parse::<Override>().unwrap().to_string(), text);
+        }
+        for (text, answer) in [
+            ("loss", "KEY=VALUE"),
+            ("loss=a", "a number"),
+            ("loss=nan", "a number"),
+            (
+                "settings.hello_intervall=1ms",
+                "did you mean `settings.hello_interval`?",
+            ),
+            ("settings.hello_interval=-1ms", "a time like"),
+        ] {
+            let error = text.parse::<Override>().unwrap_err().to_string();
+            assert!(error.contains(answer), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_coordinate_takes_other_values_and_an_unknown_one_is_answered() {
+        let fig12 = experiment("amir06/fig12");
+        let own = fig12.cells(Size::Quick);
+        let (name, value) = own[0].parameters[0];
+        let same = [Override::Coordinate(name.to_owned(), vec![value])];
+        let kept = grid(fig12, Size::Quick, &same).unwrap();
+        assert!(kept.iter().all(|cell| own.contains(cell)) && kept.len() < own.len());
+        let unknown = [Override::Coordinate(format!("{name}x"), vec![1.0])];
+        let error = grid(fig12, Size::Quick, &unknown).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("did you mean `{name}`?")),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,217 @@
+"""A running node for asyncio: the classes of :mod:`sinew.node` with calls that are awaited.
+
+>>> async with await sinew.aio.Node("net/ams").bind(5000) as socket:   # doctest: +SKIP
+...     await socket.send("fra:5000", b"hello")
+...     async for datagram in socket:
+...         print(datagram.payload)
+
+Use ``asyncio.timeout`` or ``asyncio.wait_for`` for deadlines of calls. Opening a socket and asking the
+node run on a thread of the loop's executor; sending and receiving run on the loop itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+from . import node as plain
+from .node import Datagram
+
+__all__ = ["Datagram", "Listener", "Node", "Socket", "Stream"]
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound="_Open")
+
+
+class Node:
+    """As :class:`sinew.Node`."""
+
+    def __init__(self, where: str | os.PathLike[str] | None = None) -> None:
+        """See :class:`sinew.Node`."""
+        self.plain = plain.Node(where)
+
+    async def status(self) -> dict[str, Any]:
+        """Everything about the node."""
+        return await asyncio.to_thread(self.plain.status)
+
+    async def ask(self, what: dict[str, Any]) -> dict[str, Any]:
+        """The answer of the node's control socket."""
+        return await asyncio.to_thread(self.plain.ask, what)
+
+    async def why(self, src: str, dst: str, **how: Any) -> dict[str, Any]:
+        """Explains a path as the node knows the network."""
+        return await asyncio.to_thread(self.plain.why, src, dst, **how)
+
+    async def watch(self, every_s: float = 1.0) -> AsyncIterator[dict[str, Any]]:
+        """The status, again and again, ``every_s`` seconds apart."""
+        while True:
+            yield await self.status()
+            await asyncio.sleep(every_s)
+
+    async def bind(self, port: int = 0, **options: Any) -> Socket:
+        """Opens a socket for datagrams; the options are those of :meth:`sinew.Node.bind`."""
+        return Socket(await asyncio.to_thread(self.plain.bind, port, **options))
+
+    async def connect(self, target: str, **options: Any) -> Stream:
+        """Opens a reliable stream of bytes."""
+        return Stream(await asyncio.to_thread(self.plain.connect, target, **options))
+
+    async def listen(self, port: int = 0) -> Listener:
+        """Takes streams at a virtual port."""
+        return Listener(await asyncio.to_thread(self.plain.listen, port))
+
+
+class _Open:
+    """A descriptor that the event loop waits for."""
+
+    def __init__(self, opened: Any) -> None:
+        self.plain = opened
+        self.core = opened.core
+
+    def close(self) -> None:
+        """Closes it; more than once does nothing."""
+        self.plain.close()
+
+    async def _wait(self, what: Callable[[], _T], is_write: bool) -> _T:
+        self.plain.check()
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return what()
+            except BlockingIOError:
+                pass
+            fd = self.plain.fileno()
+            ready: asyncio.Future[None] = loop.create_future()
+            add, remove = (
+                (loop.add_writer, loop.remove_writer) if is_write else (loop.add_reader, loop.remove_reader)
+            )
+            add(fd, _set, ready)
+            try:
+                await ready
+            finally:
+                remove(fd)
+
+    async def __aenter__(self: _S) -> _S:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+class Socket(_Open):
+    """As :class:`sinew.Socket`. One task receives at a time."""
+
+    def __init__(self, opened: plain.Socket) -> None:
+        super().__init__(opened)
+        self._kept: list[Datagram] = []
+        self._resolved: dict[str, str] = {}
+
+    @property
+    def local(self) -> str:
+        """Its own node and port."""
+        return self.plain.local
+
+    async def send(self, target: str, payload: bytes) -> None:
+        """Sends one datagram."""
+        await self.send_batch(target, [payload])
+
+    async def send_batch(self, target: str, payloads: Sequence[bytes]) -> None:
+        """Sends datagrams together: the fast way for many."""
+        if target not in self._resolved:
+            resolve = self.plain._node.resolve
+            self._resolved[target] = await asyncio.to_thread(resolve, target)
+        to = self._resolved[target]
+        ready = [one if isinstance(one, bytes) else bytes(one) for one in payloads]
+        sent = 0
+        while sent < len(ready):
+            sent += await self._wait(lambda: self.core.send(to, ready, sent), True)
+
+    async def recv(self) -> Datagram:
+        """The next datagram."""
+        if not self._kept:
+            self._kept = (await self.recv_batch())[::-1]
+        return self._kept.pop()
+
+    async def recv_batch(self) -> list[Datagram]:
+        """Datagrams that came together, at least one."""
+        if self._kept:
+            kept, self._kept = self._kept[::-1], []
+            return kept
+        return [Datagram(*came) for came in await self._wait(self.core.recv, False)]
+
+    def join(self, group: str, port: int | None = None) -> None:
+        """Wants what is sent to a group; see :meth:`sinew.Socket.join`."""
+        self.plain.join(group, port)
+
+    def leave(self, group: str, port: int | None = None) -> None:
+        """Wants it no more."""
+        self.plain.leave(group, port)
+
+    async def __aiter__(self) -> AsyncIterator[Datagram]:
+        while True:
+            for datagram in await self.recv_batch():
+                yield datagram
+
+
+class Stream(_Open):
+    """As :class:`sinew.Stream`."""
+
+    @property
+    def local(self) -> str:
+        """This end."""
+        return self.plain.local
+
+    @property
+    def peer(self) -> str:
+        """The other end."""
+        return self.plain.peer
+
+    async def read(self, most: int = 65_536) -> bytes:
+        """Up to ``most`` bytes; empty at the end of what the peer writes."""
+        return await self._wait(lambda: self.core.read(most), False)
+
+    async def read_all(self) -> bytes:
+        """Everything to the end."""
+        pieces = []
+        while piece := await self.read():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def write(self, data: bytes) -> None:
+        """Writes all of it."""
+        written = 0
+        while written < len(data):
+            left = data[written : written + (1 << 20)]
+            written += await self._wait(lambda: self.core.write(left), True)
+
+    def write_eof(self) -> None:
+        """Ends what this end writes."""
+        self.plain.write_eof()
+
+    def reset(self) -> None:
+        """Ends the stream at once."""
+        self.plain.reset()
+
+
+class Listener(_Open):
+    """As :class:`sinew.Listener`."""
+
+    @property
+    def local(self) -> str:
+        """The node and port at which it takes streams."""
+        return self.plain.local
+
+    async def accept(self) -> Stream:
+        """The next stream."""
+        return Stream(plain.Stream(await self._wait(self.core.accept, False)))
+
+    async def __aiter__(self) -> AsyncIterator[Stream]:
+        while True:
+            yield await self.accept()

@@ -1,0 +1,306 @@
+"""The laboratory: experiments as grids of cells, with a verdict on each claim.
+
+>>> import sinew
+>>> fig12 = sinew.lab.run("amir06/fig12")
+>>> [claim["key"] for claim in fig12.claims if claim["holds"] is False]
+[]
+
+A cell is one point of an experiment's grid, and has a seed of its own. So it does not matter where and
+in which order cells are measured: ``client`` takes a Dask client or any executor of
+``concurrent.futures``, and the files are byte for byte those of ``sinew lab run`` on one machine.
+Finished cells are kept by what decides them (code, seed, size, parameters), and are not measured again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _sinew
+from ._program import program
+from ._spread import Threads, spread
+from ._store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Experiment", "Figure", "Outcome", "cells", "list", "run"]
+
+_list = list
+
+
+class Experiment(dict[str, Any]):
+    """``id``, ``title``, ``cells`` (quick, full), ``claims`` and ``real_time``; shown by its name."""
+
+    def __repr__(self) -> str:
+        return f"<{self['id']}: {self['title']}>"
+
+
+def list() -> _list[Experiment]:  # noqa: A001
+    """All experiments, in the papers' order."""
+    return [Experiment(entry) for entry in json.loads(_sinew.lab_list())]
+
+
+def _request(
+    experiment: str,
+    quick: bool,
+    seed: int,
+    speech: str | os.PathLike[str] | None,
+    wanted: Mapping[str, Any],
+) -> dict[str, Any]:
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed={seed}: expected a whole number from 0 to {(1 << 64) - 1}")
+    return {
+        "experiment": experiment,
+        "quick": quick,
+        "seed": seed,
+        "program": program() or "",
+        "speech": None if speech is None else os.fspath(speech),
+        "set": [f"{key}={_words(value)}" for key, value in sorted(wanted.items())],
+    }
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Iterable):
+        return ",".join(_words(one) for one in value)
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def cells(
+    experiment: str,
+    *,
+    quick: bool = True,
+    seed: int = 1,
+    set: Mapping[str, Any] | None = None,  # noqa: A002
+    **overrides: Any,
+) -> _list[dict[str, Any]]:
+    """The cells of an experiment: ``key``, ``parameters``, and ``identity``, all that decides them."""
+    request = _request(experiment, quick, seed, None, {**(set or {}), **overrides})
+    return json.loads(_sinew.lab_cells(request))
+
+
+def run(
+    experiment: str,
+    *,
+    quick: bool = True,
+    seed: int = 1,
+    set: Mapping[str, Any] | None = None,  # noqa: A002
+    out: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    keep: str | os.PathLike[str] | bool = True,
+    speech: str | os.PathLike[str] | None = None,
+    progress: Callable[[float, str], object] | None = None,
+    **overrides: Any,
+) -> Outcome:
+    """Runs one experiment.
+
+    - ``quick``: under a minute, instead of the papers' own size.
+    - ``overrides``: values of the grid, ``loss=[1, 2, 5]``. ``set`` takes the same, and settings of the
+      simulated nodes: ``set={"settings.hello_interval": "50ms"}``. No claim is judged then. A name that
+      does not exist is a ``ValueError`` with the nearest one.
+    - ``out``: a folder for the files; without it they exist only in the outcome.
+    - ``client``: a ``dask.distributed.Client``, or an executor of ``concurrent.futures``. A task is a
+      cell. Without it, the cells run on all cores of this machine.
+    - ``keep``: the folder of finished cells; true for the user's cache, false for none. Experiments
+      with real nodes are never kept.
+    - ``progress``: called with the share that is done, from 0 to 1, and the cell that came last.
+
+    Ctrl-C raises ``KeyboardInterrupt`` at once. Cells that are finished by then are kept.
+    """
+    wanted = {**(set or {}), **overrides}
+    request = _request(experiment, quick, seed, speech, wanted)
+    entry = _entry(experiment)
+    grid = json.loads(_sinew.lab_cells(request))
+    if entry["real_time"]:
+        _check_real(experiment, request, client)
+        keep = False
+    begun = time.monotonic()
+    store = Store.of(keep)
+    measured = {cell["key"]: text for cell in grid if (text := store.get(cell["identity"]))}
+    missing = [cell for cell in grid if cell["key"] not in measured]
+    spreader = Threads(1 if entry["real_time"] else os.cpu_count() or 1) if client is None else client
+    tasks = {cell["key"]: (request, cell["key"], _sinew.build) for cell in missing}
+    identities = {cell["key"]: cell["identity"] for cell in missing}
+    for key, text in spread(spreader, _measure, tasks):
+        store.put(identities[key], text)
+        measured[key] = text
+        if progress is not None:
+            progress(len(measured) / len(grid), key)
+    in_order = [measured[cell["key"]] for cell in grid]
+    took_s = time.monotonic() - begun
+    if out is not None:
+        return _conclude(request, in_order, Path(out), took_s)
+    with tempfile.TemporaryDirectory(prefix="sinew-lab-") as folder:
+        return _conclude(request, in_order, Path(folder), took_s)
+
+
+def _entry(experiment: str) -> Experiment:
+    known = {entry["id"]: entry for entry in list()}
+    if experiment not in known:
+        from ._units import meant
+
+        raise ValueError(f"no experiment {experiment!r}; {meant(experiment, known)}")
+    return known[experiment]
+
+
+def _check_real(experiment: str, request: Mapping[str, Any], client: Any) -> None:
+    if client is not None:
+        raise ValueError(
+            f"{experiment} measures real nodes, one cell at a time with nothing beside it: run it "
+            "without a client"
+        )
+    if not request["program"]:
+        raise _sinew.Error(
+            f"{experiment} starts nodes by the script `sinew`, which is not beside this interpreter: "
+            "install the wheel by pip"
+        )
+
+
+def _measure(request: Mapping[str, Any], key: str, build: str) -> str:
+    """One task, on whatever machine it runs."""
+    if build != _sinew.build:
+        raise _sinew.Error(
+            f"a worker has sinew {_sinew.build}, and the cells are asked for by {build}: install the "
+            "same wheel everywhere"
+        )
+    return _sinew.lab_measure(dict(request), key)
+
+
+def _conclude(
+    request: Mapping[str, Any], measured: Sequence[str], out: Path, took_s: float
+) -> Outcome:
+    _sinew.lab_conclude(dict(request), _list(measured), str(out))
+    return Outcome.read(out, request["experiment"], took_s)
+
+
+class Figure:
+    """A drawing of an experiment. A notebook shows it; ``svg`` is its text."""
+
+    def __init__(self, name: str, svg: str) -> None:
+        """``name`` is the file's."""
+        self.name = name
+        self.svg = svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the SVG."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<sinew.lab.Figure {self.name}>"
+
+
+class Outcome:
+    """What an experiment has come to."""
+
+    def __init__(self, document: dict[str, Any], files: dict[str, bytes], took_s: float) -> None:
+        """From the experiment's JSON and the files beside it, by their names."""
+        self.document = document
+        #: The experiment's files, by their names: the same bytes wherever the cells were measured.
+        self.files = files
+        #: Seconds that it took here; not part of the files.
+        self.took_s = took_s
+
+    @staticmethod
+    def read(out: str | os.PathLike[str], experiment: str, took_s: float = 0.0) -> Outcome:
+        """Reads what ``run`` or ``sinew lab run`` has written into a folder."""
+        base = Path(out) / experiment
+        document = json.loads(base.with_suffix(".json").read_text(encoding="utf-8"))
+        names = [f"{base.name}.json", f"{base.name}.csv", f"{base.name}.series.csv"]
+        names += document["charts"]
+        files = {
+            name: path.read_bytes() for name in names if (path := base.with_name(name)).exists()
+        }
+        return Outcome(document, files, took_s)
+
+    @property
+    def id(self) -> str:
+        """The experiment's name."""
+        return self.document["id"]
+
+    @property
+    def claims(self) -> _list[dict[str, Any]]:
+        """The claims: ``text``, ``source``, ``expected``, ``measured``, ``holds``.
+
+        ``holds`` is true, false, or none if it cannot be tested.
+        """
+        return self.document["claims"]
+
+    @property
+    def figures(self) -> _list[Figure]:
+        """The drawings; the first is the paper's figure."""
+        names = self.document["charts"]
+        return [Figure(name, self.files[name].decode()) for name in names]
+
+    @property
+    def rows(self) -> _list[dict[str, float | None]]:
+        """What the cells measured: a dictionary of coordinates and numbers for each."""
+        text = self.files[self.id.rsplit("/", 1)[-1] + ".csv"].decode()
+        number = lambda word: float(word) if word else None  # noqa: E731
+        return [
+            {name: number(word) for name, word in row.items()}
+            for row in csv.DictReader(io.StringIO(text))
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a data frame. Needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        return pandas.DataFrame(self.rows)
+
+    def lines(
+        self, x: str, y: str, by: str | None = None
+    ) -> Iterator[tuple[str, _list[float], _list[float]]]:
+        """Rows as lines of a chart: for each value of ``by``, its name and the points."""
+        rows = self.rows
+        for name in (x, y, *([by] if by else [])):
+            if rows and name not in rows[0]:
+                from ._units import meant
+
+                raise ValueError(f"no column {name!r}; {meant(name, rows[0])}")
+        groups: dict[Any, _list[tuple[float, float]]] = {}
+        for row in rows:
+            a, b = row[x], row[y]
+            if a is not None and b is not None:
+                groups.setdefault(row[by] if by else y, []).append((a, b))
+        for group, points in groups.items():
+            points.sort()
+            label = f"{by}={group:g}" if by else str(group)
+            yield label, [a for a, _ in points], [b for _, b in points]
+
+    def plot(self, x: str, y: str, by: str | None = None, ax: Any = None) -> Any:
+        """Draws a column over another with matplotlib, a line for each value of ``by``; the axes."""
+        if ax is None:
+            try:
+                import matplotlib.pyplot as pyplot
+            except ImportError as error:
+                raise ImportError("plot needs matplotlib: pip install matplotlib") from error
+            ax = pyplot.subplots()[1]
+        for label, across, up in self.lines(x, y, by):
+            ax.plot(across, up, marker="o", label=label)
+        ax.set_xlabel(x)
+        ax.set_ylabel(y)
+        if by is not None:
+            ax.legend()
+        return ax
+
+    def __repr__(self) -> str:
+        verdicts = [claim["holds"] for claim in self.claims]
+        hold, fail, untested = (verdicts.count(word) for word in (True, False, None))
+        return (
+            f"<sinew.lab.Outcome {self.id}: {hold} claims hold, {fail} do not, {untested} cannot be "
+            "tested>"
+        )

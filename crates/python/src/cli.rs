@@ -1,0 +1,41 @@
+//! The command line, for `python -m sinew` and the script `sinew` of an installed wheel.
+
+use clap::Parser;
+use pyo3::prelude::*;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the end waits for what was written to a node on another host: as the program does.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Runs the command line `argv`, whose first word is the name of the program; the exit status.
+#[pyfunction]
+pub(crate) fn command_line(py: Python<'_>, argv: Vec<String>) -> u8 {
+    py.detach(|| {
+        let cli = match sinew::Cli::try_parse_from(argv) {
+            Ok(cli) => cli,
+            Err(error) => {
+                // Help goes to standard output. Nobody can be told that it is gone.
+                let _ = error.print();
+                return u8::try_from(error.exit_code()).unwrap_or(2);
+            }
+        };
+        let outcome = sinew::run(&cli);
+        client::remote::settle(SETTLE);
+        let _ = std::io::stdout().flush();
+        match outcome {
+            Ok(()) => 0,
+            Err(failure) => {
+                let _ = failure.report();
+                failure.status()
+            }
+        }
+    })
+}
+
+/// Names the program that experiments and demonstrations start as nodes: this process is Python.
+#[pyfunction]
+pub(crate) fn name_program(path: PathBuf) {
+    tools::program::name(path);
+}

@@ -1,0 +1,72 @@
+//! Errors of the crates as Python's exceptions, with the same words.
+//!
+//! What the caller asked for and cannot be is a `ValueError`, also where the command line exits with 2.
+//! Trouble with a node's socket is what it would be of a socket of the system: `ConnectionError`,
+//! `TimeoutError`, `BlockingIOError`. Everything else is `sinew.Error`.
+
+use pyo3::exceptions::{
+    PyBlockingIOError, PyConnectionAbortedError, PyConnectionRefusedError, PyConnectionResetError,
+    PyException, PyTimeoutError, PyValueError,
+};
+use pyo3::{PyErr, create_exception};
+use sinew::failure::Failure;
+use tools::explain::ExplainError;
+
+create_exception!(
+    sinew,
+    Error,
+    PyException,
+    "Something that was asked for could not be done; the text says what to do."
+);
+
+/// The caller asked for what cannot be.
+pub(crate) fn misused(what: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(what.to_string())
+}
+
+/// It could not be done.
+pub(crate) fn failed(what: impl std::fmt::Display) -> PyErr {
+    Error::new_err(what.to_string())
+}
+
+/// Of a question about paths.
+pub(crate) fn explain(error: ExplainError) -> PyErr {
+    match error {
+        ExplainError::Misused(_) => misused(error),
+        ExplainError::NoPath(_) | ExplainError::Snapshot(_) => failed(error),
+    }
+}
+
+/// Of a question to a node.
+pub(crate) fn control(failure: Failure) -> PyErr {
+    match failure {
+        Failure::Misused(text) => misused(text),
+        Failure::Failed(text) if text.starts_with("no ") => {
+            PyConnectionRefusedError::new_err(text)
+        }
+        Failure::Failed(text) | Failure::Undelivered(text) => failed(text),
+        Failure::NobodyReads => failed("nobody reads"),
+    }
+}
+
+/// Of a socket.
+pub(crate) fn socket(error: client::Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        client::Error::NoNode { .. } | client::Error::NotFound(_) => {
+            PyConnectionRefusedError::new_err(text)
+        }
+        client::Error::Closed => PyConnectionAbortedError::new_err(text),
+        client::Error::Reset(_) => PyConnectionResetError::new_err(text),
+        client::Error::Timeout { .. } => PyTimeoutError::new_err(text),
+        client::Error::WouldBlock => PyBlockingIOError::new_err(text),
+        client::Error::TooLong { .. } => PyValueError::new_err(text),
+        client::Error::Io(error) => PyErr::from(error),
+        client::Error::Gate { .. } | client::Error::Discover(_) => {
+            PyConnectionRefusedError::new_err(text)
+        }
+        client::Error::Refused { .. }
+        | client::Error::Protocol(_)
+        | client::Error::Descriptors => failed(text),
+    }
+}

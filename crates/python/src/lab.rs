@@ -1,0 +1,92 @@
+//! Experiments, cell by cell: the package spreads them over threads, Dask, or whatever it is given.
+
+use crate::errors::{failed, misused};
+use lab::experiment::cells::{self, MeasuredCell, Request};
+use lab::experiment::{self, LabError, Override, Size};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// What is measured: a dictionary, so that it can be sent to other machines.
+#[derive(FromPyObject)]
+pub(crate) struct Asked {
+    #[pyo3(item)]
+    experiment: String,
+    #[pyo3(item)]
+    quick: bool,
+    #[pyo3(item)]
+    seed: u64,
+    #[pyo3(item)]
+    program: PathBuf,
+    #[pyo3(item)]
+    speech: Option<PathBuf>,
+    /// `KEY=VALUE`, as `sinew lab run --set` takes them.
+    #[pyo3(item)]
+    set: Vec<String>,
+}
+
+impl Asked {
+    fn request(self) -> PyResult<Request> {
+        let read = |text: &String| text.parse::<Override>().map_err(misused);
+        Ok(Request {
+            experiment: self.experiment,
+            size: match self.quick {
+                true => Size::Quick,
+                false => Size::Full,
+            },
+            seed: self.seed,
+            program: self.program,
+            speech: self.speech,
+            overrides: self.set.iter().map(read).collect::<PyResult<_>>()?,
+        })
+    }
+}
+
+fn raised(error: LabError) -> PyErr {
+    match error {
+        LabError::Unknown(_) | LabError::Override { .. } | LabError::Incomplete { .. } => {
+            misused(error)
+        }
+        LabError::Io { .. } => PyOSError::new_err(error.to_string()),
+        LabError::NoRows(_) | LabError::Cell { .. } | LabError::Interrupted => failed(error),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(failed)
+}
+
+/// All experiments, as `sinew lab list --json` has them.
+#[pyfunction]
+pub(crate) fn lab_list() -> PyResult<String> {
+    json(&experiment::list())
+}
+
+/// The cells of an experiment, with what decides each of them.
+#[pyfunction]
+pub(crate) fn lab_cells(request: Asked) -> PyResult<String> {
+    json(&cells::cells(&request.request()?).map_err(raised)?)
+}
+
+/// Measures one cell. It cannot be interrupted; the GIL is free meanwhile.
+#[pyfunction]
+pub(crate) fn lab_measure(py: Python<'_>, request: Asked, key: &str) -> PyResult<String> {
+    let request = request.request()?;
+    let measured = py.detach(|| cells::measure(&request, key));
+    json(&measured.map_err(raised)?)
+}
+
+/// Puts cells together and writes the experiment's files; the tally.
+#[pyfunction]
+pub(crate) fn lab_conclude(
+    py: Python<'_>,
+    request: Asked,
+    measured: Vec<String>,
+    out: PathBuf,
+) -> PyResult<String> {
+    let request = request.request()?;
+    let read = |text: &String| serde_json::from_str::<MeasuredCell>(text).map_err(misused);
+    let measured = measured.iter().map(read).collect::<PyResult<_>>()?;
+    let summary = py.detach(|| cells::conclude(&request, measured, &out));
+    json(&summary.map_err(raised)?)
+}

@@ -1,0 +1,48 @@
+//! The extension module `sinew._sinew`: what the Python package is made of, as thin as it can be.
+//!
+//! ```text
+//!   Python package (sinew/)      names, units, tables, asyncio, what a notebook shows
+//!        │  JSON texts, bytes, numbers
+//!   this crate                   GIL released, Ctrl-C noticed, errors as exceptions
+//!        │
+//!   lab · tools · client · sinew the very code of the command line
+//! ```
+//! Answers that have a documented JSON cross as that JSON, so Python and the command line cannot
+//! differ. Only datagrams and bytes of streams cross as objects.
+//!
+//! Long work runs on a thread of its own ([`work`]); the calling thread wakes up twenty times a second,
+//! lets Python handle signals, and reports progress. No Python code runs on the engines' threads.
+#![deny(unsafe_code)]
+
+mod cli;
+mod errors;
+mod lab;
+mod node;
+mod scenario;
+mod sockets;
+mod work;
+
+/// The extension module; `sinew/_sinew.pyi` has the types.
+#[pyo3::pymodule]
+mod _sinew {
+    #[pymodule_export]
+    use crate::cli::{command_line, name_program};
+    #[pymodule_export]
+    use crate::errors::Error;
+    #[pymodule_export]
+    use crate::lab::{lab_cells, lab_conclude, lab_list, lab_measure};
+    #[pymodule_export]
+    use crate::node::Node;
+    #[pymodule_export]
+    use crate::scenario::Scenario;
+    #[pymodule_export]
+    use crate::sockets::{Listener, Socket, Stream};
+    use pyo3::types::{PyModule, PyModuleMethods};
+    use pyo3::{Bound, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("build", ::lab::experiment::build())
+    }
+}

@@ -1,0 +1,165 @@
+//! Scenarios: read, simulated, and asked about their paths.
+
+use crate::errors::{explain, failed, misused};
+use crate::work::supervise;
+use base::Duration;
+use lab::scenario::{self, ScenarioError, record};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use tools::explain::{Asked, Class, View};
+
+/// A checked scenario.
+#[pyclass(frozen, module = "sinew._sinew")]
+pub(crate) struct Scenario(scenario::Scenario);
+
+#[pymethods]
+impl Scenario {
+    /// Reads and checks a text; `name` is what errors call it.
+    #[staticmethod]
+    fn parse(name: &str, text: &str) -> PyResult<Scenario> {
+        let parsed = scenario::Scenario::parse(name, text);
+        parsed.map(Scenario).map_err(misused)
+    }
+
+    /// Reads and checks a file.
+    #[staticmethod]
+    fn load(path: PathBuf) -> PyResult<Scenario> {
+        scenario::Scenario::load(&path)
+            .map(Scenario)
+            .map_err(|error| match error {
+                ScenarioError::Bad(_) => misused(error),
+                ScenarioError::Read { .. } => PyOSError::new_err(error.to_string()),
+            })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn about(&self) -> &str {
+        &self.0.about
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    #[getter]
+    fn duration_s(&self) -> f64 {
+        self.0.duration.as_secs_f64()
+    }
+
+    #[getter]
+    fn nodes(&self) -> Vec<String> {
+        let nodes = self.0.nodes.iter();
+        nodes.map(|node| node.name.clone()).collect()
+    }
+
+    /// The two ends of each link.
+    #[getter]
+    fn links(&self) -> Vec<(String, String)> {
+        let name = |node: usize| self.0.nodes[node].name.clone();
+        let links = self.0.links.iter();
+        links.map(|link| (name(link.a), name(link.b))).collect()
+    }
+
+    #[getter]
+    fn flows(&self) -> Vec<String> {
+        let flows = self.0.flows.iter();
+        flows.map(|flow| flow.name.clone()).collect()
+    }
+
+    /// Simulates it; the report's JSON, and that of links and events.
+    #[pyo3(signature = (seed, progress))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        seed: Option<u64>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(String, String, String, u64)> {
+        let (scenario, seed) = (&self.0, seed.unwrap_or(self.0.seed));
+        let recorded = supervise(py, progress, move |reins| {
+            record(scenario, seed, |share| reins.go_on(share))
+        })?;
+        let recorded = recorded.ok_or_else(|| failed("the simulation was ended"))?;
+        let json = |value: serde_json::Result<String>| value.map_err(failed);
+        Ok((
+            recorded.report.json(),
+            json(serde_json::to_string(&recorded.links))?,
+            json(serde_json::to_string(&recorded.events))?,
+            recorded.events_left_out,
+        ))
+    }
+
+    /// Why packets take their path, as JSON.
+    fn why(&self, src: &str, dst: &str, asked: Question) -> PyResult<String> {
+        let told = tools::explain::why(&self.view(asked.at_s)?, src, dst, &asked.read()?);
+        serde_json::to_string(&told.map_err(explain)?).map_err(failed)
+    }
+
+    /// How paths change, as JSON.
+    fn whatif(
+        &self,
+        edits: &str,
+        src: Option<&str>,
+        dst: Option<&str>,
+        asked: Question,
+    ) -> PyResult<String> {
+        let (view, asked) = (self.view(asked.at_s)?, asked.read()?);
+        let told = tools::explain::what_if(&view, edits, src.zip(dst), &asked);
+        serde_json::to_string(&told.map_err(explain)?).map_err(failed)
+    }
+}
+
+impl Scenario {
+    fn view(&self, at_s: f64) -> PyResult<View> {
+        let at = span("at_s", at_s)?;
+        if at > self.0.duration {
+            return Err(misused(format_args!(
+                "at_s={at_s}: the scenario is over after {} s",
+                self.0.duration.as_secs_f64()
+            )));
+        }
+        View::new(scenario::snapshot_of(&self.0, at)).map_err(explain)
+    }
+}
+
+/// How a question about paths is meant: a tuple of metric or paths, deadline, runners-up, moment.
+#[derive(FromPyObject)]
+pub(crate) struct Question {
+    #[pyo3(item)]
+    class: String,
+    #[pyo3(item)]
+    deadline_ms: f64,
+    #[pyo3(item)]
+    runners_up: usize,
+    #[pyo3(item)]
+    at_s: f64,
+}
+
+impl Question {
+    pub(crate) fn read(&self) -> PyResult<Asked> {
+        let class: Class = self.class.parse().map_err(misused)?;
+        Ok(Asked {
+            class,
+            deadline: span("deadline_ms", self.deadline_ms)
+                .map(|_| Duration::from_micros((self.deadline_ms * 1e3) as u64))?,
+            runners_up: self.runners_up,
+        })
+    }
+}
+
+/// A time in seconds from 0 to a day.
+pub(crate) fn span(name: &str, value: f64) -> PyResult<Duration> {
+    const DAY_MS: f64 = 86_400e3;
+    match (0.0..=DAY_MS).contains(&value) {
+        true => Ok(Duration::from_micros((value * 1e6) as u64)),
+        false => Err(misused(format_args!(
+            "{name}={value}: expected a number from 0 to {DAY_MS}"
+        ))),
+    }
+}

@@ -1,0 +1,240 @@
+//! Sockets of a node. None of them waits: each call does what can be done now, or raises
+//! `BlockingIOError`. The package waits for the descriptor, with `select` or an event loop, so that
+//! signals and other tasks get their turn.
+
+use crate::errors::{misused, socket};
+use client::{Batch, RangeSocket, Sending, Target};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes that one read of a stream gives at most.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// A socket for datagrams.
+#[pyclass(frozen, module = "sinew._sinew")]
+pub(crate) struct Socket {
+    open: Mutex<Option<RangeSocket>>,
+    batch: Mutex<Batch>,
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the socket is closed: open another one")
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Socket {
+    pub(crate) fn new(socket: RangeSocket) -> Socket {
+        Socket {
+            open: Mutex::new(Some(socket)),
+            batch: Mutex::default(),
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&RangeSocket) -> PyResult<T>) -> PyResult<T> {
+        work(locked(&self.open).as_ref().ok_or_else(closed)?)
+    }
+}
+
+#[pymethods]
+impl Socket {
+    fn fileno(&self) -> i32 {
+        let open = locked(&self.open);
+        open.as_ref().map_or(-1, |socket| socket.as_fd().as_raw_fd())
+    }
+
+    fn close(&self) {
+        locked(&self.open).take();
+    }
+
+    #[getter]
+    fn node(&self) -> PyResult<String> {
+        self.with(|socket| Ok(socket.node().to_string()))
+    }
+
+    #[getter]
+    fn port(&self) -> PyResult<u16> {
+        self.with(|socket| Ok(*socket.ports().start()))
+    }
+
+    #[getter]
+    fn max_payload(&self) -> PyResult<usize> {
+        self.with(|socket| Ok(socket.max_payload()))
+    }
+
+    fn join(&self, group: &str, port: u16) -> PyResult<()> {
+        let group = group.parse().map_err(misused)?;
+        self.with(|open| open.join(group, port).map_err(socket))
+    }
+
+    fn leave(&self, group: &str, port: u16) -> PyResult<()> {
+        let group = group.parse().map_err(misused)?;
+        self.with(|open| open.leave(group, port).map_err(socket))
+    }
+
+    /// Sends datagrams to one target, from place `first` of the list; how many went. None went if it
+    /// raises.
+    fn send(&self, target: &str, payloads: &Bound<'_, PyList>, first: usize) -> PyResult<usize> {
+        let target = Target::parse(target).map_err(misused)?;
+        self.with(|open| {
+            let (port, most) = (*open.ports().start(), open.max_payload());
+            let (mut sending, mut sent) = (Sending::new(), 0);
+            loop {
+                for payload in payloads.iter().skip(first + sent) {
+                    let payload = payload.cast::<PyBytes>()?;
+                    let bytes = payload.as_bytes();
+                    if bytes.len() > most {
+                        return Err(misused(client::Error::TooLong {
+                            len: bytes.len(),
+                            max: most,
+                        }));
+                    }
+                    if !sending.push(port, target, bytes) {
+                        break;
+                    }
+                }
+                let gathered = sending.len();
+                match open.send_batch(&mut sending) {
+                    _ if gathered == 0 => return Ok(sent),
+                    Ok(()) => sent += gathered,
+                    Err(client::Error::WouldBlock) if sent > 0 => return Ok(sent),
+                    Err(error) => return Err(socket(error)),
+                }
+            }
+        })
+    }
+
+    /// Datagrams that came together: payload, sender, seconds left of the deadline or none, whether it
+    /// was recovered, and the group or none.
+    fn recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut batch = locked(&self.batch);
+        self.with(|open| open.recv_batch(&mut batch).map_err(socket))?;
+        let came = PyList::empty(py);
+        // Most datagrams of a batch have one sender.
+        let mut last: Option<(Target, Bound<'py, PyAny>)> = None;
+        for (_, from, info, payload) in batch.iter() {
+            let sender = match &last {
+                Some((target, sender)) if *target == from => sender.clone(),
+                _ => from.to_string().into_pyobject(py)?.into_any(),
+            };
+            last = Some((from, sender.clone()));
+            let left_s = info.remaining.map(|left| left.as_secs_f64());
+            let group = info.group.map(|group| group.to_string());
+            let bytes = PyBytes::new(py, payload);
+            let entry = (bytes, sender, left_s, info.recovered, group);
+            came.append(entry.into_pyobject(py)? as Bound<'py, PyTuple>)?;
+        }
+        Ok(came)
+    }
+}
+
+/// A reliable stream of bytes.
+#[pyclass(frozen, module = "sinew._sinew")]
+pub(crate) struct Stream(Mutex<Option<client::Stream>>);
+
+impl Stream {
+    pub(crate) fn new(stream: client::Stream) -> PyResult<Stream> {
+        stream.set_nonblocking(true)?;
+        Ok(Stream(Mutex::new(Some(stream))))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&client::Stream) -> PyResult<T>) -> PyResult<T> {
+        work(locked(&self.0).as_ref().ok_or_else(closed)?)
+    }
+}
+
+#[pymethods]
+impl Stream {
+    fn fileno(&self) -> i32 {
+        let open = locked(&self.0);
+        open.as_ref().map_or(-1, |stream| stream.as_raw_fd())
+    }
+
+    /// Delivers what was written, and the end.
+    fn close(&self) {
+        locked(&self.0).take();
+    }
+
+    #[getter]
+    fn local(&self) -> PyResult<String> {
+        self.with(|stream| Ok(stream.local().to_string()))
+    }
+
+    #[getter]
+    fn peer(&self) -> PyResult<String> {
+        self.with(|stream| Ok(stream.peer().to_string()))
+    }
+
+    /// Up to `most` bytes that are there; empty at the end of what the peer writes.
+    fn read<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let mut bytes = vec![0; most.clamp(1, READ_BYTES_MAX)];
+        let len = self.with(|stream| {
+            let mut stream = stream;
+            stream.read(&mut bytes).map_err(PyErr::from)
+        })?;
+        Ok(PyBytes::new(py, &bytes[..len]))
+    }
+
+    /// Writes what is taken now; how many bytes.
+    fn write(&self, bytes: &[u8]) -> PyResult<usize> {
+        self.with(|stream| {
+            let mut stream = stream;
+            stream.write(bytes).map_err(PyErr::from)
+        })
+    }
+
+    /// Ends what this end writes.
+    fn write_eof(&self) -> PyResult<()> {
+        self.with(|stream| stream.shutdown(Shutdown::Write).map_err(PyErr::from))
+    }
+
+    /// Ends the stream at once; the peer gets an error.
+    fn reset(&self) -> PyResult<()> {
+        self.with(|stream| {
+            stream.reset();
+            Ok(())
+        })
+    }
+}
+
+/// A port that takes streams.
+#[pyclass(frozen, module = "sinew._sinew")]
+pub(crate) struct Listener(Mutex<Option<client::Listener>>);
+
+impl Listener {
+    pub(crate) fn new(listener: client::Listener) -> Listener {
+        Listener(Mutex::new(Some(listener)))
+    }
+}
+
+#[pymethods]
+impl Listener {
+    fn fileno(&self) -> i32 {
+        let open = locked(&self.0);
+        open.as_ref().map_or(-1, |listener| listener.as_raw_fd())
+    }
+
+    fn close(&self) {
+        locked(&self.0).take();
+    }
+
+    #[getter]
+    fn local(&self) -> PyResult<String> {
+        let open = locked(&self.0);
+        let listener = open.as_ref().ok_or_else(closed)?;
+        Ok(listener.local().to_string())
+    }
+
+    fn accept(&self) -> PyResult<Stream> {
+        let open = locked(&self.0);
+        let listener = open.as_ref().ok_or_else(closed)?;
+        Stream::new(listener.accept_bytes().map_err(socket)?)
+    }
+}
