@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, fuzz, tests, walls};
+use crate::{Outcome, fuzz, tests, walls, wheel};
 
 /// How much of the checks to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,6 +139,11 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
         }
     }
     if !timed(BUILD_OF_TESTS.name, &|| build(root, &BUILD_OF_TESTS)) {
+        return Outcome::Failed;
+    }
+    if !timed("Python package", &|| {
+        matches!(wheel::run(root), Outcome::Done)
+    }) {
         return Outcome::Failed;
     }
     // The replay of the fuzz corpora is among them.

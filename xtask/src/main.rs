@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | test | dist | fuzz | readme`.
+//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | fuzz | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -14,6 +14,7 @@ mod fuzz;
 mod readme;
 mod tests;
 mod walls;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   walls                      check the walls between the crates and the rules of the text
   ci [--long]                everything that CI runs; --long adds the ignored tests and fuzzing
   test                       all tests, programs that compute beside programs that wait
+  wheel                      install the Python package in an empty environment, and test it
   dist                       build the packages: archive, .deb, list of parts, checksums
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["ci", "--long"] => ci::run(root, ci::Length::Long),
         ["test"] if tests::run(root) => Outcome::Done,
         ["test"] => Outcome::Failed,
+        ["wheel"] => wheel::run(root),
         ["dist"] => dist::run(root),
         ["fuzz", "--list"] => fuzz::list(root),
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),

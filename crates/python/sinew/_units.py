@@ -13,7 +13,7 @@ def number(name: str, value: Any, most: float = math.inf) -> float:
     expected = "a number from 0 up" if most == math.inf else f"a number from 0 to {most:g}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         # numpy's numbers convert, texts do not.
-        if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
             raise ValueError(f"{name}={value!r}: expected {expected}")
         value = float(value)
     if not math.isfinite(value) or not 0 <= value <= most:
@@ -50,7 +50,7 @@ def path(words: Mapping[str, Any]) -> str:
     """The words of a path, from keywords: ``delay="10ms"``, ``loss_pct=5``, ``reorder=True``."""
     parts = []
     for name, value in words.items():
-        if value is None or value is False:
+        if value is None or (name in _ALONE and value is False):
             continue
         if name in _WITH_UNIT:
             word, unit, most = _WITH_UNIT[name]

@@ -41,9 +41,7 @@ pub(crate) fn explain(error: ExplainError) -> PyErr {
 pub(crate) fn control(failure: Failure) -> PyErr {
     match failure {
         Failure::Misused(text) => misused(text),
-        Failure::Failed(text) if text.starts_with("no ") => {
-            PyConnectionRefusedError::new_err(text)
-        }
+        Failure::Failed(text) if text.starts_with("no ") => PyConnectionRefusedError::new_err(text),
         Failure::Failed(text) | Failure::Undelivered(text) => failed(text),
         Failure::NobodyReads => failed("nobody reads"),
     }
@@ -65,8 +63,8 @@ pub(crate) fn socket(error: client::Error) -> PyErr {
         client::Error::Gate { .. } | client::Error::Discover(_) => {
             PyConnectionRefusedError::new_err(text)
         }
-        client::Error::Refused { .. }
-        | client::Error::Protocol(_)
-        | client::Error::Descriptors => failed(text),
+        client::Error::Refused { .. } | client::Error::Protocol(_) | client::Error::Descriptors => {
+            failed(text)
+        }
     }
 }

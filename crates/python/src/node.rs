@@ -175,7 +175,11 @@ impl Node {
         if let Ok(target) = Target::parse(text) {
             return Ok(target);
         }
-        let bad = || misused(format_args!("`{text}`: write it like fra:5000 or 10.7.0.3:5000"));
+        let bad = || {
+            misused(format_args!(
+                "`{text}`: write it like fra:5000 or 10.7.0.3:5000"
+            ))
+        };
         let (word, port) = text.rsplit_once(':').ok_or_else(bad)?;
         let port = port.parse().map_err(|_| bad())?;
         let known = self.known(word);

@@ -47,7 +47,8 @@ impl Socket {
 impl Socket {
     fn fileno(&self) -> i32 {
         let open = locked(&self.open);
-        open.as_ref().map_or(-1, |socket| socket.as_fd().as_raw_fd())
+        open.as_ref()
+            .map_or(-1, |socket| socket.as_fd().as_raw_fd())
     }
 
     fn close(&self) {

@@ -17,8 +17,14 @@ fn every_exported_name_has_a_stub() {
     let mut count = 0;
     for name in names {
         let has = |word: &str| STUBS.contains(&format!("{word} {name}"));
-        assert!(has("class") || has("def"), "`{name}` is missing in _sinew.pyi");
+        assert!(
+            has("class") || has("def"),
+            "`{name}` is missing in _sinew.pyi"
+        );
         count += 1;
     }
-    assert!(count >= 10, "{count} names found: the module has another form");
+    assert!(
+        count >= 10,
+        "{count} names found: the module has another form"
+    );
 }

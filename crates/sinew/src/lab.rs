@@ -232,7 +232,9 @@ fn tell(summary: &LabSummary, json: bool) -> Outcome {
 
 fn failure(error: LabError) -> Failure {
     match error {
-        LabError::Unknown(_) | LabError::NoRows(_) | LabError::Override { .. } => Failure::misused(error),
+        LabError::Unknown(_) | LabError::NoRows(_) | LabError::Override { .. } => {
+            Failure::misused(error)
+        }
         _ => Failure::failed(error),
     }
 }

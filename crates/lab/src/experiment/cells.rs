@@ -242,7 +242,11 @@ mod tests {
         write(&measured, "forward").unwrap();
         for file in ["amir06/fig12.json", "amir06/fig12.svg", "index.html"] {
             let read = |folder: &str| std::fs::read(scratch.path().join(folder).join(file));
-            assert_eq!(read("backward").unwrap(), read("forward").unwrap(), "{file}");
+            assert_eq!(
+                read("backward").unwrap(),
+                read("forward").unwrap(),
+                "{file}"
+            );
         }
         let refused = |cells: &[MeasuredCell], word: &str| {
             let error = write(cells, "refused").unwrap_err().to_string();

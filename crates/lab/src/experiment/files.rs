@@ -146,11 +146,7 @@ pub(super) fn write_outcome(
         seed: plan.seed,
         cells: rows.0.len(),
         build: build().to_owned(),
-        overrides: plan
-            .overrides
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        overrides: plan.overrides.iter().map(ToString::to_string).collect(),
         charts,
         claims,
         table: experiment.table(rows),

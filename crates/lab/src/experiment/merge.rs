@@ -2,8 +2,8 @@
 //! had measured them.
 
 use super::files::{self, Part};
-use super::run::{LabError, LabSummary, Tally};
 use super::overrides::{self, Override};
+use super::run::{LabError, LabSummary, Tally};
 use super::{Experiment, Plan, Row, Rows, build, catalogue, index};
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +64,11 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
             return Err(incomplete(format!(
                 "a part was measured by version {}, and this is {build}: run all shards, and the \
                  merge, with one version",
-                if part.build.is_empty() { "0" } else { &part.build }
+                if part.build.is_empty() {
+                    "0"
+                } else {
+                    &part.build
+                }
             )));
         }
     }

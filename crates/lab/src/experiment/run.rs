@@ -178,7 +178,8 @@ pub(super) fn run_until(
             summary.rows.push(path);
             continue;
         }
-        let outcome = files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
+        let outcome =
+            files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
         summary.experiments.push(Tally::of(&outcome, Some(took_s)));
         // After each, so that what is over can be looked at while the rest runs.
@@ -246,7 +247,9 @@ impl fmt::Display for LabSummary {
                     tally.by_construction.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
-                    tally.took_s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
+                    tally
+                        .took_s
+                        .map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
                 ]);
             }
             f.write_str(&table::align(&rows))?;

@@ -35,7 +35,8 @@ pub(super) fn measure(
     interrupt: &Interrupt,
     progress: Progress,
 ) -> Result<Vec<Row>, Stopped> {
-    let cells = overrides::grid(experiment, plan.size, &plan.overrides).map_err(Stopped::Refused)?;
+    let cells =
+        overrides::grid(experiment, plan.size, &plan.overrides).map_err(Stopped::Refused)?;
     let mine = (0..cells.len()).filter(|place| shard.is_none_or(|shard| shard.holds(*place)));
     let all: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
     let family = experiment.family();

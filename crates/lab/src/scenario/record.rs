@@ -185,13 +185,19 @@ mod tests {
         let mut plain = Simulation::new(&scenario, 7);
         while plain.run_for(SPAN) {}
         assert_eq!(record.report, plain.finish());
-        let down = record.events.iter().find(|event| event.event == "link-down");
+        let down = record
+            .events
+            .iter()
+            .find(|event| event.event == "link-down");
         let down = down.unwrap();
         assert!(down.at_s > 1.0 && down.peer.is_some() && down.why.is_some());
         assert_eq!(record.links.len(), 2);
         let there = &record.links[0];
         assert_eq!((&*there.from, &*there.to), ("a", "b"));
-        assert!(there.wire_bytes > 50 * 160 && there.originals > 40, "{there:?}");
+        assert!(
+            there.wire_bytes > 50 * 160 && there.originals > 40,
+            "{there:?}"
+        );
     }
 
     #[test]

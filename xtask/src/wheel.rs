@@ -1,0 +1,136 @@
+//! `cargo xtask wheel`: the Python package, installed as people install it, and tested.
+//!
+//! ```text
+//!   cargo test --no-run ──▶ lib_sinew.so ──pack.py──▶ wheel ──pip──▶ empty environment ──▶ pytest
+//! ```
+//! The extension module is the one that the tests of the workspace have built, with their profile and
+//! features, so nothing is compiled twice. Where Python, its environments or pip are missing, a loud
+//! line says so and the step passes: the rest of the project does not need them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Outcome, ci};
+
+/// The folder of the package, from the root.
+const PACKAGE: &str = "crates/python";
+/// Where wheel and environment go, from the root.
+const FOLDER: &str = "target/wheel";
+/// What the environment needs: a version that the wheel is for, `venv` with `pip`, and `tomllib` or pip's.
+const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+
+/// Why the step ended early.
+enum Stop {
+    Failed(String),
+    Skipped(String),
+}
+
+/// Builds, installs and tests the wheel.
+pub(crate) fn run(root: &Path) -> Outcome {
+    match steps(root) {
+        Ok(()) => Outcome::Done,
+        Err(Stop::Failed(why)) => {
+            eprintln!("wheel: {why}");
+            Outcome::Failed
+        }
+        Err(Stop::Skipped(why)) => {
+            eprintln!("SKIPPED: wheel: {why}");
+            Outcome::Done
+        }
+    }
+}
+
+fn steps(root: &Path) -> Result<(), Stop> {
+    let mut probe = Command::new("python3");
+    probe.args(["-c", PROBE]).stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
+        let why =
+            "python3 from 3.10 on with venv and pip is missing: the Python package is not tested";
+        return Err(Stop::Skipped(why.to_owned()));
+    }
+    let folder = root.join(FOLDER);
+    let wheel = packed(root, &library(root)?, &folder)?;
+    let environment = folder.join("venv");
+    call("python3", root, ["-m", "venv", "--clear"], &[&environment])?;
+    let python = environment.join("bin/python");
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ];
+    call(&python, root, pip, &[Path::new("--no-index"), &wheel])?;
+    call(&python, root, ["-c", "import sinew"], &[])?;
+    if call(&python, root, pip, &[Path::new("pytest")]).is_err() {
+        let why =
+            "pip cannot get pytest: the wheel installs and imports, and is not tested further";
+        return Err(Stop::Skipped(why.to_owned()));
+    }
+    // Its cache would be a folder in the sources. In the package's own folder, Python would import the sources.
+    let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
+    call(&python, &root.join(PACKAGE).join("tests"), pytest, &[])
+}
+
+/// The extension module, built with everything that is tested.
+fn library(root: &Path) -> Result<PathBuf, Stop> {
+    let output = ci::cargo_command(root)
+        .args(["test", "--workspace", "--no-run", "-q"])
+        .arg("--message-format=json")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Stop::Failed(format!("cargo could not be started: {error}")))?;
+    if !output.status.success() {
+        return Err(Stop::Failed("the tests do not build".to_owned()));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let module = messages.lines().find_map(|message| {
+        let message: Value = serde_json::from_str(message).ok()?;
+        let of_package =
+            Path::new(message["manifest_path"].as_str()?).ends_with("python/Cargo.toml");
+        let files = message["filenames"]
+            .as_array()?
+            .iter()
+            .map_while(Value::as_str);
+        let mut modules = files.filter(|file| file.ends_with(".so"));
+        modules.next().filter(|_| of_package).map(PathBuf::from)
+    });
+    module.ok_or_else(|| Stop::Skipped("there is no extension module for this system".to_owned()))
+}
+
+fn packed(root: &Path, library: &Path, folder: &Path) -> Result<PathBuf, Stop> {
+    let output = Command::new("python3")
+        .arg(root.join(PACKAGE).join("pack.py"))
+        .args([library, folder])
+        // All crates of the workspace have the version of this one.
+        .arg(env!("CARGO_PKG_VERSION"))
+        .stderr(Stdio::inherit())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            Ok(PathBuf::from(text.trim()))
+        }
+        _ => Err(Stop::Failed("the wheel could not be packed".to_owned())),
+    }
+}
+
+/// A program that must succeed.
+fn call<const N: usize>(
+    program: impl AsRef<OsStr>,
+    folder: &Path,
+    words: [&str; N],
+    paths: &[&Path],
+) -> Result<(), Stop> {
+    let mut command = Command::new(program);
+    command.args(words).args(paths).current_dir(folder);
+    let shown = format!("{command:?}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Stop::Failed(format!("{shown}: {status}"))),
+        Err(error) => Err(Stop::Failed(format!("{shown}: {error}"))),
+    }
+}
