@@ -13,7 +13,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, argv: Vec<String>) -> u8 {
     py.detach(|| {
-        let cli = match sinew::Cli::try_parse_from(argv) {
+        let cli = match cli::Cli::try_parse_from(argv) {
             Ok(cli) => cli,
             Err(error) => {
                 // Help goes to standard output. Nobody can be told that it is gone.
@@ -21,7 +21,7 @@ pub(crate) fn command_line(py: Python<'_>, argv: Vec<String>) -> u8 {
                 return u8::try_from(error.exit_code()).unwrap_or(2);
             }
         };
-        let outcome = sinew::run(&cli);
+        let outcome = cli::run(&cli);
         client::remote::settle(SETTLE);
         let _ = std::io::stdout().flush();
         match outcome {

@@ -9,7 +9,7 @@ use pyo3::exceptions::{
     PyException, PyTimeoutError, PyValueError,
 };
 use pyo3::{PyErr, create_exception};
-use sinew::failure::Failure;
+use cli::failure::Failure;
 use tools::explain::ExplainError;
 
 create_exception!(

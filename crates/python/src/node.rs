@@ -5,9 +5,9 @@ use crate::scenario::Question;
 use crate::sockets::{Listener, Socket, Stream};
 use client::{Delivery, Options, RouteBy, Target};
 use pyo3::prelude::*;
-use sinew::control::Control;
-use sinew::names::Names;
-use sinew::service::Service;
+use cli::control::Control;
+use cli::names::Names;
+use cli::service::Service;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -162,12 +162,12 @@ impl Node {
 }
 
 impl Node {
-    fn control(&self) -> Result<Control, sinew::failure::Failure> {
+    fn control(&self) -> Result<Control, cli::failure::Failure> {
         Control::find(self.named.as_deref())
     }
 
     fn view(&self, py: Python<'_>) -> PyResult<View> {
-        py.detach(|| sinew::why::ask(&mut self.control()?))
+        py.detach(|| cli::why::ask(&mut self.control()?))
             .map_err(control)
     }
 
@@ -194,7 +194,7 @@ impl Node {
         Ok(Target::new(address, port))
     }
 
-    fn known(&self, word: &str) -> Result<base::NodeAddr, sinew::failure::Failure> {
+    fn known(&self, word: &str) -> Result<base::NodeAddr, cli::failure::Failure> {
         self.names().address(word)
     }
 
