@@ -21,6 +21,9 @@ from .node import Datagram
 
 __all__ = ["Datagram", "Listener", "Node", "Socket", "Stream"]
 
+#: Calls that need not wait, one after the other, before other tasks of the loop have their turn.
+_AT_ONCE_MAX = 16
+
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound="_Open")
 
@@ -35,6 +38,10 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """Everything about the node."""
         return await asyncio.to_thread(self.plain.status)
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """The groups that it knows of."""
+        return await asyncio.to_thread(self.plain.groups)
 
     async def ask(self, what: dict[str, Any]) -> dict[str, Any]:
         """The answer of the node's control socket."""
@@ -64,34 +71,53 @@ class Node:
 
 
 class _Open:
-    """A descriptor that the event loop waits for."""
+    """A descriptor that the event loop waits for. Any number of tasks may wait for it."""
 
     def __init__(self, opened: Any) -> None:
         self.plain = opened
         self.core = opened.core
+        self._waiting: dict[bool, set[asyncio.Future[None]]] = {False: set(), True: set()}
+        self._at_once = 0
 
     def close(self) -> None:
-        """Closes it; more than once does nothing."""
+        """Closes it; more than once does nothing. Tasks that wait for it get a ``ValueError``."""
+        fd = self.plain.fileno()
+        for is_write, waiting in self._waiting.items():
+            for ready in waiting:
+                # While the number is still this descriptor's.
+                _unwatch(ready.get_loop(), fd, is_write)
+            _wake(waiting)
         self.plain.close()
 
     async def _wait(self, what: Callable[[], _T], is_write: bool) -> _T:
-        self.plain.check()
-        loop = asyncio.get_running_loop()
+        """Tries until it can be done."""
+        self._at_once += 1
+        if self._at_once > _AT_ONCE_MAX:
+            # What is always ready would never let another task run.
+            self._at_once = 0
+            await asyncio.sleep(0)
         while True:
             try:
                 return what()
             except BlockingIOError:
-                pass
+                self._at_once = 0
+            await self._ready(is_write)
+
+    async def _ready(self, is_write: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        waiting = self._waiting[is_write]
+        if not waiting:
+            watch = loop.add_writer if is_write else loop.add_reader
+            watch(self.plain.fileno(), _wake, waiting)
+        waiting.add(ready)
+        try:
+            await ready
+        finally:
+            waiting.discard(ready)
             fd = self.plain.fileno()
-            ready: asyncio.Future[None] = loop.create_future()
-            add, remove = (
-                (loop.add_writer, loop.remove_writer) if is_write else (loop.add_reader, loop.remove_reader)
-            )
-            add(fd, _set, ready)
-            try:
-                await ready
-            finally:
-                remove(fd)
+            if not waiting and fd >= 0:
+                _unwatch(loop, fd, is_write)
 
     async def __aenter__(self: _S) -> _S:
         return self
@@ -100,13 +126,20 @@ class _Open:
         self.close()
 
 
-def _set(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+def _wake(waiting: set[asyncio.Future[None]]) -> None:
+    for ready in waiting:
+        if not ready.done():
+            ready.set_result(None)
+
+
+def _unwatch(loop: asyncio.AbstractEventLoop, fd: int, is_write: bool) -> None:
+    # A loop that is closed watches nothing.
+    if not loop.is_closed():
+        (loop.remove_writer if is_write else loop.remove_reader)(fd)
 
 
 class Socket(_Open):
-    """As :class:`sinew.Socket`. One task receives at a time."""
+    """As :class:`sinew.Socket`. Several tasks may use one."""
 
     def __init__(self, opened: plain.Socket) -> None:
         super().__init__(opened)

@@ -12,7 +12,9 @@ wait. :mod:`sinew.aio` has the same for asyncio. A node that stops closes its so
 
 from __future__ import annotations
 
+import atexit
 import json
+import math
 import os
 import select
 import time
@@ -22,6 +24,17 @@ from typing import Any, NamedTuple, TypeVar
 from . import _sinew
 from ._units import number
 from .scenario import question
+
+_PROCESS = os.getpid()
+
+
+@atexit.register
+def _settle() -> None:
+    """Lets what was written to a node on another host go before the process does."""
+    # The child of a fork has no such threads, but the parent's connections.
+    if os.getpid() == _PROCESS:
+        _sinew.settle()
+
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound="_Open")
@@ -86,6 +99,10 @@ class Node:
     def links(self) -> list[dict[str, Any]]:
         """Its links: ``name``, ``state``, ``rtt_ms``, ``loss_in_pct`` and so on."""
         return self.status()["snapshot"]["links"]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The groups that it knows of: ``group``, ``members``, ``clients`` and so on."""
+        return self.ask({"cmd": "groups"})["groups"]
 
     def ask(self, what: dict[str, Any]) -> dict[str, Any]:
         """The answer of the node's control socket."""
@@ -152,7 +169,6 @@ class _Open:
 
     def __init__(self, core: Any) -> None:
         self.core = core
-        self._process = os.getpid()
 
     def fileno(self) -> int:
         """The descriptor, for ``select`` and event loops; -1 once closed."""
@@ -162,16 +178,8 @@ class _Open:
         """Closes it; more than once does nothing."""
         self.core.close()
 
-    def check(self) -> None:
-        """Refuses a socket that another process has opened."""
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "the socket was opened before a fork, and belongs to the parent: open one in the child"
-            )
-
     def _wait(self, what: Callable[[], _T], is_write: bool, timeout: float | None) -> _T:
         """Tries until it can be done."""
-        self.check()
         until = None if timeout is None else time.monotonic() + number("timeout", timeout)
         while True:
             try:
@@ -181,8 +189,9 @@ class _Open:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"nothing within {timeout} s") from None
-            fds = [self.fileno()]
-            select.select([] if is_write else fds, fds if is_write else [], [], left)
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLOUT if is_write else select.POLLIN)
+            poll.poll(None if left is None else math.ceil(left * 1e3))
 
     def __enter__(self: _S) -> _S:
         return self

@@ -39,3 +39,10 @@ pub(crate) fn command_line(py: Python<'_>, argv: Vec<String>) -> u8 {
 pub(crate) fn name_program(path: PathBuf) {
     tools::program::name(path);
 }
+
+/// Waits until what was written to sockets of nodes on other hosts is on its way. For the end of the
+/// process: threads carry it, and the end does not wait for them.
+#[pyfunction]
+pub(crate) fn settle(py: Python<'_>) {
+    py.detach(|| client::remote::settle(SETTLE));
+}

@@ -4,12 +4,12 @@
 //! Trouble with a node's socket is what it would be of a socket of the system: `ConnectionError`,
 //! `TimeoutError`, `BlockingIOError`. Everything else is `sinew.Error`.
 
+use cli::failure::Failure;
 use pyo3::exceptions::{
     PyBlockingIOError, PyConnectionAbortedError, PyConnectionRefusedError, PyConnectionResetError,
     PyException, PyTimeoutError, PyValueError,
 };
 use pyo3::{PyErr, create_exception};
-use cli::failure::Failure;
 use tools::explain::ExplainError;
 
 create_exception!(

@@ -16,6 +16,7 @@
 
 mod cli;
 mod errors;
+mod held;
 mod lab;
 mod node;
 mod scenario;
@@ -26,7 +27,7 @@ mod work;
 #[pyo3::pymodule]
 mod _sinew {
     #[pymodule_export]
-    use crate::cli::{command_line, name_program};
+    use crate::cli::{command_line, name_program, settle};
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]

@@ -3,11 +3,11 @@
 use crate::errors::{control, explain, failed, misused, socket};
 use crate::scenario::Question;
 use crate::sockets::{Listener, Socket, Stream};
-use client::{Delivery, Options, RouteBy, Target};
-use pyo3::prelude::*;
 use cli::control::Control;
 use cli::names::Names;
 use cli::service::Service;
+use client::{Delivery, Options, RouteBy, Target};
+use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;

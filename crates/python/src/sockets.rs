@@ -3,14 +3,14 @@
 //! signals and other tasks get their turn.
 
 use crate::errors::{misused, socket};
+use crate::held::{Held, locked};
 use client::{Batch, RangeSocket, Sending, Target};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes that one read of a stream gives at most.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -18,41 +18,36 @@ const READ_BYTES_MAX: usize = 1 << 20;
 /// A socket for datagrams.
 #[pyclass(frozen, module = "sinew._sinew")]
 pub(crate) struct Socket {
-    open: Mutex<Option<RangeSocket>>,
+    open: Held<RangeSocket>,
     batch: Mutex<Batch>,
-}
-
-fn closed() -> PyErr {
-    PyValueError::new_err("the socket is closed: open another one")
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Socket {
     pub(crate) fn new(socket: RangeSocket) -> Socket {
         Socket {
-            open: Mutex::new(Some(socket)),
+            open: Held::new(socket),
             batch: Mutex::default(),
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&RangeSocket) -> PyResult<T>) -> PyResult<T> {
-        work(locked(&self.open).as_ref().ok_or_else(closed)?)
+        self.open.with(work)
     }
+}
+
+/// The descriptor of what is open, or -1.
+fn descriptor<T>(held: &Held<T>, of: impl FnOnce(&T) -> i32) -> i32 {
+    held.with(|open| Ok(of(open))).unwrap_or(-1)
 }
 
 #[pymethods]
 impl Socket {
     fn fileno(&self) -> i32 {
-        let open = locked(&self.open);
-        open.as_ref()
-            .map_or(-1, |socket| socket.as_fd().as_raw_fd())
+        descriptor(&self.open, |socket| socket.as_fd().as_raw_fd())
     }
 
     fn close(&self) {
-        locked(&self.open).take();
+        self.open.close();
     }
 
     #[getter]
@@ -115,7 +110,8 @@ impl Socket {
     /// Datagrams that came together: payload, sender, seconds left of the deadline or none, whether it
     /// was recovered, and the group or none.
     fn recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut batch = locked(&self.batch);
+        // Taken, not locked: making objects may run Python code, and so let another thread call this.
+        let mut batch = std::mem::take(&mut *locked(&self.batch));
         self.with(|open| open.recv_batch(&mut batch).map_err(socket))?;
         let came = PyList::empty(py);
         // Most datagrams of a batch have one sender.
@@ -132,35 +128,35 @@ impl Socket {
             let entry = (bytes, sender, left_s, info.recovered, group);
             came.append(entry.into_pyobject(py)? as Bound<'py, PyTuple>)?;
         }
+        *locked(&self.batch) = batch;
         Ok(came)
     }
 }
 
 /// A reliable stream of bytes.
 #[pyclass(frozen, module = "sinew._sinew")]
-pub(crate) struct Stream(Mutex<Option<client::Stream>>);
+pub(crate) struct Stream(Held<client::Stream>);
 
 impl Stream {
     pub(crate) fn new(stream: client::Stream) -> PyResult<Stream> {
         stream.set_nonblocking(true)?;
-        Ok(Stream(Mutex::new(Some(stream))))
+        Ok(Stream(Held::new(stream)))
     }
 
     fn with<T>(&self, work: impl FnOnce(&client::Stream) -> PyResult<T>) -> PyResult<T> {
-        work(locked(&self.0).as_ref().ok_or_else(closed)?)
+        self.0.with(work)
     }
 }
 
 #[pymethods]
 impl Stream {
     fn fileno(&self) -> i32 {
-        let open = locked(&self.0);
-        open.as_ref().map_or(-1, |stream| stream.as_raw_fd())
+        descriptor(&self.0, AsRawFd::as_raw_fd)
     }
 
     /// Delivers what was written, and the end.
     fn close(&self) {
-        locked(&self.0).take();
+        self.0.close();
     }
 
     #[getter]
@@ -207,35 +203,33 @@ impl Stream {
 
 /// A port that takes streams.
 #[pyclass(frozen, module = "sinew._sinew")]
-pub(crate) struct Listener(Mutex<Option<client::Listener>>);
+pub(crate) struct Listener(Held<client::Listener>);
 
 impl Listener {
     pub(crate) fn new(listener: client::Listener) -> Listener {
-        Listener(Mutex::new(Some(listener)))
+        Listener(Held::new(listener))
     }
 }
 
 #[pymethods]
 impl Listener {
     fn fileno(&self) -> i32 {
-        let open = locked(&self.0);
-        open.as_ref().map_or(-1, |listener| listener.as_raw_fd())
+        descriptor(&self.0, AsRawFd::as_raw_fd)
     }
 
     fn close(&self) {
-        locked(&self.0).take();
+        self.0.close();
     }
 
     #[getter]
     fn local(&self) -> PyResult<String> {
-        let open = locked(&self.0);
-        let listener = open.as_ref().ok_or_else(closed)?;
-        Ok(listener.local().to_string())
+        self.0.with(|listener| Ok(listener.local().to_string()))
     }
 
     fn accept(&self) -> PyResult<Stream> {
-        let open = locked(&self.0);
-        let listener = open.as_ref().ok_or_else(closed)?;
-        Stream::new(listener.accept_bytes().map_err(socket)?)
+        let accepted = self
+            .0
+            .with(|listener| listener.accept_bytes().map_err(socket));
+        Stream::new(accepted?)
     }
 }

@@ -48,42 +48,57 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+class Nodes:
+    """Running nodes of a network that ``sinew net init`` has made. None outlives its ``with``."""
+
+    def __init__(self, net: Path, names: list[str]) -> None:
+        for name in names:
+            words = command("net", "add", net, name, "--address", f"127.0.0.1:{free_port()}")
+            subprocess.run(words, check=True, capture_output=True)
+        self._net, self._names = net, names
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Nodes:
+        try:
+            for name in self._names:
+                words = command("node", "--config", self._net / name / "node.toml")
+                silent = subprocess.DEVNULL
+                self._processes.append(subprocess.Popen(words, stdout=silent, stderr=silent))
+            for name in self._names:
+                until_up(self._net / name, len(self._names) - 1)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        """Ends them at once, and waits for their end."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with two running nodes, ams and fra, that reach each other."""
     # A socket's path has few bytes.
-    net = tmp_path_factory.mktemp("n")
-    run = lambda *words: subprocess.run(command(*words), check=True, capture_output=True)  # noqa: E731
-    run("net", "init", net / "net", "--name", "try")
-    nodes = []
-    for name in ("ams", "fra"):
-        run("net", "add", net / "net", name, "--address", f"127.0.0.1:{free_port()}")
-    try:
-        for name in ("ams", "fra"):
-            config = net / "net" / name / "node.toml"
-            nodes.append(
-                subprocess.Popen(
-                    command("node", "--config", config),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-        for name in ("ams", "fra"):
-            until_up(net / "net" / name)
-        yield net / "net"
-    finally:
-        for node in nodes:
-            node.terminate()
-        for node in nodes:
-            node.wait()
+    net = tmp_path_factory.mktemp("n") / "net"
+    subprocess.run(command("net", "init", net, "--name", "try"), check=True, capture_output=True)
+    with Nodes(net, ["ams", "fra"]):
+        yield net
 
 
-def until_up(folder: Path) -> None:
+def until_up(folder: Path, peers: int) -> None:
     # The command waits for a node that is just starting.
     subprocess.run(command("status", "--node", folder), check=True, capture_output=True)
     node = sinew.Node(folder)
     for _, status in zip(range(LOOKS_MAX), node.watch(every_s=0.05)):
-        links = status["snapshot"]["links"]
-        if links and all(link["state"] == "up" for link in links) and status["snapshot"]["routes"]:
+        snapshot = status["snapshot"]
+        up = [link for link in snapshot["links"] if link["state"] == "up"]
+        if len(up) == peers and (snapshot["routes"] or not peers):
             return
-    raise AssertionError(f"{folder}: its link is not up: {links}")
+    raise AssertionError(f"{folder}: its links are not up: {snapshot['links']}")

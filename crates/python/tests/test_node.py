@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
+
+from conftest import LOOKS_MAX, Nodes, command
 
 import sinew
 
@@ -85,8 +90,9 @@ def test_groups_reach_their_members(ams, fra):
 
 
 def until_member(node: sinew.Node) -> None:
-    for _, status in zip(range(400), node.watch(every_s=0.05)):
-        if GROUP in str(status):
+    """Until the node knows of a member."""
+    for _, _status in zip(range(LOOKS_MAX), node.watch(every_s=0.05)):
+        if any(group["group"] == GROUP and group["members"] for group in node.groups()):
             return
     raise AssertionError("the group is not known")
 
@@ -120,20 +126,69 @@ def test_bad_options_are_answered(ams):
         sinew.Node("/nowhere/x.ctl").status()
 
 
-def test_a_socket_is_refused_after_a_fork(ams):
-    with ams.bind() as here:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                here.send(here.local, b"x")
-            except RuntimeError as error:
-                os.write(writer, str(error).encode())
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as pipe:
-            assert "open one in the child" in pipe.read()
-        os.waitpid(child, 0)
+#: A child of a fork that uses and drops what the parent has opened, and then opens its own.
+FORKED = """
+import os, sys, sinew
+node = sinew.Node(sys.argv[1])
+listener, socket = node.listen(), node.bind()
+stream, other = node.connect(listener.local), listener.accept()
+child = os.fork()
+if child == 0:
+    for use in (lambda: stream.write(b"x"), lambda: socket.send(socket.local, b"x"), listener.accept):
+        try:
+            use()
+        except RuntimeError as error:
+            assert "open one in the child" in str(error)
+        else:
+            sys.exit(1)
+    stream.close()
+    with node.bind() as own:
+        own.send(socket.local, b"from the child")
+    # The end of the interpreter drops the rest.
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert socket.recv(20).payload == b"from the child"
+stream.write(b"still open")
+stream.write_eof()
+assert other.read_all(20) == b"still open"
+"""
+
+
+def test_what_was_opened_before_a_fork_stays_the_parents(network):
+    words = [sys.executable, "-c", FORKED, str(network / "ams")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_node_that_vanishes_ends_what_waits(tmp_path_factory):
+    """Killed, so that it says nothing to its clients."""
+    folder: Path = tmp_path_factory.mktemp("v") / "net"
+    subprocess.run(command("net", "init", folder, "--name", "gone"), check=True, capture_output=True)
+    with Nodes(folder, ["ams"]) as nodes:
+        where = folder / "ams"
+
+        async def talk() -> list[object]:
+            node = sinew.aio.Node(where)
+            socket, listener = await node.bind(), await node.listen()
+            stream, accepted = await asyncio.gather(node.connect(listener.local), listener.accept())
+            waits = [socket.recv(), socket.recv(), listener.accept(), stream.read(), accepted.read()]
+            tasks = [asyncio.create_task(wait) for wait in waits]
+            # All of them wait before the node goes.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.to_thread(nodes.kill)
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            with pytest.raises(ConnectionError):
+                await node.status()
+            with pytest.raises(ConnectionError):
+                await node.bind()
+            return ended
+
+        with sinew.Node(where).bind() as plain:
+            ended = asyncio.run(asyncio.wait_for(talk(), 60))
+            assert [isinstance(end, ConnectionError) for end in ended] == [True] * 5, ended
+            with pytest.raises(ConnectionError):
+                plain.recv(SOON)
 
 
 def test_asyncio_has_the_same(network):
@@ -164,5 +219,24 @@ def test_asyncio_has_the_same(network):
         async for status in ams.watch(every_s=0.01):
             assert status["snapshot"]["name"] == "ams"
             break
+
+    asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+def test_many_tasks_use_one_socket_and_closing_it_ends_them(network):
+    async def talk() -> None:
+        ams, fra = sinew.aio.Node(network / "ams"), sinew.aio.Node(network / "fra")
+        here, there = await ams.bind(), await fra.bind(deadline_ms=1000)
+        waits = [asyncio.create_task(there.recv()) for _ in range(3)]
+        for text in (b"1", b"2", b"3"):
+            await here.send(there.local, text)
+        assert sorted([datagram.payload for datagram in await asyncio.gather(*waits)]) == [b"1", b"2", b"3"]
+        waits = [asyncio.create_task(there.recv()) for _ in range(2)]
+        await asyncio.sleep(0)
+        there.close()
+        for wait in waits:
+            with pytest.raises(ValueError, match="closed"):
+                await wait
+        here.close()
 
     asyncio.run(asyncio.wait_for(talk(), 60))
