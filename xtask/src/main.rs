@@ -24,7 +24,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   walls                      check the walls between the crates and the rules of the text
   ci [--long]                everything that CI runs; --long adds the ignored tests and fuzzing
   test                       all tests, programs that compute beside programs that wait
-  wheel                      install the Python package in an empty environment, and test it
+  wheel [--release]          install the Python package in an empty environment, and test it;
+                             --release builds the wheel to publish
   dist                       build the packages: archive, .deb, list of parts, checksums
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
@@ -57,7 +58,8 @@ fn main() -> ExitCode {
         ["ci", "--long"] => ci::run(root, ci::Length::Long),
         ["test"] if tests::run(root) => Outcome::Done,
         ["test"] => Outcome::Failed,
-        ["wheel"] => wheel::run(root),
+        ["wheel"] => wheel::run(root, wheel::Wheel::Tested),
+        ["wheel", "--release"] => wheel::run(root, wheel::Wheel::Released),
         ["dist"] => dist::run(root),
         ["fuzz", "--list"] => fuzz::list(root),
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),

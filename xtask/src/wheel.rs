@@ -1,13 +1,16 @@
 //! `cargo xtask wheel`: the Python package, installed as people install it, and tested.
 //!
 //! ```text
-//!   cargo test --no-run ──▶ lib_sinew.so ──pack.py──▶ wheel ──pip──▶ empty environment ──▶ pytest
+//!   cargo test --no-run ──▶ lib_sinew.so ──pack.py──┐
+//!   with --release: maturin build --release ────────┴▶ wheel ──pip──▶ empty environment ──▶ pytest
 //! ```
-//! The extension module is the one that the tests of the workspace have built, with their profile and
-//! features, so nothing is compiled twice. Where Python, its environments or pip are missing, a loud
-//! line says so and the step passes: the rest of the project does not need them.
+//! Plain, the extension module is the one that the tests of the workspace have built, with their profile
+//! and features, so nothing is compiled twice. Released, the wheel is the one to publish. Where Python,
+//! its environments or pip are missing, a loud line says so and the step passes: the rest of the project
+//! does not need them.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,10 +20,23 @@ use crate::{Outcome, ci};
 
 /// The folder of the package, from the root.
 const PACKAGE: &str = "crates/python";
-/// Where wheel and environment go, from the root.
+/// Where wheel and environment go, from the root. No test looks there.
 const FOLDER: &str = "target/wheel";
 /// What the environment needs: a version that the wheel is for, `venv` with `pip`, and `tomllib` or pip's.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+/// The builder of wheels, as pyproject.toml wants it.
+const MATURIN: &str = "maturin>=1.8,<2";
+/// What only some of the tests need; without it they skip.
+const EXTRAS: &[&str] = &["networkx", "pandas", "distributed"];
+
+/// Which wheel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wheel {
+    /// Of what the tests of the workspace have built.
+    Tested,
+    /// The one to publish.
+    Released,
+}
 
 /// Why the step ended early.
 enum Stop {
@@ -29,8 +45,8 @@ enum Stop {
 }
 
 /// Builds, installs and tests the wheel.
-pub(crate) fn run(root: &Path) -> Outcome {
-    match steps(root) {
+pub(crate) fn run(root: &Path, which: Wheel) -> Outcome {
+    match steps(root, which) {
         Ok(()) => Outcome::Done,
         Err(Stop::Failed(why)) => {
             eprintln!("wheel: {why}");
@@ -43,7 +59,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     }
 }
 
-fn steps(root: &Path) -> Result<(), Stop> {
+fn steps(root: &Path, which: Wheel) -> Result<(), Stop> {
     let mut probe = Command::new("python3");
     probe.args(["-c", PROBE]).stderr(Stdio::null());
     if !probe.status().is_ok_and(|status| status.success()) {
@@ -52,27 +68,44 @@ fn steps(root: &Path) -> Result<(), Stop> {
         return Err(Stop::Skipped(why.to_owned()));
     }
     let folder = root.join(FOLDER);
-    let wheel = packed(root, &library(root)?, &folder)?;
-    let environment = folder.join("venv");
-    call("python3", root, ["-m", "venv", "--clear"], &[&environment])?;
-    let python = environment.join("bin/python");
-    let pip = [
+    let wheel = match which {
+        Wheel::Tested => packed(root, &library(root)?, &folder)?,
+        Wheel::Released => released(root, &folder)?,
+    };
+    let bytes = fs::metadata(&wheel).map_or(0, |about| about.len());
+    eprintln!("wheel: {} ({:.1} MB)", wheel.display(), bytes as f64 / 1e6);
+    let python = environment(root, &folder.join("venv"))?;
+    pip(&python, root, &["--no-index"], Some(&wheel))?;
+    call(&python, root, &["-c", "import sinew"], None)?;
+    if pip(&python, root, &["pytest"], None).is_err() {
+        let why =
+            "pip cannot get pytest: the wheel installs and imports, and is not tested further";
+        return Err(Stop::Skipped(why.to_owned()));
+    }
+    if pip(&python, root, EXTRAS, None).is_err() {
+        let missing = EXTRAS.join(", ");
+        eprintln!("SKIPPED: wheel: pip cannot get {missing}: what needs them is not tested");
+    }
+    // Its cache would be a folder in the sources. In the package's own folder, Python would import the sources.
+    let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
+    call(&python, &root.join(PACKAGE).join("tests"), &pytest, None)
+}
+
+/// An empty environment; its interpreter.
+fn environment(root: &Path, folder: &Path) -> Result<PathBuf, Stop> {
+    call("python3", root, &["-m", "venv", "--clear"], Some(folder))?;
+    Ok(folder.join("bin/python"))
+}
+
+fn pip(python: &Path, root: &Path, words: &[&str], path: Option<&Path>) -> Result<(), Stop> {
+    let install = [
         "-m",
         "pip",
         "install",
         "--quiet",
         "--disable-pip-version-check",
     ];
-    call(&python, root, pip, &[Path::new("--no-index"), &wheel])?;
-    call(&python, root, ["-c", "import sinew"], &[])?;
-    if call(&python, root, pip, &[Path::new("pytest")]).is_err() {
-        let why =
-            "pip cannot get pytest: the wheel installs and imports, and is not tested further";
-        return Err(Stop::Skipped(why.to_owned()));
-    }
-    // Its cache would be a folder in the sources. In the package's own folder, Python would import the sources.
-    let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
-    call(&python, &root.join(PACKAGE).join("tests"), pytest, &[])
+    call(python, root, &[&install, words].concat(), path)
 }
 
 /// The extension module, built with everything that is tested.
@@ -101,6 +134,29 @@ fn library(root: &Path) -> Result<PathBuf, Stop> {
     module.ok_or_else(|| Stop::Skipped("there is no extension module for this system".to_owned()))
 }
 
+/// The wheel that maturin makes.
+fn released(root: &Path, folder: &Path) -> Result<PathBuf, Stop> {
+    let python = environment(root, &folder.join("tools"))?;
+    if pip(&python, root, &[MATURIN], None).is_err() {
+        return Err(Stop::Skipped("pip cannot get maturin".to_owned()));
+    }
+    let out = folder.join("release");
+    // A wheel of an older version would be found below.
+    let _ = fs::remove_dir_all(&out);
+    let maturin = folder.join("tools/bin/maturin");
+    let package = root.join(PACKAGE);
+    call(
+        &maturin,
+        &package,
+        &["build", "--release", "--out"],
+        Some(&out),
+    )?;
+    let files = fs::read_dir(&out).map_err(|error| Stop::Failed(error.to_string()))?;
+    let mut paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let wheel = paths.find(|path| path.extension() == Some(OsStr::new("whl")));
+    wheel.ok_or_else(|| Stop::Failed("maturin has made no wheel".to_owned()))
+}
+
 fn packed(root: &Path, library: &Path, folder: &Path) -> Result<PathBuf, Stop> {
     let output = Command::new("python3")
         .arg(root.join(PACKAGE).join("pack.py"))
@@ -119,14 +175,14 @@ fn packed(root: &Path, library: &Path, folder: &Path) -> Result<PathBuf, Stop> {
 }
 
 /// A program that must succeed.
-fn call<const N: usize>(
+fn call(
     program: impl AsRef<OsStr>,
     folder: &Path,
-    words: [&str; N],
-    paths: &[&Path],
+    words: &[&str],
+    path: Option<&Path>,
 ) -> Result<(), Stop> {
     let mut command = Command::new(program);
-    command.args(words).args(paths).current_dir(folder);
+    command.args(words).args(path).current_dir(folder);
     let shown = format!("{command:?}");
     match command.status() {
         Ok(status) if status.success() => Ok(()),

@@ -131,10 +131,11 @@ FORKED = """
 import os, sys, sinew
 node = sinew.Node(sys.argv[1])
 listener, socket = node.listen(), node.bind()
+here = socket.local
 stream, other = node.connect(listener.local), listener.accept()
 child = os.fork()
 if child == 0:
-    for use in (lambda: stream.write(b"x"), lambda: socket.send(socket.local, b"x"), listener.accept):
+    for use in (lambda: stream.write(b"x"), lambda: socket.send(here, b"x"), listener.accept):
         try:
             use()
         except RuntimeError as error:
@@ -143,7 +144,7 @@ if child == 0:
             sys.exit(1)
     stream.close()
     with node.bind() as own:
-        own.send(socket.local, b"from the child")
+        own.send(here, b"from the child")
     # The end of the interpreter drops the rest.
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
