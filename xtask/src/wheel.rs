@@ -27,7 +27,7 @@ const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3
 /// The builder of wheels, as pyproject.toml wants it.
 const MATURIN: &str = "maturin>=1.8,<2";
 /// What only some of the tests need; without it they skip.
-const EXTRAS: &[&str] = &["networkx", "pandas", "distributed"];
+const EXTRAS: &[&str] = &["networkx", "pandas", "matplotlib", "distributed"];
 
 /// Which wheel.
 #[derive(Clone, Copy, PartialEq, Eq)]
