@@ -168,16 +168,25 @@ class Socket(_Open):
 
     async def recv(self) -> Datagram:
         """The next datagram."""
+        return await self._wait(self._next, False)
+
+    def _next(self) -> Datagram:
         if not self._kept:
-            self._kept = (await self.recv_batch())[::-1]
+            self._kept = [Datagram(*came) for came in self.core.recv()[::-1]]
+            if len(self._kept) > 1:
+                # The rest is for the other tasks that wait.
+                _wake(self._waiting[False])
         return self._kept.pop()
 
     async def recv_batch(self) -> list[Datagram]:
         """Datagrams that came together, at least one."""
+        return await self._wait(self._together, False)
+
+    def _together(self) -> list[Datagram]:
         if self._kept:
             kept, self._kept = self._kept[::-1], []
             return kept
-        return [Datagram(*came) for came in await self._wait(self.core.recv, False)]
+        return [Datagram(*came) for came in self.core.recv()]
 
     def join(self, group: str, port: int | None = None) -> None:
         """Wants what is sent to a group; see :meth:`sinew.Socket.join`."""
