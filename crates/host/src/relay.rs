@@ -20,6 +20,7 @@ mod allow;
 mod dial;
 mod door;
 mod duplex;
+mod ends;
 pub mod failure;
 mod greeting;
 pub mod join;

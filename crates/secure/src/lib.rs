@@ -31,6 +31,8 @@
 //!    stays valid for opening until it has been silent for [`sessions::GRACE`]; no packet in
 //!    flight is lost. [`Sessions::expire`] names indices to give back by `Handshakes::release`.
 //!
+//! Bulk data has no session: what its ends agree on for each transfer is in [`ends`].
+//!
 //! What an outsider can cost: a malformed datagram a length check, a stale one a lookup, a
 //! well-formed one a MAC; nothing is allocated and nothing is answered by more bytes than came in.
 //! Above [`limits`] the dialler must come again with a cookie. Every refusal is a [`Refusal`] with
@@ -40,6 +42,7 @@
 pub mod armour;
 pub mod authority;
 pub mod certificate;
+pub mod ends;
 mod entropy;
 pub mod handshakes;
 pub mod identity;

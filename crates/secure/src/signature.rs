@@ -23,6 +23,8 @@ pub enum Context {
     Revocations,
     /// A transfer of bulk data, by the node at which it begins.
     Transfer,
+    /// A part in such a transfer, by a node at which it ends.
+    TransferEnd,
 }
 
 impl Context {
@@ -35,7 +37,8 @@ impl Context {
             Context::Groups => "sinew groups 1",
             Context::Request => "sinew request 1",
             Context::Revocations => "sinew revocations 1",
-            Context::Transfer => "sinew transfer 1",
+            Context::Transfer => "sinew transfer 2",
+            Context::TransferEnd => "sinew end of transfer 1",
         }
     }
 }

@@ -216,7 +216,7 @@ fn garbage_and_half_open_connections_cost_a_link_over_tcp_nothing() {
             let firsts: [&[u8]; 4] = [
                 &cut_tls,
                 b"GET / HTTP/1.0\r\n\r\n",
-                b"SNRL\x03\x02\0\0",
+                b"SNRL\x04\x02\0\0",
                 b"",
             ];
             let storms = firsts.map(|first| storm("10.96.0.1:7700", first, 300));

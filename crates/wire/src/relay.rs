@@ -37,8 +37,12 @@
 //! |  offset in the stream, 64 bits                                |
 //! +---------------------------------------------------------------+
 //! ```
+//! Unless the transfer is plain, the bytes that follow are sealed from end to end: ciphertext, then a tag
+//! of 16 bytes (AES-256-GCM; the nonce is four zero bytes and the offset). [`Message::Ended`] and
+//! [`Message::Wrapped`] say how the ends come by the key.
 
 mod control;
+mod ends;
 pub mod entry;
 pub mod join;
 mod order;
@@ -48,8 +52,9 @@ mod tests;
 
 pub use control::{
     Carried, Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment,
-    head,
+    head, said,
 };
+pub use ends::{END_PART_BYTES, Ended, MAC_BYTES, WRAPPED_BYTES, Wrapped, WrappedKeys, end_part};
 pub use order::{ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Ordered};
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 
@@ -57,7 +62,7 @@ use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 
 /// The version that is spoken here.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// What every connection begins with. Its first byte is none that TLS begins with.
 pub const MAGIC: [u8; 4] = *b"SNRL";
 /// The name of a transfer.

@@ -74,9 +74,7 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     })?;
     let mut data = Vec::new();
     for stripe in 0..hop.stripes {
-        let sealed = trust.filter(|_| !open.plain);
-        let made =
-            connect().and_then(|socket| stripe_on(socket, sealed, &open.transfer, stripe, &ticket));
+        let made = connect().and_then(|socket| stripe_on(socket, &open.transfer, stripe, &ticket));
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
             .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
@@ -211,12 +209,11 @@ fn begin(socket: Socket, trust: Option<&Trust>) -> io::Result<Data> {
 
 fn stripe_on(
     socket: Socket,
-    trust: Option<&Trust>,
     transfer: &[u8; 16],
     stripe: u8,
     ticket: &[u8; TICKET_BYTES],
 ) -> io::Result<Data> {
-    let mut data = begin(socket, trust)?;
+    let mut data = begin(socket, None)?;
     let preamble = Preamble::Data {
         transfer: *transfer,
         stripe,

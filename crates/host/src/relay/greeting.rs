@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   TCP ──▶ 0x16: TLS ─┬─▶ preamble: control ─▶ the first message
-//!       │              ├─▶ preamble: link ────▶ a certificate, then datagrams ([`crate::tunnel`])
-//!       └─▶ 'S': plain ┴─▶ preamble: data ─────▶ a stripe
+//!       │              └─▶ preamble: link ────▶ a certificate, then datagrams ([`crate::tunnel`])
+//!       └─▶ 'S': ─────────▶ preamble: data ────▶ a stripe
 //!   Unix (mode 0600) ──▶ the same, without TLS: the operator
 //! ```
 //! All of it waits as long as it has to: whoever takes too long is shut from outside
@@ -66,6 +66,8 @@ fn ask(trust: &Trust, guest: &Guest) -> io::Result<Wish> {
                 asked,
             })
         }
+        // What data carries is sealed already, or is not to be.
+        Preamble::Data { .. } if !data.is_plain() => Err(ErrorKind::InvalidData.into()),
         // Where is no key there is no TLS.
         Preamble::Link => match data.peer_key() {
             Some(key) => Ok(Wish::Link(data, key)),

@@ -3,8 +3,8 @@
 //! ```text
 //!   cp ─socket─▶ first node: signs transfer, direction, time and ends ══▶ relays pass that on ══▶ end: `from` of its root
 //! ```
-//! A relay sees the data in the clear, and could change it. But it can begin nothing in another node's name: the
-//! signature is over each end and the path there, counts for [`GOOD_FOR_S`], and once.
+//! A relay can begin nothing in another node's name: the signature is over each end and the path there, over the
+//! key that the ends take for what they agree on ([`super::ends`]), counts for [`GOOD_FOR_S`], and once.
 
 use super::failure::{Failure, FailureKind};
 use super::tls::Trust;
@@ -13,7 +13,7 @@ use secure::signature::verify;
 use secure::{Certificate, Context, Network};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
-use wire::certificate::SIGNATURE_BYTES;
+use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 use wire::relay::{
     DIGEST_BYTES, Hop, ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Open, Ordered, TRANSFER_BYTES,
 };
@@ -29,6 +29,8 @@ const REMEMBERED: usize = 4_096;
 pub(super) struct Beginner {
     pub(super) node: NodeAddr,
     pub(super) name: String,
+    /// For this transfer.
+    pub(super) key: [u8; KEY_BYTES],
 }
 
 impl Beginner {
@@ -57,15 +59,15 @@ impl Counted {
     }
 }
 
-/// What the node at which `open` begins says of it.
-pub(super) fn sign(trust: &Trust, open: &Open<'_>, unix_s: u64) -> Vec<u8> {
-    write(open, unix_s, &trust.certificate(), |body| {
+/// What the node at which `open` begins says of it: `open` has the key alone.
+pub(super) fn sign(trust: &Trust, open: &Open<'_>, key: [u8; KEY_BYTES], unix_s: u64) -> Vec<u8> {
+    write((open, key), unix_s, &trust.certificate(), |body| {
         trust.sign(Context::Transfer, body)
     })
 }
 
 fn write(
-    open: &Open<'_>,
+    (open, key): (&Open<'_>, [u8; KEY_BYTES]),
     unix_s: u64,
     certificate: &[u8],
     sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
@@ -74,12 +76,14 @@ fn write(
     mark_all(&open.route, &mut ends);
     let mut ordered = Ordered {
         unix_s,
+        key,
         ends: &ends,
         signature: [0; SIGNATURE_BYTES],
         certificate,
     };
     let mut body = [0; ORDERED_BYTES_MAX];
-    let len = ordered.signed_part((&open.transfer, open.pull), &mut body);
+    let of = (&open.transfer, open.pull, open.plain);
+    let len = ordered.signed_part(of, &mut body);
     let len = len.expect("a route has no more ends than fit");
     ordered.signature = sign(&body[..len]);
     let mut bytes = vec![0; ORDER_BYTES_MAX];
@@ -117,7 +121,8 @@ fn read(
     let peer = network.verify(&certificate, unix_s);
     let peer = peer.map_err(|why| forbidden(&why))?;
     let mut body = [0; ORDERED_BYTES_MAX];
-    let len = ordered.signed_part((&open.transfer, open.pull), &mut body);
+    let of = (&open.transfer, open.pull, open.plain);
+    let len = ordered.signed_part(of, &mut body);
     let body = &body[..len.expect("what was parsed has no more ends than fit")];
     if !verify(
         peer.signing_key(),
@@ -141,6 +146,7 @@ fn read(
     Ok(Beginner {
         node: peer.address(),
         name: peer.name().to_owned(),
+        key: ordered.key,
     })
 }
 
@@ -218,7 +224,7 @@ mod tests {
         let order_at = |unix_s: u64| {
             let sign = |body: &[u8]| ams.sign(Context::Transfer, body);
             write(
-                &open(&route, &[]),
+                (&open(&route, &[]), [5; 32]),
                 unix_s,
                 ams.certificate().as_bytes(),
                 sign,
@@ -232,6 +238,7 @@ mod tests {
         for (route, at_s) in [(&last, now_s), (&route, now_s + 300), (&last, now_s - 300)] {
             let beginner = judged(&open(route, &order_at(at_s))).unwrap();
             assert_eq!((beginner.node, beginner.name.as_str()), (AMS, ams.name()));
+            assert_eq!(beginner.key, [5; 32]);
         }
         let refused = |open: &Open<'_>, why: &str| {
             let text = judged(open).unwrap_err();
@@ -254,6 +261,11 @@ mod tests {
             ..open(&last, &ordered)
         };
         refused(&pull, "not its own");
+        let plain = Open {
+            plain: true,
+            ..open(&last, &ordered)
+        };
+        refused(&plain, "not its own");
         let other = Open {
             transfer: [8; TRANSFER_BYTES],
             ..open(&last, &ordered)
@@ -261,13 +273,18 @@ mod tests {
         refused(&other, "not its own");
         // What it signs with its own key under the certificate of another.
         let sign = |body: &[u8]| fra.sign(Context::Transfer, body);
-        let forged = write(&open(&last, &[]), now_s, ams.certificate().as_bytes(), sign);
+        let forged = write(
+            (&open(&last, &[]), [5; 32]),
+            now_s,
+            ams.certificate().as_bytes(),
+            sign,
+        );
         refused(&open(&last, &forged), "not its own");
         let mut stranger = Authority::generate(&[8; 32]);
         let stranger = identity(&mut stranger, [3; 64], AMS);
         let sign = |body: &[u8]| stranger.sign(Context::Transfer, body);
         let foreign = write(
-            &open(&last, &[]),
+            (&open(&last, &[]), [5; 32]),
             now_s,
             stranger.certificate().as_bytes(),
             sign,

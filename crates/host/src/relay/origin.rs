@@ -6,6 +6,7 @@
 //! ```
 
 use super::dial::{self, Next, Way};
+use super::ends::{Inbound, Secrets, Sinks, fresh, stream_key};
 use super::failure::{Failure, FailureKind};
 use super::place::{Manner, Place};
 use super::pump::Ends;
@@ -33,7 +34,7 @@ pub struct Order {
     pub node: NodeAddr,
     /// The route from that node on, which is its first hop, as [`HopRepr::emit`] writes it.
     pub route: Vec<u8>,
-    /// Data is sealed already, and goes between nodes as it is.
+    /// Data is not sealed: relays can read it, and cost less.
     pub plain: bool,
     /// Give way to others.
     pub scavenge: bool,
@@ -78,7 +79,8 @@ pub enum Progress<'a> {
 pub type Report<'a> = &'a (dyn Fn(Progress<'_>) + Sync);
 
 impl Order {
-    fn open<'a>(&'a self, pull: bool) -> Result<Open<'a>, Failure> {
+    /// `key` is the public half of one for this transfer.
+    fn open<'a>(&'a self, pull: bool, key: &'a [u8]) -> Result<Open<'a>, Failure> {
         let unusable = |text: &dyn std::fmt::Display| {
             Failure::new(
                 self.node,
@@ -99,7 +101,7 @@ impl Order {
             dry: self.dry,
             congestion: &self.congestion,
             certificate: &[],
-            ordered: &[],
+            ordered: key,
             route: Hop::parse(&self.route).map_err(|why| unusable(&why))?,
         })
     }
@@ -125,16 +127,20 @@ impl Order {
 
 /// Copies `tree` to all ends of the route.
 pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failure> {
-    let open = order.open(false)?;
+    let key = fresh(order.node)?;
+    let public = key.public();
+    let open = order.open(false, &public)?;
+    let stream_key = stream_key(order.node, open.plain)?;
     let mut tree = tree.sparing(open.spare);
     let sinks = open.route.ends();
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
-    let feedback = Shared::new(Feedback::new(sinks));
+    let feedback = Shared::new(Feedback::new(sinks, Sinks::of(&open, key)));
     let frames = Shared::new(Fan::new(1, 1, relay::QUEUE_BYTES));
     let here = order.node;
     let at = Ends { here, peer: here };
     let control = &next.control;
+    let controls = [Arc::clone(control)];
     thread::scope(|scope| {
         transfer.thread(scope, here, || {
             let heard = hear(here, here, control, &transfer, |_, message| {
@@ -146,7 +152,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
                         report(Progress::Segment(from, to, segment));
                         order.go_on()?;
                     }
-                    Message::Done(sink, _) => transfer.on_done(sink),
+                    Message::Done(sink, ..) => transfer.on_done(sink),
                     _ => {}
                 }
                 Ok(())
@@ -159,8 +165,11 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             frames: &frames,
             transfer: &transfer,
             manner: Reading::of(&open),
+            key: stream_key.as_ref(),
+            controls: &controls,
         };
-        let sent = spread(&frames, 0, (next.data, next.used), at, &transfer, || {
+        let out = (next.data, next.used, source.key);
+        let sent = spread(&frames, 0, out, at, &transfer, || {
             source.run(&mut tree, report)
         });
         if sent.is_err() {
@@ -174,17 +183,22 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
 
 /// Copies what is at the end of the route to `place`.
 pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Failure> {
-    let open = order.open(true)?;
+    let key = fresh(order.node)?;
+    let public = key.public();
+    let open = order.open(true, &public)?;
     let transfer = Transfer::new(1);
     let next = order.dial(&open, &transfer)?;
     let inflow = Shared::new(Reassembly::default());
+    let secrets: Inbound = Shared::new(Secrets::awaiting(order.node, &open, key));
     let here = order.node;
     let at = Ends { here, peer: here };
     let control = &next.control;
     thread::scope(|scope| {
-        let (transfer, inflow) = (&transfer, &inflow);
+        let (transfer, inflow, secrets) = (&transfer, &inflow, &secrets);
         transfer.thread(scope, here, move || {
             let heard = hear(here, here, control, transfer, |_, message| {
+                let heard = secrets.with(|secrets| secrets.hear(message));
+                heard.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))?;
                 if let Message::Segment(from, to, segment) = *message {
                     report(Progress::Segment(from, to, segment));
                     order.go_on()?;
@@ -195,7 +209,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
         });
         for from in next.data {
             transfer.thread(scope, here, move || {
-                transfer.note(sink::gather(from, at, inflow, transfer))
+                transfer.note(sink::gather(from, at, (inflow, secrets), transfer))
             });
         }
         let sink = Sink {
@@ -203,6 +217,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             peer: here,
             control,
             inflow,
+            secrets,
             transfer,
         };
         let come = sink.run(place, &Manner::of(&open), report);

@@ -1,13 +1,12 @@
 //! Threads that move a transfer's bytes through a node. [Liu04 §III]
 //!
 //! ```text
-//!   as many connections in as out:   in k ══ splice ══▶ out k                        unsealed
-//!                                    in k ─ take ─▶ Fan ─ give ─▶ out k              TLS; frames unread
+//!   as many connections in as out:   in k ══ splice ══▶ out k
 //!   otherwise:                       in k ─ gather ─▶ Fan ─ scatter ─▶ whichever stripe is free, of
 //!                                                                     each branch
 //! ```
-//! A pair of connections needs no frames, so unsealed bytes stay in the kernel. Where stripes are
-//! spread anew, or the route branches, frames pass through memory once.
+//! A pair of connections needs no frames, so its bytes stay in the kernel. Where stripes are
+//! spread anew, or the route branches, frames pass through memory once. They are sealed and opened at the ends.
 //!
 //! In each case [`relay::QUEUE_BYTES`] may wait in between, which is far more than what the kernel holds for
 //! a short connection that is slow: the one goes on while the other recovers from a loss, so that
@@ -20,6 +19,7 @@ use super::transfer::{Over, Shared, Spare, Transfer};
 use base::NodeAddr;
 use relay::Fan;
 use relay::stage::Next;
+use secure::ends::StreamKey;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -65,65 +65,11 @@ pub(super) fn splice(
     to.end().map_err(broken)
 }
 
-/// Takes in what comes by a connection, frames or not, while there is room.
-pub(super) fn take(mut from: Data, at: Ends, hold: &Frames, transfer: &Transfer) -> Outcome {
-    let mut came = 0;
-    loop {
-        let mut bytes = transfer.spare.take(FRAME_BYTES_MAX);
-        let len = match from.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Failure::broken(at.here, at.peer, &error)),
-        };
-        bytes.truncate(len);
-        if len < FRAME_BYTES_MAX / 2 {
-            // What is held is counted by its length.
-            bytes.shrink_to_fit();
-        }
-        came += len as u64;
-        let packed = Arc::new(bytes);
-        let put = hold.wait(transfer, |fan| {
-            fan.has_room(len).then(|| fan.push(len, &packed))
-        });
-        if let Err(Over) = put {
-            return Ok(());
-        }
-    }
-    let ended = hold.with(|fan| fan.on_end(came));
-    ended.map_err(|why| corrupt(at, why))
-}
-
-/// Sends by a connection what another has brought.
-pub(super) fn give(mut to: Data, at: Ends, hold: &Frames, transfer: &Transfer) -> Outcome {
-    let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
-    while let Ok(next) = next_of(hold, 0, transfer) {
-        match next {
-            Next::Frame(bytes) => {
-                to.write_all(&bytes).map_err(broken)?;
-                transfer.traffic().on_went(bytes.len());
-                reuse(bytes, transfer);
-            }
-            Next::End(_) => return to.end().map_err(broken),
-            Next::Nothing => {}
-        }
-    }
-    Ok(())
-}
-
 /// The last branch that has sent a frame leaves its buffer to the next one.
 fn reuse(packed: Packed, transfer: &Transfer) {
     if let Some(buffer) = Arc::into_inner(packed) {
         transfer.spare.put(buffer);
     }
-}
-
-/// What a branch is to send, once there is something.
-fn next_of(frames: &Frames, branch: usize, transfer: &Transfer) -> Result<Next<Packed>, Over> {
-    frames.wait(transfer, |fan| match fan.next(branch) {
-        Next::Nothing => None,
-        other => Some(other),
-    })
 }
 
 /// A frame of a connection: its head, and its bytes behind `room`; none at the end of the stream,
@@ -177,13 +123,15 @@ pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Trans
 }
 
 /// One of the connections of a branch.
-pub(super) struct Lane {
+pub(super) struct Lane<'a> {
     pub(super) branch: usize,
     pub(super) stripe: usize,
     pub(super) used: Used,
+    /// Where the stream begins, what seals its frames.
+    pub(super) key: Option<&'a StreamKey>,
 }
 
-impl Lane {
+impl Lane<'_> {
     /// What it is to send, once there is something: while it is not used, the end alone.
     fn next(&self, frames: &Frames, transfer: &Transfer) -> Result<Next<Packed>, Over> {
         frames.wait(transfer, |fan| {
@@ -200,14 +148,17 @@ impl Lane {
 pub(super) fn scatter(
     mut to: Data,
     at: Ends,
-    lane: &Lane,
+    lane: &Lane<'_>,
     frames: &Frames,
     transfer: &Transfer,
 ) -> Outcome {
     let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
     while let Ok(next) = lane.next(frames, transfer) {
         match next {
-            Next::Frame(bytes) => {
+            Next::Frame(mut bytes) => {
+                if let Some(key) = lane.key {
+                    seal(key, &mut bytes);
+                }
                 to.write_all(&bytes).map_err(broken)?;
                 transfer.traffic().on_went(bytes.len());
                 reuse(bytes, transfer);
@@ -225,6 +176,16 @@ pub(super) fn scatter(
         }
     }
     Ok(())
+}
+
+/// Seals a frame where it begins its way. There it is nobody else's.
+fn seal(key: &StreamKey, packed: &mut Packed) {
+    let bytes = Arc::make_mut(packed);
+    if let Some((head, body)) = bytes.split_first_chunk_mut()
+        && let Ok(frame) = Frame::parse(head)
+    {
+        key.seal(frame.offset, body);
+    }
 }
 
 pub(super) fn corrupt(at: Ends, why: impl std::fmt::Display) -> Failure {

@@ -11,6 +11,7 @@ use super::allow::{Allowed, Rights};
 use super::dial::prepare;
 use super::door::{Door, GREETING_MAX, GREETING_SHARE, Guest};
 use super::duplex::{Duplex, Peer, Received};
+use super::ends::Part;
 use super::failure::{Failure, FailureKind};
 use super::greeting::{self, Wish};
 use super::ledger::{Entered, Ledger, TurnedAway};
@@ -21,7 +22,7 @@ use super::probe;
 use super::roots::{Root, Roots};
 use super::socket::Data;
 use super::stage::{self, End};
-use super::stripes::{Kind, Stripes};
+use super::stripes::Stripes;
 use super::tls::Trust;
 use super::willing::Teller;
 use crate::admission::{self, Admission, Admitted, Known, Refused};
@@ -40,7 +41,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use wire::relay::{Message, Open};
+use wire::relay::{Message, Open, Ordered};
 
 /// A thread has its buffers on the heap.
 const STACK_BYTES: usize = 512 << 10;
@@ -416,17 +417,16 @@ impl Node {
     }
 
     fn serve(&self, open: &Open<'_>, peer: &Peer, key: Option<[u8; 32]>) -> Result<(), Failure> {
-        // It begins here.
-        let ordered = key
-            .is_none()
-            .then(|| ordered::sign(&self.trust, open, self.clock.unix_s()));
+        // It begins here, with the key that is told.
+        let told = open.ordered.try_into().ok().filter(|_| key.is_none());
+        let ordered = told.map(|told| ordered::sign(&self.trust, open, told, self.clock.unix_s()));
         let open = &Open {
             ordered: ordered.as_deref().unwrap_or(open.ordered),
             ..*open
         };
         let entered = self.enter(open, peer)?;
-        let end = match self.end(open, key.is_none()) {
-            Ok(end) => end,
+        let part = match self.end(open, key.is_none()) {
+            Ok(part) => part,
             Err(why) => {
                 entered.refuse(&why);
                 return Err(why);
@@ -439,7 +439,7 @@ impl Node {
                 Some(_) => Rights::Others(&self.allow),
             };
             let trust = (&self.trust, rights);
-            stage::run(trust, open, peer, stripes, end, &entered.account)
+            stage::run(trust, open, peer, stripes, part, &entered.account)
         });
         entered.end(&served);
         served
@@ -474,7 +474,7 @@ impl Node {
                 open,
                 peer,
                 Vec::new(),
-                End::Probe(bytes),
+                (End::Probe(bytes), None),
                 &entered.account,
             )
         };
@@ -505,21 +505,36 @@ impl Node {
         Err(refused)
     }
 
-    /// What this node does beside passing on.
-    fn end(&self, open: &Open<'_>, is_own: bool) -> Result<End, Failure> {
-        let who = || match is_own {
-            true => Ok(None),
-            false => {
-                ordered::judge(&self.trust, open, self.clock.unix_s(), &self.counted).map(Some)
-            }
+    /// What this node does beside passing on, and what it agrees on with who has begun the transfer.
+    fn end(&self, open: &Open<'_>, is_own: bool) -> Result<(End, Option<Part>), Failure> {
+        let Some(path) = open.route.path else {
+            return Ok((End::Nothing, None));
         };
-        let who: &dyn Fn() -> Result<Option<Beginner>, Failure> = &who;
-        Ok(match (open.route.path, open.pull) {
-            (None, _) => End::Nothing,
-            (Some(_), false) if open.route.discard => End::Sink(Place::Discard),
-            (Some(path), false) => End::Sink(self.roots.place(path, open.keep, who)?),
-            (Some(path), true) => End::Source(Box::new(self.roots.tree(path, who)?)),
-        })
+        let is_noise = open.ordered.is_empty() && open.route.discard && !open.pull;
+        if is_noise {
+            return Ok((End::Sink(Place::Discard), None));
+        }
+        let (beginner, part) = self.part(open, is_own)?;
+        let end = match open.pull {
+            false if open.route.discard => End::Sink(Place::Discard),
+            false => End::Sink(self.roots.place(path, open.keep, beginner.as_ref())?),
+            true => End::Source(Box::new(self.roots.tree(path, beginner.as_ref())?)),
+        };
+        Ok((end, Some(part)))
+    }
+
+    /// Who has begun it, unless it is the operator of this node, and what is agreed on with him.
+    fn part(&self, open: &Open<'_>, is_own: bool) -> Result<(Option<Beginner>, Part), Failure> {
+        let here = self.trust.own();
+        if is_own {
+            let unusable = |why| Failure::new(here, FailureKind::Unusable, why);
+            let ordered = Ordered::parse(open.ordered).map_err(unusable)?;
+            let part = Part::take(&self.trust, &open.transfer, (here, &ordered.key))?;
+            return Ok((None, part));
+        }
+        let beginner = ordered::judge(&self.trust, open, self.clock.unix_s(), &self.counted)?;
+        let part = Part::take(&self.trust, &open.transfer, (beginner.node, &beginner.key))?;
+        Ok((Some(beginner), part))
     }
 
     /// Lets the stripes of a transfer come, in their order.
@@ -532,13 +547,10 @@ impl Node {
         let here = self.trust.own();
         let broken = |error: io::Error| Failure::broken(here, peer.node, &error);
         let unusable = |text: &str| Failure::new(here, FailureKind::Unusable, text);
-        let kind = Kind {
-            key,
-            plain: open.plain,
-        };
+        let is_local = key.is_none();
         let expected = self
             .stripes
-            .expect(open.transfer, kind, open.route.stripes.into())
+            .expect(open.transfer, is_local, open.route.stripes.into())
             .map_err(broken)?
             .ok_or_else(|| {
                 unusable("a transfer of this name is on its way: a route goes through a node once")

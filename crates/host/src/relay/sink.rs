@@ -1,11 +1,12 @@
 //! The end of a transfer: frames in order, entries out of them, and files out of these.
 //!
 //! ```text
-//!   stripe 1 ─┐
-//!   stripe 2 ─┴─▶ Reassembly ─▶ Decoder ─▶ Writing        Have, Ack ..., Done ─▶ source
+//!   stripe 1: open ─┐
+//!   stripe 2: open ─┴─▶ Reassembly ─▶ Decoder ─▶ Writing        Have, Ack ..., Done ─▶ source
 //! ```
 
 use super::duplex::Duplex;
+use super::ends::{Inbound, with_mac};
 use super::failure::{Failure, FailureKind};
 use super::origin::Progress;
 use super::place::{Manner, Place, Writing};
@@ -15,16 +16,20 @@ use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
 use relay::stage::Next;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
+use secure::ends::Transcript;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::bytes::Writer;
-use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
+use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, MAC_BYTES, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
 const ACK_BYTES: u64 = relay::WINDOW_BYTES / 16;
 /// What is written is acknowledged after so long anyway: a slow copy shows its progress.
 const ACK_AFTER: Duration = Duration::from_millis(250);
+
+/// Why a frame does not open.
+const CHANGED: &str = "what came is not what was sent: it was changed on the way";
 
 /// The frames that have come to a sink.
 pub(super) type Inflow = Shared<Reassembly>;
@@ -37,11 +42,17 @@ pub(super) struct Sink<'a> {
     /// Towards the source.
     pub(super) control: &'a Arc<Duplex>,
     pub(super) inflow: &'a Inflow,
+    pub(super) secrets: &'a Inbound,
     pub(super) transfer: &'a Transfer,
 }
 
 /// Takes the frames of one connection in.
-pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Transfer) -> Outcome {
+pub(super) fn gather(
+    mut from: Data,
+    at: Ends,
+    (inflow, secrets): (&Inflow, &Inbound),
+    transfer: &Transfer,
+) -> Outcome {
     loop {
         let read = read_frame(&mut from, 0, &transfer.spare);
         match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
@@ -50,8 +61,13 @@ pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Trans
                     .with(|r| r.on_end(end))
                     .map_err(|why| corrupt(at, why));
             }
-            Ok((frame, bytes)) => {
+            Ok((frame, mut bytes)) => {
                 transfer.traffic().on_came(FRAME_HEAD_BYTES + bytes.len());
+                match secrets.open(frame.offset, &mut bytes, transfer) {
+                    Err(Over) => return Ok(()),
+                    Ok(None) => return Err(corrupt(at, CHANGED)),
+                    Ok(Some(())) => {}
+                }
                 // Whoever has the frame that all wait for does not wait.
                 let room = inflow.wait(transfer, |r| {
                     (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
@@ -71,7 +87,7 @@ pub(super) fn branch(
     at: Ends,
     branch: usize,
     frames: &Frames,
-    inflow: &Inflow,
+    (inflow, secrets): (&Inflow, &Inbound),
     transfer: &Transfer,
 ) -> Outcome {
     loop {
@@ -99,7 +115,12 @@ pub(super) fn branch(
                     return Err(corrupt(at, "a frame without a head"));
                 };
                 transfer.traffic().on_came(packed.len());
-                let bytes = packed[FRAME_HEAD_BYTES..].to_vec();
+                let mut bytes = packed[FRAME_HEAD_BYTES..].to_vec();
+                match secrets.open(frame.offset, &mut bytes, transfer) {
+                    Err(Over) => return Ok(()),
+                    Ok(None) => return Err(corrupt(at, CHANGED)),
+                    Ok(Some(())) => {}
+                }
                 let put = inflow.with(|r| r.insert(frame.offset, bytes));
                 put.map_err(|why| corrupt(at, why))?;
             }
@@ -118,10 +139,14 @@ impl Sink<'_> {
     ) -> Result<Done, Failure> {
         let here = self.here;
         let (mut writing, there) = Writing::begin(here, place, manner)?;
+        let transcript = self.secrets.transcript(self.transfer);
+        let mut transcript = transcript.map_err(|Over| self.over())?;
         for keys in there.keys.chunks(KEYS_MAX) {
-            self.tell_keys(keys)?;
+            self.tell_keys(keys, &mut transcript)?;
         }
-        self.say(&Message::Have(here, there.have))?;
+        let have = Message::Have(here, there.have, [0; MAC_BYTES]);
+        self.say(&have, &mut transcript)?;
+        let overhead = self.secrets.overhead();
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
         let (mut content, mut path) = (0, Vec::new());
@@ -136,7 +161,7 @@ impl Sink<'_> {
                 return Err(self.over());
             };
             let Some(bytes) = next else { break };
-            let mut input = &bytes[..];
+            let mut input = &bytes[..bytes.len().saturating_sub(overhead)];
             loop {
                 let event = decoder.next(&mut input);
                 match event.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))? {
@@ -179,7 +204,7 @@ impl Sink<'_> {
             self.transfer.spare.put(bytes);
             if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
                 (acked, acked_at) = (written, Instant::now());
-                self.say(&Message::Ack(here, acked))?;
+                self.say(&Message::Ack(here, acked), &mut transcript)?;
                 tell(Progress::Written(acked));
             }
         }
@@ -193,22 +218,22 @@ impl Sink<'_> {
             entries: decoder.walk().entries(),
             digest,
         };
-        self.say(&Message::Done(here, done))?;
+        self.say(&Message::Done(here, done, [0; MAC_BYTES]), &mut transcript)?;
         self.transfer.on_done(here);
         Ok(done)
     }
 
-    fn tell_keys(&self, keys: &[u64]) -> Outcome {
+    fn tell_keys(&self, keys: &[u64], transcript: &mut Option<Transcript>) -> Outcome {
         let mut bytes = vec![0; 8 * keys.len()];
         let mut w = Writer::new(&mut bytes);
         let written = keys.iter().try_for_each(|key| w.u64(*key)).is_ok();
         debug_assert!(written, "there is room for all");
         let keys = Keys::parse(&bytes).expect("they are no more than fit");
-        self.say(&Message::Kept(self.here, keys))
+        self.say(&Message::Kept(self.here, keys), transcript)
     }
 
-    fn say(&self, message: &Message<'_>) -> Outcome {
-        let said = self.control.send(message);
+    fn say(&self, message: &Message<'_>, transcript: &mut Option<Transcript>) -> Outcome {
+        let said = self.control.send(&with_mac(*message, transcript.as_mut()));
         said.map_err(|error| Failure::broken(self.here, self.peer, &error))
     }
 

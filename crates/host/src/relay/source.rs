@@ -2,9 +2,11 @@
 //! whichever connection takes them.
 //!
 //! ```text
-//!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes           Have, Ack, Done ◀─ sinks
+//!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes: seal     Have, Ack, Done ◀─ sinks
 //! ```
 
+use super::duplex::Duplex;
+use super::ends::{Sinks, Untrue};
 use super::failure::{Failure, FailureKind};
 use super::origin::Progress;
 use super::pump::Frames;
@@ -16,16 +18,18 @@ use relay::resume::{self, There, TooMuch};
 use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
 use relay::{Encoder, Window};
+use secure::ends::StreamKey;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::TAG_BYTES;
 use wire::relay::entry::EntryKind;
 use wire::relay::{
-    DIGEST_BYTES, Done, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have, Keys, Open,
-    TRANSFER_BYTES,
+    DIGEST_BYTES, Done, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have, Keys, Message,
+    Open, TRANSFER_BYTES, WrappedKeys,
 };
 
 /// A piece shorter than this goes into the next frame: what stands before it would weigh more.
@@ -34,19 +38,26 @@ const PIECE_BYTES_MIN: usize = 1_024;
 /// What the sinks have said.
 pub(super) struct Feedback {
     sinks: usize,
+    known: Sinks,
     there: There<NodeAddr>,
     window: Window,
     dones: BTreeMap<NodeAddr, Done>,
 }
 
 impl Feedback {
-    pub(super) fn new(sinks: usize) -> Feedback {
+    pub(super) fn new(sinks: usize, known: Sinks) -> Feedback {
         Feedback {
             sinks,
+            known,
             there: There::new(sinks),
             window: Window::new(sinks),
             dones: BTreeMap::new(),
         }
+    }
+
+    /// What a sink says counts only if this takes it.
+    pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Untrue> {
+        self.known.hear(message)
     }
 
     pub(super) fn on_have(&mut self, from: NodeAddr, have: Have) {
@@ -82,6 +93,9 @@ pub(super) struct Source<'a> {
     pub(super) frames: &'a Frames,
     pub(super) transfer: &'a Transfer,
     pub(super) manner: Reading,
+    pub(super) key: Option<&'a StreamKey>,
+    /// Towards the sinks: that key, for each of them.
+    pub(super) controls: &'a [Arc<Duplex>],
 }
 
 /// How a source reads.
@@ -165,6 +179,7 @@ impl Source<'_> {
 
     fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
         let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
+        self.tell_key()?;
         if !tree.can_rewind() {
             shared = resume::Shared::default();
         }
@@ -191,6 +206,19 @@ impl Source<'_> {
         let ended = self.frames.with(|fan| fan.on_end(total));
         ended.map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
         self.wait_for_sinks(digest)
+    }
+
+    /// All sinks have said what they have, so it is known what is agreed on with each.
+    fn tell_key(&self) -> Result<(), Failure> {
+        let Some(key) = self.key else { return Ok(()) };
+        let wrapped = self.feedback.with(|f| f.known.wrap(key));
+        let unfit = |why| Failure::new(self.here, FailureKind::Unusable, why);
+        let keys = WrappedKeys::parse(&wrapped).map_err(unfit)?;
+        for control in self.controls {
+            let sent = control.send(&Message::Wrapped(keys));
+            sent.map_err(|error| Failure::broken(self.here, self.here, &error))?;
+        }
+        Ok(())
     }
 
     /// One entry, with what of its content no sink has.
@@ -437,7 +465,16 @@ impl Out<'_> {
     }
 
     fn room(&self) -> usize {
-        (FRAME_HEAD_BYTES + FRAME_BYTES_MAX).saturating_sub(self.buffer.len())
+        self.frame_end().saturating_sub(self.buffer.len())
+    }
+
+    /// Where a frame ends in the buffer at the latest: the tag follows.
+    fn frame_end(&self) -> usize {
+        FRAME_HEAD_BYTES + FRAME_BYTES_MAX - self.overhead()
+    }
+
+    fn overhead(&self) -> usize {
+        self.source.key.map_or(0, |_| TAG_BYTES)
     }
 
     /// Sends once a frame is full. Heads may have gone beyond it.
@@ -454,9 +491,10 @@ impl Out<'_> {
         let mut full = std::mem::replace(&mut self.buffer, fresh);
         self.begin();
         while full.len() > FRAME_HEAD_BYTES {
-            let end = full.len().min(FRAME_HEAD_BYTES + FRAME_BYTES_MAX);
+            let end = full.len().min(self.frame_end());
             // A head at the end of a frame may have made it longer than a frame is.
             let beyond = full.split_off(end);
+            full.resize(end + self.overhead(), 0);
             self.push(full)?;
             full = [&[0; FRAME_HEAD_BYTES][..], &beyond].concat();
         }

@@ -11,6 +11,7 @@ use super::account::Account;
 use super::allow::Rights;
 use super::dial::{self, Next, Way};
 use super::duplex::{Duplex, Peer, Received};
+use super::ends::{self, Inbound, Part, Secrets, Sinks, Untrue};
 use super::failure::{Failure, FailureKind};
 use super::monitor::{Monitor, Used};
 use super::place::{Manner, Place};
@@ -24,15 +25,18 @@ use super::transfer::{Shared, Transfer};
 use super::tree::Tree;
 use crate::command::Commander;
 use base::NodeAddr;
+use net::Clock;
 use overlay::request::Operation;
 use relay::{Fan, QUEUE_BYTES, Reassembly};
+use secure::ends::StreamKey;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use wire::certificate::KEY_BYTES;
 use wire::link_state::Rates;
-use wire::relay::{Message, Open};
+use wire::relay::{Message, Open, Ordered, TRANSFER_BYTES};
 
 /// What waits of a probe's noise at most, so that little is left when it is over.
 const PROBE_QUEUE_BYTES: usize = 512 << 10;
@@ -54,7 +58,7 @@ pub(super) fn run(
     open: &Open<'_>,
     before: &Peer,
     stripes: Vec<Data>,
-    end: End,
+    (end, part): (End, Option<Part>),
     account: &Arc<Account>,
 ) -> Outcome {
     let sinks = match open.pull {
@@ -68,6 +72,8 @@ pub(super) fn run(
     let certificate = trust.certificate();
     let reached = reach((trust, rights), open, &transfer);
     let stage = Stage {
+        trust,
+        began: began(open, before, trust.own()),
         here: trust.own(),
         before,
         transfer: &transfer,
@@ -77,13 +83,23 @@ pub(super) fn run(
         pull: open.pull,
     };
     match reached {
-        Ok(behind) => stage.serve(behind, stripes, end, open),
+        Ok(behind) => stage.serve(behind, stripes, (end, part), open),
         Err(failure) => transfer.fail(failure),
     }
     match transfer.failure() {
         Some(failure) if failure.kind != FailureKind::Over => Err(failure),
         _ => Ok(()),
     }
+}
+
+/// The name and the key of a transfer that has begun at this node.
+type Began = ([u8; TRANSFER_BYTES], [u8; KEY_BYTES]);
+
+/// The same, if it has.
+fn began(open: &Open<'_>, before: &Peer, here: NodeAddr) -> Option<Began> {
+    let is_first = before.node == here;
+    let ordered = Ordered::parse(open.ordered).ok().filter(|_| is_first);
+    ordered.map(|ordered| (open.transfer, ordered.key))
 }
 
 /// Connects to all nodes behind.
@@ -111,7 +127,18 @@ fn reach(
 /// A node that data goes to: its connections, how many of them are used, and whether that is chosen.
 type Onward = (NodeAddr, Vec<Data>, Used, bool);
 
+/// What this node knows of the other ends, if it is one.
+#[derive(Clone, Copy)]
+struct Ours<'a> {
+    /// As a source.
+    feedback: &'a Shared<Feedback>,
+    /// As a sink.
+    secrets: &'a Inbound,
+}
+
 struct Stage<'a> {
+    trust: &'a Trust,
+    began: Option<Began>,
     here: NodeAddr,
     before: &'a Peer,
     transfer: &'a Transfer,
@@ -122,22 +149,41 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn serve(&self, behind: Vec<Next>, stripes: Vec<Data>, end: End, open: &Open<'_>) {
+    fn serve(
+        &self,
+        behind: Vec<Next>,
+        stripes: Vec<Data>,
+        (end, part): (End, Option<Part>),
+        open: &Open<'_>,
+    ) {
         let controls: Vec<(NodeAddr, Arc<Duplex>)> = behind
             .iter()
             .map(|next| (next.node, Arc::clone(&next.control)))
             .collect();
-        let feedback = Shared::new(Feedback::new(1));
         if let End::Probe(bytes) = end {
-            return self.probe(behind, bytes, open, &feedback);
+            return self.probe(behind, bytes, open);
+        }
+        let (here, transfer) = (self.here, self.transfer);
+        if let Some(part) = &part {
+            let told = self.before.control.send(&part.message(here));
+            transfer.note(told.map_err(|error| Failure::broken(here, self.before.node, &error)));
         }
         let is_source = matches!(end, End::Source(_));
-        let (here, transfer) = (self.here, self.transfer);
+        let (of_source, of_sink) = match is_source {
+            true => (part, None),
+            false => (None, part),
+        };
+        let known = Sinks::one(of_source, open.transfer);
+        let feedback = Shared::new(Feedback::new(1, known));
+        let secrets: Inbound = Shared::new(Secrets::of(here, of_sink, open.plain));
         thread::scope(|scope| {
             let controls = &controls;
-            let feedback = &feedback;
+            let ours = Ours {
+                feedback: &feedback,
+                secrets: &secrets,
+            };
             transfer.thread(scope, here, move || {
-                let heard = self.hear_before(controls, is_source.then_some(feedback));
+                let heard = self.hear_before(controls, ours, is_source);
                 self.transfer.note(heard);
                 // Who has begun it is gone, or wants no more.
                 controls.iter().for_each(|(_, control)| control.close());
@@ -166,7 +212,7 @@ impl Stage<'_> {
             });
             transfer.thread(scope, here, move || {
                 self.transfer
-                    .note(self.move_data(behind, (stripes, towards), end, open, feedback))
+                    .note(self.move_data(behind, (stripes, towards), end, open, ours))
             });
         });
     }
@@ -175,7 +221,8 @@ impl Stage<'_> {
     fn hear_before(
         &self,
         behind: &[(NodeAddr, Arc<Duplex>)],
-        feedback: Option<&Shared<Feedback>>,
+        ours: Ours<'_>,
+        is_source: bool,
     ) -> Outcome {
         let peer = self.before.node;
         self.hear(peer, &self.before.control, |received, message| {
@@ -183,11 +230,16 @@ impl Stage<'_> {
                 let passed = control.pass_on(received);
                 passed.map_err(|error| Failure::broken(self.here, *node, &error))?;
             }
-            if let Some(feedback) = feedback {
-                note(feedback, message)
-                    .map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
+            let corrupt =
+                |why: &dyn std::fmt::Display| Failure::new(self.here, FailureKind::Corrupt, why);
+            match is_source {
+                true => note(ours.feedback, message).map_err(|why| corrupt(&why))?,
+                false => {
+                    let heard = ours.secrets.with(|secrets| secrets.hear(message));
+                    heard.map_err(|why| corrupt(&why))?;
+                }
             }
-            if let (true, Message::Done(sink, _)) = (self.pull, message) {
+            if let (true, Message::Done(sink, ..)) = (self.pull, message) {
                 self.transfer.on_done(*sink);
             }
             Ok(())
@@ -200,8 +252,11 @@ impl Stage<'_> {
             if let Message::Segment(from, to, segment) = *message {
                 self.monitor.on_segment(from, to, segment);
             }
+            if let (Message::Ended(ended), Some((transfer, key))) = (message, &self.began) {
+                ends::judge(self.trust, (transfer, key), ended, Clock::new().unix_s())?;
+            }
             let done = match *message {
-                Message::Done(sink, _) if !self.pull => Some(sink),
+                Message::Done(sink, ..) if !self.pull => Some(sink),
                 _ => None,
             };
             if done.is_some() {
@@ -232,7 +287,7 @@ impl Stage<'_> {
         (stripes, towards): (Vec<Data>, Used),
         end: End,
         open: &Open<'_>,
-        feedback: &Shared<Feedback>,
+        ours: Ours<'_>,
     ) -> Outcome {
         let at = |peer| Ends {
             here: self.here,
@@ -243,14 +298,17 @@ impl Stage<'_> {
             (End::Source(tree), true) => {
                 let mut tree = tree.sparing(open.spare);
                 let frames = Shared::new(Fan::new(1, 1, QUEUE_BYTES));
+                let key = ends::stream_key(self.here, open.plain)?;
                 let source = Source {
                     here: self.here,
-                    feedback,
+                    feedback: ours.feedback,
                     frames: &frames,
                     transfer: self.transfer,
                     manner: Reading::of(open),
+                    key: key.as_ref(),
+                    controls: &[Arc::clone(&self.before.control)],
                 };
-                let out = (stripes, towards);
+                let out = (stripes, towards, key.as_ref());
                 spread(&frames, 0, out, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
                         self.monitor.tell();
@@ -264,19 +322,22 @@ impl Stage<'_> {
                 };
                 let from = (next.node, next.data);
                 let adapts = open.route.adapts;
-                self.pass(from, vec![(before, stripes, towards, adapts)], None, open)
+                let to = vec![(before, stripes, towards, adapts)];
+                self.pass(from, to, None, (open, ours.secrets))
             }
             (End::Sink(place), false) => {
                 let behind = behind
                     .into_iter()
                     .map(|next| (next.node, next.data, next.used, next.adapts));
-                self.pass((before, stripes), behind.collect(), Some(place), open)
+                let from = (before, stripes);
+                self.pass(from, behind.collect(), Some(place), (open, ours.secrets))
             }
             (End::Nothing, false) => {
                 let behind = behind
                     .into_iter()
                     .map(|next| (next.node, next.data, next.used, next.adapts));
-                self.pass((before, stripes), behind.collect(), None, open)
+                let from = (before, stripes);
+                self.pass(from, behind.collect(), None, (open, ours.secrets))
             }
             (End::Sink(_), true) | (End::Source(_), false) | (End::Probe(_), _) => {
                 Err(self.unusable("a route whose ends are exchanged"))
@@ -285,7 +346,8 @@ impl Stage<'_> {
     }
 
     /// Sends noise to the next node, until it is known what the segment carries, and answers.
-    fn probe(&self, behind: Vec<Next>, bytes: u64, open: &Open<'_>, feedback: &Shared<Feedback>) {
+    fn probe(&self, behind: Vec<Next>, bytes: u64, open: &Open<'_>) {
+        let feedback = &Shared::new(Feedback::new(1, Sinks::Nobody));
         let Some(mut next) = behind.into_iter().next() else {
             return self.transfer.fail(self.unusable("a probe needs a segment"));
         };
@@ -301,7 +363,7 @@ impl Stage<'_> {
         thread::scope(|scope| {
             transfer.thread(scope, here, || {
                 let heard = self.hear(node, &control, |_, message| {
-                    if let Message::Done(sink, _) = *message {
+                    if let Message::Done(sink, ..) = *message {
                         transfer.on_done(sink);
                     }
                     note(feedback, message)
@@ -318,8 +380,10 @@ impl Stage<'_> {
                     frames: &frames,
                     transfer,
                     manner: Reading::of(open),
+                    key: None,
+                    controls: &[],
                 };
-                let out = (next.data, next.used);
+                let out = (next.data, next.used, None);
                 let sent = spread(&frames, 0, out, at, transfer, || {
                     source.run(&mut tree, |_| {})
                 });
@@ -358,7 +422,7 @@ impl Stage<'_> {
         (peer, from): (NodeAddr, Vec<Data>),
         mut to: Vec<Onward>,
         sink: Option<Place>,
-        open: &Open<'_>,
+        (open, secrets): (&Open<'_>, &Inbound),
     ) -> Outcome {
         let (here, transfer) = (self.here, self.transfer);
         let at = |peer| Ends { here, peer };
@@ -377,10 +441,11 @@ impl Stage<'_> {
             return thread::scope(|scope| {
                 for from in from {
                     transfer.thread(scope, here, move || {
-                        transfer.note(sink::gather(from, at(peer), inflow, transfer));
+                        let into = (inflow, secrets);
+                        transfer.note(sink::gather(from, at(peer), into, transfer));
                     });
                 }
-                self.sink(sink, inflow, open)
+                self.sink(sink, (inflow, secrets), open)
             });
         }
         let frames: Frames = Shared::new(Fan::new(
@@ -402,6 +467,7 @@ impl Stage<'_> {
                         branch,
                         stripe,
                         used: used.clone(),
+                        key: None,
                     };
                     transfer.thread(scope, here, move || {
                         transfer.note(pump::scatter(out, at(next), &lane, frames, transfer));
@@ -412,39 +478,34 @@ impl Stage<'_> {
                 return Ok(());
             }
             transfer.thread(scope, here, move || {
-                transfer.note(sink::branch(at(peer), last, frames, inflow, transfer));
+                let into = (inflow, secrets);
+                transfer.note(sink::branch(at(peer), last, frames, into, transfer));
             });
-            self.sink(sink, inflow, open)
+            self.sink(sink, (inflow, secrets), open)
         })
     }
 
     /// Passes on what each connection brings by one other.
     fn pass_pairs(&self, pairs: impl Iterator<Item = (Data, Data)>, before: Ends, behind: Ends) {
         let (here, transfer) = (self.here, self.transfer);
-        let (plain, sealed): (Vec<_>, Vec<_>) =
-            pairs.partition(|(from, to)| from.is_plain() && to.is_plain());
-        let share = QUEUE_BYTES / (plain.len() + sealed.len()).max(1);
-        let hold = |_: &(Data, Data)| Shared::new(Fan::new(1, 1, share));
-        let holds: Vec<Frames> = sealed.iter().map(hold).collect();
+        let pairs: Vec<_> = pairs.collect();
+        let share = QUEUE_BYTES / pairs.len().max(1);
         thread::scope(|scope| {
-            for (from, to) in plain {
+            for (from, to) in pairs {
                 transfer.thread(scope, here, move || {
                     let done = pump::splice(&from, to, share, before, behind.peer, transfer);
                     transfer.note(done);
                 });
             }
-            for ((from, to), hold) in sealed.into_iter().zip(&holds) {
-                transfer.thread(scope, here, move || {
-                    transfer.note(pump::take(from, before, hold, transfer))
-                });
-                transfer.thread(scope, here, move || {
-                    transfer.note(pump::give(to, behind, hold, transfer))
-                });
-            }
         });
     }
 
-    fn sink(&self, place: Option<Place>, inflow: &Inflow, open: &Open<'_>) -> Outcome {
+    fn sink(
+        &self,
+        place: Option<Place>,
+        (inflow, secrets): (&Inflow, &Inbound),
+        open: &Open<'_>,
+    ) -> Outcome {
         let Some(place) = place else {
             return Err(self.unusable("a route that ends nowhere"));
         };
@@ -453,6 +514,7 @@ impl Stage<'_> {
             peer: self.before.node,
             control: &self.before.control,
             inflow,
+            secrets,
             transfer: self.transfer,
         };
         // A thread that waits for more must know at once, and not only see the connection end.
@@ -468,6 +530,8 @@ impl Stage<'_> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(transparent)]
+    Untrue(#[from] Untrue),
+    #[error(transparent)]
     Ack(#[from] relay::window::BadAck),
     #[error(transparent)]
     Keys(#[from] relay::resume::TooMuch),
@@ -475,11 +539,12 @@ pub(super) enum Unfit {
 
 /// What a sink says, as its source notes it.
 pub(super) fn note(feedback: &Shared<Feedback>, message: &Message<'_>) -> Result<(), Unfit> {
+    feedback.with(|f| f.hear(message))?;
     match *message {
         Message::Kept(node, keys) => feedback.with(|f| f.on_keys(node, keys))?,
-        Message::Have(node, have) => feedback.with(|f| f.on_have(node, have)),
+        Message::Have(node, have, _) => feedback.with(|f| f.on_have(node, have)),
         Message::Ack(node, offset) => feedback.with(|f| f.on_ack(node, offset))?,
-        Message::Done(node, done) => feedback.with(|f| f.on_done(node, done)),
+        Message::Done(node, done, _) => feedback.with(|f| f.on_done(node, done)),
         _ => {}
     }
     Ok(())
@@ -521,11 +586,11 @@ pub(super) fn hear(
     }
 }
 
-/// Sends the frames of a branch over all its connections, while `work` makes them.
+/// Sends the frames of a branch over all its connections, sealed if there is a key, while `work` makes them.
 pub(super) fn spread<R>(
     frames: &Frames,
     branch: usize,
-    (out, used): (Vec<Data>, Used),
+    (out, used, key): (Vec<Data>, Used, Option<&StreamKey>),
     at: Ends,
     transfer: &Transfer,
     work: impl FnOnce() -> Result<R, Failure>,
@@ -536,6 +601,7 @@ pub(super) fn spread<R>(
                 branch,
                 stripe,
                 used: used.clone(),
+                key,
             };
             transfer.thread(scope, at.here, move || {
                 transfer.note(pump::scatter(out, at, &lane, frames, transfer));

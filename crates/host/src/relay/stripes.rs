@@ -23,18 +23,11 @@ pub(super) struct Stripes {
 
 struct Waiting {
     ticket: [u8; TICKET_BYTES],
-    kind: Kind,
+    /// They come over the node's own socket; otherwise by TCP.
+    is_local: bool,
     /// Each may come once.
     wanted: Vec<bool>,
     stripes: SyncSender<(usize, Data)>,
-}
-
-/// What stripes a transfer takes.
-#[derive(Clone, Copy)]
-pub(super) struct Kind {
-    /// Who may bring sealed ones; the operator's are plain.
-    pub(super) key: Option<[u8; 32]>,
-    pub(super) plain: bool,
 }
 
 /// A connection that says which transfer it belongs to.
@@ -61,7 +54,7 @@ impl Stripes {
     pub(super) fn expect(
         &self,
         transfer: [u8; TRANSFER_BYTES],
-        kind: Kind,
+        is_local: bool,
         count: usize,
     ) -> io::Result<Option<Expected<'_>>> {
         let ticket = random()?;
@@ -72,7 +65,7 @@ impl Stripes {
         let (stripes, coming) = sync_channel(count);
         place.insert(Waiting {
             ticket,
-            kind,
+            is_local,
             wanted: vec![true; count],
             stripes,
         });
@@ -93,17 +86,9 @@ impl Stripes {
         };
         let stripe = usize::from(came.stripe);
         let expected = relay::proof(&waiting.ticket, &came.transfer, came.stripe);
-        let sealed_right = match (came.is_local, waiting.kind.key) {
-            (true, None) => true,
-            (false, Some(key)) => match came.data.peer_key() {
-                Some(shown) => shown == key && !waiting.kind.plain,
-                None => waiting.kind.plain,
-            },
-            _ => false,
-        };
         // Digests are compared as such, in constant time.
         let proven = blake3::Hash::from_bytes(expected) == came.proof;
-        let is_right = proven && sealed_right;
+        let is_right = proven && came.is_local == waiting.is_local;
         let wanted = waiting.wanted.get_mut(stripe).filter(|_| is_right);
         // There is room for all that are wanted.
         wanted.is_some_and(std::mem::take) && waiting.stripes.try_send((stripe, came.data)).is_ok()
@@ -143,11 +128,6 @@ mod tests {
     use crate::relay::socket::Socket;
     use std::os::unix::net::UnixStream;
 
-    const OPERATOR: Kind = Kind {
-        key: None,
-        plain: false,
-    };
-
     fn stripe(expected: &Expected<'_>, stripe: u8, is_local: bool) -> Stripe {
         let (near, _) = UnixStream::pair().unwrap();
         Stripe {
@@ -162,7 +142,7 @@ mod tests {
     #[test]
     fn each_stripe_is_claimed_once_and_only_with_its_proof() {
         let stripes = Stripes::default();
-        let expected = stripes.expect([1; 16], OPERATOR, 2).unwrap().unwrap();
+        let expected = stripes.expect([1; 16], true, 2).unwrap().unwrap();
         let forged = Stripe {
             proof: [0; TICKET_BYTES],
             ..stripe(&expected, 0, true)
@@ -184,10 +164,10 @@ mod tests {
     #[test]
     fn a_second_transfer_of_the_same_name_does_not_disturb_the_first() {
         let stripes = Stripes::default();
-        let first = stripes.expect([1; 16], OPERATOR, 1).unwrap().unwrap();
-        assert!(stripes.expect([1; 16], OPERATOR, 1).unwrap().is_none());
+        let first = stripes.expect([1; 16], true, 1).unwrap().unwrap();
+        assert!(stripes.expect([1; 16], true, 1).unwrap().is_none());
         assert!(stripes.claim(stripe(&first, 0, true)));
         assert_eq!(first.collect().unwrap().len(), 1);
-        assert!(stripes.expect([1; 16], OPERATOR, 1).unwrap().is_some());
+        assert!(stripes.expect([1; 16], true, 1).unwrap().is_some());
     }
 }

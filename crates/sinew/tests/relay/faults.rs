@@ -42,14 +42,19 @@ fn carry(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
 }
 
 #[test]
-fn a_corrupted_stripe_is_caught_by_the_digest() {
+fn a_corrupted_stripe_is_caught_by_the_seal_or_the_digest() {
     let chain = Chain::new("cp-corrupt", 2);
     chain.file("data", 3_000_000);
-    for at in [200, 5_000, 1_000_000, 2_999_000] {
+    for (at, plain) in [200, 5_000, 1_000_000, 2_999_000]
+        .into_iter()
+        .flat_map(|at| [(at, ""), (at, "--plain")])
+    {
         let proxy = flipping(chain.world.endpoint(2), at);
         let (status, text) =
-            failure(&chain.try_cp(&format!("data fra:copy --plain --via fra@{proxy}")));
+            failure(&chain.try_cp(&format!("data fra:copy --fresh {plain} --via fra@{proxy}")));
         assert!(status == 1 && !text.is_empty(), "{at}: {text}");
+        let is_sealed = plain.is_empty();
+        assert!(!is_sealed || text.contains("changed on the way"), "{text}");
         assert!(!chain.root("fra").join("copy").exists(), "{at}");
     }
     // Nobody is worse off for it.
@@ -117,10 +122,10 @@ fn who_is_no_node_of_the_network_gets_nowhere() {
     let chain = Chain::new("cp-stranger", 2);
     let at = chain.world.endpoint(2);
     // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
-    let mut stripe = b"SNRL\x03\x01\x00\x00".to_vec();
+    let mut stripe = b"SNRL\x04\x01\x00\x00".to_vec();
     stripe.extend([7; 48]);
     for bytes in [
-        b"SNRL\x03\x00\x00\x00".to_vec(),
+        b"SNRL\x04\x00\x00\x00".to_vec(),
         stripe,
         crate::chain::noise(100),
     ] {

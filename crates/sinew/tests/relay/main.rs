@@ -18,6 +18,7 @@ mod planned;
 mod rates;
 mod refusals;
 mod resume;
+mod sealed;
 mod status;
 mod strangers;
 mod trees;

@@ -6,11 +6,11 @@
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
 //!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
 //!   4 Have     sink to source: node, kept 64, key of the partial file 64, bytes of it 64, their
-//!              digest 32 bytes
+//!              digest 32 bytes, MAC 32 bytes
 //!   5 Ack      sink to source: node, offset 64: all before it is written
 //!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
 //!              waited 16 and starved 16 (shares of 1000 of the time), stripes in use 16
-//!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
+//!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes, MAC 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
 //!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
 //!   12 Probe   to the acceptor: bytes 64, then as in Open: what the last segment of the route carries is
@@ -18,8 +18,12 @@
 //!   13 Carried to who asked: from, to, one connection 64, together 64 (bit/s; 0 not known), flags 8 bits
 //!              (1: together is all), spread 8 (%), round trip 32 (µs), certificate of who answers (the
 //!              rest)
+//!   14 Ended   end to who began it: node, key 32 bytes, signature 64 bytes, certificate (the rest)
+//!   15 Wrapped source to sinks: for each its node, and the key of the stream in 48 bytes
 //! ```
+//! A MAC is over all of Kept, Have and Done that the sink has said so far; see [`said`].
 
+use super::ends::{Ended, MAC_BYTES, WrappedKeys};
 use super::join::{Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
@@ -38,7 +42,7 @@ pub const MESSAGE_HEAD_BYTES: usize = 4;
 const BODY_BYTES_MAX: usize = 48 * 1024;
 
 pub(super) const FLAG_PULL: u8 = 1;
-const FLAG_PLAIN: u8 = 2;
+pub(super) const FLAG_PLAIN: u8 = 2;
 const FLAG_SCAVENGE: u8 = 4;
 const FLAG_FRESH: u8 = 8;
 const FLAG_KEEP: u8 = 16;
@@ -132,7 +136,7 @@ pub struct Open<'a> {
     pub transfer: [u8; TRANSFER_BYTES],
     /// Data comes towards the dialler.
     pub pull: bool,
-    /// Data connections are not sealed.
+    /// Data is not sealed from end to end.
     pub plain: bool,
     /// Senders give way to others.
     pub scavenge: bool,
@@ -150,7 +154,8 @@ pub struct Open<'a> {
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
     pub certificate: &'a [u8],
-    /// Who has begun it, as [`super::Ordered`] writes that; empty on the node's own socket.
+    /// Who has begun it, as [`super::Ordered`] writes that. On the node's own socket, the key that is to stand in
+    /// there. Empty if nothing is agreed on, which only data that is discarded may do without.
     pub ordered: &'a [u8],
     /// The way from the acceptor on; its first node is the acceptor.
     pub route: Hop<'a>,
@@ -264,14 +269,14 @@ pub enum Message<'a> {
     },
     /// Keys of entries that a sink has.
     Kept(NodeAddr, Keys<'a>),
-    /// What a sink has already: all keys have been told.
-    Have(NodeAddr, Have),
+    /// What a sink has already: all keys have been told. And the MAC.
+    Have(NodeAddr, Have, [u8; MAC_BYTES]),
     /// All before this offset of the stream is written.
     Ack(NodeAddr, u64),
     /// How a segment fares: from, to, and its numbers.
     Segment(NodeAddr, NodeAddr, Segment),
-    /// A sink has all, has verified it, and has put it in its place.
-    Done(NodeAddr, Done),
+    /// A sink has all, has verified it, and has put it in its place. And the MAC.
+    Done(NodeAddr, Done, [u8; MAC_BYTES]),
     /// Asks what the last segment of a route carries; the node before it finds out, with so many bytes at
     /// most.
     Probe(u64, Open<'a>),
@@ -283,13 +288,17 @@ pub enum Message<'a> {
     Renew(&'a [u8]),
     /// A certificate, and what belongs to it.
     Joined(Joined<'a>),
+    /// An end has a key for this transfer.
+    Ended(Ended<'a>),
+    /// The source has one for its stream.
+    Wrapped(WrappedKeys<'a>),
 }
 
 /// Kind and length of a body.
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=13).contains(&kind) {
+    if !(1..=15).contains(&kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -344,7 +353,11 @@ impl<'a> Message<'a> {
                 let carried = Carried {
                     one_bps: r.u64()?,
                     together_bps: r.u64()?,
-                    is_full: r.u8()? & FLAG_FULL != 0,
+                    is_full: match r.u8()? {
+                        0 => false,
+                        FLAG_FULL => true,
+                        _ => return Err(Malformed::Value),
+                    },
                     spread_pct: r.u8()?,
                     rtt_us: r.u32()?,
                 };
@@ -366,6 +379,7 @@ impl<'a> Message<'a> {
                     partial: r.u64()?,
                     partial_digest: r.array()?,
                 },
+                r.array()?,
             ),
             5 => Message::Ack(NodeAddr(r.u32()?), r.u64()?),
             6 => Message::Segment(
@@ -388,11 +402,14 @@ impl<'a> Message<'a> {
                     entries: r.u64()?,
                     digest: r.array()?,
                 },
+                r.array()?,
             ),
             8 => return Join::parse(r).map(Message::Join),
             9 if r.rest().len() > MAX_CERTIFICATE_BYTES => return Err(Malformed::Length),
             9 => return Ok(Message::Renew(r.rest())),
             10 => return Joined::parse(r).map(Message::Joined),
+            14 => return Ended::parse(r).map(Message::Ended),
+            15 => return WrappedKeys::parse(r.rest()).map(Message::Wrapped),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -414,6 +431,8 @@ impl<'a> Message<'a> {
             Message::Kept(..) => 11,
             Message::Probe(..) => 12,
             Message::Carried(..) => 13,
+            Message::Ended(_) => 14,
+            Message::Wrapped(_) => 15,
         }
     }
 
@@ -441,12 +460,10 @@ impl<'a> Message<'a> {
                 w.u32(about.map_or(0, |about| about.0))?;
                 w.put(shortened(text).as_bytes())?;
             }
-            Message::Have(node, ref have) => {
+            Message::Have(node, ref have, ref mac) => {
                 w.u32(node.0)?;
-                w.u64(have.kept)?;
-                w.u64(have.partial_key)?;
-                w.u64(have.partial)?;
-                w.put(&have.partial_digest)?;
+                have.emit(&mut w)?;
+                w.put(mac)?;
             }
             Message::Ack(node, offset) => {
                 w.u32(node.0)?;
@@ -463,11 +480,10 @@ impl<'a> Message<'a> {
                 w.u16(told.starved)?;
                 w.u16(told.stripes)?;
             }
-            Message::Done(node, ref done) => {
+            Message::Done(node, ref done, ref mac) => {
                 w.u32(node.0)?;
-                w.u64(done.bytes)?;
-                w.u64(done.entries)?;
-                w.put(&done.digest)?;
+                done.emit(&mut w)?;
+                w.put(mac)?;
             }
             Message::Probe(bytes, ref open) => {
                 w.u64(bytes)?;
@@ -486,6 +502,8 @@ impl<'a> Message<'a> {
             Message::Join(ref join) => join.emit(&mut w)?,
             Message::Renew(certificate) => w.put(certificate)?,
             Message::Joined(ref joined) => joined.emit(&mut w)?,
+            Message::Ended(ref ended) => ended.emit(&mut w)?,
+            Message::Wrapped(keys) => w.put(keys.as_bytes())?,
             Message::Kept(node, keys) => {
                 w.u32(node.0)?;
                 w.put(keys.bytes)?;
@@ -497,6 +515,41 @@ impl<'a> Message<'a> {
         }
         w.written_mut()[1..MESSAGE_HEAD_BYTES].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
         Ok(w.len())
+    }
+}
+
+/// What a message of a sink counts for in its MAC: its kind, and its body without node and MAC. None if it
+/// counts for nothing.
+pub fn said(message: &Message<'_>) -> Option<(u8, Vec<u8>)> {
+    let mut bytes = [0; HAVE_BYTES];
+    let mut w = Writer::new(&mut bytes);
+    let written = match message {
+        Message::Kept(_, keys) => return Some((message.kind(), keys.bytes.to_vec())),
+        Message::Have(_, have, _) => have.emit(&mut w),
+        Message::Done(_, done, _) => done.emit(&mut w),
+        _ => return None,
+    };
+    debug_assert!(written.is_ok(), "the longer of them has as many bytes");
+    Some((message.kind(), w.written().to_vec()))
+}
+
+/// A [`Have`], the longer of what is said.
+const HAVE_BYTES: usize = 3 * 8 + DIGEST_BYTES;
+
+impl Have {
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u64(self.kept)?;
+        w.u64(self.partial_key)?;
+        w.u64(self.partial)?;
+        w.put(&self.partial_digest)
+    }
+}
+
+impl Done {
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u64(self.bytes)?;
+        w.u64(self.entries)?;
+        w.put(&self.digest)
     }
 }
 

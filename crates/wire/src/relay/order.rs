@@ -3,6 +3,8 @@
 //! ```text
 //! +---------------------------------------------------------------+
 //! |  seconds since 1970, 64 bits                                  |
+//! +---------------------------------------------------------------+
+//! |  key of X25519 for this transfer, 32 bytes                    |
 //! +---------------+-----------------------------------------------+
 //! |  count        |  marks of the ends, 32 bytes each ...         |
 //! +---------------+-----------------------------------------------+
@@ -14,23 +16,25 @@
 //! A node behind sees of the route only what is below it. So each end has a mark of its own, and finds
 //! it among all.
 
-use super::control::FLAG_PULL;
+use super::control::{FLAG_PLAIN, FLAG_PULL};
 use super::{DIGEST_BYTES, HOPS_MAX, TRANSFER_BYTES};
 use crate::bytes::{Reader, Writer};
-use crate::certificate::{MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
+use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
 use crate::{Full, Malformed};
 
 /// The longest: every node of the longest route is an end.
 pub const ORDER_BYTES_MAX: usize =
-    8 + 1 + HOPS_MAX * DIGEST_BYTES + SIGNATURE_BYTES + MAX_CERTIFICATE_BYTES;
+    8 + KEY_BYTES + 1 + HOPS_MAX * DIGEST_BYTES + SIGNATURE_BYTES + MAX_CERTIFICATE_BYTES;
 /// The longest text that is signed.
-pub const ORDERED_BYTES_MAX: usize = TRANSFER_BYTES + 1 + 8 + HOPS_MAX * DIGEST_BYTES;
+pub const ORDERED_BYTES_MAX: usize = TRANSFER_BYTES + 1 + 8 + KEY_BYTES + HOPS_MAX * DIGEST_BYTES;
 
 /// What the first node has signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ordered<'a> {
     /// When, in seconds since 1970.
     pub unix_s: u64,
+    /// The public half of a key for this transfer.
+    pub key: [u8; KEY_BYTES],
     /// Marks of all ends: BLAKE3 digests of a node's address (32 bits) and the path there.
     pub ends: &'a [[u8; DIGEST_BYTES]],
     /// Over [`Ordered::signed_part`].
@@ -43,7 +47,8 @@ impl<'a> Ordered<'a> {
     /// Reads one that is all of `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Ordered<'a>, Malformed> {
         let mut r = Reader::new(bytes);
-        let (unix_s, count) = (r.u64()?, usize::from(r.u8()?));
+        let (unix_s, key) = (r.u64()?, r.array()?);
+        let count = usize::from(r.u8()?);
         if !(1..=HOPS_MAX).contains(&count) {
             return Err(Malformed::Count);
         }
@@ -55,6 +60,7 @@ impl<'a> Ordered<'a> {
         }
         Ok(Ordered {
             unix_s,
+            key,
             ends: ends.as_chunks().0,
             signature,
             certificate,
@@ -65,6 +71,7 @@ impl<'a> Ordered<'a> {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.u64(self.unix_s)?;
+        w.put(&self.key)?;
         w.u8(u8::try_from(self.ends.len()).map_err(|_| Full)?)?;
         w.put(self.ends.as_flattened())?;
         w.put(&self.signature)?;
@@ -72,16 +79,18 @@ impl<'a> Ordered<'a> {
         Ok(w.len())
     }
 
-    /// What is signed: the transfer, its direction, and all but signature and certificate.
+    /// What is signed: the transfer, its direction, whether it is sealed, and all but signature and certificate.
     pub fn signed_part(
         &self,
-        (transfer, pull): (&[u8; TRANSFER_BYTES], bool),
+        (transfer, pull, plain): (&[u8; TRANSFER_BYTES], bool, bool),
         buffer: &mut [u8],
     ) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(transfer)?;
-        w.u8(if pull { FLAG_PULL } else { 0 })?;
+        let pull = if pull { FLAG_PULL } else { 0 };
+        w.u8(pull | if plain { FLAG_PLAIN } else { 0 })?;
         w.u64(self.unix_s)?;
+        w.put(&self.key)?;
         w.put(self.ends.as_flattened())?;
         Ok(w.len())
     }

@@ -45,7 +45,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
     assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
-    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 3, 1, 3, 0]);
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 4, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
     assert_eq!(Preamble::parse(&bytes), Ok(data));
@@ -57,7 +57,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
     assert_eq!(Preamble::Link.emit(&mut link), Ok(8));
-    assert_eq!(link, *b"SNRL\x03\x02\0\0");
+    assert_eq!(link, *b"SNRL\x04\x02\0\0");
     assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
@@ -163,6 +163,7 @@ fn an_order_comes_back_and_is_bounded() {
     let ends = [[1; DIGEST_BYTES], [2; DIGEST_BYTES]];
     let ordered = Ordered {
         unix_s: 258,
+        key: [6; 32],
         ends: &ends,
         signature: [3; 64],
         certificate: &[4, 5],
@@ -170,7 +171,9 @@ fn an_order_comes_back_and_is_bounded() {
     let mut bytes = [0; ORDER_BYTES_MAX];
     let len = ordered.emit(&mut bytes).unwrap();
     let expected = [
-        &[0, 0, 0, 0, 0, 0, 1, 2, 2][..],
+        &[0, 0, 0, 0, 0, 0, 1, 2][..],
+        &[6; 32],
+        &[2],
         &[1; 32],
         &[2; 32],
         &[3; 64],
@@ -183,16 +186,18 @@ fn an_order_comes_back_and_is_bounded() {
         assert_eq!(Ordered::parse(&bytes[..cut]), Err(Malformed::Short));
     }
     let mut body = [0; ORDERED_BYTES_MAX];
-    let len = ordered.signed_part((&[9; 16], true), &mut body).unwrap();
+    let of = (&[9; 16], true, true);
+    let len = ordered.signed_part(of, &mut body).unwrap();
     let expected = [
         &[9; 16][..],
-        &[1, 0, 0, 0, 0, 0, 0, 1, 2],
+        &[3, 0, 0, 0, 0, 0, 0, 1, 2],
+        &[6; 32],
         &[1; 32],
         &[2; 32],
     ];
     assert_eq!(body[..len], expected.concat());
     for count in [0, HOPS_MAX as u8 + 1] {
-        bytes[8] = count;
+        bytes[40] = count;
         assert_eq!(Ordered::parse(&bytes), Err(Malformed::Count), "{count}");
     }
 }
@@ -274,13 +279,14 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             words(&[&n, &[3], &m, b"no"]),
         ),
         (
-            Message::Have(node, have),
+            Message::Have(node, have, [5; 32]),
             words(&[
                 &n,
                 &1u64.to_be_bytes(),
                 &2u64.to_be_bytes(),
                 &3u64.to_be_bytes(),
                 &[4; 32],
+                &[5; 32],
             ]),
         ),
         (
@@ -298,8 +304,14 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             ]),
         ),
         (
-            Message::Done(node, done),
-            words(&[&n, &5u64.to_be_bytes(), &6u64.to_be_bytes(), &[7; 32]]),
+            Message::Done(node, done, [8; 32]),
+            words(&[
+                &n,
+                &5u64.to_be_bytes(),
+                &6u64.to_be_bytes(),
+                &[7; 32],
+                &[8; 32],
+            ]),
         ),
         (
             Message::Probe(258, open),
@@ -323,7 +335,70 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
                 &[1, 3, 0, 0, 0, 4, 8],
             ]),
         ),
+        (
+            Message::Ended(Ended {
+                node,
+                key: [2; 32],
+                signature: [3; 64],
+                certificate: &[8],
+            }),
+            words(&[&n, &[2; 32], &[3; 64], &[8]]),
+        ),
+        (
+            Message::Wrapped(WrappedKeys::parse(WRAPPED).unwrap()),
+            WRAPPED.to_vec(),
+        ),
     ]
+}
+
+/// A key for one sink.
+const WRAPPED: &[u8] = &{
+    let mut bytes = [4; 4 + WRAPPED_BYTES];
+    (bytes[0], bytes[1], bytes[2], bytes[3]) = (10, 7, 0, 1);
+    bytes
+};
+
+#[test]
+fn keys_are_wrapped_for_as_many_sinks_as_a_route_has() {
+    let all = WrappedKeys::parse(WRAPPED).unwrap();
+    let one = Wrapped {
+        node: NodeAddr(0x0a07_0001),
+        key: [4; WRAPPED_BYTES],
+    };
+    assert_eq!(all.iter().collect::<Vec<_>>(), [one]);
+    for (count, fits) in [
+        (0, false),
+        (1, true),
+        (HOPS_MAX, true),
+        (HOPS_MAX + 1, false),
+    ] {
+        let bytes = WrappedKeys::to_bytes(&vec![one; count]);
+        assert_eq!(WrappedKeys::parse(&bytes).is_ok(), fits, "{count}");
+    }
+}
+
+#[test]
+fn what_an_end_signs_and_what_a_mac_is_over() {
+    let part = end_part(&[1; 16], (NodeAddr(0x0a07_0001), &[2; 32]), &[3; 32]);
+    let expected = [&[1; 16][..], &[10, 7, 0, 1], &[2; 32], &[3; 32]];
+    assert_eq!(part[..], expected.concat());
+    let route = route();
+    for (message, body) in messages(&route) {
+        let mac = match message {
+            Message::Have(..) | Message::Done(..) => MAC_BYTES,
+            Message::Kept(..) => 0,
+            _ => {
+                assert_eq!(said(&message), None);
+                continue;
+            }
+        };
+        let (kind, bytes) = said(&message).unwrap();
+        assert_eq!(bytes, body[4..body.len() - mac]);
+        assert_eq!(Message::parse(kind, &body), Ok(message));
+    }
+    let keys = [0, 0, 0, 0, 0, 0, 0, 9];
+    let kept = Message::Kept(NodeAddr(1), Keys::parse(&keys).unwrap());
+    assert_eq!(said(&kept), Some((11, keys.to_vec())));
 }
 
 #[test]
@@ -332,7 +407,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
     for (i, (message, body)) in messages(&route).into_iter().enumerate() {
         let mut bytes = vec![0xa5; 512];
         let len = message.emit(&mut bytes).unwrap();
-        let kind = [1, 2, 3, 4, 5, 6, 7, 12, 13][i];
+        let kind = [1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15][i];
         assert_eq!(bytes[..4], [kind, 0, 0, body.len() as u8], "{message:?}");
         assert_eq!(bytes[4..len], body, "{message:?}");
         let first = bytes[..4].try_into().unwrap();
@@ -343,6 +418,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
             2 => 32,
             3 => 5,
             13 => 30,
+            14 => 100,
             _ => body.len(),
         };
         for cut in 0..least {
@@ -353,7 +429,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         }
     }
     assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([14, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([16, 0, 0, 0]), Err(Malformed::Kind));
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
 }
 
