@@ -1,15 +1,15 @@
 //! Bulk data through a node: its relay service, and the two ends of a transfer. [Liu04 §III]
 //!
 //! ```text
-//!   sinew cp ─Unix socket─▶ node ══ TCP, TLS 1.3 ══▶ node ══ TCP, TLS 1.3 ══▶ node ─▶ file
-//!   (Origin)                (Service: stage)         (stage)                  (stage with a sink)
+//!   sinew cp ─Unix socket─▶ node ═════ TCP ═════▶ node ═════ TCP ═════▶ node ─▶ file
+//!   (Origin: seals)         (Service: stage)      (stage)               (stage with a sink: opens)
 //! ```
 //!
 //! Nothing here touches the engine or its thread. A transfer has a thread for each connection, which
 //! waits where its connection waits; how many transfers there are is bounded, and so is what each
 //! holds (`relay`). Between nodes runs kernel TCP, at the port whose number the node has for UDP.
-//! Nodes prove who they are by TLS and their certificates; only control is sealed when the data is
-//! said to be sealed already (`--plain`), and then the kernel moves it by splice.
+//! Control runs over TLS 1.3, by which nodes prove who they are. Data is sealed from end to end ([`ends`]),
+//! so that relays move it in the kernel; nothing of it is sealed with `--plain`.
 //!
 //! Life of a transfer at a node: accept, handshake, Open, Attach; the stripes; the same towards the
 //! nodes behind; bytes and messages until all sinks are done, or until the first failure, which is

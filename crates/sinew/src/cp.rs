@@ -62,7 +62,7 @@ pub struct Copy {
     /// Parallel connections: one number for all segments, or one for each in order
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = stripes)]
     pub stripes: Vec<u8>,
-    /// Send the data between nodes without TLS, because it is already encrypted
+    /// Do not encrypt the data from end to end, because it is encrypted already. Relays can then read it
     #[arg(long)]
     pub plain: bool,
     /// Give way to other traffic: stay below the rate at which queues grow
@@ -382,7 +382,6 @@ fn attempt(
     let probes = Probes {
         bytes: args.probe_bytes(job.total(), meter),
         socket: &socket,
-        plain: args.plain,
         congestion: args.congestion.as_deref().unwrap_or_default(),
     };
     route

@@ -95,7 +95,6 @@ fn probed(args: &Plan, view: View, asked: &PlanAsked) -> Result<View, Failure> {
         socket: control.path().with_extension(host::relay::SUFFIX),
         own: own.parse().map_err(Failure::failed)?,
         bytes: u64::MAX,
-        plain: false,
         congestion: "",
         tell: &|line| eprintln!("sinew: {line}"),
         names: &Names::of(&status),

@@ -33,8 +33,6 @@ pub(crate) struct Prober<'a> {
     pub(crate) own: NodeAddr,
     /// Bytes that may be sent over a segment.
     pub(crate) bytes: u64,
-    /// Data is not sealed.
-    pub(crate) plain: bool,
     /// The senders' congestion control; empty for the kernels' choice.
     pub(crate) congestion: &'a str,
     /// Hears in words what is found out.
@@ -133,7 +131,6 @@ impl Prober<'_> {
             node: self.own,
             route: route.ok_or("no way leads there")?,
             bytes: self.bytes,
-            plain: self.plain,
             congestion: self.congestion.to_owned(),
         };
         let answer = host::relay::probe::ask(&question);

@@ -333,3 +333,133 @@ pub(super) fn with_mac<'a>(
     }
     message
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::bytes::Writer;
+    use wire::relay::{Done, Have, Hop, HopRepr, Keys};
+
+    const LON: NodeAddr = NodeAddr(0x0a07_0003);
+    const PAR: NodeAddr = NodeAddr(0x0a07_0004);
+
+    fn open(route: &[u8]) -> Open<'_> {
+        Open {
+            transfer: [7; TRANSFER_BYTES],
+            pull: false,
+            plain: false,
+            scavenge: false,
+            fresh: false,
+            keep: false,
+            delete: false,
+            spare: false,
+            dry: false,
+            congestion: "",
+            certificate: &[],
+            ordered: &[],
+            route: Hop::parse(route).unwrap(),
+        }
+    }
+
+    fn route() -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        let repr = HopRepr {
+            node: LON,
+            stripes: 1,
+            adapts: false,
+            endpoint: "",
+            path: Some(b"data"),
+            discard: false,
+            below: &[],
+        };
+        let mut w = Writer::new(&mut bytes);
+        repr.emit(&mut w).unwrap();
+        w.written().to_vec()
+    }
+
+    fn ended(node: NodeAddr, key: &Ephemeral) -> Message<'static> {
+        Message::Ended(Ended {
+            node,
+            key: key.public(),
+            signature: [0; SIGNATURE_BYTES],
+            certificate: &[],
+        })
+    }
+
+    /// A source that has heard its sink's key, and what the sink shares with it.
+    fn pair() -> (Sinks, Agreed) {
+        let route = route();
+        let open = open(&route);
+        let (source, sink) = (Ephemeral::new([1; 32]), Ephemeral::new([2; 32]));
+        let agreed = sink.agree(&source.public(), &open.transfer, false).unwrap();
+        let mut sinks = Sinks::of(&open, source);
+        sinks.hear(&ended(LON, &sink)).unwrap();
+        (sinks, agreed)
+    }
+
+    #[test]
+    fn a_sink_is_believed_and_nobody_who_speaks_for_it() {
+        let have = Message::Have(LON, Have::default(), [0; MAC_BYTES]);
+        let done = Done {
+            bytes: 1,
+            entries: 1,
+            digest: [9; 32],
+        };
+        let done = Message::Done(LON, done, [0; MAC_BYTES]);
+        let keys = [0; 8];
+        let kept = Message::Kept(LON, Keys::parse(&keys).unwrap());
+        let (mut sinks, agreed) = pair();
+        let mut transcript = agreed.transcript();
+        for message in [&kept, &have, &done] {
+            let said = with_mac(*message, Some(&mut transcript));
+            sinks.hear(&said).unwrap();
+        }
+        // Without a MAC, with one of something else, with a key more, and in the name of another.
+        let is_refused = |told: &[Message<'_>]| {
+            let (mut sinks, _) = pair();
+            told.iter().any(|message| sinks.hear(message).is_err())
+        };
+        assert!(is_refused(&[have]) && is_refused(&[done]));
+        let true_have = with_mac(have, Some(&mut agreed.transcript()));
+        assert!(!is_refused(&[true_have]));
+        assert!(is_refused(&[kept, true_have]), "it has told no key");
+        let Message::Have(_, mut other, mac) = true_have else {
+            unreachable!("it is what it was")
+        };
+        other.partial = 1;
+        assert!(is_refused(&[Message::Have(LON, other, mac)]));
+        assert!(is_refused(&[Message::Have(PAR, Have::default(), mac)]));
+        assert!(
+            is_refused(&[ended(PAR, &Ephemeral::new([3; 32]))]),
+            "no end"
+        );
+        assert!(is_refused(&[ended(LON, &Ephemeral::new([3; 32]))]), "twice");
+    }
+
+    #[test]
+    fn a_sink_opens_what_its_source_has_sealed() {
+        let (sinks, agreed) = pair();
+        let key = StreamKey::new([5; 32]);
+        let wrapped = sinks.wrap(&key);
+        let message = Message::Wrapped(WrappedKeys::parse(&wrapped).unwrap());
+        let secrets = |node, agreed| Secrets {
+            here: node,
+            awaited: None,
+            agreed: Some(agreed),
+            is_sealed: true,
+            stream: None,
+        };
+        let mut other = secrets(PAR, pair().1);
+        assert!(other.hear(&message).is_err(), "it is for another");
+        let mut sink = secrets(LON, agreed);
+        sink.hear(&message).unwrap();
+        let (inbound, transfer) = (Inbound::new(sink), Transfer::new(1));
+        let mut frame = vec![1; 100 + inbound.overhead()];
+        key.seal(300, &mut frame);
+        let mut elsewhere = frame.clone();
+        let opened = inbound.open(300, &mut frame, &transfer).unwrap();
+        assert!(opened.is_some() && frame[..100] == [1; 100]);
+        let opened = inbound.open(301, &mut elsewhere, &transfer).unwrap();
+        assert!(opened.is_none());
+    }
+}

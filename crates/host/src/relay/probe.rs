@@ -39,8 +39,6 @@ pub struct Question {
     pub route: Vec<u8>,
     /// Bytes that may be sent.
     pub bytes: u64,
-    /// The data is not sealed.
-    pub plain: bool,
     /// The congestion control of the sender; empty for the kernel's choice.
     pub congestion: String,
 }
@@ -52,7 +50,7 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
     let open = Open {
         transfer: random().map_err(|error| unusable(&error))?,
         pull: false,
-        plain: question.plain,
+        plain: true,
         scavenge: false,
         fresh: true,
         keep: false,

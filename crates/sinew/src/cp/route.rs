@@ -103,7 +103,6 @@ pub(super) struct Probes<'a> {
     pub(super) bytes: Option<u64>,
     /// The relay socket of the own node.
     pub(super) socket: &'a Path,
-    pub(super) plain: bool,
     pub(super) congestion: &'a str,
 }
 
@@ -177,7 +176,6 @@ impl Route {
             socket: probes.socket.to_owned(),
             own: self.own,
             bytes,
-            plain: probes.plain,
             congestion: probes.congestion,
             tell,
             names,

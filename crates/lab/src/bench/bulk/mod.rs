@@ -8,8 +8,7 @@
 //!
 //! What is between the first and the last socket is the same: one hop through a relay. The ends of a
 //! copy do more than those of a bare connection, so they also stand at both sides of a bare proxy, which
-//! tells what the relay itself takes; and beside each rate stands what the middle costs. No bare proxy
-//! comes between two nodes that speak TLS, so there are such ends only for what is plain.
+//! tells what the relay itself takes; and beside each rate stands what the middle costs.
 
 mod proxy;
 mod report;
@@ -129,7 +128,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         }
         for (who, trials) in Who::SEALED.into_iter().zip(&mut sealed) {
             go_on(&interrupt)?;
-            progress.step(&format!("TLS, {who:?}").to_lowercase());
+            progress.step(&format!("sealed, {who:?}").to_lowercase());
             trials.push(match who {
                 Who::Bare => bare(true, options)?,
                 _ => chain.through_relay(true)?,

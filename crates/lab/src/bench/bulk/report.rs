@@ -19,7 +19,7 @@ pub struct Report {
     pub plain: Pair,
     /// As it is, and the bare proxy is the middle of a copy, too.
     pub same_ends: Pair,
-    /// Over TLS: beside a proxy that opens and seals; the goal is 0.6 at least.
+    /// Sealed from end to end: beside a proxy of TLS that opens and seals; the goal is 0.6 at least.
     pub sealed: Pair,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Report {
                 &self.same_ends,
                 0.8,
             ),
-            ("TLS: proxy", "TLS: cp", &self.sealed, 0.6),
+            ("sealed: TLS proxy", "sealed: cp", &self.sealed, 0.6),
         ];
         for (bare, relay, pair, goal) in pairs {
             let row = |name: &str, of: &Contender| {
