@@ -8,7 +8,7 @@
 //! Nothing here touches the engine or its thread. A transfer has a thread for each connection, which
 //! waits where its connection waits; how many transfers there are is bounded, and so is what each
 //! holds (`relay`). Between nodes runs kernel TCP, at the port whose number the node has for UDP.
-//! Control runs over TLS 1.3, by which nodes prove who they are. Data is sealed from end to end ([`ends`]),
+//! Control runs over TLS 1.3, by which nodes prove who they are. Data is sealed from end to end,
 //! so that relays move it in the kernel; nothing of it is sealed with `--plain`.
 //!
 //! Life of a transfer at a node: accept, handshake, Open, Attach; the stripes; the same towards the
