@@ -14,6 +14,7 @@ mod manifest;
 mod progress;
 mod retry;
 mod route;
+mod several;
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
@@ -191,6 +192,8 @@ struct Broke {
     cause: Option<host::relay::Failure>,
     /// Another attempt may do better.
     again: bool,
+    /// It is the fault of this one of the targets.
+    target: Option<usize>,
     /// The JSON of what came of it has been printed.
     is_told: bool,
 }
@@ -202,6 +205,7 @@ impl Broke {
             failure,
             cause: None,
             again: false,
+            target: None,
             is_told: false,
         }
     }
@@ -217,6 +221,7 @@ impl Broke {
             again: matches!(failure, Failure::Failed(_)),
             failure,
             cause: None,
+            target: None,
             is_told: false,
         }
     }
@@ -248,7 +253,7 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
             for source in &sources {
-                copy(args, Job::Push(source, &targets))?;
+                several::push(args, source, &targets)?;
             }
         }
         Wanted::Pull(sources, target) => {
@@ -305,6 +310,8 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
         match patience.next(broke.cause.as_ref(), &ends, (begun, idle), Instant::now()) {
             Next::Around(false) => last = Some(broke),
             Next::Around(true) => meter.wait(broke.failure.text(), patience.give_up()),
+            // The other targets need not wait for it.
+            Next::Wait(_) if broke.target.is_some() => return Err(broke),
             Next::Wait(pause) => {
                 meter.wait(broke.failure.text(), patience.give_up());
                 std::thread::sleep(pause);
@@ -387,7 +394,12 @@ fn attempt(
     route
         .refine(&work.ends(), &probes, &names, &|line| meter.say(&line))
         .map_err(own)?;
-    let planned = route.to(&work.ends()).map_err(own)?;
+    let planned = route.to(&work.ends()).map_err(|failure| Broke {
+        target: route
+            .unreached(&work.ends())
+            .and_then(|end| several::target_at(job, end, &names)),
+        ..own(failure)
+    })?;
     if !planned.is_around
         && let Some(last) = last.take()
     {
@@ -421,6 +433,7 @@ fn attempt(
     };
     done.map_err(|cause| Broke {
         failure: told(&names, &cause),
+        target: several::in_the_way(job, &cause, &names),
         cause: Some(cause),
         again: true,
         is_told: false,

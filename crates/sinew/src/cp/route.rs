@@ -256,6 +256,12 @@ impl Route {
         })
     }
 
+    /// One of these ends to which no way is known.
+    pub(super) fn unreached(&self, ends: &Ends) -> Option<NodeAddr> {
+        let mut unreached = ends.keys().filter(|end| self.all.shortest(**end).is_none());
+        unreached.next().copied().filter(|_| self.is_free())
+    }
+
     /// Nothing was said about the way.
     fn is_free(&self) -> bool {
         self.via.is_empty() && !self.direct

@@ -19,6 +19,7 @@ mod rates;
 mod refusals;
 mod resume;
 mod sealed;
+mod several;
 mod status;
 mod strangers;
 mod trees;
