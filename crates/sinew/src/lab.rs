@@ -1,12 +1,15 @@
 //! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict; and
 //! scenarios with real nodes.
 
+mod cluster;
+
 use crate::failure::{Failure, Outcome};
 use crate::link;
 use crate::quantity::counted;
 use crate::table::Page;
 use crate::terminal;
 use clap::{Args, Subcommand};
+use cluster::Cluster;
 use lab::experiment::{self, LabError, LabOptions, LabSummary, Override, Shard, Size};
 use lab::live::{self, LiveError, LiveOptions};
 use std::path::PathBuf;
@@ -24,7 +27,8 @@ Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
   sinew lab run messy/sweep --set settings.hello_interval=50ms
-  sinew lab run all --shard 2/5 --out part-2")]
+  sinew lab run all --shard 2/5 --out part-2
+  sinew lab run amir06/all --full --on slurm --out job")]
     Run(Run),
     /// Run a scenario file with real nodes and emulated links on this machine
     #[command(after_help = "\
@@ -77,6 +81,13 @@ pub struct Run {
     /// Run only part I of N, to be merged later
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Run nothing, but write the files with which a cluster runs it in parts: for SLURM, Kubernetes, or
+    /// hosts that you reach by ssh
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "shard")]
+    pub on: Option<Cluster>,
+    /// How many parts, with --on slurm or k8s [default: 16]
+    #[arg(long, value_name = "N", requires = "on", value_parser = parts)]
+    pub parts: Option<usize>,
     /// Recording of speech, 12 s or longer, for experiments on voice quality
     #[arg(long, value_name = "FILE.wav")]
     pub speech: Option<PathBuf>,
@@ -171,7 +182,17 @@ fn list(args: &List) -> Outcome {
     Ok(())
 }
 
+/// As many parts as there may be.
+fn parts(text: &str) -> Result<usize, String> {
+    let shard: Result<Shard, _> = format!("1/{text}").parse();
+    let count = text.parse().ok().filter(|_| shard.is_ok());
+    count.ok_or_else(|| "write 1 to 10000".to_owned())
+}
+
 fn run_experiments(args: &Run) -> Outcome {
+    if let Some(on) = args.on {
+        return cluster::write(args, on);
+    }
     let options = LabOptions {
         experiments: args.experiments.clone(),
         size: if args.full { Size::Full } else { Size::Quick },

@@ -375,3 +375,78 @@ fn experiments_shards_and_folders_that_are_not_are_refused() {
         assert!(!sinew(&words).status.success());
     }
 }
+
+/// Files with these names and contents, which can be run.
+fn programs(folder: &Path, all: &[(&str, &str)]) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(folder).unwrap();
+    for (name, text) in all {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// What clusters run gives what one machine gives, byte for byte.
+#[test]
+fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
+    let folder = Folder::new("cluster");
+    let at = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    let experiment = ["lab", "run", "amir06/fig12", "--set", "side_km=3000,6000"];
+    let run = |more: &[&str]| json(&[&experiment[..], more, &["--json"]].concat());
+    run(&["--out", &at("one")]);
+    let files = |of: &str| {
+        let names = ["fig12.csv", "fig12.json", "fig12.svg"];
+        names.map(|name| std::fs::read(folder.0.join(of).join("amir06").join(name)).unwrap())
+    };
+    let one = files("one");
+    // Clusters that are this machine.
+    let bin = folder.0.join("bin");
+    programs(
+        &bin,
+        &[
+            (
+                "sbatch",
+                "#!/bin/sh\nshift\nfor part in 1 2 3; do SLURM_ARRAY_TASK_ID=$part sh \"$1\" >&2 || exit 1; done\necho 7\n",
+            ),
+            ("ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n"),
+            ("scp", "#!/bin/sh\nexec cp -r \"${2#*:}\" \"$3\"\n"),
+        ],
+    );
+    let own = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{}:{path}", bin.display(), own.display());
+    for (on, parts, hosts) in [("slurm", "3", vec![]), ("ssh", "2", vec!["a", "b"])] {
+        let told = run(&["--out", &at(on), "--on", on, "--parts", parts]);
+        let script = match on {
+            "slurm" => "submit.sh",
+            _ => "run.sh",
+        };
+        assert!(told["next"].as_str().unwrap().contains(script), "{told}");
+        let mut ran = Command::new("sh");
+        ran.arg(folder.0.join(on).join(script)).args(hosts);
+        let output = ran.env("PATH", &path).output().unwrap();
+        assert!(output.status.success(), "{on}: {output:?}");
+        assert!(files(&format!("{on}/merged")) == one, "{on}");
+    }
+    run(&["--out", &at("k8s"), "--on", "k8s", "--parts", "3"]);
+    let job = std::fs::read_to_string(folder.0.join("k8s/job.yaml")).unwrap();
+    for line in [
+        "completions: 3",
+        "completionMode: Indexed",
+        "--shard \"$part/3\"",
+    ] {
+        assert!(job.contains(line), "{job}");
+    }
+    refused(&["lab", "run", "amir06/fig99", "--on", "slurm"]);
+    refused(&[
+        "lab",
+        "run",
+        "amir06/fig12",
+        "--on",
+        "slurm",
+        "--parts",
+        "0",
+    ]);
+    refused(&["lab", "run", "amir06/fig12", "--parts", "3"]);
+}

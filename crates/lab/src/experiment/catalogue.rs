@@ -77,6 +77,14 @@ pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
     all_claims().filter(move |claim| claim.experiment == id)
 }
 
+/// That some names mean experiments.
+///
+/// # Errors
+/// [`LabError::Unknown`]
+pub fn check(names: &[String]) -> Result<(), LabError> {
+    select(names).map(drop)
+}
+
 /// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static dyn Experiment>, LabError> {
     let means = |name: &str, id: &str| {

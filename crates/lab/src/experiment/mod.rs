@@ -44,7 +44,7 @@ mod video;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Entry, list};
+pub use catalogue::{Entry, check, list};
 pub use merge::merge;
 pub use overrides::{BadOverride, Override};
 pub use run::{LabError, LabOptions, LabSummary, Tally, run};
