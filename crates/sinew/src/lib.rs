@@ -7,6 +7,7 @@
 //!   status peers ..   asks a running node       <- its control socket, JSON
 //!   groups group      asks a running node, and sets how groups are carried
 //!   why whatif plan   asks a running node, or a scenario file
+//!   record            asks a running node, again and again
 //!   ping trace test-call   measures over the overlay <- its client socket
 //!   discover          asks the DNS              <- client::discover
 //!   cp                bulk data through relays   <- its relay socket
@@ -54,6 +55,7 @@ pub mod plan;
 mod probe;
 pub mod progress;
 pub mod quantity;
+pub mod record;
 pub mod service;
 pub mod show;
 pub mod sim;
@@ -192,6 +194,13 @@ Examples:
   sinew plan ams par --connections 16 --json
   sinew plan west east --along path --scenario examples/diamond.toml")]
     Plan(plan::Plan),
+    /// Record a live network: a scenario that replays its links, with their delays, losses and outages
+    #[command(after_help = "\
+Examples:
+  sinew record day.toml --node net/ams
+  sinew record hour.toml --for 1h --every 5s
+  sinew sim run hour.toml")]
+    Record(record::Record),
     /// Impair a link of a laboratory: the old name of `sinew lab impair`
     #[command(subcommand, hide = true)]
     Link(link::Link),
@@ -327,6 +336,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Why(args) => why::why(args),
         Command::Whatif(args) => why::what_if(args),
         Command::Plan(args) => plan::plan(args),
+        Command::Record(args) => record::run(args),
         Command::Link(command) => link::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Ping(args) => ping::run(args),

@@ -169,6 +169,41 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
     });
 }
 
+/// What is recorded of running nodes is a scenario of the same nodes and links.
+#[test]
+fn running_nodes_are_recorded_as_a_scenario() {
+    let mut world = World::new("record");
+    for (i, name) in ["ams", "fra", "lon"].into_iter().enumerate() {
+        let link = ["", "--link ams", "--link fra"][i];
+        world.add(name, i as u16 + 1, link);
+        world.start(name);
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait("ams knows of the link behind fra", || {
+        world.has_route("ams", "10.7.0.3")
+    });
+    let counts = world.json("record day.toml --for 300ms --every 100ms --node net/ams");
+    assert_eq!(
+        (&counts["nodes"], &counts["links"]),
+        (&json!(3), &json!(2)),
+        "{counts}"
+    );
+    let file = world.dir.join("day.toml");
+    let file = file.to_str().unwrap();
+    let of = |words: &[&str]| -> Value {
+        let more = ["--scenario", file, "--json"];
+        serde_json::from_str(&told(&[words, &more].concat())).unwrap()
+    };
+    let recorded = of(&["why", "ams", "lon"]);
+    assert_eq!(paths(&recorded), [r#"["ams","fra","lon"]"#], "{recorded}");
+    let report: Value = serde_json::from_str(&told(&["sim", "run", file, "--json"])).unwrap();
+    assert_eq!(report["flows"].as_array().unwrap().len(), 2);
+    for wrong in ["--every 0s", "--every 10ms", "--for soon"] {
+        let words = format!("record {file} {wrong}");
+        refused(&words.split(' ').collect::<Vec<_>>(), 2);
+    }
+}
+
 #[test]
 fn flows_say_their_class_their_path_and_why() {
     let mut world = World::new("flows");
