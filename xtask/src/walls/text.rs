@@ -291,7 +291,7 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The commands that are laboratory themselves; `lib.rs` names the module of one of them.
-const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "sim"];
+const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "record", "sim"];
 
 /// Nothing that a user has stands on the laboratory: other commands take from `tools`, or below.
 pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
