@@ -112,6 +112,15 @@ pub struct Copy {
     /// this directory or in /run/sinew
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
+    /// Go on when this shell has ended; see `sinew transfers`
+    #[arg(long)]
+    pub detach: bool,
+    /// With --detach: a command for the shell at the end. SINEW_TRANSFER_STATE is `done` or `failed`
+    #[arg(long, value_name = "COMMAND", requires = "detach")]
+    pub notify: Option<String>,
+    /// Where its progress is written, for who does not see it
+    #[arg(skip)]
+    pub(crate) told: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -229,6 +238,9 @@ impl Broke {
 
 /// Copies.
 pub fn run(args: &Copy) -> Outcome {
+    if args.detach {
+        return crate::transfers::detach(args);
+    }
     let copied = copy_all(args);
     copied.map_err(|broke| {
         if args.json && !broke.is_told && !matches!(broke.failure, Failure::NobodyReads) {

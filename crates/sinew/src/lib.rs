@@ -66,6 +66,7 @@ pub mod terminal;
 mod testing;
 pub mod trace;
 pub mod transfer;
+pub mod transfers;
 pub mod up;
 pub mod watch;
 pub mod why;
@@ -270,6 +271,13 @@ Examples:
   tar c dir | sinew cp - fra:/srv/data/dir.tar --background"
     )]
     Cp(cp::Copy),
+    /// Show the copies that go on by themselves, end them or start them again
+    #[command(after_help = "\
+Examples:
+  sinew transfers
+  sinew transfers cancel 7
+  sinew transfers resume")]
+    Transfers(transfers::Transfers),
     /// Carry unmodified programs over the overlay: SIP, multicast, video, SOCKS
     #[command(
         subcommand,
@@ -347,6 +355,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Listen(args) => transfer::listen(args),
         Command::Forward(args) => forward::run(args),
         Command::Cp(args) => cp::run(args),
+        Command::Transfers(args) => transfers::run(args),
         Command::Gateway(command) => gateway::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Emulate(args) => emulate::run(args),

@@ -14,6 +14,7 @@ use net::Clock;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Hears how a copy goes on.
@@ -26,6 +27,7 @@ pub(super) struct Meter {
     /// Every file's digest is wanted.
     lists: bool,
     draws: bool,
+    told: Option<PathBuf>,
     clock: Clock,
     begun: base::Time,
     /// Bytes of all that is copied, if that is known before.
@@ -124,6 +126,7 @@ impl Meter {
             lists: args.manifest.is_some(),
             // Data that scrolls by on the same terminal would be torn apart.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
+            told: args.told.clone(),
             begun: clock.now(),
             clock,
             total,
@@ -202,6 +205,9 @@ impl Meter {
         let idle = now.since(moved).as_secs_f64();
         let left = crate::date::span((give_up.as_secs_f64() - idle).max(0.0).ceil());
         let text = format!("waits: {why}; gives up in {left}");
+        if let Some(path) = &self.told {
+            tell(path, &text);
+        }
         if self.draws {
             let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
             let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
@@ -271,6 +277,11 @@ impl Meter {
         let is_due = state
             .drawn
             .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
+        if let (Some(path), true) = (&self.told, is_due) {
+            state.drawn = Some(now);
+            let text = self.line(&mut state, now);
+            tell(path, &text);
+        }
         if self.draws && is_due {
             state.drawn = Some(now);
             let text = self.line(&mut state, now);
@@ -408,6 +419,11 @@ impl Meter {
             "segments": segments,
         })
     }
+}
+
+/// Writes how far it is, for who looks. That it cannot is no reason to end.
+fn tell(path: &Path, text: &str) {
+    let _ = std::fs::write(path, json!({ "text": text }).to_string());
 }
 
 /// Bytes as `b3sum` writes them.

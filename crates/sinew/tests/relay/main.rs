@@ -12,6 +12,7 @@ mod world;
 
 mod chain;
 mod copies;
+mod detached;
 mod faults;
 mod outage;
 mod planned;

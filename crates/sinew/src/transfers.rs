@@ -1,0 +1,325 @@
+//! `sinew cp --detach` and `sinew transfers`: copies that go on when the shell has ended.
+//!
+//! ```text
+//!   cp --detach ─▶ spool: job ─▶ a process of its own: cp, in its directory ─▶ progress, end, notification
+//!                     ▲                                     ▲
+//!   transfers: reads it; cancel: ends that process; resume: begins it anew, what has arrived is not sent again
+//! ```
+
+mod spool;
+
+use crate::control;
+use crate::cp::{self, Copy};
+use crate::date;
+use crate::failure::{Failure, Outcome};
+use crate::show::text;
+use crate::table::{Column, Table};
+use crate::terminal;
+use clap::{Args, Parser, Subcommand};
+use net::Clock;
+use serde_json::{Value, json};
+use spool::{End, Job, Spool, State};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// How often a copy is taken over that somebody holds, and how long is waited in between.
+const TAKES: u32 = 20;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Options of `sinew transfers`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Transfers {
+    /// What to do; without it, the copies are listed
+    #[command(subcommand)]
+    pub what: Option<What>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with copies.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// End a copy. What has arrived stays there
+    #[command(after_help = "Example:\n  sinew transfers cancel 7")]
+    Cancel(One),
+    /// Start copies again that were interrupted or have failed; without a number, all of them
+    #[command(after_help = "Examples:\n  sinew transfers resume\n  sinew transfers resume 7")]
+    Resume(Which),
+    /// Forget the copies that have ended
+    #[command(after_help = "Example:\n  sinew transfers clear")]
+    Clear,
+    /// Do a copy: what runs by itself
+    #[command(hide = true)]
+    Work(One),
+}
+
+/// A copy.
+#[derive(Debug, Args)]
+pub struct One {
+    /// Its number
+    pub number: u32,
+}
+
+/// A copy, or all of them.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Its number
+    pub number: Option<u32>,
+}
+
+/// Does it.
+pub fn run(args: &Transfers) -> Outcome {
+    let spool = Spool::own()?;
+    match &args.what {
+        None => list(&spool, args.json),
+        Some(What::Cancel(one)) => cancel(&spool, one.number),
+        Some(What::Resume(some)) => resume(&spool, some.number),
+        Some(What::Clear) => clear(&spool),
+        Some(What::Work(one)) => work(&spool, one.number),
+    }
+}
+
+/// `cp --detach`: the same copy, without that word, in a process of its own.
+pub(crate) fn detach(args: &Copy) -> Outcome {
+    let stream = |path: &OsString| path == "-";
+    if args.paths.iter().any(stream) {
+        return Err(Failure::misused(
+            "a copy that goes on by itself has no standard input or output: name files",
+        ));
+    }
+    let node = control::socket(args.node.as_deref())?;
+    let node = std::path::absolute(node).map_err(Failure::failed)?;
+    let mut words = Vec::new();
+    for word in undetached(std::env::args_os()) {
+        let word = word.into_string().map_err(|word| {
+            let shown = word.to_string_lossy().into_owned();
+            Failure::misused(format_args!(
+                "`{shown}` is no UTF-8: copy it without --detach"
+            ))
+        })?;
+        words.push(word);
+    }
+    if args.node.is_none() {
+        words.extend(["--node".to_owned(), node.to_string_lossy().into_owned()]);
+    }
+    let job = Job {
+        words,
+        directory: std::env::current_dir().map_err(Failure::failed)?,
+        notify: args.notify.clone(),
+        begun_s: Clock::new().unix_s(),
+    };
+    let spool = Spool::own()?;
+    let number = spool.add(&job)?;
+    start(&spool, number)?;
+    if args.json {
+        return terminal::json(&json!({ "transfer": number }));
+    }
+    terminal::line(&format!("copy {number} has begun: see `sinew transfers`"))
+}
+
+/// The words behind `cp`, without those that detach it.
+fn undetached(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words = words.skip_while(|word| word != "cp").skip(1);
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--detach") => {}
+            Some("--notify") => drop(words.next()),
+            Some(word) if word.starts_with("--notify=") => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// Starts the process of a copy.
+fn start(spool: &Spool, number: u32) -> Outcome {
+    let job = spool.job(number)?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(spool.file(number, "log"));
+    let log = log.map_err(Failure::failed)?;
+    let program = tools::program::path().map_err(Failure::failed)?;
+    let mut command = Command::new(program);
+    command.args(["transfers", "work", &number.to_string()]);
+    command.current_dir(&job.directory).stdin(Stdio::null());
+    command.stdout(log.try_clone().map_err(Failure::failed)?);
+    // A terminal that is closed ends only what is in its own group.
+    let begun = command.stderr(log).process_group(0).spawn();
+    begun.map(drop).map_err(|error| {
+        let directory = job.directory.display();
+        Failure::failed(format_args!(
+            "copy {number} does not start in {directory}: {error}"
+        ))
+    })
+}
+
+/// A copy as its own process does it.
+fn work(spool: &Spool, number: u32) -> Outcome {
+    let _held = take(spool, number)?;
+    let job = spool.job(number)?;
+    spool.reset(number);
+    spool.write(number, "pid", &std::process::id().to_string())?;
+    let done = parse(&job.words).and_then(|mut copy| {
+        copy.told = Some(spool.file(number, "progress"));
+        cp::run(&copy)
+    });
+    let end = End {
+        ok: done.is_ok(),
+        cancelled: false,
+        text: done.as_ref().err().map_or("", Failure::text).to_owned(),
+        ended_s: Clock::new().unix_s(),
+    };
+    spool.end(number, &end)?;
+    if let Some(notify) = &job.notify {
+        let state = if end.ok { "done" } else { "failed" };
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", notify])
+            .env("SINEW_TRANSFER", number.to_string());
+        command
+            .env("SINEW_TRANSFER_STATE", state)
+            .env("SINEW_TRANSFER_TEXT", &end.text);
+        let told = command.status();
+        told.map_err(|error| Failure::failed(format_args!("`{notify}`: {error}")))?;
+    }
+    done
+}
+
+/// Takes it over. Who lists the copies holds each for a moment.
+fn take(spool: &Spool, number: u32) -> Result<File, Failure> {
+    for _ in 0..TAKES {
+        if let Some(held) = spool.hold(number)? {
+            return Ok(held);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(Failure::failed(format_args!("copy {number} runs already")))
+}
+
+/// The words of a copy, on their own.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    copy: Copy,
+}
+
+fn parse(words: &[String]) -> Result<Copy, Failure> {
+    let words = ["cp".to_owned()].into_iter().chain(words.iter().cloned());
+    let alone = Alone::try_parse_from(words).map_err(Failure::misused)?;
+    Ok(alone.copy)
+}
+
+fn cancel(spool: &Spool, number: u32) -> Outcome {
+    spool.job(number)?;
+    let State::Running(_) = spool.state(number)? else {
+        return Err(Failure::failed(format_args!("copy {number} does not run")));
+    };
+    let pid = spool.pid(number);
+    let pid =
+        pid.ok_or_else(|| Failure::failed(format_args!("copy {number} is just beginning")))?;
+    // It is said first: the process has no time to.
+    let end = End {
+        ok: false,
+        cancelled: true,
+        text: "cancelled".to_owned(),
+        ended_s: Clock::new().unix_s(),
+    };
+    spool.end(number, &end)?;
+    net::signals::kill(pid).map_err(Failure::failed)
+}
+
+fn resume(spool: &Spool, number: Option<u32>) -> Outcome {
+    let numbers = match number {
+        Some(number) => vec![number],
+        None => spool.numbers()?,
+    };
+    for each in numbers {
+        spool.job(each)?;
+        let again = match spool.state(each)? {
+            State::Running(_) => false,
+            State::Interrupted => true,
+            State::Ended(end) => number.is_some() || (!end.ok && !end.cancelled),
+        };
+        if again {
+            start(spool, each)?;
+        } else if number.is_some() {
+            return Err(Failure::failed(format_args!("copy {each} runs already")));
+        }
+    }
+    Ok(())
+}
+
+fn clear(spool: &Spool) -> Outcome {
+    for number in spool.numbers()? {
+        if let State::Ended(_) = spool.state(number)? {
+            spool.remove(number);
+        }
+    }
+    Ok(())
+}
+
+fn list(spool: &Spool, as_json: bool) -> Outcome {
+    let mut all = Vec::new();
+    for number in spool.numbers()? {
+        // One may be cleared meanwhile.
+        if let (Ok(job), Ok(state)) = (spool.job(number), spool.state(number)) {
+            all.push((number, job, state));
+        }
+    }
+    if as_json {
+        let values = all
+            .iter()
+            .map(|(number, job, state)| value(*number, job, state));
+        return terminal::json(&values.collect());
+    }
+    let mut table = Table::new(&[
+        Column::numbers("#", 0),
+        Column::words("STATE", 0),
+        Column::words("COPY", 1),
+        Column::words("PROGRESS", 0),
+    ]);
+    for (number, job, state) in &all {
+        let told = value(*number, job, state);
+        table.row([
+            number.to_string(),
+            text(&told["state"]).to_owned(),
+            job.words.join(" "),
+            text(&told["text"]).to_owned(),
+        ]);
+    }
+    let nothing = "no copies go on by themselves: `sinew cp --detach` begins one";
+    let page = table.page(&terminal::look(), nothing)?;
+    terminal::line(page.to_string().trim_end())
+}
+
+fn value(number: u32, job: &Job, state: &State) -> Value {
+    let (word, about, ended_s) = match state {
+        State::Running(progress) => ("running", text(&progress["text"]).to_owned(), None),
+        State::Interrupted => ("interrupted", "sinew transfers resume".to_owned(), None),
+        State::Ended(end) if end.ok => ("done", date::day(end.ended_s), Some(end.ended_s)),
+        State::Ended(end) if end.cancelled => ("cancelled", String::new(), Some(end.ended_s)),
+        State::Ended(end) => ("failed", end.text.clone(), Some(end.ended_s)),
+    };
+    json!({
+        "transfer": number, "state": word, "text": about, "copy": job.words,
+        "directory": job.directory, "begun_s": job.begun_s, "ended_s": ended_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_detaches_a_copy_is_not_repeated() {
+        let words = "python -m sinew cp a b:c --detach --notify x --json --notify=y --fresh";
+        let words = words.split(' ').map(OsString::from);
+        assert_eq!(undetached(words), ["a", "b:c", "--json", "--fresh"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Copies that go on when the shell has ended.
+
+use crate::chain::{Chain, part};
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output};
+
+/// `sinew` with a place of its own for such copies.
+fn sinew(chain: &Chain, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.current_dir(&chain.world.dir);
+    command.env("XDG_STATE_HOME", chain.world.dir.join("state"));
+    command.args(words.split_whitespace()).output().unwrap()
+}
+
+fn told(chain: &Chain, words: &str) -> Value {
+    let output = sinew(chain, &format!("{words} --json"));
+    assert!(output.status.success(), "{words}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The states of all, in their order.
+fn states(chain: &Chain) -> Vec<String> {
+    let all = told(chain, "transfers");
+    let all = all.as_array().unwrap().iter();
+    all.map(|one| one["state"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
+    let mut chain = Chain::new("cp-detached", 2);
+    let data = fs::read(chain.file("data", 20_000_000)).unwrap();
+    assert!(states(&chain).is_empty());
+    let begun = told(&chain, "cp data fra:first --detach --node net/ams");
+    assert_eq!(begun["transfer"], 1);
+    chain
+        .world
+        .wait("it is done", || states(&chain) == ["done"]);
+    assert_eq!(fs::read(chain.root("fra").join("first")).unwrap(), data);
+    // The other node is away: it waits, and says so.
+    chain.world.kill("fra");
+    let notified = chain.world.dir.join("env");
+    // Without a space, because the words are split there.
+    let notify = "--notify=env>env";
+    let words = "cp data fra:second --give-up 600s --detach --node net/ams";
+    told(&chain, &format!("{words} {notify}"));
+    chain.world.wait("it waits", || {
+        let all = told(&chain, "transfers");
+        all[1]["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("waits: "))
+    });
+    // Its process dies, as with the host.
+    let pid = fs::read_to_string(chain.world.dir.join("state/sinew/transfers/2.pid")).unwrap();
+    let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+    assert!(killed.success());
+    chain.world.wait("it is interrupted", || {
+        states(&chain) == ["done", "interrupted"]
+    });
+    chain.world.start("fra");
+    assert!(sinew(&chain, "transfers resume").status.success());
+    chain
+        .world
+        .wait("it is done, too", || states(&chain) == ["done", "done"]);
+    assert_eq!(fs::read(chain.root("fra").join("second")).unwrap(), data);
+    chain.world.wait("that is told", || {
+        fs::read_to_string(&notified).is_ok_and(|text| {
+            let has = |line: &str| text.lines().any(|own| own == line);
+            has("SINEW_TRANSFER=2") && has("SINEW_TRANSFER_STATE=done")
+        })
+    });
+    // One that is cancelled, and one that fails.
+    chain.world.kill("fra");
+    told(
+        &chain,
+        "cp data fra:third --give-up 600s --detach --node net/ams",
+    );
+    chain
+        .world
+        .wait("it waits", || told(&chain, "transfers")[2]["text"] != "");
+    assert!(sinew(&chain, "transfers cancel 3").status.success());
+    chain
+        .world
+        .wait("it has ended", || states(&chain)[2] == "cancelled");
+    assert!(!part(&chain.root("fra").join("third")).exists());
+    told(&chain, "cp nothing fra:fourth --detach --node net/ams");
+    chain
+        .world
+        .wait("it fails", || states(&chain)[3] == "failed");
+    let all = told(&chain, "transfers");
+    assert!(
+        all[3]["text"].as_str().unwrap().contains("nothing"),
+        "{all}"
+    );
+    assert_eq!(sinew(&chain, "transfers cancel 3").status.code(), Some(1));
+    assert_eq!(sinew(&chain, "transfers cancel 9").status.code(), Some(2));
+    assert_eq!(
+        sinew(&chain, "cp - fra:x --detach --node net/ams")
+            .status
+            .code(),
+        Some(2)
+    );
+    assert!(sinew(&chain, "transfers clear").status.success());
+    assert!(states(&chain).is_empty());
+}
