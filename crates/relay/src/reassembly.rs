@@ -8,10 +8,14 @@ use crate::{FRAME_COST_BYTES, FRAMES_MAX, WINDOW_BYTES};
 use std::collections::BTreeMap;
 
 /// Frames that wait for those before them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reassembly {
+    /// Connections that have not ended.
+    open: usize,
     waiting: BTreeMap<u64, Vec<u8>>,
     held: usize,
+    /// Bytes that have come.
+    came: u64,
     next: u64,
     end: Option<u64>,
 }
@@ -34,6 +38,18 @@ pub enum Misplaced {
 }
 
 impl Reassembly {
+    /// What comes by so many connections, at least one.
+    pub fn new(connections: usize) -> Reassembly {
+        Reassembly {
+            open: connections,
+            waiting: BTreeMap::new(),
+            held: 0,
+            came: 0,
+            next: 0,
+            end: None,
+        }
+    }
+
     /// The offset of the first byte that has not been taken.
     pub fn next(&self) -> u64 {
         self.next
@@ -62,6 +78,7 @@ impl Reassembly {
             return Err(Misplaced::Twice);
         }
         self.held += bytes.len();
+        self.came += bytes.len() as u64;
         self.waiting.insert(offset, bytes);
         Ok(())
     }
@@ -71,6 +88,11 @@ impl Reassembly {
         let last = self.waiting.last_key_value();
         let past = last.map_or(self.next, |(at, frame)| at + frame.len() as u64);
         if end < past || self.end.is_some_and(|told| told != end) {
+            return Err(Misplaced::End);
+        }
+        // Where the last one has ended, nothing that is missing comes any more.
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 && self.came != end {
             return Err(Misplaced::End);
         }
         self.end = Some(end);
@@ -108,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let mut r = Reassembly::default();
+        let mut r = Reassembly::new(2);
         r.insert(10, vec![1; 10]).unwrap();
         for (offset, len) in [(10, 10), (5, 6), (19, 1), (12, 2), (0, 40)] {
             assert_eq!(r.insert(offset, vec![0; len]), Err(Misplaced::Twice));
@@ -131,8 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_when_all_connections_have_ended_is_noticed() {
+        let mut r = Reassembly::new(2);
+        r.insert(0, vec![1; 10]).unwrap();
+        r.on_end(30).unwrap();
+        r.insert(20, vec![1; 10]).unwrap();
+        assert_eq!(r.on_end(30), Err(Misplaced::End));
+    }
+
+    #[test]
     fn tiny_frames_behind_a_missing_one_are_bounded() {
-        let mut r = Reassembly::default();
+        let mut r = Reassembly::new(1);
         for at in 1..=FRAMES_MAX as u64 {
             r.insert(at, vec![0]).unwrap();
         }
@@ -161,7 +192,7 @@ mod tests {
                 at += len;
             }
             frames.sort();
-            let mut r = Reassembly::default();
+            let mut r = Reassembly::new(1);
             let mut out = Vec::new();
             for (_, offset, bytes) in frames {
                 r.insert(offset as u64, bytes.to_vec()).unwrap();

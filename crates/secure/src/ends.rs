@@ -4,29 +4,39 @@
 //! ```text
 //!   beginner: Ephemeral, its public half in the signed order ──▶ end: Ephemeral, its public half signed
 //!        '──────────── agree ──▶ Agreed: one for each pair ◀── agree ────────────'
-//!                                 ├─ Transcript   tags what the sink says of what it has
+//!                                 ├─ Speech       seals what the sink says of what it has
 //!                                 └─ wrap, unwrap the key of the stream ──▶ StreamKey: seal, open frames
 //! ```
 //! The key of the stream is the same for all sinks, so that relays copy frames as they are. What a sink says
-//! is tagged under what it alone shares with the source, so that no sink speaks for another. Who signs the
+//! is sealed under what it alone shares with the source, so that no sink speaks for another. Who signs the
 //! public halves, and who verifies that, is the business of `host::relay`.
 
 use crate::entropy::Secret;
+use base::NodeAddr;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{self, HKDF_SHA256, Salt};
-use ring::hmac;
 use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::Dh;
-use subtle::ConstantTimeEq;
 use wire::TAG_BYTES;
 use wire::certificate::KEY_BYTES;
-use wire::relay::{MAC_BYTES, TRANSFER_BYTES, WRAPPED_BYTES};
+use wire::relay::{TRANSFER_BYTES, WRAPPED_BYTES};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Bytes of a stream under one key. The advantage of an attacker against AES-GCM is about the square of
 /// the blocks over 2^129: here, 2^-65.
 const EPOCH_BYTES: u64 = 1 << 36;
+
+/// Who agrees, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The name of the transfer.
+    pub transfer: [u8; TRANSFER_BYTES],
+    /// Where it has begun.
+    pub beginner: NodeAddr,
+    /// The other end.
+    pub end: NodeAddr,
+}
 
 /// A key for one transfer.
 pub struct Ephemeral {
@@ -50,12 +60,7 @@ impl Ephemeral {
 
     /// What this end shares with the one that has told `theirs`, for this transfer; none if what was told
     /// is no key. `began` says whether the transfer has begun at this end.
-    pub fn agree(
-        &self,
-        theirs: &[u8; KEY_BYTES],
-        transfer: &[u8; TRANSFER_BYTES],
-        began: bool,
-    ) -> Option<Agreed> {
+    pub fn agree(&self, theirs: &[u8; KEY_BYTES], pair: &Pair, began: bool) -> Option<Agreed> {
         let mut shared = Zeroizing::new([0; KEY_BYTES]);
         self.dh.dh(theirs, &mut shared[..]).ok()?;
         // Points of small order agree on nothing with everybody.
@@ -67,11 +72,12 @@ impl Ephemeral {
             true => (&mine, theirs),
             false => (theirs, &mine),
         };
-        let agreed = Salt::new(HKDF_SHA256, transfer).extract(&shared[..]);
-        let key = |what: &[u8]| expand(&agreed, &[what, first, second]);
+        let agreed = Salt::new(HKDF_SHA256, &pair.transfer).extract(&shared[..]);
+        let nodes = [pair.beginner.0.to_be_bytes(), pair.end.0.to_be_bytes()];
+        let key = |what: &[u8]| expand(&agreed, &[what, nodes.as_flattened(), first, second]);
         Some(Agreed {
             wrapping: aead(&key(b"sinew transfer wrap 1")),
-            tagging: hmac::Key::new(hmac::HMAC_SHA256, &key(b"sinew transfer tag 1")[..]),
+            saying: aead(&key(b"sinew transfer say 1")),
         })
     }
 }
@@ -79,7 +85,7 @@ impl Ephemeral {
 /// What two ends share.
 pub struct Agreed {
     wrapping: LessSafeKey,
-    tagging: hmac::Key,
+    saying: LessSafeKey,
 }
 
 impl Agreed {
@@ -106,33 +112,40 @@ impl Agreed {
         Some(StreamKey::new(secret))
     }
 
-    /// The beginning of what the sink says.
-    pub fn transcript(&self) -> Transcript {
-        Transcript(hmac::Context::with_key(&self.tagging))
+    /// What the sink says to the source, from the beginning. One end speaks, the other one listens.
+    pub fn speech(self) -> (Speech, Agreed) {
+        let key = self.saying.clone();
+        (Speech { key, next: 0 }, self)
     }
 }
 
-/// What a sink has said so far, at both ends.
-#[derive(Clone)]
-pub struct Transcript(hmac::Context);
+/// What a sink says: one message after the other, at both ends.
+pub struct Speech {
+    key: LessSafeKey,
+    next: u64,
+}
 
-impl Transcript {
-    /// It says this: a message of this kind.
-    pub fn say(&mut self, kind: u8, bytes: &[u8]) {
-        self.0.update(&[kind]);
-        self.0.update(&(bytes.len() as u64).to_be_bytes());
-        self.0.update(bytes);
+impl Speech {
+    /// Seals the next message; `bound` is told in the clear beside it.
+    pub fn seal(&mut self, bound: &[u8], message: &mut Vec<u8>) {
+        let nonce = self.nonce();
+        let sealed = self
+            .key
+            .seal_in_place_append_tag(nonce, Aad::from(bound), message);
+        sealed.expect("a message is shorter than what one nonce may seal");
     }
 
-    /// Shows that all of it was said by the other end.
-    pub fn tag(&self) -> [u8; MAC_BYTES] {
-        let tag = self.0.clone().sign();
-        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+    /// Opens the next message; none if it is not what the other end has said next.
+    pub fn open<'a>(&mut self, bound: &[u8], message: &'a mut [u8]) -> Option<&'a [u8]> {
+        let nonce = self.nonce();
+        let opened = self.key.open_in_place(nonce, Aad::from(bound), message);
+        opened.ok().map(|message| &*message)
     }
 
-    /// The other end has said all of it, and nothing else. In constant time.
-    pub fn is_tagged(&self, tag: &[u8; MAC_BYTES]) -> bool {
-        self.tag().ct_eq(tag).into()
+    fn nonce(&mut self) -> Nonce {
+        let number = self.next;
+        self.next += 1;
+        nonce(number)
     }
 }
 
@@ -215,12 +228,16 @@ fn x25519() -> Box<dyn Dh> {
 mod tests {
     use super::*;
 
-    const TRANSFER: [u8; TRANSFER_BYTES] = [9; TRANSFER_BYTES];
+    const PAIR: Pair = Pair {
+        transfer: [9; TRANSFER_BYTES],
+        beginner: NodeAddr(1),
+        end: NodeAddr(2),
+    };
 
     fn pair() -> (Agreed, Agreed) {
         let (near, far) = (Ephemeral::new([1; 32]), Ephemeral::new([2; 32]));
-        let near_agreed = near.agree(&far.public(), &TRANSFER, true).unwrap();
-        let far_agreed = far.agree(&near.public(), &TRANSFER, false).unwrap();
+        let near_agreed = near.agree(&far.public(), &PAIR, true).unwrap();
+        let far_agreed = far.agree(&near.public(), &PAIR, false).unwrap();
         (near_agreed, far_agreed)
     }
 
@@ -236,33 +253,63 @@ mod tests {
             assert!(far.unwrap(&changed).is_none(), "byte {at}");
         }
         let (near, far) = (Ephemeral::new([1; 32]), Ephemeral::new([2; 32]));
-        let other = far.agree(&near.public(), &[8; 16], false).unwrap();
-        assert!(other.unwrap(&wrapped).is_none(), "another transfer");
-        let other = far.agree(&near.public(), &TRANSFER, true).unwrap();
+        let others = [
+            Pair {
+                transfer: [8; TRANSFER_BYTES],
+                ..PAIR
+            },
+            Pair {
+                beginner: NodeAddr(3),
+                ..PAIR
+            },
+            Pair {
+                end: NodeAddr(3),
+                ..PAIR
+            },
+        ];
+        for other in others {
+            let agreed = far.agree(&near.public(), &other, false).unwrap();
+            assert!(agreed.unwrap(&wrapped).is_none(), "{other:?}");
+        }
+        let other = far.agree(&near.public(), &PAIR, true).unwrap();
         assert!(other.unwrap(&wrapped).is_none(), "who began it counts");
         let relay = Ephemeral::new([3; 32]);
-        let other = relay.agree(&near.public(), &TRANSFER, false).unwrap();
+        let other = relay.agree(&near.public(), &PAIR, false).unwrap();
         assert!(other.unwrap(&wrapped).is_none(), "a relay");
-        assert!(near.agree(&[0; 32], &TRANSFER, true).is_none());
+        assert!(near.agree(&[0; 32], &PAIR, true).is_none());
         let mut one = [0; 32];
         one[0] = 1;
-        assert!(near.agree(&one, &TRANSFER, true).is_none());
+        assert!(near.agree(&one, &PAIR, true).is_none());
     }
 
     #[test]
-    fn what_a_sink_says_is_tagged_from_the_beginning() {
+    fn what_a_sink_says_is_heard_in_its_order_and_whole() {
         let (near, far) = pair();
-        let (mut said, mut heard) = (far.transcript(), near.transcript());
-        said.say(1, b"keys");
-        said.say(1, b"have");
-        heard.say(1, b"keys");
-        assert!(!heard.is_tagged(&said.tag()), "something is left out");
-        heard.say(1, b"have");
-        assert!(heard.is_tagged(&said.tag()));
-        let mut split = near.transcript();
-        split.say(1, b"key");
-        split.say(1, b"shave");
-        assert!(!split.is_tagged(&said.tag()), "cut elsewhere");
+        let ((mut says, _), (mut hears, _)) = (far.speech(), near.speech());
+        let said: Vec<Vec<u8>> = [&b"keys"[..], b"have", b"done"]
+            .into_iter()
+            .map(|text| {
+                let mut message = text.to_vec();
+                says.seal(b"bound", &mut message);
+                message
+            })
+            .collect();
+        assert_eq!(
+            hears.open(b"bound", &mut said[0].clone()),
+            Some(&b"keys"[..])
+        );
+        assert_eq!(hears.open(b"other", &mut said[1].clone()), None);
+        assert_eq!(
+            hears.open(b"bound", &mut said[2].clone()),
+            Some(&b"done"[..])
+        );
+        let (mut hears, _) = pair().0.speech();
+        assert_eq!(
+            hears.open(b"bound", &mut said[1].clone()),
+            None,
+            "one is left out"
+        );
+        assert_eq!(hears.open(b"bound", &mut []), None);
     }
 
     #[test]

@@ -30,13 +30,13 @@ use host::relay::{Named, Order, Place, Progress, Tree};
 use progress::Meter;
 use retry::{Avoided, Next, Patience};
 use route::{Ends, Planned, Probes, Route};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -264,9 +264,16 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
+            // What fails for one is no reason to leave out the others.
+            let mut outcome = Ok(());
             for source in &sources {
-                several::push(args, source, &targets)?;
+                if let Err(broke) = several::push(args, source, &targets) {
+                    if let Err(before) = std::mem::replace(&mut outcome, Err(broke)) {
+                        several::say(before.failure.text());
+                    }
+                }
             }
+            outcome?;
         }
         Wanted::Pull(sources, target) => {
             let is_place = !args.discard && target != "-";
@@ -333,7 +340,7 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
     }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
     /// A stream is gone when it was read or written.
     fn can_repeat(self) -> bool {
         !matches!(self, Job::Push(path, _) | Job::Pull(_, path) if path == "-")
@@ -360,6 +367,15 @@ impl Job<'_> {
                 }
             }
         }
+    }
+
+    /// The nodes at its other ends.
+    fn nodes(self) -> impl Iterator<Item = &'a str> {
+        let remotes = match self {
+            Job::Push(_, targets) => targets,
+            Job::Pull(source, _) => std::slice::from_ref(source),
+        };
+        remotes.iter().map(|remote| remote.node.as_str())
     }
 
     /// How it is told what came of it.
@@ -389,7 +405,12 @@ fn attempt(
             control.path().display()
         ))));
     }
-    let status = control.status().map_err(own)?;
+    // A node that has just started learns the names of others in a moment.
+    let knows = |status: &Value| {
+        let names = Names::of(status);
+        job.nodes().all(|node| names.address(node).is_ok())
+    };
+    let status = control.status_when(knows).map_err(own)?;
     let names = Names::of(&status);
     let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
     let before = achieved
@@ -443,7 +464,15 @@ fn attempt(
         Work::Push(tree, _) => host::relay::push(&order, *tree, &tell),
         Work::Pull(_, place) => host::relay::pull(&order, place, &tell),
     };
-    done.map_err(|cause| Broke {
+    done.map_err(|mut cause| {
+        let has_stopped = order.stop.load(Ordering::Relaxed);
+        if cause.kind == FailureKind::Over && !has_stopped {
+            // Nobody else breaks it off.
+            cause.kind = FailureKind::Broken;
+        }
+        cause
+    })
+    .map_err(|cause| Broke {
         failure: told(&names, &cause),
         target: several::in_the_way(job, &cause, &names),
         cause: Some(cause),

@@ -104,7 +104,9 @@ pub(crate) fn detach(args: &Copy) -> Outcome {
         words.push(word);
     }
     if args.node.is_none() {
-        words.extend(["--node".to_owned(), node.to_string_lossy().into_owned()]);
+        // In front: what follows `--` are paths.
+        let node = ["--node".to_owned(), node.to_string_lossy().into_owned()];
+        words.splice(0..0, node);
     }
     let job = Job {
         words,
@@ -127,6 +129,11 @@ fn undetached(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         match word.to_str() {
+            Some("--") => {
+                kept.push(word);
+                kept.extend(words);
+                break;
+            }
             Some("--detach") => {}
             Some("--notify") => drop(words.next()),
             Some(word) if word.starts_with("--notify=") => {}
@@ -161,7 +168,7 @@ fn start(spool: &Spool, number: u32) -> Outcome {
 
 /// A copy as its own process does it.
 fn work(spool: &Spool, number: u32) -> Outcome {
-    let _held = take(spool, number)?;
+    let held = take(spool, number)?;
     let job = spool.job(number)?;
     spool.reset(number);
     spool.write(number, "pid", &std::process::id().to_string())?;
@@ -175,7 +182,10 @@ fn work(spool: &Spool, number: u32) -> Outcome {
         text: done.as_ref().err().map_or("", Failure::text).to_owned(),
         ended_s: Clock::new().unix_s(),
     };
+    spool.rest(number);
     spool.end(number, &end)?;
+    // From here on it has ended, however long the notification takes.
+    drop(held);
     if let Some(notify) = &job.notify {
         let state = if end.ok { "done" } else { "failed" };
         let mut command = Command::new("sh");
@@ -220,44 +230,51 @@ fn cancel(spool: &Spool, number: u32) -> Outcome {
     let State::Running(_) = spool.state(number)? else {
         return Err(Failure::failed(format_args!("copy {number} does not run")));
     };
-    let pid = spool.pid(number);
-    let pid =
-        pid.ok_or_else(|| Failure::failed(format_args!("copy {number} is just beginning")))?;
-    // It is said first: the process has no time to.
+    let pid = spool.pid(number).ok_or_else(|| {
+        Failure::failed(format_args!(
+            "copy {number} is just beginning, or ending: try again"
+        ))
+    })?;
+    net::signals::kill(pid).map_err(Failure::failed)?;
+    let _held = take(spool, number)?;
     let end = End {
         ok: false,
         cancelled: true,
         text: "cancelled".to_owned(),
         ended_s: Clock::new().unix_s(),
     };
-    spool.end(number, &end)?;
-    net::signals::kill(pid).map_err(Failure::failed)
+    spool.rest(number);
+    spool.end(number, &end)
 }
 
 fn resume(spool: &Spool, number: Option<u32>) -> Outcome {
-    let numbers = match number {
-        Some(number) => vec![number],
-        None => spool.numbers()?,
-    };
-    for each in numbers {
-        spool.job(each)?;
-        let again = match spool.state(each)? {
-            State::Running(_) => false,
-            State::Interrupted => true,
-            State::Ended(end) => number.is_some() || (!end.ok && !end.cancelled),
+    if let Some(number) = number {
+        return match spool.state(number)? {
+            State::Running(_) => Err(Failure::failed(format_args!("copy {number} runs already"))),
+            _ => start(spool, number),
         };
-        if again {
-            start(spool, each)?;
-        } else if number.is_some() {
-            return Err(Failure::failed(format_args!("copy {each} runs already")));
+    }
+    let mut outcome = Ok(());
+    for each in spool.numbers()? {
+        let again = match spool.state(each) {
+            Ok(State::Interrupted) => true,
+            Ok(State::Ended(end)) => !end.ok && !end.cancelled,
+            Ok(State::Running(_)) | Err(_) => false,
+        };
+        // One that cannot start is no reason to leave out the others.
+        if again && let Err(failure) = start(spool, each) {
+            outcome = Err(failure);
         }
     }
-    Ok(())
+    outcome
 }
 
 fn clear(spool: &Spool) -> Outcome {
     for number in spool.numbers()? {
-        if let State::Ended(_) = spool.state(number)? {
+        let ended = matches!(spool.state(number), Ok(State::Ended(_)));
+        // Nobody begins it meanwhile. One that cannot be read is of no use.
+        let held = spool.hold(number)?;
+        if held.is_some() && (ended || spool.job(number).is_err()) {
             spool.remove(number);
         }
     }
@@ -321,5 +338,11 @@ mod tests {
         let words = "python -m sinew cp a b:c --detach --notify x --json --notify=y --fresh";
         let words = words.split(' ').map(OsString::from);
         assert_eq!(undetached(words), ["a", "b:c", "--json", "--fresh"]);
+        let words = "sinew cp --detach -- a --notify b:c --detach";
+        let words = words.split(' ').map(OsString::from);
+        assert_eq!(
+            undetached(words),
+            ["--", "a", "--notify", "b:c", "--detach"]
+        );
     }
 }

@@ -34,7 +34,7 @@ fn read(stream: &[u8], step: usize) -> (u64, usize, Result<bool, relay::StreamEr
 
 /// Frames wherever they are said to be: what comes out is in order and is bounded.
 fn reassembly(data: &[u8]) {
-    let mut r = Reassembly::default();
+    let mut r = Reassembly::new(1);
     for step in data.chunks_exact(4) {
         let offset = u64::from(u16::from_be_bytes([step[0], step[1]]));
         let before = r.next();

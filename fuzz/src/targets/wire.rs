@@ -370,7 +370,7 @@ fn relay_order(data: &[u8]) {
         assert_eq!(ordered.emit(&mut again), Ok(data.len()));
         assert_eq!(again, data);
         let mut body = [0; relay::ORDERED_BYTES_MAX];
-        let signed = ordered.signed_part((&[0; relay::TRANSFER_BYTES], false, true), &mut body);
+        let signed = ordered.signed_part((&[0; relay::TRANSFER_BYTES], 2), &mut body);
         assert!(signed.is_ok());
     }
 }

@@ -128,7 +128,6 @@ pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("serde", &[]),
     external("thiserror", &[]),
     external("zeroize", &["secure"]),
-    external("subtle", &["secure"]),
     external("ed25519-dalek", &["secure"]),
     external("ring", &["secure"]), // AEAD only; its `SystemRandom` is banned by name
     external("snow", &["secure"]), // with a resolver whose entropy is injected

@@ -127,12 +127,7 @@ fn ask(
             kind,
             about,
             text,
-        } => Err(Why::Failed(Failure {
-            node,
-            kind,
-            about,
-            text: text.to_owned(),
-        })),
+        } => Err(Why::Failed(Failure::told((node, kind, about), text))),
         _ => Err(Why::Io(ErrorKind::InvalidData.into())),
     }
 }

@@ -2,26 +2,27 @@
 //!
 //! ```text
 //!   where it begins: Ephemeral ─▶ order ══ relays ══▶ end: Part ─▶ Ended ══ relays ══▶ first node: verifies
-//!   source: Sinks    seals frames, hears what the sinks say, and believes what has their MAC
-//!   sink:   Inbound  opens frames, says what it has, with a MAC
+//!   source: Sinks    seals frames, opens what the sinks say
+//!   sink:   Inbound  opens frames, seals what it says
 //! ```
 //! `sinew cp` has no certificate: the node beside it signs its order, and verifies for it what the other ends
-//! show. A transfer that is plain has the same keys and MACs; only its frames are not sealed. Noise that is
-//! discarded has neither. Formats and keys: [`wire::relay::Ended`], [`secure::ends`].
+//! show. A transfer that is plain has the same keys; only its frames are not sealed. Noise that is
+//! discarded has none. Formats and keys: [`wire::relay::Ended`], [`secure::ends`].
 
 use super::failure::{Failure, FailureKind};
 use super::tls::{Trust, random};
 use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
-use secure::ends::{Agreed, Ephemeral, StreamKey, Transcript};
+use secure::ends::{Agreed, Ephemeral, Pair, Speech, StreamKey};
 use secure::signature::verify;
 use secure::{Certificate, Context};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use wire::TAG_BYTES;
 use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 use wire::relay::{
-    Ended, MAC_BYTES, Message, Open, TRANSFER_BYTES, Wrapped, WrappedKeys, end_part, said,
+    Ended, MESSAGE_HEAD_BYTES, Message, Open, Said, TRANSFER_BYTES, Wrapped, WrappedKeys, end_part,
 };
 
 /// The part of a node that is an end.
@@ -41,7 +42,12 @@ impl Part {
         (beginner, began): (NodeAddr, &[u8; KEY_BYTES]),
     ) -> Result<Part, Failure> {
         let ephemeral = fresh(trust.own())?;
-        let agreed = ephemeral.agree(began, transfer, false);
+        let pair = Pair {
+            transfer: *transfer,
+            beginner,
+            end: trust.own(),
+        };
+        let agreed = ephemeral.agree(began, &pair, false);
         let agreed = agreed.ok_or_else(|| no_key(trust.own(), beginner))?;
         let key = ephemeral.public();
         let body = end_part(transfer, (beginner, began), &key);
@@ -115,38 +121,55 @@ fn no_key(here: NodeAddr, node: NodeAddr) -> Failure {
 /// What an end says is not its own.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrue {
-    #[error("what {0} is said to have it has not said itself: a node on the path has changed it")]
-    Mac(NodeAddr),
+    #[error("a message in the name of {0} is not from {0}: a node on the path has changed it")]
+    Forged(NodeAddr),
     #[error("{0} speaks as an end of the transfer, and is none")]
     Stranger(NodeAddr),
     #[error("{0} has told something else than a key: run one version on all nodes")]
     Key(NodeAddr),
+    #[error("the key of the data, from {0}, was changed on the way")]
+    Wrapped(NodeAddr),
+}
+
+impl Untrue {
+    /// As a failure that is noticed here.
+    pub(super) fn at(&self, here: NodeAddr) -> Failure {
+        let (Untrue::Forged(node)
+        | Untrue::Stranger(node)
+        | Untrue::Key(node)
+        | Untrue::Wrapped(node)) = *self;
+        Failure::new(here, FailureKind::Corrupt, self).about(node)
+    }
 }
 
 /// The sinks, as the source knows them.
 pub(super) enum Sinks {
     /// Nothing is agreed on: what comes is discarded there.
     Nobody,
-    /// Where the transfer has begun.
-    Known {
-        key: Option<Ephemeral>,
-        transfer: [u8; TRANSFER_BYTES],
-        wanted: BTreeSet<NodeAddr>,
-        agreed: BTreeMap<NodeAddr, (Agreed, Transcript)>,
-    },
+    Known(Known),
+}
+
+/// What is agreed on with each sink.
+pub(super) struct Known {
+    /// Where the transfer has begun: that node, and the key in its order.
+    began: Option<(NodeAddr, Ephemeral)>,
+    transfer: [u8; TRANSFER_BYTES],
+    /// Ends that have not told their keys.
+    wanted: BTreeSet<NodeAddr>,
+    agreed: BTreeMap<NodeAddr, (Agreed, Speech)>,
 }
 
 impl Sinks {
     /// A source where the transfer has begun, with the ends of its route.
-    pub(super) fn of(open: &Open<'_>, key: Ephemeral) -> Sinks {
+    pub(super) fn of(here: NodeAddr, open: &Open<'_>, key: Ephemeral) -> Sinks {
         let mut wanted = BTreeSet::new();
         ends_of(&open.route, &mut wanted);
-        Sinks::Known {
-            key: Some(key),
+        Sinks::Known(Known {
+            began: Some((here, key)),
             transfer: open.transfer,
             wanted,
             agreed: BTreeMap::new(),
-        }
+        })
     }
 
     /// A source that was asked by its only sink.
@@ -154,63 +177,97 @@ impl Sinks {
         let Some(part) = part else {
             return Sinks::Nobody;
         };
-        let transcript = part.agreed.transcript();
-        Sinks::Known {
-            key: None,
+        let (speech, agreed) = part.agreed.speech();
+        Sinks::Known(Known {
+            began: None,
             transfer,
             wanted: BTreeSet::new(),
-            agreed: BTreeMap::from([(part.beginner, (part.agreed, transcript))]),
-        }
+            agreed: BTreeMap::from([(part.beginner, (agreed, speech))]),
+        })
     }
 
-    /// What a sink says of itself counts only if this takes it.
-    pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Untrue> {
-        let Sinks::Known {
-            key,
-            transfer,
-            wanted,
-            agreed,
-        } = self
-        else {
-            return Ok(());
+    /// Has `act` hear what a message says of a sink: opened, if the sink has sealed it.
+    pub(super) fn hear<E: From<Untrue>>(
+        &mut self,
+        message: &Message<'_>,
+        act: impl FnOnce(&Message<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Sinks::Known(known) = self else {
+            return act(message);
         };
-        let (node, mac) = match message {
-            Message::Ended(ended) => {
-                // Once.
-                if !wanted.remove(&ended.node) {
-                    return Err(Untrue::Stranger(ended.node));
-                }
-                let key = key.as_ref().ok_or(Untrue::Stranger(ended.node))?;
-                let both = key.agree(&ended.key, transfer, true);
-                let both = both.ok_or(Untrue::Key(ended.node))?;
-                let transcript = both.transcript();
-                agreed.insert(ended.node, (both, transcript));
-                return Ok(());
+        match message {
+            Message::Ended(ended) => Ok(known.on_key(ended)?),
+            Message::Said(said) => {
+                let mut bytes = said.sealed.to_vec();
+                let inner = known.open(said, &mut bytes)?;
+                act(&inner)
             }
-            Message::Kept(node, _) => (node, None),
-            Message::Have(node, _, mac) | Message::Done(node, _, mac) => (node, Some(mac)),
-            _ => return Ok(()),
-        };
-        let (_, transcript) = agreed.get_mut(node).ok_or(Untrue::Stranger(*node))?;
-        if let Some((kind, bytes)) = said(message) {
-            transcript.say(kind, &bytes);
-        }
-        match mac.is_none_or(|mac| transcript.is_tagged(mac)) {
-            true => Ok(()),
-            false => Err(Untrue::Mac(*node)),
+            Message::Ack(node, _) if known.agreed.contains_key(node) => act(message),
+            Message::Ack(node, _) => Err(Untrue::Stranger(*node).into()),
+            Message::Kept(node, _) | Message::Have(node, _) | Message::Done(node, _) => {
+                Err(Untrue::Forged(*node).into())
+            }
+            _ => Ok(()),
         }
     }
 
     /// The stream's key for all of them.
     pub(super) fn wrap(&self, key: &StreamKey) -> Vec<u8> {
-        let Sinks::Known { agreed, .. } = self else {
+        let Sinks::Known(known) = self else {
             return Vec::new();
         };
-        let wrapped = agreed.iter().map(|(node, (agreed, _))| Wrapped {
+        let wrapped = known.agreed.iter().map(|(node, (agreed, _))| Wrapped {
             node: *node,
             key: agreed.wrap(key),
         });
         WrappedKeys::to_bytes(&wrapped.collect::<Vec<_>>())
+    }
+}
+
+impl Known {
+    fn on_key(&mut self, ended: &Ended<'_>) -> Result<(), Untrue> {
+        let end = ended.node;
+        // Once.
+        let is_wanted = self.wanted.remove(&end);
+        let began = self.began.as_ref().filter(|_| is_wanted);
+        let (beginner, key) = began.ok_or(Untrue::Stranger(end))?;
+        let pair = Pair {
+            transfer: self.transfer,
+            beginner: *beginner,
+            end,
+        };
+        let agreed = key.agree(&ended.key, &pair, true);
+        let (speech, agreed) = agreed.ok_or(Untrue::Key(end))?.speech();
+        self.agreed.insert(end, (agreed, speech));
+        Ok(())
+    }
+
+    fn open<'a>(&mut self, said: &Said<'_>, bytes: &'a mut [u8]) -> Result<Message<'a>, Untrue> {
+        let node = said.node;
+        let (_, speech) = self.agreed.get_mut(&node).ok_or(Untrue::Stranger(node))?;
+        let opened = speech.open(&said.bound(), bytes);
+        let (kind, body) = opened
+            .and_then(<[u8]>::split_first)
+            .ok_or(Untrue::Forged(node))?;
+        let inner = Message::parse(*kind, body).map_err(|_| Untrue::Forged(node))?;
+        let is_done = matches!(inner, Message::Done(..));
+        match inner {
+            Message::Kept(from, _) | Message::Have(from, _) | Message::Done(from, _)
+                if from == node && is_done == said.is_done =>
+            {
+                Ok(inner)
+            }
+            _ => Err(Untrue::Forged(node)),
+        }
+    }
+}
+
+/// The sink that says that it is done, as all can see.
+pub(super) fn is_done(message: &Message<'_>) -> Option<NodeAddr> {
+    match message {
+        Message::Done(sink, _) => Some(*sink),
+        Message::Said(said) if said.is_done => Some(said.node),
+        _ => None,
     }
 }
 
@@ -229,8 +286,8 @@ pub(super) type Inbound = Shared<Secrets>;
 /// The same, once it is known.
 pub(super) struct Secrets {
     here: NodeAddr,
-    /// Where the source is whose key has not come yet, and with what that will be agreed on.
-    awaited: Option<(NodeAddr, Ephemeral, [u8; TRANSFER_BYTES])>,
+    /// The source, whose key has not come yet, and with what that will be agreed on.
+    awaited: Option<(Pair, Ephemeral)>,
     agreed: Option<Agreed>,
     /// Frames are sealed.
     is_sealed: bool,
@@ -254,7 +311,12 @@ impl Secrets {
     pub(super) fn awaiting(here: NodeAddr, open: &Open<'_>, key: Ephemeral) -> Secrets {
         let mut ends = BTreeSet::new();
         ends_of(&open.route, &mut ends);
-        let awaited = ends.first().map(|source| (*source, key, open.transfer));
+        let pair = |source: &NodeAddr| Pair {
+            transfer: open.transfer,
+            beginner: here,
+            end: *source,
+        };
+        let awaited = ends.first().map(|source| (pair(source), key));
         Secrets {
             here,
             awaited,
@@ -269,16 +331,16 @@ impl Secrets {
         match message {
             Message::Ended(ended) => {
                 let awaited = self.awaited.take();
-                let awaited = awaited.filter(|(source, ..)| *source == ended.node);
-                let (source, key, transfer) = awaited.ok_or(Untrue::Stranger(ended.node))?;
-                let agreed = key.agree(&ended.key, &transfer, true);
-                self.agreed = Some(agreed.ok_or(Untrue::Key(source))?);
+                let awaited = awaited.filter(|(pair, _)| pair.end == ended.node);
+                let (pair, key) = awaited.ok_or(Untrue::Stranger(ended.node))?;
+                let agreed = key.agree(&ended.key, &pair, true);
+                self.agreed = Some(agreed.ok_or(Untrue::Key(pair.end))?);
             }
             Message::Wrapped(keys) if self.is_sealed => {
                 let own = keys.iter().find(|wrapped| wrapped.node == self.here);
                 let agreed = self.agreed.as_ref();
                 let key = own.and_then(|own| agreed?.unwrap(&own.key));
-                self.stream = Some(Arc::new(key.ok_or(Untrue::Mac(self.here))?));
+                self.stream = Some(Arc::new(key.ok_or(Untrue::Wrapped(self.here))?));
             }
             _ => {}
         }
@@ -287,11 +349,15 @@ impl Secrets {
 }
 
 impl Inbound {
-    /// Where what this sink says is kept, once that is known; nothing is kept where nothing is agreed on.
-    pub(super) fn transcript(&self, transfer: &Transfer) -> Result<Option<Transcript>, Over> {
+    /// With what this sink speaks, once that is known: with nothing where nothing is agreed on. Once.
+    pub(super) fn speech(&self, transfer: &Transfer) -> Result<Option<Speech>, Over> {
         self.wait(transfer, |secrets| match &secrets.awaited {
             Some(_) => None,
-            None => Some(secrets.agreed.as_ref().map(Agreed::transcript)),
+            None => Some(secrets.agreed.take().map(|agreed| {
+                let (speech, agreed) = agreed.speech();
+                secrets.agreed = Some(agreed);
+                speech
+            })),
         })
     }
 
@@ -318,20 +384,33 @@ impl Inbound {
     }
 }
 
-/// What a sink says next, with its MAC where there is one.
-pub(super) fn with_mac<'a>(
-    mut message: Message<'a>,
-    transcript: Option<&mut Transcript>,
-) -> Message<'a> {
-    let mut tag = [0; MAC_BYTES];
-    if let (Some(transcript), Some((kind, bytes))) = (transcript, said(&message)) {
-        transcript.say(kind, &bytes);
-        tag = transcript.tag();
-    }
-    if let Message::Have(_, _, mac) | Message::Done(_, _, mac) = &mut message {
-        *mac = tag;
-    }
-    message
+/// Sends what a sink says: for its source alone, where that is agreed on.
+pub(super) fn say(
+    message: &Message<'_>,
+    speech: Option<&mut Speech>,
+    send: impl FnOnce(&Message<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let (speech, node) = match (speech, message) {
+        (
+            Some(speech),
+            Message::Kept(node, _) | Message::Have(node, _) | Message::Done(node, _),
+        ) => (speech, *node),
+        _ => return send(message),
+    };
+    let mut bytes = vec![0; Message::BYTES_MAX];
+    let len = message.emit(&mut bytes);
+    let len = len.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    bytes.truncate(len);
+    // The kind, and the body.
+    bytes.drain(1..MESSAGE_HEAD_BYTES);
+    let mut said = Said {
+        node,
+        is_done: matches!(message, Message::Done(..)),
+        sealed: &[],
+    };
+    speech.seal(&said.bound(), &mut bytes);
+    said.sealed = &bytes;
+    send(&Message::Said(said))
 }
 
 #[cfg(test)]
@@ -340,6 +419,7 @@ mod tests {
     use wire::bytes::Writer;
     use wire::relay::{Done, Have, Hop, HopRepr, Keys};
 
+    const AMS: NodeAddr = NodeAddr(0x0a07_0001);
     const LON: NodeAddr = NodeAddr(0x0a07_0003);
     const PAR: NodeAddr = NodeAddr(0x0a07_0004);
 
@@ -391,49 +471,84 @@ mod tests {
         let route = route();
         let open = open(&route);
         let (source, sink) = (Ephemeral::new([1; 32]), Ephemeral::new([2; 32]));
-        let agreed = sink.agree(&source.public(), &open.transfer, false).unwrap();
-        let mut sinks = Sinks::of(&open, source);
-        sinks.hear(&ended(LON, &sink)).unwrap();
+        let pair = Pair {
+            transfer: open.transfer,
+            beginner: AMS,
+            end: LON,
+        };
+        let agreed = sink.agree(&source.public(), &pair, false).unwrap();
+        let mut sinks = Sinks::of(AMS, &open, source);
+        hear(&mut sinks, &ended(LON, &sink)).unwrap();
         (sinks, agreed)
+    }
+
+    /// What a source hears of it.
+    fn hear(sinks: &mut Sinks, message: &Message<'_>) -> Result<String, Untrue> {
+        let mut heard = String::new();
+        sinks.hear(message, |message| {
+            heard = format!("{message:?}");
+            Ok::<(), Untrue>(())
+        })?;
+        Ok(heard)
+    }
+
+    /// A message as it goes over control.
+    fn sent(message: &Message<'_>, speech: &mut Speech) -> Vec<u8> {
+        let mut bytes = vec![0; 4_096];
+        say(message, Some(speech), |message| {
+            let len = message.emit(&mut bytes).unwrap();
+            bytes.truncate(len);
+            Ok(())
+        })
+        .unwrap();
+        bytes
+    }
+
+    fn came(bytes: &[u8]) -> Message<'_> {
+        Message::parse(bytes[0], &bytes[MESSAGE_HEAD_BYTES..]).unwrap()
     }
 
     #[test]
     fn a_sink_is_believed_and_nobody_who_speaks_for_it() {
-        let have = Message::Have(LON, Have::default(), [0; MAC_BYTES]);
+        let have = Message::Have(LON, Have::default());
         let done = Done {
             bytes: 1,
             entries: 1,
             digest: [9; 32],
         };
-        let done = Message::Done(LON, done, [0; MAC_BYTES]);
+        let done = Message::Done(LON, done);
         let keys = [0; 8];
         let kept = Message::Kept(LON, Keys::parse(&keys).unwrap());
         let (mut sinks, agreed) = pair();
-        let mut transcript = agreed.transcript();
-        for message in [&kept, &have, &done] {
-            let said = with_mac(*message, Some(&mut transcript));
-            sinks.hear(&said).unwrap();
+        let (mut speech, _) = agreed.speech();
+        let said = [kept, have, done].map(|message| sent(&message, &mut speech));
+        for (bytes, message) in said.iter().zip([kept, have, done]) {
+            assert!(
+                !bytes.windows(32).any(|window| window == [9; 32]),
+                "a digest"
+            );
+            assert_eq!(
+                hear(&mut sinks, &came(bytes)).unwrap(),
+                format!("{message:?}")
+            );
         }
-        // Without a MAC, with one of something else, with a key more, and in the name of another.
-        let is_refused = |told: &[Message<'_>]| {
-            let (mut sinks, _) = pair();
-            told.iter().any(|message| sinks.hear(message).is_err())
-        };
-        assert!(is_refused(&[have]) && is_refused(&[done]));
-        let true_have = with_mac(have, Some(&mut agreed.transcript()));
-        assert!(!is_refused(&[true_have]));
-        assert!(is_refused(&[kept, true_have]), "it has told no key");
-        let Message::Have(_, mut other, mac) = true_have else {
-            unreachable!("it is what it was")
-        };
-        other.partial = 1;
-        assert!(is_refused(&[Message::Have(LON, other, mac)]));
-        assert!(is_refused(&[Message::Have(PAR, Have::default(), mac)]));
-        assert!(
-            is_refused(&[ended(PAR, &Ephemeral::new([3; 32]))]),
-            "no end"
-        );
-        assert!(is_refused(&[ended(LON, &Ephemeral::new([3; 32]))]), "twice");
+        assert_eq!(is_done(&came(&said[2])), Some(LON));
+        assert_eq!(is_done(&came(&said[1])), None);
+        let is_refused = |message: &Message<'_>| hear(&mut pair().0, message).is_err();
+        // In the clear, out of order, changed, in the name of another, and from who is no end.
+        for message in [kept, have, done, came(&said[1])] {
+            assert!(is_refused(&message), "{message:?}");
+        }
+        assert!(!is_refused(&came(&said[0])));
+        for at in MESSAGE_HEAD_BYTES..said[0].len() {
+            let mut changed = said[0].clone();
+            changed[at] ^= 1;
+            assert!(is_refused(&came(&changed)), "byte {at}");
+        }
+        assert!(is_refused(&Message::Ack(PAR, 0)));
+        assert!(!is_refused(&Message::Ack(LON, 0)));
+        assert!(is_refused(&ended(PAR, &Ephemeral::new([3; 32]))), "no end");
+        assert!(is_refused(&ended(LON, &Ephemeral::new([3; 32]))), "twice");
     }
 
     #[test]

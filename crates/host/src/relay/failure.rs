@@ -29,6 +29,20 @@ impl Failure {
         }
     }
 
+    /// As another node tells it. Whoever shows it gets no control characters.
+    pub(super) fn told(
+        (node, kind, about): (NodeAddr, FailureKind, Option<NodeAddr>),
+        text: &str,
+    ) -> Failure {
+        let shown = |c: char| if c.is_control() { ' ' } else { c };
+        Failure {
+            node,
+            kind,
+            about,
+            text: text.chars().map(shown).collect(),
+        }
+    }
+
     /// The same, because of another node.
     pub(super) fn about(self, peer: NodeAddr) -> Failure {
         Failure {
@@ -100,3 +114,15 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_tell_does_nothing_to_a_terminal() {
+        let who = (NodeAddr(1), FailureKind::File, None);
+        let failure = Failure::told(who, "a\u{1b}[2J\nb\u{9b}c");
+        assert_eq!(failure.text, "a [2J b c");
+    }
+}

@@ -11,7 +11,7 @@ use super::tls::Trust;
 use base::NodeAddr;
 use secure::signature::verify;
 use secure::{Certificate, Context, Network};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 use wire::relay::{
@@ -20,8 +20,8 @@ use wire::relay::{
 
 /// So old, or so far ahead, an order may be. Choice: what two clocks may differ by in the rest of the network.
 const GOOD_FOR_S: u64 = 300;
-/// Transfers that are remembered, so that no order counts twice. Choice: 14 begin per second for as long as one is
-/// good; the oldest are forgotten first.
+/// Orders of one node that are remembered while they are good, so that none counts twice. Choice: 7 per second; a
+/// node that begins more has its oldest ones forgotten, and nobody else's.
 const REMEMBERED: usize = 4_096;
 
 /// The node at which a transfer has begun.
@@ -31,6 +31,8 @@ pub(super) struct Beginner {
     pub(super) name: String,
     /// For this transfer.
     pub(super) key: [u8; KEY_BYTES],
+    /// The last second in which its order is good.
+    pub(super) good_until_s: u64,
 }
 
 impl Beginner {
@@ -40,22 +42,37 @@ impl Beginner {
     }
 }
 
-/// Orders that have counted.
+/// Orders that have counted, by the node that began them.
 #[derive(Debug, Default)]
-pub(super) struct Counted(Mutex<VecDeque<[u8; TRANSFER_BYTES]>>);
+pub(super) struct Counted(Mutex<BTreeMap<NodeAddr, VecDeque<Order>>>);
+
+/// Its name, and until when it is good.
+type Order = ([u8; TRANSFER_BYTES], u64);
 
 impl Counted {
-    /// False if it has counted before.
-    fn enter(&self, transfer: [u8; TRANSFER_BYTES]) -> bool {
+    /// Counts what is carried out here, once.
+    pub(super) fn enter(
+        &self,
+        here: NodeAddr,
+        (beginner, transfer): (&Beginner, [u8; TRANSFER_BYTES]),
+        unix_s: u64,
+    ) -> Result<(), Failure> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = !counted.contains(&transfer);
-        if is_new {
-            counted.push_back(transfer);
-            if counted.len() > REMEMBERED {
-                counted.pop_front();
-            }
+        for orders in counted.values_mut() {
+            orders.retain(|(_, until_s)| *until_s >= unix_s);
         }
-        is_new
+        counted.retain(|_, orders| !orders.is_empty());
+        let orders = counted.entry(beginner.node).or_default();
+        if orders.iter().any(|(known, _)| *known == transfer) {
+            let text =
+                "who began the transfer is not believed: its order has been carried out already";
+            return Err(Failure::new(here, FailureKind::Forbidden, text));
+        }
+        orders.push_back((transfer, beginner.good_until_s));
+        if orders.len() > REMEMBERED {
+            orders.pop_front();
+        }
+        Ok(())
     }
 }
 
@@ -82,7 +99,7 @@ fn write(
         certificate,
     };
     let mut body = [0; ORDERED_BYTES_MAX];
-    let of = (&open.transfer, open.pull, open.plain);
+    let of = (&open.transfer, open.flags());
     let len = ordered.signed_part(of, &mut body);
     let len = len.expect("a route has no more ends than fit");
     ordered.signature = sign(&body[..len]);
@@ -94,21 +111,15 @@ fn write(
     bytes
 }
 
-/// Who has begun the transfer of which this node is an end. An order counts once.
-pub(super) fn judge(
-    trust: &Trust,
-    open: &Open<'_>,
-    unix_s: u64,
-    counted: &Counted,
-) -> Result<Beginner, Failure> {
-    read((trust.own(), &trust.network()), open, unix_s, counted)
+/// Who has begun the transfer of which this node is an end.
+pub(super) fn judge(trust: &Trust, open: &Open<'_>, unix_s: u64) -> Result<Beginner, Failure> {
+    read((trust.own(), &trust.network()), open, unix_s)
 }
 
 fn read(
     (here, network): (NodeAddr, &Network),
     open: &Open<'_>,
     unix_s: u64,
-    counted: &Counted,
 ) -> Result<Beginner, Failure> {
     let forbidden = |why: &dyn std::fmt::Display| {
         let text = format!("who began the transfer is not believed: {why}");
@@ -121,7 +132,7 @@ fn read(
     let peer = network.verify(&certificate, unix_s);
     let peer = peer.map_err(|why| forbidden(&why))?;
     let mut body = [0; ORDERED_BYTES_MAX];
-    let of = (&open.transfer, open.pull, open.plain);
+    let of = (&open.transfer, open.flags());
     let len = ordered.signed_part(of, &mut body);
     let body = &body[..len.expect("what was parsed has no more ends than fit")];
     if !verify(
@@ -140,13 +151,11 @@ fn read(
     if !ordered.ends.contains(&mark(&open.route)) {
         return Err(forbidden(&"it has ordered another path"));
     }
-    if !counted.enter(open.transfer) {
-        return Err(forbidden(&"its order has been carried out already"));
-    }
     Ok(Beginner {
         node: peer.address(),
         name: peer.name().to_owned(),
         key: ordered.key,
+        good_until_s: ordered.unix_s.saturating_add(GOOD_FOR_S),
     })
 }
 
@@ -162,6 +171,7 @@ fn mark_all(hop: &Hop<'_>, ends: &mut Vec<[u8; DIGEST_BYTES]>) {
 fn mark(hop: &Hop<'_>) -> [u8; DIGEST_BYTES] {
     let mut hash = blake3::Hasher::new();
     hash.update(&hop.node.0.to_be_bytes());
+    hash.update(&[u8::from(hop.discard)]);
     hash.update(hop.path.unwrap_or_default());
     *hash.finalize().as_bytes()
 }
@@ -189,6 +199,23 @@ mod tests {
             below,
         };
         let mut w = Writer::new(&mut bytes);
+        repr.emit(&mut w).unwrap();
+        w.written().to_vec()
+    }
+
+    /// What comes there is thrown away.
+    fn discarding(node: NodeAddr, path: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        let mut w = Writer::new(&mut bytes);
+        let repr = HopRepr {
+            node,
+            stripes: 1,
+            adapts: false,
+            endpoint: "",
+            path: Some(path),
+            discard: true,
+            below: &[],
+        };
         repr.emit(&mut w).unwrap();
         w.written().to_vec()
     }
@@ -232,7 +259,7 @@ mod tests {
         };
         let ordered = order_at(now_s);
         let judged = |open: &Open<'_>| {
-            let beginner = read((LON, &network), open, now_s, &Counted::default());
+            let beginner = read((LON, &network), open, now_s);
             beginner.map_err(|failure| failure.text)
         };
         for (route, at_s) in [(&last, now_s), (&route, now_s + 300), (&last, now_s - 300)] {
@@ -261,11 +288,24 @@ mod tests {
             ..open(&last, &ordered)
         };
         refused(&pull, "not its own");
-        let plain = Open {
-            plain: true,
-            ..open(&last, &ordered)
-        };
-        refused(&plain, "not its own");
+        let change: [fn(&mut Open<'_>); 7] = [
+            |open| open.plain = true,
+            |open| open.scavenge = true,
+            |open| open.fresh = true,
+            |open| open.keep = true,
+            |open| open.delete = true,
+            |open| open.spare = true,
+            |open| open.dry = true,
+        ];
+        for change in change {
+            let mut changed = open(&last, &ordered);
+            change(&mut changed);
+            refused(&changed, "not its own");
+        }
+        refused(
+            &open(&discarding(LON, b"in/data"), &ordered),
+            "another path",
+        );
         let other = Open {
             transfer: [8; TRANSFER_BYTES],
             ..open(&last, &ordered)
@@ -296,11 +336,24 @@ mod tests {
             assert!(judged(&open(&last, &changed)).is_err(), "byte {at}");
             assert!(judged(&open(&last, &ordered[..at])).is_err(), "{at} bytes");
         }
-        // Once.
+        // Once, while it is good.
         let counted = Counted::default();
-        let open = open(&last, &ordered);
-        read((LON, &network), &open, now_s, &counted).unwrap();
-        let again = read((LON, &network), &open, now_s, &counted).unwrap_err();
-        assert!(again.text.contains("carried out already"), "{again}");
+        let beginner = judged(&open(&last, &ordered)).unwrap();
+        let enter = |name: u8, unix_s: u64| {
+            let entered = counted.enter(LON, (&beginner, [name; TRANSFER_BYTES]), unix_s);
+            entered.is_ok()
+        };
+        assert!(enter(7, now_s) && enter(8, now_s) && !enter(7, now_s + 300));
+        assert!(enter(7, now_s + 301), "it is not good any more");
+        // Others' orders push out none of its own.
+        let other = Beginner {
+            node: FRA,
+            ..beginner.clone()
+        };
+        for name in 0..2 * REMEMBERED as u128 {
+            let name = name.to_be_bytes();
+            counted.enter(LON, (&other, name), now_s).unwrap();
+        }
+        assert!(!enter(7, now_s));
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use super::dial::{self, Next, Way};
-use super::ends::{Inbound, Secrets, Sinks, fresh, stream_key};
+use super::ends::{Inbound, Secrets, Sinks, fresh, is_done, stream_key};
 use super::failure::{Failure, FailureKind};
 use super::place::{Manner, Place};
 use super::pump::Ends;
@@ -18,11 +18,12 @@ use super::transfer::{LOOK, Shared, Transfer};
 use super::tree::Tree;
 use base::NodeAddr;
 use relay::{Fan, Reassembly};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use wire::relay::{DIGEST_BYTES, Message, Open};
+use wire::relay::{DIGEST_BYTES, HOPS_MAX, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
 
 /// What is to be done.
@@ -125,6 +126,30 @@ impl Order {
     }
 }
 
+/// The segments that were told of. Nodes on the way tell what they like.
+#[derive(Default)]
+struct Seen(BTreeSet<(NodeAddr, NodeAddr)>);
+
+/// More than a sum of many seconds can be off by: 16 Tbit/s, 4 EB.
+const RATE_BPS_MAX: u64 = 1 << 44;
+const BYTES_MAX: u64 = 1 << 62;
+
+impl Seen {
+    fn report(&mut self, ends: (NodeAddr, NodeAddr), told: Segment, report: Report<'_>) {
+        if self.0.len() < HOPS_MAX {
+            self.0.insert(ends);
+        }
+        if self.0.contains(&ends) {
+            let segment = Segment {
+                rate_bps: told.rate_bps.min(RATE_BPS_MAX),
+                bytes: told.bytes.min(BYTES_MAX),
+                ..told
+            };
+            report(Progress::Segment(ends.0, ends.1, segment));
+        }
+    }
+}
+
 /// Copies `tree` to all ends of the route.
 pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failure> {
     let key = fresh(order.node)?;
@@ -135,7 +160,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
     let sinks = open.route.ends();
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
-    let feedback = Shared::new(Feedback::new(sinks, Sinks::of(&open, key)));
+    let feedback = Shared::new(Feedback::new(sinks, Sinks::of(order.node, &open, key)));
     let frames = Shared::new(Fan::new(1, 1, relay::QUEUE_BYTES));
     let here = order.node;
     let at = Ends { here, peer: here };
@@ -143,16 +168,18 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
     let controls = [Arc::clone(control)];
     thread::scope(|scope| {
         transfer.thread(scope, here, || {
+            let mut seen = Seen::default();
             let heard = hear(here, here, control, &transfer, |_, message| {
-                note(&feedback, message)
-                    .map_err(|why| Failure::new(here, FailureKind::Corrupt, why))?;
+                note(&feedback, message).map_err(|why| why.at(here))?;
+                if let Some(sink) = is_done(message) {
+                    transfer.on_done(sink);
+                }
                 match *message {
                     Message::Ack(..) => report(Progress::Written(feedback.with(|f| f.acked()))),
                     Message::Segment(from, to, segment) => {
-                        report(Progress::Segment(from, to, segment));
+                        seen.report((from, to), segment, report);
                         order.go_on()?;
                     }
-                    Message::Done(sink, ..) => transfer.on_done(sink),
                     _ => {}
                 }
                 Ok(())
@@ -188,7 +215,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
     let open = order.open(true, &public)?;
     let transfer = Transfer::new(1);
     let next = order.dial(&open, &transfer)?;
-    let inflow = Shared::new(Reassembly::default());
+    let inflow = Shared::new(Reassembly::new(next.data.len()));
     let secrets: Inbound = Shared::new(Secrets::awaiting(order.node, &open, key));
     let here = order.node;
     let at = Ends { here, peer: here };
@@ -196,11 +223,12 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
     thread::scope(|scope| {
         let (transfer, inflow, secrets) = (&transfer, &inflow, &secrets);
         transfer.thread(scope, here, move || {
+            let mut seen = Seen::default();
             let heard = hear(here, here, control, transfer, |_, message| {
                 let heard = secrets.with(|secrets| secrets.hear(message));
-                heard.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))?;
+                heard.map_err(|why| why.at(here))?;
                 if let Message::Segment(from, to, segment) = *message {
-                    report(Progress::Segment(from, to, segment));
+                    seen.report((from, to), segment, report);
                     order.go_on()?;
                 }
                 Ok(())

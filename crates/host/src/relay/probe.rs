@@ -121,12 +121,7 @@ fn forward(
             kind,
             about,
             text,
-        } => Err(Failure {
-            node,
-            kind,
-            about,
-            text: text.to_owned(),
-        }),
+        } => Err(Failure::told((node, kind, about), text)),
         _ => Err(broken(&io::ErrorKind::InvalidData.into())),
     }
 }

@@ -257,6 +257,7 @@ mod tests {
             node: NodeAddr(0x0a07_0002),
             name: "ams".to_owned(),
             key: [0; 32],
+            good_until_s: 0,
         };
         let is_served = |names: &[&str], who: Who<'_>| {
             let roots = Roots::new(NodeAddr(1), vec![from(names)]);

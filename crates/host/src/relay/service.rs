@@ -520,6 +520,12 @@ impl Node {
             false => End::Sink(self.roots.place(path, open.keep, beginner.as_ref())?),
             true => End::Source(Box::new(self.roots.tree(path, beginner.as_ref())?)),
         };
+        // What it may not do does not count.
+        if let Some(beginner) = &beginner {
+            let order = (beginner, open.transfer);
+            self.counted
+                .enter(self.trust.own(), order, self.clock.unix_s())?;
+        }
         Ok((end, Some(part)))
     }
 
@@ -532,7 +538,7 @@ impl Node {
             let part = Part::take(&self.trust, &open.transfer, (here, &ordered.key))?;
             return Ok((None, part));
         }
-        let beginner = ordered::judge(&self.trust, open, self.clock.unix_s(), &self.counted)?;
+        let beginner = ordered::judge(&self.trust, open, self.clock.unix_s())?;
         let part = Part::take(&self.trust, &open.transfer, (beginner.node, &beginner.key))?;
         Ok((Some(beginner), part))
     }

@@ -6,7 +6,7 @@
 //! ```
 
 use super::duplex::Duplex;
-use super::ends::{Inbound, with_mac};
+use super::ends::{self, Inbound};
 use super::failure::{Failure, FailureKind};
 use super::origin::Progress;
 use super::place::{Manner, Place, Writing};
@@ -16,11 +16,11 @@ use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
 use relay::stage::Next;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
-use secure::ends::Transcript;
+use secure::ends::Speech;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::bytes::Writer;
-use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, MAC_BYTES, Message};
+use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
@@ -139,13 +139,12 @@ impl Sink<'_> {
     ) -> Result<Done, Failure> {
         let here = self.here;
         let (mut writing, there) = Writing::begin(here, place, manner)?;
-        let transcript = self.secrets.transcript(self.transfer);
-        let mut transcript = transcript.map_err(|Over| self.over())?;
+        let speech = self.secrets.speech(self.transfer);
+        let mut speech = speech.map_err(|Over| self.over())?;
         for keys in there.keys.chunks(KEYS_MAX) {
-            self.tell_keys(keys, &mut transcript)?;
+            self.tell_keys(keys, &mut speech)?;
         }
-        let have = Message::Have(here, there.have, [0; MAC_BYTES]);
-        self.say(&have, &mut transcript)?;
+        self.say(&Message::Have(here, there.have), &mut speech)?;
         let overhead = self.secrets.overhead();
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
@@ -204,7 +203,7 @@ impl Sink<'_> {
             self.transfer.spare.put(bytes);
             if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
                 (acked, acked_at) = (written, Instant::now());
-                self.say(&Message::Ack(here, acked), &mut transcript)?;
+                self.say(&Message::Ack(here, acked), &mut speech)?;
                 tell(Progress::Written(acked));
             }
         }
@@ -218,22 +217,24 @@ impl Sink<'_> {
             entries: decoder.walk().entries(),
             digest,
         };
-        self.say(&Message::Done(here, done, [0; MAC_BYTES]), &mut transcript)?;
+        self.say(&Message::Done(here, done), &mut speech)?;
         self.transfer.on_done(here);
         Ok(done)
     }
 
-    fn tell_keys(&self, keys: &[u64], transcript: &mut Option<Transcript>) -> Outcome {
+    fn tell_keys(&self, keys: &[u64], speech: &mut Option<Speech>) -> Outcome {
         let mut bytes = vec![0; 8 * keys.len()];
         let mut w = Writer::new(&mut bytes);
         let written = keys.iter().try_for_each(|key| w.u64(*key)).is_ok();
         debug_assert!(written, "there is room for all");
         let keys = Keys::parse(&bytes).expect("they are no more than fit");
-        self.say(&Message::Kept(self.here, keys), transcript)
+        self.say(&Message::Kept(self.here, keys), speech)
     }
 
-    fn say(&self, message: &Message<'_>, transcript: &mut Option<Transcript>) -> Outcome {
-        let said = self.control.send(&with_mac(*message, transcript.as_mut()));
+    fn say(&self, message: &Message<'_>, speech: &mut Option<Speech>) -> Outcome {
+        let said = ends::say(message, speech.as_mut(), |message| {
+            self.control.send(message)
+        });
         said.map_err(|error| Failure::broken(self.here, self.peer, &error))
     }
 

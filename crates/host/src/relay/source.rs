@@ -6,10 +6,11 @@
 //! ```
 
 use super::duplex::Duplex;
-use super::ends::{Sinks, Untrue};
+use super::ends::Sinks;
 use super::failure::{Failure, FailureKind};
 use super::origin::Progress;
 use super::pump::Frames;
+use super::stage::Unfit;
 use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
@@ -55,28 +56,38 @@ impl Feedback {
         }
     }
 
-    /// What a sink says counts only if this takes it.
-    pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Untrue> {
-        self.known.hear(message)
+    /// Takes in what a sink says.
+    pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Unfit> {
+        let mut known = std::mem::replace(&mut self.known, Sinks::Nobody);
+        let heard = known.hear(message, |message| self.on_message(message));
+        self.known = known;
+        heard
     }
 
-    pub(super) fn on_have(&mut self, from: NodeAddr, have: Have) {
+    fn on_message(&mut self, message: &Message<'_>) -> Result<(), Unfit> {
+        match *message {
+            Message::Kept(node, keys) => self.on_keys(node, keys)?,
+            Message::Have(node, have) => self.on_have(node, have),
+            Message::Ack(node, offset) => self.on_ack(node, offset)?,
+            Message::Done(node, done) => self.on_done(node, done),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_have(&mut self, from: NodeAddr, have: Have) {
         self.there.on_have(from, have);
     }
 
-    pub(super) fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
+    fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
         self.there.on_keys(from, keys.iter())
     }
 
-    pub(super) fn on_ack(
-        &mut self,
-        from: NodeAddr,
-        offset: u64,
-    ) -> Result<(), relay::window::BadAck> {
+    fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), relay::window::BadAck> {
         self.window.on_ack(from, offset)
     }
 
-    pub(super) fn on_done(&mut self, from: NodeAddr, done: Done) {
+    fn on_done(&mut self, from: NodeAddr, done: Done) {
         self.dones.insert(from, done);
     }
 

@@ -230,17 +230,15 @@ impl Stage<'_> {
                 let passed = control.pass_on(received);
                 passed.map_err(|error| Failure::broken(self.here, *node, &error))?;
             }
-            let corrupt =
-                |why: &dyn std::fmt::Display| Failure::new(self.here, FailureKind::Corrupt, why);
             match is_source {
-                true => note(ours.feedback, message).map_err(|why| corrupt(&why))?,
+                true => note(ours.feedback, message).map_err(|why| why.at(self.here))?,
                 false => {
                     let heard = ours.secrets.with(|secrets| secrets.hear(message));
-                    heard.map_err(|why| corrupt(&why))?;
+                    heard.map_err(|why| why.at(self.here))?;
                 }
             }
-            if let (true, Message::Done(sink, ..)) = (self.pull, message) {
-                self.transfer.on_done(*sink);
+            if let (true, Some(sink)) = (self.pull, ends::is_done(message)) {
+                self.transfer.on_done(sink);
             }
             Ok(())
         })
@@ -255,10 +253,7 @@ impl Stage<'_> {
             if let (Message::Ended(ended), Some((transfer, key))) = (message, &self.began) {
                 ends::judge(self.trust, (transfer, key), ended, Clock::new().unix_s())?;
             }
-            let done = match *message {
-                Message::Done(sink, ..) if !self.pull => Some(sink),
-                _ => None,
-            };
+            let done = ends::is_done(message).filter(|_| !self.pull);
             if done.is_some() {
                 // The last numbers come before the end.
                 self.monitor.tell();
@@ -363,11 +358,10 @@ impl Stage<'_> {
         thread::scope(|scope| {
             transfer.thread(scope, here, || {
                 let heard = self.hear(node, &control, |_, message| {
-                    if let Message::Done(sink, ..) = *message {
+                    if let Some(sink) = ends::is_done(message) {
                         transfer.on_done(sink);
                     }
-                    note(feedback, message)
-                        .map_err(|why| Failure::new(here, FailureKind::Corrupt, why))
+                    note(feedback, message).map_err(|why| why.at(here))
                 });
                 transfer.note(heard);
             });
@@ -435,7 +429,8 @@ impl Stage<'_> {
             self.pass_pairs(pairs, at(peer), at(next));
             return Ok(());
         }
-        let inflow: Inflow = Shared::new(Reassembly::default());
+        let connections = if to.is_empty() { from.len() } else { 1 };
+        let inflow: Inflow = Shared::new(Reassembly::new(connections));
         let inflow = &inflow;
         if to.is_empty() {
             return thread::scope(|scope| {
@@ -537,17 +532,19 @@ pub(super) enum Unfit {
     Keys(#[from] relay::resume::TooMuch),
 }
 
+impl Unfit {
+    /// As a failure that is noticed here.
+    pub(super) fn at(&self, here: NodeAddr) -> Failure {
+        match self {
+            Unfit::Untrue(untrue) => untrue.at(here),
+            _ => Failure::new(here, FailureKind::Corrupt, self),
+        }
+    }
+}
+
 /// What a sink says, as its source notes it.
 pub(super) fn note(feedback: &Shared<Feedback>, message: &Message<'_>) -> Result<(), Unfit> {
-    feedback.with(|f| f.hear(message))?;
-    match *message {
-        Message::Kept(node, keys) => feedback.with(|f| f.on_keys(node, keys))?,
-        Message::Have(node, have, _) => feedback.with(|f| f.on_have(node, have)),
-        Message::Ack(node, offset) => feedback.with(|f| f.on_ack(node, offset))?,
-        Message::Done(node, done, _) => feedback.with(|f| f.on_done(node, done)),
-        _ => {}
-    }
-    Ok(())
+    feedback.with(|f| f.hear(message))
 }
 
 /// Hears a control connection until it ends, which is a failure unless the transfer is done.
@@ -574,12 +571,7 @@ pub(super) fn hear(
             text,
         } = message
         {
-            transfer.fail_at_once(Failure {
-                node,
-                kind,
-                about,
-                text: text.to_owned(),
-            });
+            transfer.fail_at_once(Failure::told((node, kind, about), text));
             return Ok(());
         }
         act(&received, &message)?;

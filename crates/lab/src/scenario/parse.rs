@@ -23,7 +23,7 @@ use toml::de::DeTable;
 /// Overlay addresses that are given out: 10.7.0.0 and the node's number, from 1.
 const ADDRESS_BASE: u32 = 0x0a07_0000;
 /// Longest name: it stands in certificates.
-const NAME_BYTES_MAX: usize = 32;
+pub(super) const NAME_BYTES_MAX: usize = 32;
 /// How long a network of the modern profile takes to settle: handshakes, three round trips of
 /// hellos, and the flooding of records, each repeated under loss.
 const SETTLE_MODERN: Duration = Duration::from_secs(3);

@@ -20,8 +20,8 @@ const LOSS_SHARE: f64 = 0.2;
 const LOSS: f64 = 0.003;
 /// Of the price of a link's outages, what is said of one whose other end is not heard.
 const SILENT_US: u32 = u32::MAX;
-/// Changes that are kept: more than a scenario may have faults would be of no use.
-const CHANGES_MAX: usize = super::FAULTS_MAX;
+/// Changes that are kept: each becomes two faults at most, and a scenario has no more than so many.
+const CHANGES_MAX: usize = super::FAULTS_MAX / 2 - 1;
 /// Calls that the scenario has, from the node that recorded it to others.
 const FLOWS_MAX: usize = 8;
 
@@ -79,6 +79,10 @@ impl Recording {
             let name = node.name.clone().unwrap_or_else(|| node.address.clone());
             self.names.insert(node.address.clone(), name);
         }
+        for end in network.links.iter().flat_map(|link| [&link.from, &link.to]) {
+            let known = self.names.entry(end.clone());
+            known.or_insert_with(|| end.clone());
+        }
         let mut ways: BTreeMap<(&str, &str), Path> = BTreeMap::new();
         for link in network.links.iter().filter(|l| l.price_us != SILENT_US) {
             let way = Path {
@@ -109,9 +113,10 @@ impl Recording {
         let gone = self.links.keys().filter(|ends| !seen.contains(*ends));
         states.extend(gone.cloned().map(|ends| (ends, None)).collect::<Vec<_>>());
         for (ends, state) in states {
-            let link = self.links.entry(ends).or_default();
-            let counts = link.changes.is_empty() || differs(&link.now, &state);
+            let known = self.links.get(&ends);
+            let counts = known.is_none_or(|link| differs(&link.now, &state));
             if counts && self.changes < CHANGES_MAX {
+                let link = self.links.entry(ends).or_default();
                 link.now = state;
                 link.changes.push((at, state));
                 self.changes += 1;
@@ -128,9 +133,9 @@ impl Recording {
         )
     }
 
-    /// No change more is kept.
+    /// A scenario has no more changes, or is no longer.
     pub fn is_full(&self) -> bool {
-        self.changes >= CHANGES_MAX
+        self.changes >= CHANGES_MAX || self.last >= super::DURATION_MAX
     }
 
     /// The scenario file.
@@ -147,9 +152,11 @@ impl Recording {
             "# Recorded from a live network. Add flows of your own, then: sinew sim run FILE";
         writeln!(
             out,
-            "{what}\n[scenario]\nname = {name:?}\nduration = \"{span_s:.1}s\""
+            "{what}\n[scenario]\nname = {}\nduration = \"{span_s:.1}s\"",
+            serde_json::Value::from(name)
         )?;
-        for (address, name) in &self.names {
+        for address in self.names.keys() {
+            let name = self.name(address);
             writeln!(out, "\n[[node]]\nname = {name:?}\naddress = \"{address}\"")?;
         }
         let mut faults = Vec::new();
@@ -203,8 +210,16 @@ impl Recording {
         Ok(())
     }
 
-    fn name<'a>(&'a self, address: &'a String) -> &'a str {
-        self.names.get(address).unwrap_or(address)
+    /// What a node is called in the scenario: its address, where its name is too long or is another one's, too.
+    fn name<'a>(&'a self, address: &'a str) -> &'a str {
+        let Some(name) = self.names.get(address) else {
+            return address;
+        };
+        let has_it = self.names.values().filter(|other| *other == name).count();
+        match name.len() <= super::parse::NAME_BYTES_MAX && has_it == 1 {
+            true => name,
+            false => address,
+        }
     }
 }
 

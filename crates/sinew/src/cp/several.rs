@@ -46,7 +46,8 @@ pub(super) fn push(args: &Copy, source: &OsStr, targets: &[Remote]) -> Result<()
     last.map_or(Ok(()), Err)
 }
 
-fn say(text: &str) {
+/// Tells of a failure that is not the last.
+pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "sinew: {text}");
 }
 

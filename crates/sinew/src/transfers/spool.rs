@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Copies that are kept, those that have ended included.
-const JOBS_MAX: u32 = 10_000;
+const JOBS_MAX: usize = 10_000;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +67,8 @@ impl Spool {
     pub(super) fn own() -> Result<Spool, Failure> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let state = variable("XDG_STATE_HOME").map(PathBuf::from);
+        // Elsewhere a relative one would be another place.
+        let state = state.filter(|path| path.is_absolute());
         let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
         let state = state.or_else(home).ok_or_else(|| {
             Failure::failed("there is no place for copies that run on: set HOME or XDG_STATE_HOME")
@@ -75,25 +78,32 @@ impl Spool {
 
     /// Keeps a new one, and gives its number.
     pub(super) fn add(&self, job: &Job) -> Result<u32, Failure> {
-        fs::create_dir_all(&self.0).map_err(|error| unusable(&self.0, &error))?;
-        let text = serde_json::to_string(job).map_err(Failure::failed)?;
-        let last = self.numbers()?.last().copied().unwrap_or(0);
-        for number in last + 1..=last + JOBS_MAX {
-            let path = self.file(number, "job");
-            match File::create_new(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(unusable(&path, &error)),
-                Ok(_) => {
-                    let written = files::write_whole(&path, &text, 0o600);
-                    return written
-                        .map(|()| number)
-                        .map_err(|error| unusable(&path, &error));
-                }
-            }
+        // Names of files are nobody else's business.
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        let made = builder.create(&self.0);
+        made.map_err(|error| unusable(&self.0, &error))?;
+        let numbers = self.numbers()?;
+        if numbers.len() >= JOBS_MAX {
+            let text = "too many copies are kept: `sinew transfers clear`";
+            return Err(Failure::failed(text));
         }
-        Err(Failure::failed(
-            "too many copies are kept: `sinew transfers clear`",
-        ))
+        let text = serde_json::to_string(job).map_err(Failure::failed)?;
+        let fresh = self.0.join(format!("{}.fresh", std::process::id()));
+        files::write_whole(&fresh, &text, 0o600).map_err(|error| unusable(&fresh, &error))?;
+        let mut number = numbers.last().copied().unwrap_or(0).saturating_add(1);
+        // It is there whole, or not at all.
+        let linked = loop {
+            match fs::hard_link(&fresh, self.file(number, "job")) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
+                    number += 1;
+                }
+                other => break other,
+            }
+        };
+        let _ = fs::remove_file(&fresh);
+        linked.map_err(|error| unusable(&self.0, &error))?;
+        Ok(number)
     }
 
     /// The numbers of all, in their order.
@@ -143,10 +153,18 @@ impl Spool {
         Ok(end.map_or(State::Interrupted, State::Ended))
     }
 
-    /// The process that does it.
+    /// The process that does it: one that says itself that this is what it does.
     pub(super) fn pid(&self, number: u32) -> Option<u32> {
         let text = fs::read_to_string(self.file(number, "pid")).ok()?;
-        text.trim().parse().ok()
+        let pid: u32 = text.trim().parse().ok()?;
+        let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let wanted = format!("transfers\0work\0{number}\0");
+        words.ends_with(wanted.as_bytes()).then_some(pid)
+    }
+
+    /// No process does it any more.
+    pub(super) fn rest(&self, number: u32) {
+        let _ = fs::remove_file(self.file(number, "pid"));
     }
 
     /// Says how it ended.

@@ -6,11 +6,11 @@
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
 //!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
 //!   4 Have     sink to source: node, kept 64, key of the partial file 64, bytes of it 64, their
-//!              digest 32 bytes, MAC 32 bytes
+//!              digest 32 bytes
 //!   5 Ack      sink to source: node, offset 64: all before it is written
 //!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
 //!              waited 16 and starved 16 (shares of 1000 of the time), stripes in use 16
-//!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes, MAC 32 bytes
+//!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
 //!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
 //!   12 Probe   to the acceptor: bytes 64, then as in Open: what the last segment of the route carries is
@@ -20,10 +20,11 @@
 //!              rest)
 //!   14 Ended   end to who began it: node, key 32 bytes, signature 64 bytes, certificate (the rest)
 //!   15 Wrapped source to sinks: for each its node, and the key of the stream in 48 bytes
+//!   16 Said    sink to source: node, flags 8 bits (1: it is done), sealed: kind and body of Kept, Have or
+//!              Done (the rest)
 //! ```
-//! A MAC is over all of Kept, Have and Done that the sink has said so far; see [`said`].
 
-use super::ends::{Ended, MAC_BYTES, WrappedKeys};
+use super::ends::{Ended, Said, WrappedKeys};
 use super::join::{Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
@@ -41,8 +42,8 @@ pub const MESSAGE_HEAD_BYTES: usize = 4;
 /// of a few; what is longer is refused where it is written.
 const BODY_BYTES_MAX: usize = 48 * 1024;
 
-pub(super) const FLAG_PULL: u8 = 1;
-pub(super) const FLAG_PLAIN: u8 = 2;
+const FLAG_PULL: u8 = 1;
+const FLAG_PLAIN: u8 = 2;
 const FLAG_SCAVENGE: u8 = 4;
 const FLAG_FRESH: u8 = 8;
 const FLAG_KEEP: u8 = 16;
@@ -269,14 +270,14 @@ pub enum Message<'a> {
     },
     /// Keys of entries that a sink has.
     Kept(NodeAddr, Keys<'a>),
-    /// What a sink has already: all keys have been told. And the MAC.
-    Have(NodeAddr, Have, [u8; MAC_BYTES]),
+    /// What a sink has already: all keys have been told.
+    Have(NodeAddr, Have),
     /// All before this offset of the stream is written.
     Ack(NodeAddr, u64),
     /// How a segment fares: from, to, and its numbers.
     Segment(NodeAddr, NodeAddr, Segment),
-    /// A sink has all, has verified it, and has put it in its place. And the MAC.
-    Done(NodeAddr, Done, [u8; MAC_BYTES]),
+    /// A sink has all, has verified it, and has put it in its place.
+    Done(NodeAddr, Done),
     /// Asks what the last segment of a route carries; the node before it finds out, with so many bytes at
     /// most.
     Probe(u64, Open<'a>),
@@ -292,13 +293,15 @@ pub enum Message<'a> {
     Ended(Ended<'a>),
     /// The source has one for its stream.
     Wrapped(WrappedKeys<'a>),
+    /// A sink says something that only its source can read.
+    Said(Said<'a>),
 }
 
 /// Kind and length of a body.
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=15).contains(&kind) {
+    if !(1..=16).contains(&kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -379,7 +382,6 @@ impl<'a> Message<'a> {
                     partial: r.u64()?,
                     partial_digest: r.array()?,
                 },
-                r.array()?,
             ),
             5 => Message::Ack(NodeAddr(r.u32()?), r.u64()?),
             6 => Message::Segment(
@@ -402,7 +404,6 @@ impl<'a> Message<'a> {
                     entries: r.u64()?,
                     digest: r.array()?,
                 },
-                r.array()?,
             ),
             8 => return Join::parse(r).map(Message::Join),
             9 if r.rest().len() > MAX_CERTIFICATE_BYTES => return Err(Malformed::Length),
@@ -410,6 +411,7 @@ impl<'a> Message<'a> {
             10 => return Joined::parse(r).map(Message::Joined),
             14 => return Ended::parse(r).map(Message::Ended),
             15 => return WrappedKeys::parse(r.rest()).map(Message::Wrapped),
+            16 => return Said::parse(r).map(Message::Said),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -433,6 +435,7 @@ impl<'a> Message<'a> {
             Message::Carried(..) => 13,
             Message::Ended(_) => 14,
             Message::Wrapped(_) => 15,
+            Message::Said(_) => 16,
         }
     }
 
@@ -460,10 +463,12 @@ impl<'a> Message<'a> {
                 w.u32(about.map_or(0, |about| about.0))?;
                 w.put(shortened(text).as_bytes())?;
             }
-            Message::Have(node, ref have, ref mac) => {
+            Message::Have(node, ref have) => {
                 w.u32(node.0)?;
-                have.emit(&mut w)?;
-                w.put(mac)?;
+                w.u64(have.kept)?;
+                w.u64(have.partial_key)?;
+                w.u64(have.partial)?;
+                w.put(&have.partial_digest)?;
             }
             Message::Ack(node, offset) => {
                 w.u32(node.0)?;
@@ -480,10 +485,11 @@ impl<'a> Message<'a> {
                 w.u16(told.starved)?;
                 w.u16(told.stripes)?;
             }
-            Message::Done(node, ref done, ref mac) => {
+            Message::Done(node, ref done) => {
                 w.u32(node.0)?;
-                done.emit(&mut w)?;
-                w.put(mac)?;
+                w.u64(done.bytes)?;
+                w.u64(done.entries)?;
+                w.put(&done.digest)?;
             }
             Message::Probe(bytes, ref open) => {
                 w.u64(bytes)?;
@@ -504,6 +510,7 @@ impl<'a> Message<'a> {
             Message::Joined(ref joined) => joined.emit(&mut w)?,
             Message::Ended(ref ended) => ended.emit(&mut w)?,
             Message::Wrapped(keys) => w.put(keys.as_bytes())?,
+            Message::Said(ref said) => said.emit(&mut w)?,
             Message::Kept(node, keys) => {
                 w.u32(node.0)?;
                 w.put(keys.bytes)?;
@@ -515,41 +522,6 @@ impl<'a> Message<'a> {
         }
         w.written_mut()[1..MESSAGE_HEAD_BYTES].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
         Ok(w.len())
-    }
-}
-
-/// What a message of a sink counts for in its MAC: its kind, and its body without node and MAC. None if it
-/// counts for nothing.
-pub fn said(message: &Message<'_>) -> Option<(u8, Vec<u8>)> {
-    let mut bytes = [0; HAVE_BYTES];
-    let mut w = Writer::new(&mut bytes);
-    let written = match message {
-        Message::Kept(_, keys) => return Some((message.kind(), keys.bytes.to_vec())),
-        Message::Have(_, have, _) => have.emit(&mut w),
-        Message::Done(_, done, _) => done.emit(&mut w),
-        _ => return None,
-    };
-    debug_assert!(written.is_ok(), "the longer of them has as many bytes");
-    Some((message.kind(), w.written().to_vec()))
-}
-
-/// A [`Have`], the longer of what is said.
-const HAVE_BYTES: usize = 3 * 8 + DIGEST_BYTES;
-
-impl Have {
-    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
-        w.u64(self.kept)?;
-        w.u64(self.partial_key)?;
-        w.u64(self.partial)?;
-        w.put(&self.partial_digest)
-    }
-}
-
-impl Done {
-    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
-        w.u64(self.bytes)?;
-        w.u64(self.entries)?;
-        w.put(&self.digest)
     }
 }
 
@@ -585,6 +557,15 @@ impl<'a> Open<'a> {
 
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.put(&self.transfer)?;
+        w.u8(self.flags())?;
+        write_text(w, self.congestion)?;
+        write_long(w, self.certificate)?;
+        write_long(w, self.ordered)?;
+        w.put(self.route.as_bytes())
+    }
+
+    /// Its direction and manner, as they are written.
+    pub fn flags(&self) -> u8 {
         let flags = [
             (self.pull, FLAG_PULL),
             (self.plain, FLAG_PLAIN),
@@ -596,11 +577,7 @@ impl<'a> Open<'a> {
             (self.dry, FLAG_DRY),
         ];
         let set = flags.iter().filter(|(on, _)| *on);
-        w.u8(set.fold(0, |flags, (_, flag)| flags | flag))?;
-        write_text(w, self.congestion)?;
-        write_long(w, self.certificate)?;
-        write_long(w, self.ordered)?;
-        w.put(self.route.as_bytes())
+        set.fold(0, |flags, (_, flag)| flags | flag)
     }
 }
 

@@ -5,7 +5,7 @@
 //!     | -- Open(order: signed, with a key of X25519) ---------------> |
 //!     | <-- Ended(key of X25519, signature, certificate) ------------ |
 //!     |     source: Wrapped(the key of the stream, for each sink)     |
-//!     |     sink:   Kept, Have, Done, with a MAC                      |
+//!     |     sink:   Said(Kept, Have or Done, sealed)                  |
 //! ```
 //! The order is in [`super::Ordered`]. The node at which the transfer begins verifies what the ends show.
 //!
@@ -20,8 +20,6 @@ use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
 use crate::{Full, Malformed, TAG_BYTES};
 use base::NodeAddr;
 
-/// Shows that what a sink says is its own: HMAC-SHA-256.
-pub const MAC_BYTES: usize = 32;
 /// A key of 32 bytes, sealed.
 pub const WRAPPED_BYTES: usize = KEY_BYTES + TAG_BYTES;
 /// What an end signs.
@@ -128,5 +126,47 @@ impl<'a> WrappedKeys<'a> {
 
     pub(super) fn as_bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+}
+
+/// What a sink says to its source alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// The sink.
+    pub node: NodeAddr,
+    /// It says that it is done, which relays have to know.
+    pub is_done: bool,
+    /// Kind and body of a message, sealed.
+    pub sealed: &'a [u8],
+}
+
+/// It is done.
+const FLAG_DONE: u8 = 1;
+
+impl<'a> Said<'a> {
+    pub(super) fn parse(mut r: Reader<'a>) -> Result<Said<'a>, Malformed> {
+        let (node, flags, sealed) = (NodeAddr(r.u32()?), r.u8()?, r.rest());
+        if flags > FLAG_DONE {
+            return Err(Malformed::Value);
+        }
+        match sealed.len() > TAG_BYTES {
+            true => Ok(Said {
+                node,
+                is_done: flags == FLAG_DONE,
+                sealed,
+            }),
+            false => Err(Malformed::Short),
+        }
+    }
+
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.put(&self.bound())?;
+        w.put(self.sealed)
+    }
+
+    /// What stands in the clear and is sealed with the rest.
+    pub fn bound(&self) -> [u8; 5] {
+        let [a, b, c, d] = self.node.0.to_be_bytes();
+        [a, b, c, d, if self.is_done { FLAG_DONE } else { 0 }]
     }
 }

@@ -16,7 +16,6 @@
 //! A node behind sees of the route only what is below it. So each end has a mark of its own, and finds
 //! it among all.
 
-use super::control::{FLAG_PLAIN, FLAG_PULL};
 use super::{DIGEST_BYTES, HOPS_MAX, TRANSFER_BYTES};
 use crate::bytes::{Reader, Writer};
 use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
@@ -35,7 +34,8 @@ pub struct Ordered<'a> {
     pub unix_s: u64,
     /// The public half of a key for this transfer.
     pub key: [u8; KEY_BYTES],
-    /// Marks of all ends: BLAKE3 digests of a node's address (32 bits) and the path there.
+    /// Marks of all ends: BLAKE3 digests of a node's address (32 bits), whether the data is discarded there (8 bits),
+    /// and the path there.
     pub ends: &'a [[u8; DIGEST_BYTES]],
     /// Over [`Ordered::signed_part`].
     pub signature: [u8; SIGNATURE_BYTES],
@@ -79,16 +79,16 @@ impl<'a> Ordered<'a> {
         Ok(w.len())
     }
 
-    /// What is signed: the transfer, its direction, whether it is sealed, and all but signature and certificate.
+    /// What is signed: the transfer, its flags as [`super::Open::flags`] gives them, and all but signature and
+    /// certificate.
     pub fn signed_part(
         &self,
-        (transfer, pull, plain): (&[u8; TRANSFER_BYTES], bool, bool),
+        (transfer, flags): (&[u8; TRANSFER_BYTES], u8),
         buffer: &mut [u8],
     ) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(transfer)?;
-        let pull = if pull { FLAG_PULL } else { 0 };
-        w.u8(pull | if plain { FLAG_PLAIN } else { 0 })?;
+        w.u8(flags)?;
         w.u64(self.unix_s)?;
         w.put(&self.key)?;
         w.put(self.ends.as_flattened())?;

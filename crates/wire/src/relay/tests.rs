@@ -186,7 +186,7 @@ fn an_order_comes_back_and_is_bounded() {
         assert_eq!(Ordered::parse(&bytes[..cut]), Err(Malformed::Short));
     }
     let mut body = [0; ORDERED_BYTES_MAX];
-    let of = (&[9; 16], true, true);
+    let of = (&[9; 16], 3);
     let len = ordered.signed_part(of, &mut body).unwrap();
     let expected = [
         &[9; 16][..],
@@ -279,14 +279,13 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             words(&[&n, &[3], &m, b"no"]),
         ),
         (
-            Message::Have(node, have, [5; 32]),
+            Message::Have(node, have),
             words(&[
                 &n,
                 &1u64.to_be_bytes(),
                 &2u64.to_be_bytes(),
                 &3u64.to_be_bytes(),
                 &[4; 32],
-                &[5; 32],
             ]),
         ),
         (
@@ -304,14 +303,8 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             ]),
         ),
         (
-            Message::Done(node, done, [8; 32]),
-            words(&[
-                &n,
-                &5u64.to_be_bytes(),
-                &6u64.to_be_bytes(),
-                &[7; 32],
-                &[8; 32],
-            ]),
+            Message::Done(node, done),
+            words(&[&n, &5u64.to_be_bytes(), &6u64.to_be_bytes(), &[7; 32]]),
         ),
         (
             Message::Probe(258, open),
@@ -348,6 +341,14 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             Message::Wrapped(WrappedKeys::parse(WRAPPED).unwrap()),
             WRAPPED.to_vec(),
         ),
+        (
+            Message::Said(Said {
+                node,
+                is_done: false,
+                sealed: &[5; 17],
+            }),
+            words(&[&n, &[0], &[5; 17]]),
+        ),
     ]
 }
 
@@ -378,27 +379,21 @@ fn keys_are_wrapped_for_as_many_sinks_as_a_route_has() {
 }
 
 #[test]
-fn what_an_end_signs_and_what_a_mac_is_over() {
+fn what_an_end_signs_and_what_a_sink_says() {
     let part = end_part(&[1; 16], (NodeAddr(0x0a07_0001), &[2; 32]), &[3; 32]);
     let expected = [&[1; 16][..], &[10, 7, 0, 1], &[2; 32], &[3; 32]];
     assert_eq!(part[..], expected.concat());
-    let route = route();
-    for (message, body) in messages(&route) {
-        let mac = match message {
-            Message::Have(..) | Message::Done(..) => MAC_BYTES,
-            Message::Kept(..) => 0,
-            _ => {
-                assert_eq!(said(&message), None);
-                continue;
-            }
-        };
-        let (kind, bytes) = said(&message).unwrap();
-        assert_eq!(bytes, body[4..body.len() - mac]);
-        assert_eq!(Message::parse(kind, &body), Ok(message));
+    let said = Said {
+        node: NodeAddr(0x0a07_0001),
+        is_done: true,
+        sealed: &[5; 17],
+    };
+    assert_eq!(said.bound(), [10, 7, 0, 1, 1]);
+    for bytes in [&[10, 7, 0, 1, 2][..], &[10, 7, 0, 1, 0]] {
+        let body = [bytes, &[5; 17]].concat();
+        assert_eq!(Message::parse(16, &body).is_ok(), bytes[4] == 0);
+        assert!(Message::parse(16, &body[..21]).is_err());
     }
-    let keys = [0, 0, 0, 0, 0, 0, 0, 9];
-    let kept = Message::Kept(NodeAddr(1), Keys::parse(&keys).unwrap());
-    assert_eq!(said(&kept), Some((11, keys.to_vec())));
 }
 
 #[test]
@@ -407,7 +402,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
     for (i, (message, body)) in messages(&route).into_iter().enumerate() {
         let mut bytes = vec![0xa5; 512];
         let len = message.emit(&mut bytes).unwrap();
-        let kind = [1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15][i];
+        let kind = [1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15, 16][i];
         assert_eq!(bytes[..4], [kind, 0, 0, body.len() as u8], "{message:?}");
         assert_eq!(bytes[4..len], body, "{message:?}");
         let first = bytes[..4].try_into().unwrap();
@@ -429,7 +424,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         }
     }
     assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([16, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([17, 0, 0, 0]), Err(Malformed::Kind));
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
 }
 
