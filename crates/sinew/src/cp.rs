@@ -267,10 +267,11 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
             // What fails for one is no reason to leave out the others.
             let mut outcome = Ok(());
             for source in &sources {
-                if let Err(broke) = several::push(args, source, &targets) {
-                    if let Err(before) = std::mem::replace(&mut outcome, Err(broke)) {
-                        several::say(before.failure.text());
-                    }
+                let Err(broke) = several::push(args, source, &targets) else {
+                    continue;
+                };
+                if let Err(before) = std::mem::replace(&mut outcome, Err(broke)) {
+                    several::say(before.failure.text());
                 }
             }
             outcome?;
