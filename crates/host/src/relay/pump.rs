@@ -189,5 +189,5 @@ fn seal(key: &StreamKey, packed: &mut Packed) {
 }
 
 pub(super) fn corrupt(at: Ends, why: impl std::fmt::Display) -> Failure {
-    Failure::new(at.here, super::failure::FailureKind::Corrupt, why)
+    Failure::new(at.here, super::failure::FailureKind::Corrupt, why).about(at.peer)
 }

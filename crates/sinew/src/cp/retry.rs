@@ -53,7 +53,9 @@ impl Avoided {
         let until = now + AVOID;
         match (failure.kind, failure.about) {
             // A node that has just started does not know its neighbours yet.
-            (FailureKind::Broken | FailureKind::NotFound, Some(about)) if about != failure.node => {
+            (FailureKind::Broken | FailureKind::NotFound | FailureKind::Corrupt, Some(about))
+                if about != failure.node =>
+            {
                 let segment = pair(failure.node, about);
                 self.segments.insert(segment, until).is_none()
             }
@@ -186,6 +188,10 @@ mod tests {
             Next::Wait(_)
         ));
         assert_eq!(next(&failure(4, FailureKind::File, None), 2), Next::GiveUp);
+        // What is changed on the way is worth another way, if there is one, and only once.
+        let changed = failure(4, FailureKind::Corrupt, Some(3));
+        assert_eq!(next(&changed, 2), Next::Around(false));
+        assert_eq!(next(&changed, 2), Next::GiveUp);
         assert_eq!(next(&lost, 100), Next::Around(true), "avoided no longer");
         assert_eq!(next(&lost, 3_599), Next::Around(true));
         assert_eq!(next(&lost, 3_600), Next::GiveUp);
