@@ -3,13 +3,15 @@
 
 mod fault;
 mod flow;
+mod follow;
 mod topology;
 
 use super::error::Mistake;
 use super::table::{Table, Text, Value};
 use super::{
-    BothWays, Carrier, Column, DURATION_MAX, FILE_BYTES_MAX, LINKS_MAX, Link, Measure,
-    NODE_SECONDS_MAX, NODES_MAX, Node, PACKETS_MAX, Profile, ReliableLinks, Scenario, Way,
+    BothWays, Carrier, Column, DURATION_MAX, FAULTS_MAX, FILE_BYTES_MAX, Fault, FaultKind,
+    LINKS_MAX, Link, Measure, NODE_SECONDS_MAX, NODES_MAX, Node, PACKETS_MAX, Place, Profile,
+    ReliableLinks, Scenario, Way,
 };
 use base::impair::{self, Model};
 use base::{Duration, Map, NodeAddr};
@@ -18,6 +20,7 @@ use overlay::Settings;
 use overlay::node::MAX_PAYLOAD;
 use overlay::reliable::FLOWS_MAX;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// Overlay addresses that are given out: 10.7.0.0 and the node's number, from 1.
@@ -46,6 +49,10 @@ pub(super) struct Draft {
     nodes: Vec<Node>,
     places: Map<String, usize>,
     links: Vec<Link>,
+    /// Where the file is.
+    folder: PathBuf,
+    /// What links that follow measured ones become.
+    followed: Vec<Fault>,
     /// The link between two nodes, the smaller place first.
     links_between: BTreeMap<(usize, usize), usize>,
     /// Links that a generator has made: the first ones. Those that the file lists replace them.
@@ -66,6 +73,11 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
         nodes: Vec::new(),
         places: Map::default(),
         links: Vec::new(),
+        folder: Path::new(text.file)
+            .parent()
+            .map(Path::to_owned)
+            .unwrap_or_default(),
+        followed: Vec::new(),
         links_between: BTreeMap::new(),
         generated: 0,
     };
@@ -103,6 +115,12 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
         )));
     }
     scenario.faults = fault::faults(&top, &draft, &scenario.flows)?;
+    scenario.faults.append(&mut draft.followed);
+    if scenario.faults.len() > FAULTS_MAX {
+        let what = format!("more than {FAULTS_MAX} faults and changes of links in all");
+        return Err(top.mistake(what));
+    }
+    scenario.faults.sort_by_key(|fault| fault.at);
     scenario.measure = measure(&top, scenario.duration)?;
     (scenario.nodes, scenario.links) = (draft.nodes, draft.links);
     Ok(scenario)
@@ -225,10 +243,12 @@ impl Way {
 impl Draft {
     /// The highest rate of a link.
     fn fastest_bps(&self) -> u64 {
-        let rates = self
-            .links
-            .iter()
-            .flat_map(|link| [&link.path.there, &link.path.back]);
+        let changes = self.followed.iter().filter_map(|fault| match &fault.kind {
+            FaultKind::Set(_, both) => Some(&**both),
+            _ => None,
+        });
+        let all = self.links.iter().map(|link| &link.path).chain(changes);
+        let rates = all.flat_map(|both| [&both.there, &both.back]);
         let rates = rates.filter_map(|path| Some(path.rate()?.0));
         rates.max().unwrap_or_default()
     }
@@ -306,7 +326,7 @@ impl Draft {
     }
 
     fn read_links(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
-        const KEYS: [&str; 4] = ["a", "b", "path", "back"];
+        const KEYS: [&str; 6] = ["a", "b", "path", "back", "follows", "follows_back"];
         let Some(value) = top.optional("link") else {
             return Ok(());
         };
@@ -318,7 +338,13 @@ impl Draft {
         for mut table in tables {
             let (a, b) = self.ends(&table, "a", "b")?;
             table.what = format!("link {}-{}", self.nodes[a].name, self.nodes[b].name);
-            let path = both_ways(&table, "a path of both directions")?;
+            let at = match self.link(a, b) {
+                Some(place) => place,
+                None => self.links.len(),
+            };
+            let of = Place::Link(at);
+            let (path, changes) = follow::path(&table, &self.folder, self.duration, of)?;
+            self.followed.extend(changes);
             let link = Link { a, b, path };
             match self.link(a, b) {
                 Some(place) if place < self.generated => self.links[place] = link,
