@@ -119,17 +119,8 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
-            // What fails for one is no reason to leave out the others.
-            let mut outcome = Ok(());
-            for source in &sources {
-                let Err(broke) = several::push(args, source, &targets) else {
-                    continue;
-                };
-                if let Err(before) = std::mem::replace(&mut outcome, Err(broke)) {
-                    several::say(before.failure.text());
-                }
-            }
-            outcome?;
+            let each = |source: &OsString| several::push(args, source, &targets);
+            several::each(&sources, each)
         }
         Wanted::Pull(sources, target) => {
             let is_place = !args.discard && target != "-";
@@ -140,12 +131,9 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
                     sources.len()
                 ))));
             }
-            for source in &sources {
-                copy(args, Job::Pull(source, &target))?;
-            }
+            several::each(&sources, |source| copy(args, Job::Pull(source, &target)))
         }
     }
-    Ok(())
 }
 
 /// One copy, in as many attempts as it takes.

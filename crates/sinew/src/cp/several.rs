@@ -1,4 +1,5 @@
-//! One source, several targets: together as far as their ways are the same, and none in the way of the others.
+//! Several sources and targets: the targets of a source together as far as their ways are the same, and none in the way
+//! of the others.
 //!
 //! ```text
 //!   all together ──▶ one is away, full or refuses, and nothing leads around ──▶ the others together
@@ -46,8 +47,23 @@ pub(super) fn push(args: &Copy, source: &OsStr, targets: &[Remote]) -> Result<()
     last.map_or(Ok(()), Err)
 }
 
-/// Tells of a failure that is not the last.
-pub(super) fn say(text: &str) {
+/// Copies each source: what fails for one is no reason to leave out the others.
+pub(super) fn each<T>(
+    sources: &[T],
+    mut one: impl FnMut(&T) -> Result<(), Broke>,
+) -> Result<(), Broke> {
+    let mut last = Ok(());
+    for source in sources {
+        if let Err(broke) = one(source)
+            && let Err(before) = std::mem::replace(&mut last, Err(broke))
+        {
+            say(before.failure.text());
+        }
+    }
+    last
+}
+
+fn say(text: &str) {
     let _ = writeln!(io::stderr(), "sinew: {text}");
 }
 
