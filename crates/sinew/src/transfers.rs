@@ -146,6 +146,7 @@ fn undetached(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Starts the process of a copy.
 fn start(spool: &Spool, number: u32) -> Outcome {
     let job = spool.job(number)?;
+    spool.reset(number);
     let log = File::options()
         .create(true)
         .append(true)
@@ -158,12 +159,20 @@ fn start(spool: &Spool, number: u32) -> Outcome {
     command.stdout(log.try_clone().map_err(Failure::failed)?);
     // A terminal that is closed ends only what is in its own group.
     let begun = command.stderr(log).process_group(0).spawn();
-    begun.map(drop).map_err(|error| {
+    begun.map_err(|error| {
         let directory = job.directory.display();
         Failure::failed(format_args!(
             "copy {number} does not start in {directory}: {error}"
         ))
-    })
+    })?;
+    // Who looks next sees that it runs.
+    for _ in 0..TAKES {
+        if spool.state(number)? != State::Interrupted {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// A copy as its own process does it.

@@ -76,9 +76,11 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
         &chain,
         "cp data fra:third --give-up 600s --detach --node net/ams",
     );
-    chain
-        .world
-        .wait("it waits", || told(&chain, "transfers")[2]["text"] != "");
+    chain.world.wait("it waits", || {
+        told(&chain, "transfers")[2]["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("waits: "))
+    });
     assert!(sinew(&chain, "transfers cancel 3").status.success());
     chain
         .world
