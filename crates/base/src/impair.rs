@@ -126,6 +126,19 @@ impl Pipe {
         self.model = model;
     }
 
+    /// Changes what the path is like, bit by bit, as a measured one changes: what waits goes on waiting, packets keep
+    /// their order, and a path that is down stays down.
+    pub fn follow(&mut self, model: Model) {
+        let model = model.with_outage(self.model.outage());
+        if model.loss() != self.model.loss() {
+            self.loss = LossState::start(model.loss(), &mut self.loss_rng);
+        }
+        if model.rate().is_none() {
+            self.transmitter = Transmitter::default();
+        }
+        self.model = model;
+    }
+
     /// Takes the path down, or up again.
     pub fn set_outage(&mut self, outage: bool) {
         self.model = core::mem::take(&mut self.model).with_outage(outage);

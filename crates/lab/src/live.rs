@@ -245,7 +245,9 @@ fn happen(
     match &fault.kind {
         FaultKind::Down(Place::Link(link)) => network.set_outage(*link, true),
         FaultKind::Up(Place::Link(link)) => network.set_outage(*link, false),
-        FaultKind::Set(Place::Link(link), path) => network.set_path(*link, path),
+        FaultKind::Set(Place::Link(link), path) | FaultKind::Follow(link, path) => {
+            network.set_path(*link, path);
+        }
         FaultKind::Down(Place::Flow(flow)) => traffic.set_outage(*flow, true),
         FaultKind::Up(Place::Flow(flow)) => traffic.set_outage(*flow, false),
         FaultKind::Set(Place::Flow(flow), path) => traffic.set_path(*flow, path),

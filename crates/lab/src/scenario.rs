@@ -248,6 +248,8 @@ pub enum FaultKind {
     Up(Place),
     /// A path becomes another.
     Set(Place, Box<BothWays>),
+    /// A link, by its place, goes on as a measured one did.
+    Follow(usize, Box<BothWays>),
     /// A node ends without a word, and forgets everything.
     Crash(usize),
     /// A node starts, anew if it runs.

@@ -17,16 +17,17 @@ from pathlib import Path
 class Store:
     """A folder of finished cells, or none."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """``folder`` is made when the first cell comes."""
+    def __init__(self, folder: Path | None, is_named: bool = True) -> None:
+        """``folder`` is made when the first cell comes; unless the user named it, it may fail."""
         self._folder = folder
+        self._is_named = is_named
 
     @staticmethod
     def of(keep: str | os.PathLike[str] | bool) -> Store:
         """True: the user's cache. False: none."""
         if keep is True:
             base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-            return Store(Path(base) / "sinew" / "cells")
+            return Store(Path(base) / "sinew" / "cells", is_named=False)
         return Store(None if keep is False else Path(keep))
 
     def _path(self, identity: str) -> Path | None:
@@ -51,6 +52,15 @@ class Store:
         path = self._path(identity)
         if path is None:
             return
+        try:
+            self._write(path, text)
+        except OSError:
+            # A cache that is full, or may not be written, is no reason to lose what was measured.
+            if self._is_named:
+                raise
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)
         try:

@@ -16,6 +16,9 @@ def number(name: str, value: Any, most: float = math.inf) -> float:
         if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
             raise ValueError(f"{name}={value!r}: expected {expected}")
         value = float(value)
+    if isinstance(value, int) and abs(value) > 2**63:
+        # More than a number of the machine holds.
+        value = math.inf
     if not math.isfinite(value) or not 0 <= value <= most:
         raise ValueError(f"{name}={value!r}: expected {expected}")
     return value
@@ -60,6 +63,8 @@ def path(words: Mapping[str, Any]) -> str:
         elif name == "outage" or name in _WITH_TEXT or name == "mtu":
             parts.append(f"{name}={_text(name, value)}")
         else:
+            if name in _ALONE:
+                raise ValueError(f"{name}={value!r}: expected True or False")
             raise ValueError(f"no such word of a path: {name!r}; {meant(name, PATH_WORDS)}")
     return " ".join(parts) or "clean"
 

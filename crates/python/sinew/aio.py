@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 from . import node as plain
-from .node import Datagram
+from ._units import number
+from .node import Datagram, listed
 
 __all__ = ["Datagram", "Listener", "Node", "Socket", "Stream"]
 
@@ -39,6 +40,10 @@ class Node:
         """Everything about the node."""
         return await asyncio.to_thread(self.plain.status)
 
+    async def links(self) -> list[dict[str, Any]]:
+        """Its links."""
+        return await asyncio.to_thread(self.plain.links)
+
     async def groups(self) -> list[dict[str, Any]]:
         """The groups that it knows of."""
         return await asyncio.to_thread(self.plain.groups)
@@ -51,11 +56,22 @@ class Node:
         """Explains a path as the node knows the network."""
         return await asyncio.to_thread(self.plain.why, src, dst, **how)
 
+    async def whatif(
+        self, edits: str, src: str | None = None, dst: str | None = None, **how: Any
+    ) -> dict[str, Any]:
+        """Predicts how paths would change."""
+        return await asyncio.to_thread(self.plain.whatif, edits, src, dst, **how)
+
+    async def resolve(self, target: str) -> str:
+        """``fra:5000`` as ``10.7.0.3:5000``."""
+        return await asyncio.to_thread(self.plain.resolve, target)
+
     async def watch(self, every_s: float = 1.0) -> AsyncIterator[dict[str, Any]]:
         """The status, again and again, ``every_s`` seconds apart."""
+        pause = number("every_s", every_s)
         while True:
             yield await self.status()
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(pause)
 
     async def bind(self, port: int = 0, **options: Any) -> Socket:
         """Opens a socket for datagrams; the options are those of :meth:`sinew.Node.bind`."""
@@ -161,7 +177,7 @@ class Socket(_Open):
             resolve = self.plain._node.resolve
             self._resolved[target] = await asyncio.to_thread(resolve, target)
         to = self._resolved[target]
-        ready = [one if isinstance(one, bytes) else bytes(one) for one in payloads]
+        ready = listed(payloads)
         sent = 0
         while sent < len(ready):
             sent += await self._wait(lambda: self.core.send(to, ready, sent), True)
@@ -198,8 +214,8 @@ class Socket(_Open):
 
     async def __aiter__(self) -> AsyncIterator[Datagram]:
         while True:
-            for datagram in await self.recv_batch():
-                yield datagram
+            # One by one: who leaves the loop leaves the rest for the next call.
+            yield await self.recv()
 
 
 class Stream(_Open):

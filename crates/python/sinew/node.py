@@ -17,7 +17,9 @@ import json
 import math
 import os
 import select
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -162,6 +164,17 @@ class Node:
         return Listener(self.core.listen(port_number(port), asked))
 
 
+#: Seconds after which a call that waits looks again.
+_LOOK_S = 1.0
+
+
+def listed(payloads: Sequence[bytes]) -> list[bytes]:
+    """Each payload as bytes. A single one, or a number, is a mistake that would be sent as something else."""
+    if isinstance(payloads, (bytes, bytearray, memoryview, str)):
+        raise TypeError("payloads: expected a list of bytes; send() takes one payload")
+    return [one if isinstance(one, bytes) else memoryview(one).tobytes() for one in payloads]
+
+
 class _Open:
     """A descriptor that is waited for, and closed at the end of a ``with``."""
 
@@ -191,7 +204,8 @@ class _Open:
                 raise TimeoutError(f"nothing within {timeout} s") from None
             poll = select.poll()
             poll.register(self.fileno(), select.POLLOUT if is_write else select.POLLIN)
-            poll.poll(None if left is None else math.ceil(left * 1e3))
+            # Another thread may close it: the kernel tells nobody who waits.
+            poll.poll(math.ceil(1e3 * (_LOOK_S if left is None else min(left, _LOOK_S))))
 
     def __enter__(self: _S) -> _S:
         return self
@@ -206,7 +220,8 @@ class Socket(_Open):
     def __init__(self, core: Any, node: Node) -> None:
         super().__init__(core)
         self._node = node
-        self._kept: list[Datagram] = []
+        self._kept: deque[Datagram] = deque()
+        self._lock = threading.Lock()
 
     @property
     def local(self) -> str:
@@ -227,24 +242,32 @@ class Socket(_Open):
     ) -> None:
         """Sends datagrams together, up to 64 in a message to the node: the fast way for many."""
         to = self._node.core.resolve(target)
-        ready = [one if isinstance(one, bytes) else bytes(one) for one in payloads]
+        ready = listed(payloads)
         sent = 0
         while sent < len(ready):
             sent += self._wait(lambda: self.core.send(to, ready, sent), True, timeout)
 
     def recv(self, timeout: float | None = None) -> Datagram:
         """The next datagram."""
-        if not self._kept:
-            # From the end, since a list gives its last entry cheaply.
-            self._kept = self.recv_batch(timeout)[::-1]
-        return self._kept.pop()
+        return self._wait(self._next, False, timeout)
+
+    def _next(self) -> Datagram:
+        with self._lock:
+            if not self._kept:
+                self._kept.extend(Datagram(*came) for came in self.core.recv())
+            return self._kept.popleft()
 
     def recv_batch(self, timeout: float | None = None) -> list[Datagram]:
         """Datagrams that came together, at least one."""
-        if self._kept:
-            kept, self._kept = self._kept[::-1], []
+        return self._wait(self._together, False, timeout)
+
+    def _together(self) -> list[Datagram]:
+        with self._lock:
+            if not self._kept:
+                return [Datagram(*came) for came in self.core.recv()]
+            kept = list(self._kept)
+            self._kept.clear()
             return kept
-        return [Datagram(*came) for came in self._wait(self.core.recv, False, timeout)]
 
     def join(self, group: str, port: int | None = None) -> None:
         """Wants what is sent to a group and port: that of the socket, unless named.

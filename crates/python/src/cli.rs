@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// Runs the command line `argv`, whose first word is the name of the program; the exit status.
 #[pyfunction]
-pub(crate) fn command_line(py: Python<'_>, argv: Vec<String>) -> u8 {
+pub(crate) fn command_line(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| {
         let cli = match cli::Cli::try_parse_from(argv) {
             Ok(cli) => cli,

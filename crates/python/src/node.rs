@@ -108,7 +108,8 @@ impl Node {
     /// Why packets take their path, as the node knows the network; JSON.
     fn why(&self, py: Python<'_>, src: &str, dst: &str, asked: Question) -> PyResult<String> {
         let asked = asked.read()?;
-        let told = tools::explain::why(&self.view(py)?, src, dst, &asked);
+        let view = self.view(py)?;
+        let told = py.detach(|| tools::explain::why(&view, src, dst, &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 
@@ -122,7 +123,8 @@ impl Node {
         asked: Question,
     ) -> PyResult<String> {
         let asked = asked.read()?;
-        let told = tools::explain::what_if(&self.view(py)?, edits, src.zip(dst), &asked);
+        let view = self.view(py)?;
+        let told = py.detach(|| tools::explain::what_if(&view, edits, src.zip(dst), &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 

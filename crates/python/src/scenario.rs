@@ -96,21 +96,23 @@ impl Scenario {
     }
 
     /// Why packets take their path, as JSON.
-    fn why(&self, src: &str, dst: &str, asked: Question) -> PyResult<String> {
-        let told = tools::explain::why(&self.view(asked.at_s)?, src, dst, &asked.read()?);
+    fn why(&self, py: Python<'_>, src: &str, dst: &str, asked: Question) -> PyResult<String> {
+        let (view, asked) = (self.view(asked.at_s)?, asked.read()?);
+        let told = py.detach(|| tools::explain::why(&view, src, dst, &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 
     /// How paths change, as JSON.
     fn whatif(
         &self,
+        py: Python<'_>,
         edits: &str,
         src: Option<&str>,
         dst: Option<&str>,
         asked: Question,
     ) -> PyResult<String> {
         let (view, asked) = (self.view(asked.at_s)?, asked.read()?);
-        let told = tools::explain::what_if(&view, edits, src.zip(dst), &asked);
+        let told = py.detach(|| tools::explain::what_if(&view, edits, src.zip(dst), &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 }

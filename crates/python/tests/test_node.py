@@ -241,3 +241,39 @@ def test_many_tasks_use_one_socket_and_closing_it_ends_them(network):
         here.close()
 
     asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+def test_what_is_no_payload_is_refused(network):
+    with sinew.Node(network / "ams").bind() as socket:
+        for wrong in (5, "text", None, [1, 2]):
+            with pytest.raises(TypeError):
+                socket.send(socket.local, wrong)
+        with pytest.raises(TypeError, match="list"):
+            socket.send_batch(socket.local, b"hello")
+        socket.send(socket.local, bytearray(b"fine"))
+        assert socket.recv(timeout=10).payload == b"fine"
+
+
+def test_threads_and_loops_share_what_came_together(network):
+    ams = sinew.Node(network / "ams")
+    with ams.bind(service="best-effort") as here, ams.bind() as there:
+        came = []
+        threads = [threading.Thread(target=lambda: came.append(there.recv(timeout=30))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        here.send_batch(there.local, [bytes([n]) for n in range(8)])
+        for thread in threads:
+            thread.join()
+        assert sorted(one.payload for one in came) == [bytes([n]) for n in range(8)]
+
+    async def leave() -> None:
+        node = sinew.aio.Node(network / "ams")
+        async with await node.bind() as here, await node.bind() as there:
+            await here.send_batch(there.local, [b"1", b"2", b"3"])
+            async for datagram in there:
+                assert datagram.payload == b"1"
+                break
+            assert (await there.recv()).payload == b"2"
+            assert (await there.recv()).payload == b"3"
+
+    asyncio.run(asyncio.wait_for(leave(), 60))

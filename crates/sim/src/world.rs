@@ -134,6 +134,13 @@ impl<E: Engine> World<E> {
         self.link_one_way(b, a, model.clone());
     }
 
+    /// Has the path from `from` to `to`, if there is one, become this one bit by bit: what waits goes on waiting.
+    pub fn follow_one_way(&mut self, from: HostId, to: HostId, model: Model) {
+        if let Some(id) = self.wire_id(from, to) {
+            self.wires[id as usize].line.follow(model);
+        }
+    }
+
     /// Makes the path from one host to another like `model`.
     pub fn link_one_way(&mut self, from: HostId, to: HostId, model: Model) {
         if let Some(id) = self.wire_id(from, to) {

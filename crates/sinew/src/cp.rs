@@ -113,6 +113,12 @@ pub fn run(args: &Copy) -> Outcome {
 }
 
 fn copy_all(args: &Copy) -> Result<(), Broke> {
+    if args.manifest.is_some() && (args.paths.len() > 2 || !args.exclude.is_empty()) {
+        // Choice: refused as long as a list of several, or of a part, is not written.
+        return Err(Broke::for_good(Failure::misused(
+            "--manifest lists one whole copy: leave out --exclude, and copy one source to one target",
+        )));
+    }
     match wanted(&args.paths).map_err(Broke::for_good)? {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {

@@ -189,13 +189,20 @@ fn parts(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "write 1 to 10000".to_owned())
 }
 
+fn size(args: &Run) -> Size {
+    match args.full {
+        true => Size::Full,
+        false => Size::Quick,
+    }
+}
+
 fn run_experiments(args: &Run) -> Outcome {
     if let Some(on) = args.on {
         return cluster::write(args, on);
     }
     let options = LabOptions {
         experiments: args.experiments.clone(),
-        size: if args.full { Size::Full } else { Size::Quick },
+        size: size(args),
         seed: args.seed,
         out: args.out.clone(),
         shard: args.shard,

@@ -64,10 +64,17 @@ pub fn run(args: &Record) -> Outcome {
             Ok((network, own)) => recording.take(at, &network, &own),
             // A node that is restarted comes back; what is misused does not.
             Err(Failure::Failed(_)) if samples > 0 => missed += 1,
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                progress.clear();
+                if samples > 0 {
+                    save(args, &recording, &name)?;
+                }
+                return Err(failure);
+            }
         }
         samples += 1;
-        if samples.is_multiple_of(SAVED_AFTER) {
+        // At first, so that a file that cannot be written is noticed at once.
+        if samples == 1 || samples.is_multiple_of(SAVED_AFTER) {
             save(args, &recording, &name)?;
         }
         let share = args
@@ -85,10 +92,13 @@ pub fn run(args: &Record) -> Outcome {
     progress.clear();
     save(args, &recording, &name)?;
     let (nodes, links, changes) = recording.counts();
+    if recording.is_full() && !args.json {
+        progress.warn("a scenario holds no more, so the recording has ended");
+    }
     if args.json {
         return terminal::json(&json!({
             "file": args.file, "nodes": nodes, "links": links, "changes": changes,
-            "samples": samples, "missed": missed,
+            "samples": samples, "missed": missed, "full": recording.is_full(),
         }));
     }
     terminal::line(&format!(

@@ -24,6 +24,8 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+/// How long a copy tries on that was not told how long.
+const GIVE_UP: base::Duration = base::Duration::from_secs(3_600);
 /// How often a copy is taken over that somebody holds, and how long is waited in between.
 const TAKES: u32 = 20;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
@@ -146,7 +148,9 @@ fn undetached(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Starts the process of a copy.
 fn start(spool: &Spool, number: u32) -> Outcome {
     let job = spool.job(number)?;
-    spool.reset(number);
+    if let Some(_held) = spool.hold(number)? {
+        spool.reset(number);
+    }
     let log = File::options()
         .create(true)
         .append(true)
@@ -183,6 +187,8 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     spool.write(number, "pid", &std::process::id().to_string())?;
     let done = parse(&job.words).and_then(|mut copy| {
         copy.told = Some(spool.file(number, "progress"));
+        // Nobody sees it fail, and after a reboot the node may be slower to start.
+        copy.give_up.get_or_insert(GIVE_UP);
         cp::run(&copy)
     });
     let end = End {
@@ -280,10 +286,11 @@ fn resume(spool: &Spool, number: Option<u32>) -> Outcome {
 
 fn clear(spool: &Spool) -> Outcome {
     for number in spool.numbers()? {
-        let ended = matches!(spool.state(number), Ok(State::Ended(_)));
-        // Nobody begins it meanwhile. One that cannot be read is of no use.
-        let held = spool.hold(number)?;
-        if held.is_some() && (ended || spool.job(number).is_err()) {
+        // Held first, so that nobody begins it meanwhile. One that cannot be read is of no use.
+        let Ok(Some(_held)) = spool.hold(number) else {
+            continue;
+        };
+        if spool.has_ended(number) || spool.job(number).is_err() {
             spool.remove(number);
         }
     }

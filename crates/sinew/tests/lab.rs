@@ -407,7 +407,7 @@ fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
         &[
             (
                 "sbatch",
-                "#!/bin/sh\nshift\nfor part in 1 2 3; do SLURM_ARRAY_TASK_ID=$part sh \"$1\" >&2 || exit 1; done\necho 7\n",
+                "#!/bin/sh\nfor script; do :; done\nfor part in 1 2 3; do SLURM_ARRAY_TASK_ID=$part sh \"$script\" >&2 || exit 1; done\necho 7\n",
             ),
             ("ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n"),
             ("scp", "#!/bin/sh\nexec cp -r \"${2#*:}\" \"$3\"\n"),
@@ -416,8 +416,11 @@ fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
     let own = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{}:{path}", bin.display(), own.display());
-    for (on, parts, hosts) in [("slurm", "3", vec![]), ("ssh", "2", vec!["a", "b"])] {
-        let told = run(&["--out", &at(on), "--on", on, "--parts", parts]);
+    for (on, hosts) in [("slurm", vec![]), ("ssh", vec!["a", "b"])] {
+        let told = match on {
+            "slurm" => run(&["--out", &at(on), "--on", on, "--parts", "3"]),
+            _ => run(&["--out", &at(on), "--on", on]),
+        };
         let script = match on {
             "slurm" => "submit.sh",
             _ => "run.sh",
@@ -439,6 +442,16 @@ fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
         assert!(job.contains(line), "{job}");
     }
     refused(&["lab", "run", "amir06/fig99", "--on", "slurm"]);
+    refused(&[
+        "lab",
+        "run",
+        "amir06/fig12",
+        "--set",
+        "los=1",
+        "--on",
+        "slurm",
+    ]);
+    refused(&["lab", "run", "amir06/fig12", "--on", "ssh", "--parts", "3"]);
     refused(&[
         "lab",
         "run",

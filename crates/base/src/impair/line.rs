@@ -37,6 +37,11 @@ impl<T> Line<T> {
         self.pipe.set_model(model);
     }
 
+    /// The same, bit by bit; see [`Pipe::follow`].
+    pub fn follow(&mut self, model: Model) {
+        self.pipe.follow(model);
+    }
+
     /// Lets two lines change their pipes: what is under way stays where it is. So what is pushed in
     /// between goes through the other's rate, queue and losses.
     pub fn swap_pipes(&mut self, other: &mut Line<T>) {

@@ -2,8 +2,8 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06,
-    protection, streams, two_ways, video,
+    ClaimText, Experiment, Override, Size, amir03, amir06, brogle09, liu04, messy, overrides,
+    papadimitriou06, protection, streams, two_ways, video,
 };
 
 /// An experiment, as `sinew lab list` shows it.
@@ -77,12 +77,15 @@ pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
     all_claims().filter(move |claim| claim.experiment == id)
 }
 
-/// That some names mean experiments.
+/// That some names mean experiments, which have what is to be changed.
 ///
 /// # Errors
-/// [`LabError::Unknown`]
-pub fn check(names: &[String]) -> Result<(), LabError> {
-    select(names).map(drop)
+/// [`LabError::Unknown`], [`LabError::Override`]
+pub fn check(names: &[String], size: Size, set: &[Override]) -> Result<(), LabError> {
+    for experiment in select(names)? {
+        overrides::grid(experiment, size, set)?;
+    }
+    Ok(())
 }
 
 /// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`.

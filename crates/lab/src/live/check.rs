@@ -67,7 +67,7 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     for fault in &scenario.faults {
         let at = format!("fault at {}", fault.at);
         match &fault.kind {
-            FaultKind::Set(_, both) => path(both, || at.clone())?,
+            FaultKind::Set(_, both) | FaultKind::Follow(_, both) => path(both, || at.clone())?,
             FaultKind::Down(_)
             | FaultKind::Up(_)
             | FaultKind::Crash(_)

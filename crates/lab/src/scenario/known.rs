@@ -102,6 +102,11 @@ impl State {
                 FaultKind::Down(Place::Link(link)) => state.set_outage(*link, true),
                 FaultKind::Up(Place::Link(link)) => state.set_outage(*link, false),
                 FaultKind::Set(Place::Link(link), path) => state.paths[*link] = (**path).clone(),
+                FaultKind::Follow(link, path) => {
+                    let is_down = state.paths[*link].there.outage();
+                    state.paths[*link] = (**path).clone();
+                    state.set_outage(*link, is_down);
+                }
                 FaultKind::Crash(node) => state.crashed[*node] = true,
                 FaultKind::Restart(node) => state.crashed[*node] = false,
                 FaultKind::Partition(groups) => state.islands.extend(groups.iter().cloned()),

@@ -10,7 +10,7 @@ use super::error::Mistake;
 use super::table::{Table, Text, Value};
 use super::{
     BothWays, Carrier, Column, DURATION_MAX, FAULTS_MAX, FILE_BYTES_MAX, Fault, FaultKind,
-    LINKS_MAX, Link, Measure, NODE_SECONDS_MAX, NODES_MAX, Node, PACKETS_MAX, Place, Profile,
+    LINKS_MAX, Link, Measure, NODE_SECONDS_MAX, NODES_MAX, Node, PACKETS_MAX, Profile,
     ReliableLinks, Scenario, Way,
 };
 use base::impair::{self, Model};
@@ -244,7 +244,7 @@ impl Draft {
     /// The highest rate of a link.
     fn fastest_bps(&self) -> u64 {
         let changes = self.followed.iter().filter_map(|fault| match &fault.kind {
-            FaultKind::Set(_, both) => Some(&**both),
+            FaultKind::Follow(_, both) => Some(&**both),
             _ => None,
         });
         let all = self.links.iter().map(|link| &link.path).chain(changes);
@@ -342,8 +342,7 @@ impl Draft {
                 Some(place) => place,
                 None => self.links.len(),
             };
-            let of = Place::Link(at);
-            let (path, changes) = follow::path(&table, &self.folder, self.duration, of)?;
+            let (path, changes) = follow::path(&table, &self.folder, self.duration, at)?;
             self.followed.extend(changes);
             let link = Link { a, b, path };
             match self.link(a, b) {

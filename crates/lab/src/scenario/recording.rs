@@ -20,8 +20,11 @@ const LOSS_SHARE: f64 = 0.2;
 const LOSS: f64 = 0.003;
 /// Of the price of a link's outages, what is said of one whose other end is not heard.
 const SILENT_US: u32 = u32::MAX;
-/// Changes that are kept: each becomes two faults at most, and a scenario has no more than so many.
-const CHANGES_MAX: usize = super::FAULTS_MAX / 2 - 1;
+/// Changes that are kept: each becomes two faults at most, the first of a link three, and a scenario has no more than
+/// so many.
+const CHANGES_MAX: usize = super::FAULTS_MAX / 3;
+/// Seconds that a scenario takes longer than it lasts: for settling, and for what is being recorded.
+const MARGIN_S: u64 = 60;
 /// Calls that the scenario has, from the node that recorded it to others.
 const FLOWS_MAX: usize = 8;
 
@@ -133,9 +136,13 @@ impl Recording {
         )
     }
 
-    /// A scenario has no more changes, or is no longer.
+    /// A scenario has no more changes, is no longer, or has no more nodes and links for so long.
     pub fn is_full(&self) -> bool {
-        self.changes >= CHANGES_MAX || self.last >= super::DURATION_MAX
+        let ends = (self.names.len() + 2 * self.links.len()) as u64;
+        let load = ends * (self.last.as_millis() / 1_000 + MARGIN_S);
+        self.changes >= CHANGES_MAX
+            || self.last >= super::DURATION_MAX
+            || load >= super::NODE_SECONDS_MAX
     }
 
     /// The scenario file.
@@ -147,7 +154,8 @@ impl Recording {
     }
 
     fn write(&self, name: &str, out: &mut String) -> std::fmt::Result {
-        let span_s = self.last.as_secs_f64().max(1.0);
+        let span = self.last.min(super::DURATION_MAX);
+        let span_s = span.as_secs_f64().max(1.0);
         let what =
             "# Recorded from a live network. Add flows of your own, then: sinew sim run FILE";
         writeln!(

@@ -344,6 +344,13 @@ impl<'s> Simulation<'s> {
                     self.world.link_one_way(from, to, model);
                 }
             }
+            FaultKind::Follow(link, path) => {
+                let (a, b) = self.ends(Place::Link(*link));
+                for (from, to, model) in [(a, b, &path.there), (b, a, &path.back)] {
+                    let model = shifted(model, self.scenario.settle);
+                    self.world.follow_one_way(from, to, model);
+                }
+            }
             FaultKind::Crash(node) => drop(self.world.crash(self.network.hosts[*node])),
             FaultKind::Restart(node) => {
                 self.network.restart(&mut self.world, *node);

@@ -319,7 +319,7 @@ impl Meter {
         let mut done = done;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = self.clock.now().since(self.begun).as_secs_f64();
-        if state.drawn.is_some() {
+        if self.draws && state.drawn.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
         done.bytes += state.before;

@@ -40,7 +40,21 @@ struct Written {
 
 /// Writes the files, and says what comes next.
 pub(super) fn write(args: &Run, on: Cluster) -> Outcome {
-    experiment::check(&args.experiments).map_err(super::failure)?;
+    let size = super::size(args);
+    experiment::check(&args.experiments, size, &args.set).map_err(super::failure)?;
+    if let Some(speech) = &args.speech
+        && (on != Cluster::Slurm || !speech.is_absolute())
+    {
+        return Err(Failure::misused(
+            "the parts run in other folders: with --on slurm name the recording by its whole path, and leave it out \
+             with k8s and ssh",
+        ));
+    }
+    if on == Cluster::Ssh && args.parts.is_some() {
+        return Err(Failure::misused(
+            "--on ssh has as many parts as you name hosts: leave out --parts",
+        ));
+    }
     let parts = args.parts.unwrap_or(PARTS);
     let command = command(args);
     let (files, next) = match on {
@@ -109,6 +123,7 @@ fn slurm(command: &str, parts: usize) -> Vec<Written> {
          #SBATCH --cpus-per-task=4\n\
          #SBATCH --output=part-%a.log\n\
          set -eu\n\
+         rm -rf \"part-$SLURM_ARRAY_TASK_ID\"\n\
          {command} --shard \"$SLURM_ARRAY_TASK_ID/{parts}\" --out \"part-$SLURM_ARRAY_TASK_ID\"\n"
     );
     let merge_sh = format!(
@@ -123,7 +138,7 @@ fn slurm(command: &str, parts: usize) -> Vec<Written> {
          set -eu\n\
          cd \"$(dirname \"$0\")\"\n\
          parts=$(sbatch --parsable parts.sh)\n\
-         sbatch --dependency=\"afterok:$parts\" merge.sh\n";
+         sbatch --kill-on-invalid-dep=yes --dependency=\"afterok:${parts%%;*}\" merge.sh\n";
     vec![
         script("parts.sh", parts_sh),
         script("merge.sh", merge_sh),
@@ -145,7 +160,7 @@ fn k8s(command: &str, parts: usize) -> Vec<Written> {
          # claim `sinew-lab`, and an image with a shell and sinew, here `sinew-lab`:\n\
          #   FROM debian:stable-slim\n\
          #   COPY sinew /usr/local/bin/sinew\n\
-         # When the job is complete, run merge.sh in that volume.\n\
+         # When the job is complete, put merge.sh into that volume and run it there.\n\
          apiVersion: batch/v1\n\
          kind: Job\n\
          metadata:\n\
@@ -183,7 +198,10 @@ fn k8s(command: &str, parts: usize) -> Vec<Written> {
             text: job,
             runs: false,
         },
-        script("merge.sh", format!("#!/bin/sh\n{}", merge(parts))),
+        script(
+            "merge.sh",
+            format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{}", merge(parts)),
+        ),
     ]
 }
 
@@ -198,14 +216,15 @@ fn ssh(command: &str) -> Vec<Written> {
          test \"$parts\" -gt 0 || {{ echo 'run.sh: name at least one host' >&2; exit 2; }}\n\
          part=0\n\
          running=\n\
+         trap 'trap - TERM; kill 0' INT TERM\n\
          for host in \"$@\"; do\n\
          \x20   part=$((part + 1))\n\
          \x20   (\n\
          \x20       there=$(ssh \"$host\" mktemp -d)\n\
+         \x20       trap 'ssh \"$host\" rm -rf \"$there\"' EXIT\n\
          \x20       ssh \"$host\" \"cd $there && {remote} --shard $part/$parts --out part-$part\" >\"part-$part.log\" 2>&1\n\
          \x20       rm -rf \"part-$part\"\n\
          \x20       scp -qr \"$host:$there/part-$part\" .\n\
-         \x20       ssh \"$host\" rm -r \"$there\"\n\
          \x20   ) &\n\
          \x20   running=\"$running $!\"\n\
          done\n\
@@ -217,6 +236,7 @@ fn ssh(command: &str) -> Vec<Written> {
             .replace('\\', "\\\\")
             .replace('"', "\\\"")
             .replace('$', "\\$")
+            .replace('`', "\\`")
     );
     vec![script("run.sh", run_sh)]
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   $XDG_STATE_HOME/sinew/transfers/     (~/.local/state/sinew/transfers)
 //!     7.job        what is to be done; locked by the process that does it, whose number is in 7.pid
-//!     7.progress   how far it is, written anew every second
+//!     7.progress   how far it is, written anew several times a second
 //!     7.end        how it ended
 //!     7.log        what it said
 //! ```
@@ -135,7 +135,9 @@ impl Spool {
     /// Makes it this process's, until the file is dropped; none if it is another's.
     pub(super) fn hold(&self, number: u32) -> Result<Option<File>, Failure> {
         let path = self.file(number, "job");
-        let file = File::open(&path).map_err(|error| unusable(&path, &error))?;
+        // Some network file systems lock only what may be written.
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(|error| unusable(&path, &error))?;
         let locked = try_lock(&file).map_err(|error| unusable(&path, &error))?;
         Ok(locked.then_some(file))
     }
@@ -165,6 +167,11 @@ impl Spool {
     /// No process does it any more.
     pub(super) fn rest(&self, number: u32) {
         let _ = fs::remove_file(self.file(number, "pid"));
+    }
+
+    /// It has come to an end, well or not.
+    pub(super) fn has_ended(&self, number: u32) -> bool {
+        self.file(number, "end").exists()
     }
 
     /// Says how it ended.

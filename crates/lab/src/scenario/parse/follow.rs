@@ -4,11 +4,11 @@
 //!   at_s,delay_ms,loss_pct,rate_kbps        1            of Mahimahi: at this millisecond a packet of
 //!   0,20,0.5,8000                           4            1500 bytes may go. The file repeats.
 //!   60,85,3,1200                            4
-//!        └──▶ words of a path, from that moment on: a fault of the kind `link-set` ◀── the rate of each second
+//!        └──▶ words of a path, from that moment on ◀── the rate of each second
 //! ```
 
 use super::super::table::{Table, Value};
-use super::super::{BothWays, FAULTS_MAX, Fault, FaultKind, Place};
+use super::super::{BothWays, FAULTS_MAX, Fault, FaultKind};
 use super::{Mistake, PATH, both_ways};
 use base::Duration;
 use base::impair::Model;
@@ -30,6 +30,10 @@ const COLUMNS: [(&str, &str, &str); 3] = [
     ("rate_kbps", "rate", "kbit"),
 ];
 
+/// The word of a path by which nothing gets through. A path that is down is another matter: it stays down until a
+/// fault brings it up.
+const SHUT: &str = "loss=100%";
+
 /// The words that a path has from a moment on, instead of those before.
 type Step = (Duration, Vec<(&'static str, String)>);
 type Steps = Vec<Step>;
@@ -39,7 +43,7 @@ pub(super) fn path(
     table: &Table<'_>,
     folder: &Path,
     duration: Duration,
-    place: Place,
+    link: usize,
 ) -> Result<(BothWays, Vec<Fault>), Mistake> {
     let path = both_ways(table, "a path of both directions")?;
     let there = steps(table, "follows", folder, duration)?;
@@ -72,7 +76,7 @@ pub(super) fn path(
             there: there.at(at, &value)?,
             back: back.at(at, &value)?,
         };
-        let kind = FaultKind::Set(place, Box::new(both));
+        let kind = FaultKind::Follow(link, Box::new(both));
         faults.push(Fault { at, kind });
     }
     Ok((path, faults))
@@ -98,10 +102,17 @@ impl<'a> Way<'a> {
     /// What it is from this moment on. Moments come in order.
     fn at(&mut self, at: Duration, value: &Value<'_>) -> Result<Model, Mistake> {
         while let Some((_, words)) = self.steps.next_if(|(then, _)| *then <= at) {
-            self.now.extend(words);
+            for (key, word) in words {
+                match word.is_empty() {
+                    true => drop(self.now.remove(key)),
+                    false => drop(self.now.insert(key, word)),
+                }
+            }
         }
         let is_replaced = |word: &&str| {
             let key = word.split('=').next().unwrap_or_default();
+            let of_loss = ["burst", "gilbert", "trace"].contains(&key);
+            let key = if of_loss { "loss" } else { key };
             self.now.contains_key(key) || *word == "clean"
         };
         let own = self
@@ -109,12 +120,7 @@ impl<'a> Way<'a> {
             .split_whitespace()
             .filter(|word| !is_replaced(word));
         let mut words: Vec<&str> = own.collect();
-        words.extend(
-            self.now
-                .values()
-                .map(String::as_str)
-                .filter(|w| !w.is_empty()),
-        );
+        words.extend(self.now.values().map(String::as_str));
         let text = match words.is_empty() {
             true => "clean".to_owned(),
             false => words.join(" "),
@@ -137,13 +143,18 @@ fn steps(
     let file = folder.join(name);
     let unread = |why: &dyn std::fmt::Display| value.mistake(format!("{}: {why}", file.display()));
     let about = std::fs::metadata(&file).map_err(|error| unread(&error))?;
-    if about.len() > FILE_BYTES_MAX {
-        return Err(unread(&"it is too long"));
+    if !about.is_file() || about.len() > FILE_BYTES_MAX {
+        return Err(unread(&"it is no file, or too long"));
     }
     let text = std::fs::read_to_string(&file).map_err(|error| unread(&error))?;
-    let read = match file.extension().is_some_and(|extension| extension == "csv") {
-        true => rows(&text, duration),
-        false => opportunities(&text, duration),
+    // What tables begin with that some programs write.
+    let text = text.trim_start_matches('\u{feff}');
+    let read = match file
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+    {
+        true => rows(text, duration),
+        false => opportunities(text, duration),
     };
     read.map_err(|why| unread(&why))
 }
@@ -188,10 +199,20 @@ fn rows(text: &str, duration: Duration) -> Result<Steps, String> {
         if steps.last().is_some_and(|(before, _)| *before > at) {
             return Err(wrong("it is earlier than the line before"));
         }
-        let words = columns.iter().zip(&numbers[1..]);
-        let words = words.map(|((_, key, unit), number)| (*key, format!("{key}={number}{unit}")));
+        let mut words: Vec<_> = columns
+            .iter()
+            .zip(&numbers[1..])
+            .map(|((_, key, unit), number)| (*key, format!("{key}={number}{unit}")))
+            .collect();
+        let is_shut = |(key, word): &(&str, String)| *key == "rate" && word == "rate=0kbit";
+        if words.iter().any(is_shut) {
+            words.retain(|(key, _)| !["rate", "loss"].contains(key));
+            words.push(("loss", SHUT.to_owned()));
+        } else if !words.iter().any(|(key, _)| *key == "loss") {
+            words.push(("loss", String::new()));
+        }
         if at < duration {
-            steps.push((at, words.collect()));
+            steps.push((at, words));
         }
     }
     Ok(steps)
@@ -201,6 +222,9 @@ fn rows(text: &str, duration: Duration) -> Result<Steps, String> {
 fn opportunities(text: &str, duration: Duration) -> Result<Steps, String> {
     let mut moments = Vec::new();
     for (line, text) in text.lines().enumerate() {
+        if text.trim().is_empty() {
+            continue;
+        }
         let wrong = || format!("line {}: expected milliseconds that do not fall", line + 1);
         let moment: u64 = text.trim().parse().map_err(|_| wrong())?;
         if moments.last().is_some_and(|before| *before > moment) {
@@ -213,7 +237,7 @@ fn opportunities(text: &str, duration: Duration) -> Result<Steps, String> {
     };
     let mut steps = Steps::new();
     let mut before = None;
-    for second in 0..duration.as_millis() / STEP_MS {
+    for second in 0..duration.as_millis().div_ceil(STEP_MS) {
         let (from, to) = (second * STEP_MS, (second + 1) * STEP_MS);
         // How many until some moment, in all the times that the file has been repeated.
         let until = |at: u64| {
@@ -226,11 +250,11 @@ fn opportunities(text: &str, duration: Duration) -> Result<Steps, String> {
         }
         before = Some(count);
         let words = match count {
-            0 => vec![("outage", "outage".to_owned()), ("rate", String::new())],
+            0 => vec![("loss", SHUT.to_owned())],
             count => {
                 let kbps = count * OPPORTUNITY_BYTES * 8 / STEP_MS;
                 vec![
-                    ("outage", String::new()),
+                    ("loss", String::new()),
                     ("rate", format!("rate={kbps}kbit")),
                 ]
             }
@@ -258,7 +282,7 @@ mod tests {
         let faults = scenario.faults.iter();
         faults
             .map(|fault| match &fault.kind {
-                FaultKind::Set(_, both) => {
+                FaultKind::Follow(_, both) => {
                     let (there, back) = (both.there.to_string(), both.back.to_string());
                     (fault.at.as_secs_f64(), there, back)
                 }
@@ -277,7 +301,7 @@ mod tests {
             "up.csv",
             "at_s,delay_ms,loss_pct\n0,20,0\n4.5,85,3\n\n12,1,0\n",
         );
-        // 3 packets in the first second, none in the second one, then again.
+        // 3 packets in the first second, one at the end of the second one, then again.
         write("down", "100\n200\n900\n2000\n");
         let link = "path = 'delay=5ms rate=9mbit'\nfollows = 'up.csv'\nfollows_back = 'down'";
         let followed = scenario(folder.path(), link).unwrap();
@@ -288,6 +312,17 @@ mod tests {
         let at = |at: f64| told.iter().rfind(|(then, ..)| *then <= at).unwrap();
         assert_eq!(at(1.0).2, model("delay=5ms rate=12kbit"));
         assert_eq!(at(4.6).1, model("delay=85ms loss=3% rate=9mbit"));
+        // Nothing goes for a second: all is lost, and the queue stays.
+        write("idle", "100\n2500\n\n");
+        write("shut.CSV", "\u{feff}at_s,rate_kbps\n0,500\n5,0\n6,700\n");
+        let link = "path = 'rate=1mbit queue=50'\nfollows = 'idle'\nfollows_back = 'shut.CSV'";
+        let told = paths(&scenario(folder.path(), link).unwrap());
+        let at = |at: f64| told.iter().rfind(|(then, ..)| *then <= at).unwrap();
+        assert_eq!(at(1.0).1, model("loss=100% rate=12kbit queue=50"));
+        // That at 2.5 s, and the first one of the next time round.
+        assert_eq!(at(2.0).1, model("rate=24kbit queue=50"));
+        assert_eq!(at(5.0).2, model("loss=100% rate=500kbit queue=50"));
+        assert_eq!(at(6.0).2, model("rate=700kbit queue=50"));
         for (wrong, text) in [
             ("at,delay_ms\n0,1\n", "expected a head"),
             ("at_s,speed\n0,1\n", "expected a head"),
