@@ -78,10 +78,14 @@ pub struct Counts {
     pub duplicated: u64,
 }
 
+/// Losses by somebody else's rule, in place of the model's: asked once for each packet that has left the
+/// queue, with the moment when it was handed in and its bytes; true if it is lost.
+pub type LossRule = Box<dyn FnMut(Time, usize) -> bool + Send>;
+
 /// One direction of an impaired path: decides the fate of each packet.
-#[derive(Clone, Debug)]
 pub struct Pipe {
     model: Model,
+    rule: Option<LossRule>,
     /// Loss, jitter and copies draw from generators of their own, so that a change of one leaves
     /// the pattern of the others as it was.
     loss_rng: Rng,
@@ -109,7 +113,14 @@ impl Pipe {
             last_arrival: Time::ZERO,
             counts: Counts::default(),
             model,
+            rule: None,
         }
+    }
+
+    /// Loses packets by a rule from now on, whatever the model says of losses, and also after the model
+    /// has changed.
+    pub fn set_loss_rule(&mut self, rule: LossRule) {
+        self.rule = Some(rule);
     }
 
     /// What the path is like at present.
@@ -194,10 +205,13 @@ impl Pipe {
             },
         };
         // Choice: a packet is lost on the wire, behind the queue, so it took its share of the rate.
-        if self
-            .loss
-            .next_is_lost(self.model.loss(), &mut self.loss_rng)
-        {
+        let is_lost = match &mut self.rule {
+            Some(rule) => rule(now, bytes),
+            None => self
+                .loss
+                .next_is_lost(self.model.loss(), &mut self.loss_rng),
+        };
+        if is_lost {
             return Verdict::Drop(Reason::Loss);
         }
         let mut arrival = sent + self.model.delay() + self.jitter();
@@ -213,6 +227,16 @@ impl Pipe {
     /// overtake waits for the one before it.
     fn jitter(&mut self) -> Duration {
         uniform(&mut self.jitter_rng, self.model.jitter())
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe")
+            .field("model", &self.model)
+            .field("has_rule", &self.rule.is_some())
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
     }
 }
 

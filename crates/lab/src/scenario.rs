@@ -12,6 +12,7 @@
 //! Time in a scenario begins when the network has settled: nodes start [`Scenario::settle`] before
 //! its zero, so that links are up and routes known when the first packet is sent.
 
+mod custom;
 mod error;
 mod known;
 pub(crate) mod meter;
@@ -29,9 +30,10 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
+pub use custom::{BadCustom, Custom, FlowSoFar, Look, LossRule, Moment, PacketSource, Sending};
 pub use error::{Mistake, ScenarioError};
 pub use known::snapshot_of;
-pub use record::{EventRecord, LinkRecord, Record, record};
+pub use record::{EventRecord, LinkRecord, PacketRecord, Record, record};
 pub use recording::{OwnLink, Recording};
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};

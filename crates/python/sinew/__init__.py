@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._custom import Moment
 from ._sinew import Error, __version__, build
 from .builder import Builder
 from .node import Datagram, Listener, Node, Socket, Stream
@@ -34,6 +35,7 @@ __all__ = [
     "Datagram",
     "Error",
     "Listener",
+    "Moment",
     "Node",
     "Result",
     "Scenario",

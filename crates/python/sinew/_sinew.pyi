@@ -37,8 +37,11 @@ class Scenario:
     @property
     def flows(self) -> list[str]: ...
     def run(
-        self, seed: int | None, progress: Callable[[float], object] | None
-    ) -> tuple[str, str, str, int]: ...
+        self,
+        seed: int | None,
+        progress: Callable[[float], object] | None,
+        parts: dict[str, Any],
+    ) -> tuple[str, str, str, int, list[tuple[str, int, str, bytes, bytes]]]: ...
     def why(self, src: str, dst: str, asked: dict[str, Any]) -> str: ...
     def whatif(
         self, edits: str, src: str | None, dst: str | None, asked: dict[str, Any]

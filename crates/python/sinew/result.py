@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import html
 import json
+from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
+
+_TABLES = ("flows", "links", "events", "measures", "packets")
 
 #: What is shown of a flow in a notebook: the key, and its title.
 _COLUMNS = (
@@ -23,7 +28,7 @@ _COLUMNS = (
 
 
 class Result:
-    """The report of a simulation, its links and its events."""
+    """The report of a simulation, its links and events, and what was measured on the way."""
 
     def __init__(
         self,
@@ -31,13 +36,17 @@ class Result:
         links: list[dict[str, Any]],
         events: list[dict[str, Any]],
         events_left_out: int = 0,
+        measures: list[dict[str, Any]] | None = None,
+        packets: Sequence[tuple[str, int, str, bytes, bytes]] = (),
     ) -> None:
-        """From the JSON of the report and the tables beside it."""
+        """From the JSON of the report, the tables beside it, and columns of packets."""
         self._json = report
         self._report: dict[str, Any] = json.loads(report)
         self._links = links
         self._events = events
         self._left_out = events_left_out
+        self._measures = measures or []
+        self._packets = packets
 
     @property
     def json(self) -> str:
@@ -83,20 +92,66 @@ class Result:
         """Events after the first 200 000, which are not kept."""
         return self._left_out
 
+    @property
+    def measures(self) -> list[dict[str, Any]]:
+        """What the run's ``measure`` gave: ``at_s`` (seconds), and its own keys or ``value``."""
+        return self._measures
+
+    @property
+    def packets(self) -> list[dict[str, Any]]:
+        """A dictionary for each packet of a run with ``packets=True``, in the order of sending.
+
+        ``flow``, ``stream`` (its number in the flow), ``receiver``, ``sent_s`` (seconds) and ``delay_ms``
+        (milliseconds), which is None if the packet never came. TCP and bulk have no packets here. For
+        many packets use :meth:`to_pandas` or :meth:`to_arrow`.
+        """
+        columns = self._columns()
+        columns["delay_ms"] = [None if delay != delay else delay for delay in columns["delay_ms"]]
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+    def _columns(self) -> dict[str, Any]:
+        """The packets by column; the delay of what never came is no number."""
+        names: tuple[list[str], list[int], list[str]] = ([], [], [])
+        sent, delays = array("d"), array("d")
+        for flow, stream, receiver, sent_s, delay_ms in self._packets:
+            sent.frombytes(sent_s)
+            delays.frombytes(delay_ms)
+            for name, value in zip(names, (flow, stream, receiver)):
+                name += [value] * (len(sent_s) // 8)
+        keys = ("flow", "stream", "receiver", "sent_s", "delay_ms")
+        return dict(zip(keys, (*names, sent, delays)))
+
     def rows(self, table: str = "flows") -> list[dict[str, Any]]:
-        """``flows``, ``links`` or ``events`` without nested tables: ``delay_ms.p95`` is a key."""
-        tables = {"flows": self.flows, "links": self.links, "events": self.events}
-        if table not in tables:
-            raise ValueError(f"no table {table!r}: there are {', '.join(tables)}")
-        return [_flat(row) for row in tables[table]]
+        """A table without nested tables: ``delay_ms.p95`` is a key.
+
+        The tables are ``flows``, ``links``, ``events``, ``measures`` and ``packets``.
+        """
+        if table not in _TABLES:
+            raise ValueError(f"no table {table!r}: there are {', '.join(_TABLES)}")
+        return [_flat(row) for row in getattr(self, table)]
 
     def to_pandas(self, table: str = "flows") -> pandas.DataFrame:
-        """``flows``, ``links`` or ``events`` as a data frame. Needs pandas."""
+        """A table of :meth:`rows` as a data frame. Needs pandas."""
         try:
             import pandas
         except ImportError as error:
             raise ImportError("to_pandas needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.rows(table))
+        return pandas.DataFrame(self._columns() if table == "packets" else self.rows(table))
+
+    def to_arrow(self, table: str = "flows") -> pyarrow.Table:
+        """A table of :meth:`rows` as an Arrow table. Needs pyarrow."""
+        try:
+            import pyarrow
+            import pyarrow.compute
+        except ImportError as error:
+            raise ImportError("to_arrow needs pyarrow: pip install pyarrow") from error
+        if table != "packets":
+            return pyarrow.Table.from_pylist(self.rows(table))
+        columns = self._columns()
+        delays = pyarrow.array(columns["delay_ms"])
+        never = pyarrow.compute.is_nan(delays)
+        columns["delay_ms"] = pyarrow.compute.if_else(never, None, delays)
+        return pyarrow.table(columns)
 
     def __repr__(self) -> str:
         name, flows = self._report["scenario"], len(self.flows)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _sinew, _toml
+from ._custom import LossModel, Moment, Traffic, parts
 from ._units import number
 from .result import Result
 
@@ -122,19 +123,42 @@ class Scenario:
         seed: int | None = None,
         *,
         progress: Callable[[float], object] | None = None,
+        traffic: Mapping[str, Traffic] | None = None,
+        losses: Mapping[tuple[str, str], LossModel] | None = None,
+        measure: Callable[[Moment], Any] | None = None,
+        every_s: float = 1.0,
+        packets: bool = False,
     ) -> Result:
         """Simulates it with the production nodes, in virtual time. Equal seeds give equal results.
 
-        ``progress`` is called about twenty times a second with the share that is done, from 0 to 1. An
-        exception that it raises ends the run. Other threads of Python go on meanwhile, and Ctrl-C
-        raises ``KeyboardInterrupt``.
+        ``progress`` is called about twenty times a second with the share that is done, from 0 to 1.
+        Other threads of Python go on meanwhile, and Ctrl-C raises ``KeyboardInterrupt``.
+
+        Three parts of the simulation can be functions of yours. The engines wait for each call, so such
+        a run is slow: some 100 000 calls take a second. An exception that any of them raises ends the run.
+
+        ``traffic``: for the name of a flow, a function that takes a ``random.Random`` and gives an iterable:
+        when to send in seconds after the flow's start, or pairs of that and the bytes of payload. The
+        flow's own pattern is not used. Each stream of a flow has a generator of its own.
+
+        ``losses``: for a pair of nodes, a function that takes a ``random.Random`` and gives a function of
+        ``(at_s, size)``: whether a packet is lost in the direction from the first node to the second. ``size`` is
+        its bytes on the link without those of UDP and IP. The losses of the link's path are not used.
+
+        ``measure``: a function of a :class:`Moment`, called each ``every_s`` seconds of the scenario. What it
+        returns, a dictionary or a number, becomes a row of :attr:`Result.measures`.
+
+        ``packets=True`` keeps what became of each packet: 16 bytes each.
         """
         if seed is not None and not 0 <= seed < 1 << 64:
             raise ValueError(f"seed={seed}: expected a whole number from 0 to {(1 << 64) - 1}")
         if progress is not None and not callable(progress):
             raise TypeError("progress: expected a function of one number")
-        report, links, events, left_out = self._core.run(seed, progress)
-        return Result(report, json.loads(links), json.loads(events), left_out)
+        seed = self.seed if seed is None else seed
+        measures: list[dict[str, Any]] = []
+        wanted = parts(seed, traffic, losses, measure, every_s, packets, measures)
+        report, links, events, left_out, kept = self._core.run(seed, progress, wanted)
+        return Result(report, json.loads(links), json.loads(events), left_out, measures, kept)
 
     def why(self, src: str, dst: str, **how: Any) -> dict[str, Any]:
         """Explains the path of packets from ``src`` to ``dst``: the path, others, and what decided.

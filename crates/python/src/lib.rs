@@ -11,10 +11,12 @@
 //! differ. Only datagrams and bytes of streams cross as objects.
 //!
 //! Long work runs on a thread of its own ([`work`]); the calling thread wakes up twenty times a second,
-//! lets Python handle signals, and reports progress. No Python code runs on the engines' threads.
+//! lets Python handle signals, and reports progress. Python code runs on an engine's thread only where a caller puts
+//! functions into a simulation ([`custom`]).
 #![deny(unsafe_code)]
 
 mod cli;
+mod custom;
 mod errors;
 mod held;
 mod lab;

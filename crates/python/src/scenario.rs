@@ -1,11 +1,13 @@
 //! Scenarios: read, simulated, and asked about their paths.
 
+use crate::custom::{Parts, Trouble};
 use crate::errors::{explain, failed, misused};
 use crate::work::supervise;
 use base::Duration;
-use lab::scenario::{self, ScenarioError, record};
+use lab::scenario::{self, PacketRecord, ScenarioError, record};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use tools::explain::{Asked, Class, View};
 
@@ -73,18 +75,26 @@ impl Scenario {
         flows.map(|flow| flow.name.clone()).collect()
     }
 
-    /// Simulates it; the report's JSON, and that of links and events.
-    #[pyo3(signature = (seed, progress))]
-    fn run(
+    /// Simulates it; the report's JSON, that of links and events, and the packets.
+    #[pyo3(signature = (seed, progress, parts))]
+    fn run<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         seed: Option<u64>,
         progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<(String, String, String, u64)> {
+        parts: Parts,
+    ) -> PyResult<(String, String, String, u64, Vec<Columns<'py>>)> {
         let (scenario, seed) = (&self.0, seed.unwrap_or(self.0.seed));
-        let recorded = supervise(py, progress, move |reins| {
-            record(scenario, seed, |share| reins.go_on(share))
+        let trouble = Trouble::default();
+        let custom = parts.put(py, scenario, &trouble)?;
+        let recorded = supervise(py, progress, |reins| {
+            record(scenario, seed, custom, |share| {
+                reins.go_on(share) && !trouble.came()
+            })
         })?;
+        if let Some(raised) = trouble.take() {
+            return Err(raised);
+        }
         let recorded = recorded.ok_or_else(|| failed("the simulation was ended"))?;
         let json = |value: serde_json::Result<String>| value.map_err(failed);
         Ok((
@@ -92,6 +102,7 @@ impl Scenario {
             json(serde_json::to_string(&recorded.links))?,
             json(serde_json::to_string(&recorded.events))?,
             recorded.events_left_out,
+            recorded.packets.iter().map(|of| columns(py, of)).collect(),
         ))
     }
 
@@ -115,6 +126,31 @@ impl Scenario {
         let told = py.detach(|| tools::explain::what_if(&view, edits, src.zip(dst), &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
+}
+
+/// The packets of a stream at a receiver: flow, number of the stream, receiver, and as native doubles when each was
+/// sent in seconds and its delay in milliseconds, which is no number if it never came.
+type Columns<'py> = (
+    String,
+    usize,
+    String,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
+
+fn columns<'py>(py: Python<'py>, of: &PacketRecord) -> Columns<'py> {
+    let bytes = |column: &mut dyn Iterator<Item = f64>| {
+        let bytes: Vec<u8> = column.flat_map(f64::to_ne_bytes).collect();
+        PyBytes::new(py, &bytes)
+    };
+    let delays = of.delay_ms.iter().map(|delay| delay.unwrap_or(f64::NAN));
+    (
+        of.flow.clone(),
+        of.stream,
+        of.receiver.clone(),
+        bytes(&mut of.sent_s.iter().copied()),
+        bytes(&mut { delays }),
+    )
 }
 
 impl Scenario {

@@ -52,7 +52,7 @@ def test_tables_have_flows_links_and_events(pair):
     assert {event["node"] for event in down} == {"a", "b"} and down[0]["at_s"] > 1
     assert result.rows()[0]["delay_ms.p50"] >= 10 and "<table>" in result._repr_html_()
     with pytest.raises(ValueError, match="flows, links, events"):
-        result.rows("packets")
+        result.rows("packet")
 
 
 def test_a_result_becomes_data_frames(pair):

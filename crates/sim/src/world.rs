@@ -9,7 +9,7 @@ use crate::host::{Host, HostId, Wire, underlay};
 use crate::journal::{Answer, Counters, Journal, Leak, Report};
 use crate::queue::{Queue, Wake};
 use crate::trace::Trace;
-use base::impair::{Counts, Line, Model};
+use base::impair::{Counts, Line, LossRule, Model};
 use base::{Burst, ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
 pub(crate) use stall::Stall;
 
@@ -160,6 +160,14 @@ impl<E: Engine> World<E> {
         });
         let to = self.hosts[to.place()].addr;
         self.hosts[from.place()].wires.insert(to, id);
+    }
+
+    /// Loses packets on the path from `from` to `to`, if there is one, by a rule of the caller's; see
+    /// [`base::impair::Pipe::set_loss_rule`].
+    pub fn set_loss_rule(&mut self, from: HostId, to: HostId, rule: LossRule) {
+        if let Some(id) = self.wire_id(from, to) {
+            self.wires[id as usize].line.set_loss_rule(rule);
+        }
     }
 
     /// Links a host to another, in this direction, through the bottleneck of a link that exists: what

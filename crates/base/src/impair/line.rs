@@ -1,6 +1,6 @@
 //! A pipe together with what is under way in it.
 
-use super::{Model, Pipe, Reason, Verdict};
+use super::{LossRule, Model, Pipe, Reason, Verdict};
 use crate::pool::{Burst, Pool};
 use crate::rng::Rng;
 use crate::time::Time;
@@ -40,6 +40,11 @@ impl<T> Line<T> {
     /// The same, bit by bit; see [`Pipe::follow`].
     pub fn follow(&mut self, model: Model) {
         self.pipe.follow(model);
+    }
+
+    /// Loses packets by a rule; see [`Pipe::set_loss_rule`].
+    pub fn set_loss_rule(&mut self, rule: LossRule) {
+        self.pipe.set_loss_rule(rule);
     }
 
     /// Lets two lines change their pipes: what is under way stays where it is. So what is pushed in

@@ -74,6 +74,24 @@ fn a_trace_is_followed_and_repeated() {
 }
 
 #[test]
+fn a_rule_takes_the_place_of_the_losses_and_stays_when_the_model_changes() {
+    let mut pipe = pipe("loss=100%", 1);
+    let mut n = 0;
+    pipe.set_loss_rule(Box::new(move |_, bytes| {
+        n += 1;
+        assert_eq!(bytes, 160);
+        n % 3 == 0
+    }));
+    assert_eq!(
+        losses(&mut pipe, 6),
+        [false, false, true, false, false, true]
+    );
+    pipe.set_model(parsed("loss=100%"));
+    assert_eq!(losses(&mut pipe, 3), [false, false, true]);
+    assert_eq!(pipe.counts().lost, 3);
+}
+
+#[test]
 fn the_first_packet_is_lost_as_often_as_any() {
     let first = (0..20_000)
         .filter(|&seed| losses(&mut pipe("loss=20% burst=80%", seed), 1)[0])

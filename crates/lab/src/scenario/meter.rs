@@ -156,6 +156,12 @@ impl Meter {
         known.chain(core::iter::repeat(None)).take(judged).collect()
     }
 
+    /// Packets so far that are judged: sent, received, and of those in time.
+    pub(crate) fn so_far(&self) -> [u64; 3] {
+        let sent = u64::from(self.sent - self.first);
+        [sent, self.received, self.in_time.count]
+    }
+
     /// Lengths of all rows of missed packets, in packets.
     fn misses(&self) -> impl Iterator<Item = u64> + '_ {
         let mut row = 0;

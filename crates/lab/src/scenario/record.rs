@@ -2,12 +2,12 @@
 //! of each link, and what happened when.
 //!
 //! ```text
-//!   record(scenario, seed, go_on) ──▶ Record { report, links, events }
-//!                            └ asked every few milliseconds of simulated time; false ends it
+//!   record(scenario, seed, custom, go_on) ──▶ Record { report, links, events, packets }
+//!                                    └ asked every few milliseconds of simulated time; false ends it
 //! ```
-//! The report is byte for byte that of `sinew sim run`.
+//! The report is byte for byte that of `sinew sim run`, unless a program decides a part of the simulation.
 
-use super::{Report, Scenario, Simulation};
+use super::{Custom, Report, Scenario, Simulation};
 use base::{Duration, NodeAddr};
 use overlay::Event;
 use serde::Serialize;
@@ -31,6 +31,24 @@ pub struct Record {
     pub events: Vec<EventRecord>,
     /// Events after the first 200 000, which are not kept.
     pub events_left_out: u64,
+    /// What became of each packet, if they were to be kept.
+    #[serde(skip)]
+    pub packets: Vec<PacketRecord>,
+}
+
+/// The packets of one stream at one receiver, in the order of sending. TCP and bulk have none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketRecord {
+    /// The flow.
+    pub flow: String,
+    /// The number of the stream in it.
+    pub stream: usize,
+    /// The receiving node.
+    pub receiver: String,
+    /// When each was sent, in seconds of the scenario's time.
+    pub sent_s: Vec<f64>,
+    /// The one-way delay of each in milliseconds; none of what never came.
+    pub delay_ms: Vec<Option<f64>>,
 }
 
 /// One direction of a link, as the sending node sees it at the end.
@@ -76,6 +94,7 @@ pub struct EventRecord {
 pub fn record(
     scenario: &Scenario,
     seed: u64,
+    custom: Custom<'_>,
     mut go_on: impl FnMut(f64) -> bool,
 ) -> Option<Record> {
     let kept = Rc::new(RefCell::new((Vec::new(), 0)));
@@ -90,6 +109,7 @@ pub fn record(
         .map(|node| node.name.clone())
         .collect();
     let mut simulation = Simulation::new(scenario, seed);
+    simulation.customise(custom);
     let keeper = Rc::clone(&kept);
     simulation.watch(move |at, node, event| {
         let Some(event) = event_record(at, &of_place[node], event, &names) else {
@@ -110,7 +130,7 @@ pub fn record(
     if !is_wanted {
         return None;
     }
-    let links = simulation.links();
+    let (links, packets) = (simulation.links(), simulation.packets());
     let report = simulation.finish();
     let (events, events_left_out) = kept.take();
     Some(Record {
@@ -118,6 +138,7 @@ pub fn record(
         links,
         events,
         events_left_out,
+        packets,
     })
 }
 
@@ -176,7 +197,7 @@ mod tests {
     fn a_record_has_the_report_of_a_plain_run_and_what_happened() {
         let scenario = Scenario::parse("pair", PAIR).unwrap();
         let mut shares = Vec::new();
-        let record = record(&scenario, 7, |share| {
+        let record = record(&scenario, 7, Custom::of(&scenario), |share| {
             shares.push(share);
             true
         });
@@ -204,7 +225,7 @@ mod tests {
     fn it_ends_as_soon_as_it_is_not_wanted() {
         let scenario = Scenario::parse("pair", PAIR).unwrap();
         let mut left = 5;
-        let ended = record(&scenario, 7, |_| {
+        let ended = record(&scenario, 7, Custom::of(&scenario), |_| {
             left -= 1;
             left > 0
         });

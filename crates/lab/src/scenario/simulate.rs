@@ -14,8 +14,9 @@ mod streams;
 mod tcp;
 mod ways;
 
+use super::custom::{Custom, Look, Moment};
 use super::overridden;
-use super::record::LinkRecord;
+use super::record::{LinkRecord, PacketRecord};
 use super::report::{FlowReport, Report};
 use super::{Fault, FaultKind, Flow, Place, Scenario};
 use crate::scenario::meter::rounded;
@@ -71,7 +72,16 @@ pub struct Simulation<'s> {
     /// Bytes on the wire before the scenario's time began.
     settled_bytes: Option<u64>,
     watch: Option<Watch>,
+    look: Option<Looks>,
     ways: Ways,
+}
+
+/// Who looks at the simulation from time to time.
+struct Looks {
+    every: Duration,
+    /// The next time, counted from the scenario's zero.
+    next: Duration,
+    look: Look,
 }
 
 /// Is told of what nodes report: when, by the scenario's time, and which node, by its place.
@@ -111,7 +121,30 @@ impl<'s> Simulation<'s> {
             world,
             settled_bytes: None,
             watch: None,
+            look: None,
             ways: Ways::default(),
+        }
+    }
+
+    /// Lets a program decide what it has chosen to. For a simulation at its very beginning, of the same scenario.
+    pub(crate) fn customise(&mut self, custom: Custom<'_>) {
+        for (of, source) in custom.sources {
+            self.streams.choose(of, source);
+        }
+        let zero_s = self.zero().as_secs_f64();
+        for ((from, to), mut rule) in custom.loss_rules {
+            let hosts = &self.network.hosts;
+            let rule = move |at: Time, bytes| rule(at.as_secs_f64() - zero_s, bytes);
+            self.world
+                .set_loss_rule(hosts[from], hosts[to], Box::new(rule));
+        }
+        self.look = custom.look.map(|(every, look)| Looks {
+            every,
+            next: every,
+            look,
+        });
+        if custom.keeps_packets {
+            self.streams.keep_packets();
         }
     }
 
@@ -156,6 +189,11 @@ impl<'s> Simulation<'s> {
             .flat_map(|link| [(link.a, link.b), (link.b, link.a)])
             .map(|(from, to)| self.link(from, to))
             .collect()
+    }
+
+    /// What became of each packet, if they were kept.
+    pub(crate) fn packets(&self) -> Vec<PacketRecord> {
+        self.streams.packets()
     }
 
     fn link(&self, from: usize, to: usize) -> LinkRecord {
@@ -269,7 +307,9 @@ impl<'s> Simulation<'s> {
             self.next_fault = self.faults.next();
         }
         let mut end = (now + self.slice).min(until);
-        for moment in [Some(Duration::ZERO), self.next_fault.map(|fault| fault.at)] {
+        let look = self.look.as_ref().map(|looks| looks.next);
+        let fault = self.next_fault.map(|fault| fault.at);
+        for moment in [Some(Duration::ZERO), fault, look] {
             let moment = moment.map_or(Time::FAR, |at| self.zero() + at);
             if now < moment {
                 end = end.min(moment);
@@ -283,6 +323,25 @@ impl<'s> Simulation<'s> {
         self.world.run_until(end);
         self.streams.receive(&mut self.world, &self.network);
         self.observe();
+        self.show();
+    }
+
+    /// Shows the simulation to who looks at it, if it is time.
+    fn show(&mut self) {
+        let now = self.world.now();
+        let is_due = |looks: &Looks| self.zero() + looks.next <= now;
+        if now > self.end() || !self.look.as_ref().is_some_and(is_due) {
+            return;
+        }
+        let moment = Moment {
+            at_s: now.since(self.zero()).as_secs_f64(),
+            links: self.links(),
+            flows: self.streams.so_far(&self.world, &self.network),
+        };
+        if let Some(looks) = &mut self.look {
+            (looks.look)(&moment);
+            looks.next += looks.every;
+        }
     }
 
     fn observe(&mut self) {

@@ -34,8 +34,8 @@ const BULK_BYTES: u64 = 60_000;
 pub(super) struct Session {
     connection: u32,
     credit: u64,
-    /// Numbers and times of messages that the node has not taken.
-    waiting: VecDeque<(u32, Time)>,
+    /// Numbers, times and bytes of messages that the node has not taken.
+    waiting: VecDeque<(u32, Time, usize)>,
     /// From when until when it writes as much as it may, if it does.
     bulk: Option<(Time, Time)>,
     /// Who was called last, what it may write, and the answers that its node has not taken.
@@ -116,8 +116,8 @@ impl Session {
     }
 
     /// A message is to be sent.
-    pub(super) fn push(&mut self, number: u32, at: Time) {
-        self.waiting.push_back((number, at));
+    pub(super) fn push(&mut self, number: u32, at: Time, bytes: usize) {
+        self.waiting.push_back((number, at, bytes));
     }
 
     /// A message is to be answered.
@@ -133,19 +133,19 @@ impl Session {
         n: usize,
         (flow, stalled): (&Flow, [Time; 2]),
     ) {
-        let bytes = flow.packet as u64;
         let caller = (network.hosts[flow.from], self.caller(n));
-        while let Some(&(number, at)) = self.waiting.front()
-            && self.credit >= bytes
+        while let Some(&(number, at, bytes)) = self.waiting.front()
+            && self.credit >= bytes as u64
         {
             // A host without a buffer waits.
-            let Some(payload) = payload(world, (n as u32, number), at, flow.packet) else {
+            let Some(payload) = payload(world, (n as u32, number), at, bytes) else {
                 return;
             };
             self.waiting.pop_front();
-            self.credit -= bytes;
+            self.credit -= bytes as u64;
             hand(world, caller, at, payload);
         }
+        let bytes = flow.packet as u64;
         let called = (network.hosts[flow.to], self.called);
         while let Some(&(number, sent)) = self.answers.front()
             && self.called_credit >= bytes

@@ -3,7 +3,9 @@
 use super::Call;
 use super::network::{Network, Party};
 use super::sessions::{self, Session, Told};
+use crate::scenario::custom::{FlowSoFar, Moments, PacketSource};
 use crate::scenario::meter::{Judgement, Meter};
+use crate::scenario::record::PacketRecord;
 use crate::scenario::{Carrier, FLOWS_MAX, Flow, Scenario, stamp};
 use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::stream::StreamReply;
@@ -34,15 +36,20 @@ pub(super) struct Streams<'s> {
     accepted: Vec<usize>,
     /// Of each node: until when nothing there is scheduled.
     stalled_until: Vec<Time>,
+    keeps_packets: bool,
 }
 
 struct Stream {
     /// The flow it belongs to, by its place.
     flow: usize,
-    source: Source,
+    /// Its number in the flow.
+    number: usize,
+    source: Moments,
     /// Of the first packet, after the world's beginning.
     start: Time,
     stop: Time,
+    /// When each judged packet was sent, if packets are kept.
+    sent_at: Vec<Time>,
     /// One for each receiver.
     meters: Vec<Meter>,
 }
@@ -68,9 +75,11 @@ impl<'s> Streams<'s> {
                 let rng = world.rng_of(&[TRAFFIC, n as u64, i]);
                 streams.push(Stream {
                     flow: n,
-                    source: Source::new(flow.pattern, rng),
+                    number: i as usize,
+                    source: Moments::Drawn(Source::new(flow.pattern, rng)),
                     start: zero + flow.start + phase,
                     stop: zero + flow.stop,
+                    sent_at: Vec::new(),
                     meters: {
                         let of = |_| Meter::new(interval, flow.deadline);
                         flow.receivers().map(of).collect()
@@ -93,11 +102,26 @@ impl<'s> Streams<'s> {
             accepted: Vec::new(),
             streams,
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
+            keeps_packets: false,
         };
         for node in 0..scenario.nodes.len() {
             streams.reopen(world, network, node);
         }
         streams
+    }
+
+    /// Has a stream of a flow send what a program says, from the flow's start on.
+    pub(super) fn choose(&mut self, (flow, number): (usize, usize), source: PacketSource) {
+        let start = Time::ZERO + self.scenario.settle + self.scenario.flows[flow].start;
+        let mut streams = self.streams.iter_mut();
+        if let Some(stream) = streams.find(|s| (s.flow, s.number) == (flow, number)) {
+            (stream.source, stream.start) = (Moments::chosen(source), start);
+        }
+    }
+
+    /// Keeps from now on when each packet is sent.
+    pub(super) fn keep_packets(&mut self) {
+        self.keeps_packets = true;
     }
 
     /// Opens the sockets at a node, as clients do when their node has started again.
@@ -145,24 +169,28 @@ impl<'s> Streams<'s> {
             if self.scenario.flows[stream.flow].is_bulk {
                 continue;
             }
-            loop {
-                let at = stream.start + stream.source.peek();
-                if at >= until.min(stream.stop) {
+            while let Some(sending) = stream.source.peek() {
+                let due = stream.start + sending.at;
+                if due >= until.min(stream.stop) {
                     break;
                 }
-                stream.source.next();
+                stream.source.advance();
                 let numbers = stream
                     .meters
                     .iter_mut()
-                    .map(|meter| meter.on_sent(at >= from));
+                    .map(|meter| meter.on_sent(due >= from));
                 let number = numbers.max().unwrap_or_default();
                 let flow = &self.scenario.flows[stream.flow];
-                let at = at.max(self.stalled_until[flow.from]);
+                let at = due.max(self.stalled_until[flow.from]);
+                if self.keeps_packets && due >= from {
+                    stream.sent_at.push(at);
+                }
+                let bytes = sending.bytes.unwrap_or(flow.packet);
                 if let Some(session) = &mut self.sessions[n] {
-                    session.push(number, at);
+                    session.push(number, at, bytes);
                     continue;
                 }
-                let Some(payload) = payload(world, (n as u32, number), at, flow.packet) else {
+                let Some(payload) = payload(world, (n as u32, number), at, bytes) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
                 };
@@ -275,6 +303,51 @@ impl<'s> Streams<'s> {
             calls[connection.flow()].push(meter.delays_us());
         }
         calls
+    }
+
+    /// What became of each packet that was kept, stream by stream and receiver by receiver.
+    pub(super) fn packets(&self) -> Vec<PacketRecord> {
+        let zero = Time::ZERO + self.scenario.settle;
+        let record = |stream: &Stream, place: usize, meter: &Meter| {
+            let flow = &self.scenario.flows[stream.flow];
+            let receiver = flow.receivers().nth(place).unwrap_or(flow.to);
+            let delays = meter.delays_us().into_iter();
+            PacketRecord {
+                flow: flow.name.clone(),
+                stream: stream.number,
+                receiver: self.scenario.nodes[receiver].name.clone(),
+                sent_s: stream
+                    .sent_at
+                    .iter()
+                    .map(|at| at.since(zero).as_secs_f64())
+                    .collect(),
+                delay_ms: delays.map(|us| us.map(|us| f64::from(us) / 1e3)).collect(),
+            }
+        };
+        let kept = self.streams.iter().filter(|_| self.keeps_packets);
+        let streams = kept.filter(|stream| !self.scenario.flows[stream.flow].is_bulk);
+        streams
+            .flat_map(|stream| {
+                let meters = stream.meters.iter().enumerate();
+                meters.map(move |(place, meter)| record(stream, place, meter))
+            })
+            .collect()
+    }
+
+    /// What has become of each flow so far.
+    pub(super) fn so_far(&self, world: &World<Party>, network: &Network<'_>) -> Vec<FlowSoFar> {
+        let flows = self.scenario.flows.iter();
+        let mut flows: Vec<FlowSoFar> =
+            flows.map(|flow| FlowSoFar::of(flow.name.clone())).collect();
+        for stream in &self.streams {
+            for meter in &stream.meters {
+                flows[stream.flow].add(meter);
+            }
+        }
+        for connection in &network.connections {
+            flows[connection.flow()].add(&connection.meter(world, self.scenario));
+        }
+        flows
     }
 
     /// The streams of each flow, judged together.

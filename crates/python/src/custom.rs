@@ -1,0 +1,132 @@
+//! Python functions in a simulation: a flow's packets, a link's losses, what is measured on the way.
+//!
+//! ```text
+//!   engines' thread ── Packets, Rule, Look ──▶ attached to Python ──▶ the function
+//!                                                  │ raised: kept in Trouble, the simulation ends
+//! ```
+//! These are the only calls of Python from the thread of the engines, which wait meanwhile.
+
+use crate::errors::{failed, misused};
+use ::lab::scenario::{Custom, Look, LossRule, Moment, PacketSource, Scenario, Sending};
+use base::Duration;
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What Python decides of a run; the package checks what it is given.
+#[derive(FromPyObject)]
+pub(crate) struct Parts {
+    /// Of a flow: a function of the stream's number, which gives an iterator over nanoseconds and bytes.
+    #[pyo3(item)]
+    traffic: Vec<(String, Py<PyAny>)>,
+    /// Of the direction between two nodes: a function of seconds and bytes.
+    #[pyo3(item)]
+    losses: Vec<(String, String, Py<PyAny>)>,
+    /// So often, in nanoseconds, a function of the moment's JSON.
+    #[pyo3(item)]
+    measure: Option<(u64, Py<PyAny>)>,
+    /// Whether what became of each packet is kept.
+    #[pyo3(item)]
+    packets: bool,
+}
+
+/// The first exception that a function has raised.
+#[derive(Clone, Default)]
+pub(crate) struct Trouble(Arc<Mutex<Option<PyErr>>>);
+
+impl Trouble {
+    /// What the function gives; nothing once one has raised.
+    fn ask<T>(&self, function: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
+        if self.came() {
+            return None;
+        }
+        match Python::attach(function) {
+            Ok(given) => Some(given),
+            Err(raised) => {
+                self.kept().get_or_insert(raised);
+                None
+            }
+        }
+    }
+
+    /// Whether one has raised.
+    pub(crate) fn came(&self) -> bool {
+        self.kept().is_some()
+    }
+
+    /// The exception, if there is one.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.kept().take()
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<PyErr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    /// Puts the functions in the place of parts of a scenario.
+    pub(crate) fn put<'s>(
+        self,
+        py: Python<'_>,
+        scenario: &'s Scenario,
+        trouble: &Trouble,
+    ) -> PyResult<Custom<'s>> {
+        let mut custom = Custom::of(scenario);
+        for (flow, function) in self.traffic {
+            let count = scenario.flows.iter().find(|known| known.name == flow);
+            let numbers = 0..count.map_or(0, |flow| flow.count);
+            let iterator = |n| function.bind(py).call1((n,))?.try_iter();
+            let iterators: PyResult<Vec<_>> = numbers.map(iterator).collect();
+            let mut iterators = iterators?.into_iter().map(Bound::unbind);
+            let next = |_| match iterators.next() {
+                Some(iterator) => packets(iterator, trouble.clone()),
+                None => Box::new(|| None),
+            };
+            custom.source(&flow, next).map_err(misused)?;
+        }
+        for (from, to, function) in self.losses {
+            let rule = rule(function, trouble.clone());
+            custom.loss_rule(&from, &to, rule).map_err(misused)?;
+        }
+        if let Some((every_ns, function)) = self.measure {
+            let every = Duration::from_nanos(every_ns);
+            let look = look(function, trouble.clone());
+            custom.look(every, look).map_err(misused)?;
+        }
+        if self.packets {
+            custom.keep_packets();
+        }
+        Ok(custom)
+    }
+}
+
+fn packets(iterator: Py<PyIterator>, trouble: Trouble) -> PacketSource {
+    Box::new(move || {
+        let next = trouble.ask(|py| match iterator.bind(py).clone().next() {
+            Some(packet) => packet?.extract::<(u64, Option<usize>)>().map(Some),
+            None => Ok(None),
+        });
+        let (at_ns, bytes) = next.flatten()?;
+        Some(Sending {
+            at: Duration::from_nanos(at_ns),
+            bytes,
+        })
+    })
+}
+
+fn rule(function: Py<PyAny>, trouble: Trouble) -> LossRule {
+    Box::new(move |at_s, bytes| {
+        let is_lost = trouble.ask(|py| function.bind(py).call1((at_s, bytes))?.is_truthy());
+        is_lost.unwrap_or(false)
+    })
+}
+
+fn look(function: Py<PyAny>, trouble: Trouble) -> Look {
+    Box::new(move |moment: &Moment| {
+        let _ = trouble.ask(|py| {
+            let moment = serde_json::to_string(moment).map_err(failed)?;
+            function.bind(py).call1((moment,)).map(drop)
+        });
+    })
+}
