@@ -14,6 +14,7 @@
 
 mod custom;
 mod error;
+mod files;
 mod known;
 pub(crate) mod meter;
 pub(crate) mod overridden;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use custom::{BadCustom, Custom, FlowSoFar, Look, LossRule, Moment, PacketSource, Sending};
 pub use error::{Mistake, ScenarioError};
+pub use files::{Files, Texts};
 pub use known::snapshot_of;
 pub use record::{EventRecord, LinkRecord, PacketRecord, Record, record};
 pub use recording::{OwnLink, Recording};
@@ -101,6 +103,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What is reported.
     pub measure: Measure,
+    /// The files that the text names, as they were read.
+    pub files: Texts,
 }
 
 /// What reliable links do, where that differs from the profile's.
@@ -360,7 +364,16 @@ impl Scenario {
     /// # Errors
     /// [`Mistake`] for the first thing that is wrong.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
-        parse::scenario(table::Text { file, text })
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        Scenario::parse_with(file, text, &Files::Beside(folder.to_owned()))
+    }
+
+    /// The same, with the files that it names.
+    ///
+    /// # Errors
+    /// [`Mistake`] for the first thing that is wrong.
+    pub fn parse_with(file: &str, text: &str, files: &Files) -> Result<Scenario, Mistake> {
+        parse::scenario(table::Text { file, text }, files, &[])
     }
 
     /// The same, but over after `duration` if that is earlier.

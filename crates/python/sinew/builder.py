@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ class Builder:
         path: str | None = None,
         *,
         back: str | Mapping[str, Any] | None = None,
+        follows: str | os.PathLike[str] | None = None,
+        follows_back: str | os.PathLike[str] | None = None,
         **words: Any,
     ) -> Builder:
         """Links two nodes.
@@ -64,10 +67,17 @@ class Builder:
         ``duplicate_pct`` (percent), ``rate_bps`` (bits per second), ``queue_pkts`` (packets) and
         ``mtu_bytes`` with numbers; ``reorder`` and ``outage`` with true. ``back`` is the direction from
         ``b`` to ``a``, where it differs: a text, or a dictionary of such keywords.
+
+        ``follows`` and ``follows_back`` name files with a measured path, one for each direction: a table
+        ``.csv`` with ``at_s`` and some of ``delay_ms``, ``loss_pct``, ``rate_kbps``; a capture ``.pcap``; or
+        a trace of Mahimahi. The words of the path hold where the file says nothing.
         """
         entry: dict[str, Any] = {"a": a, "b": b, "path": _path(path, words)}
         if back is not None:
             entry["back"] = back if isinstance(back, str) else _path(None, dict(back))
+        for key, file in (("follows", follows), ("follows_back", follows_back)):
+            if file is not None:
+                entry[key] = os.fspath(file)
         return self._add("link", entry)
 
     def topology(self, kind: str, **keys: Any) -> Builder:

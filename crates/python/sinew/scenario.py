@@ -24,11 +24,17 @@ class Scenario:
     has settled.
     """
 
-    def __init__(self, toml: str, name: str = "scenario") -> None:
-        """Reads ``toml``, the text of a scenario file; errors call it ``name``."""
+    def __init__(
+        self, toml: str, name: str = "scenario", files: Mapping[str, str] | None = None
+    ) -> None:
+        """Reads ``toml``, the text of a scenario file; errors call it ``name``.
+
+        ``files`` are the texts of the files that it names, such as measured paths. Without them they are
+        read from the folder of ``name``.
+        """
         self._toml = toml
         self._called = name
-        self._core = _sinew.Scenario.parse(name, toml)
+        self._core = _sinew.Scenario.parse(name, toml, None if files is None else dict(files))
 
     @staticmethod
     def from_toml(source: str | os.PathLike[str]) -> Scenario:
@@ -82,6 +88,11 @@ class Scenario:
     def toml(self) -> str:
         """The text of the scenario file, for ``sinew sim run`` and ``sinew lab up``."""
         return self._toml
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The texts of the files that it names, such as measured paths."""
+        return self._core.files
 
     @property
     def name(self) -> str:
@@ -180,11 +191,14 @@ class Scenario:
             raise ValueError("name both ends, or none for all pairs")
         return json.loads(self._core.whatif(edits, src, dst, question(**how)))
 
-    def __reduce__(self) -> tuple[type[Scenario], tuple[str, str]]:
-        return Scenario, (self._toml, self._called)
+    def __reduce__(self) -> tuple[type[Scenario], tuple[str, str, dict[str, str]]]:
+        # With its files: another machine does not have them.
+        return Scenario, (self._toml, self._called, self.files)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scenario) and self._toml == other._toml
+        if not isinstance(other, Scenario):
+            return NotImplemented
+        return self._toml == other._toml and self.files == other.files
 
     def __hash__(self) -> int:
         return hash(self._toml)

@@ -4,11 +4,9 @@ use crate::custom::{Parts, Trouble};
 use crate::errors::{explain, failed, misused};
 use crate::work::supervise;
 use base::Duration;
-use lab::scenario::{self, PacketRecord, ScenarioError, record};
-use pyo3::exceptions::PyOSError;
+use lab::scenario::{self, Files, PacketRecord, Texts, record};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::path::PathBuf;
 use tools::explain::{Asked, Class, View};
 
 /// A checked scenario.
@@ -17,22 +15,21 @@ pub(crate) struct Scenario(scenario::Scenario);
 
 #[pymethods]
 impl Scenario {
-    /// Reads and checks a text; `name` is what errors call it.
+    /// Reads and checks a text; `name` is what errors call it. The files that it names are beside it, or given.
     #[staticmethod]
-    fn parse(name: &str, text: &str) -> PyResult<Scenario> {
-        let parsed = scenario::Scenario::parse(name, text);
+    #[pyo3(signature = (name, text, files))]
+    fn parse(name: &str, text: &str, files: Option<Texts>) -> PyResult<Scenario> {
+        let parsed = match files {
+            Some(files) => scenario::Scenario::parse_with(name, text, &Files::Given(files)),
+            None => scenario::Scenario::parse(name, text),
+        };
         parsed.map(Scenario).map_err(misused)
     }
 
-    /// Reads and checks a file.
-    #[staticmethod]
-    fn load(path: PathBuf) -> PyResult<Scenario> {
-        scenario::Scenario::load(&path)
-            .map(Scenario)
-            .map_err(|error| match error {
-                ScenarioError::Bad(_) => misused(error),
-                ScenarioError::Read { .. } => PyOSError::new_err(error.to_string()),
-            })
+    /// The files that the text names, with their texts.
+    #[getter]
+    fn files(&self) -> Texts {
+        self.0.files.clone()
     }
 
     #[getter]

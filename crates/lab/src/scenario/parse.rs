@@ -7,6 +7,7 @@ mod follow;
 mod topology;
 
 use super::error::Mistake;
+use super::files::{Files, Texts};
 use super::table::{Table, Text, Value};
 use super::{
     BothWays, Carrier, Column, DURATION_MAX, FAULTS_MAX, FILE_BYTES_MAX, Fault, FaultKind,
@@ -20,7 +21,6 @@ use overlay::Settings;
 use overlay::node::MAX_PAYLOAD;
 use overlay::reliable::FLOWS_MAX;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// Overlay addresses that are given out: 10.7.0.0 and the node's number, from 1.
@@ -44,13 +44,14 @@ const TOP: [&str; 9] = [
 ];
 
 /// What has been read so far, for what refers to it.
-pub(super) struct Draft {
+pub(super) struct Draft<'f> {
     duration: Duration,
     nodes: Vec<Node>,
     places: Map<String, usize>,
     links: Vec<Link>,
-    /// Where the file is.
-    folder: PathBuf,
+    files: &'f Files,
+    /// Those that were read.
+    texts: Texts,
     /// What links that follow measured ones become.
     followed: Vec<Fault>,
     /// The link between two nodes, the smaller place first.
@@ -59,13 +60,15 @@ pub(super) struct Draft {
     generated: usize,
 }
 
-pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
+/// A scenario; `extra` are tables that the text may have for somebody else.
+pub(super) fn scenario(text: Text<'_>, files: &Files, extra: &[&str]) -> Result<Scenario, Mistake> {
     if text.text.len() > FILE_BYTES_MAX {
         let what = format!("the file is larger than the {FILE_BYTES_MAX} bytes that are read");
         return Err(text.mistake(&(0..0), String::new(), what));
     }
     let document = DeTable::parse(text.text).map_err(|error| text.malformed(&error))?;
-    let top = Table::new(text, "", document.span(), document.get_ref(), &TOP)?;
+    let known = [&TOP, extra].concat();
+    let top = Table::new(text, "", document.span(), document.get_ref(), &known)?;
 
     let mut scenario = head(&top)?;
     let mut draft = Draft {
@@ -73,10 +76,8 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
         nodes: Vec::new(),
         places: Map::default(),
         links: Vec::new(),
-        folder: Path::new(text.file)
-            .parent()
-            .map(Path::to_owned)
-            .unwrap_or_default(),
+        files,
+        texts: Texts::new(),
         followed: Vec::new(),
         links_between: BTreeMap::new(),
         generated: 0,
@@ -123,6 +124,7 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
     scenario.faults.sort_by_key(|fault| fault.at);
     scenario.measure = measure(&top, scenario.duration)?;
     (scenario.nodes, scenario.links) = (draft.nodes, draft.links);
+    scenario.files = draft.texts;
     Ok(scenario)
 }
 
@@ -217,6 +219,7 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
         links: Vec::new(),
         flows: Vec::new(),
         faults: Vec::new(),
+        files: Texts::new(),
         measure: Measure {
             from: Duration::ZERO,
             gap: GAP_DEFAULT,
@@ -240,7 +243,7 @@ impl Way {
     }
 }
 
-impl Draft {
+impl Draft<'_> {
     /// The highest rate of a link.
     fn fastest_bps(&self) -> u64 {
         let changes = self.followed.iter().filter_map(|fault| match &fault.kind {
@@ -342,7 +345,8 @@ impl Draft {
                 Some(place) => place,
                 None => self.links.len(),
             };
-            let (path, changes) = follow::path(&table, &self.folder, self.duration, at)?;
+            let files = (self.files, &mut self.texts);
+            let (path, changes) = follow::path(&table, files, self.duration, at)?;
             self.followed.extend(changes);
             let link = Link { a, b, path };
             match self.link(a, b) {

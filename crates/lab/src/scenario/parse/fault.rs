@@ -49,7 +49,7 @@ impl Kind {
 /// All faults in order of time; of those at one moment, the one that the file has first.
 pub(super) fn faults(
     top: &Table<'_>,
-    draft: &Draft,
+    draft: &Draft<'_>,
     flows: &[Flow],
 ) -> Result<Vec<Fault>, Mistake> {
     let Some(value) = top.optional("fault") else {
@@ -70,7 +70,7 @@ pub(super) fn faults(
     Ok(faults)
 }
 
-fn kind(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<FaultKind, Mistake> {
+fn kind(table: &Table<'_>, draft: &Draft<'_>, flows: &[Flow]) -> Result<FaultKind, Mistake> {
     let word = table.required("kind", "what happens, such as \"link-down\"")?;
     let kind = word.word(&KINDS)?;
     let others: Vec<&str> = KEYS[4..]
@@ -97,7 +97,7 @@ fn kind(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<FaultKind, M
     })
 }
 
-fn node(table: &Table<'_>, draft: &Draft) -> Result<usize, Mistake> {
+fn node(table: &Table<'_>, draft: &Draft<'_>) -> Result<usize, Mistake> {
     draft.node(&table.required("node", "the name of a node")?)
 }
 
@@ -119,7 +119,7 @@ fn has_path(carrier: &Carrier) -> bool {
     }
 }
 
-fn place(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<Place, Mistake> {
+fn place(table: &Table<'_>, draft: &Draft<'_>, flows: &[Flow]) -> Result<Place, Mistake> {
     if let Some(value) = table.optional("flow") {
         if let Some(key) = table.present(&["a", "b"]).next() {
             let what = format!("`flow` and `{key}` exclude each other: keep one");
@@ -144,7 +144,7 @@ fn place(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<Place, Mist
     })
 }
 
-fn groups(table: &Table<'_>, draft: &Draft) -> Result<Vec<Vec<usize>>, Mistake> {
+fn groups(table: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Vec<usize>>, Mistake> {
     const GROUPS: &str = "lists of nodes such as [[\"A\", \"B\"], [\"C\"]]; nodes that are in none \
                           stay together";
     let value = table.required("groups", GROUPS)?;

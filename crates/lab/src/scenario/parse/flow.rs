@@ -31,7 +31,7 @@ const PARETO_BPS: u64 = 64_000;
 const VOICE_DEADLINE: Duration = Duration::from_millis(100);
 const RATE: &str = "a rate such as \"64kbit\" (bit, kbit, mbit, gbit)";
 
-pub(super) fn flows(top: &Table<'_>, draft: &Draft) -> Result<Vec<Flow>, Mistake> {
+pub(super) fn flows(top: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Flow>, Mistake> {
     let Some(value) = top.optional("flow") else {
         return Ok(Vec::new());
     };
@@ -54,7 +54,7 @@ pub(super) fn flows(top: &Table<'_>, draft: &Draft) -> Result<Vec<Flow>, Mistake
     Ok(flows)
 }
 
-fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, Mistake> {
+fn flow(table: &mut Table<'_>, draft: &Draft<'_>, islands: &Islands) -> Result<Flow, Mistake> {
     let (from, to) = draft.ends(table, "from", "to")?;
     let also = also(table, draft, [from, to])?;
     let is_direct = flag(table, "direct")?;
@@ -152,7 +152,7 @@ fn direct(table: &Table<'_>) -> Result<Carrier, Mistake> {
 }
 
 /// Where TCP goes.
-fn way(table: &Table<'_>, draft: &Draft, (from, to): (usize, usize)) -> Result<Way, Mistake> {
+fn way(table: &Table<'_>, draft: &Draft<'_>, (from, to): (usize, usize)) -> Result<Way, Mistake> {
     if let Some(key) = table.present(&OVERLAY_KEYS).next() {
         let what = format!("`{key}` is for flows over the overlay: this one goes by TCP");
         return Err(table.mistake(what));
@@ -177,7 +177,7 @@ fn way(table: &Table<'_>, draft: &Draft, (from, to): (usize, usize)) -> Result<W
 
 fn overlay(
     table: &Table<'_>,
-    draft: &Draft,
+    draft: &Draft<'_>,
     islands: &Islands,
     (from, to): (usize, &[usize]),
 ) -> Result<Carrier, Mistake> {
@@ -203,7 +203,7 @@ fn overlay(
 }
 
 /// Bulk takes what there is, so something has to bound it.
-fn bulk_is_bounded(table: &Table<'_>, draft: &Draft, carrier: &Carrier) -> Result<(), Mistake> {
+fn bulk_is_bounded(table: &Table<'_>, draft: &Draft<'_>, carrier: &Carrier) -> Result<(), Mistake> {
     let bounded = |path: &BothWays| path.there.rate().is_some() && path.back.rate().is_some();
     let (is_bounded, where_) = match carrier {
         Carrier::Tcp(_, way) => match way {
@@ -224,7 +224,7 @@ fn bulk_is_bounded(table: &Table<'_>, draft: &Draft, carrier: &Carrier) -> Resul
 }
 
 /// The further members of a group.
-fn also(table: &Table<'_>, draft: &Draft, ends: [usize; 2]) -> Result<Vec<usize>, Mistake> {
+fn also(table: &Table<'_>, draft: &Draft<'_>, ends: [usize; 2]) -> Result<Vec<usize>, Mistake> {
     const ALSO: &str = "a list of further receiving nodes such as [\"C\", \"D\"]";
     let Some(value) = table.optional("also") else {
         return Ok(Vec::new());
@@ -404,7 +404,7 @@ fn pattern(table: &Table<'_>) -> Result<(Option<Pattern>, usize), Mistake> {
 struct Islands(Vec<usize>);
 
 impl Islands {
-    fn of(draft: &Draft) -> Islands {
+    fn of(draft: &Draft<'_>) -> Islands {
         let mut islands = Islands((0..draft.nodes.len()).collect());
         for link in &draft.links {
             let (a, b) = (islands.root(link.a), islands.root(link.b));

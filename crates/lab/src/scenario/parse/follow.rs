@@ -7,6 +7,7 @@
 //!        └──▶ words of a path, from that moment on ◀── the rate of each second
 //! ```
 
+use super::super::files::{Files, Texts};
 use super::super::table::{Table, Value};
 use super::super::{BothWays, FAULTS_MAX, Fault, FaultKind};
 use super::{Mistake, PATH, both_ways};
@@ -21,8 +22,6 @@ use std::vec::IntoIter;
 const OPPORTUNITY_BYTES: u64 = 1_500;
 /// Over so long its rate is taken.
 const STEP_MS: u64 = 1_000;
-/// The longest file that is read.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Columns of a table besides the time, and the words of a path that they are.
 const COLUMNS: [(&str, &str, &str); 3] = [
     ("delay_ms", "delay", "ms"),
@@ -38,16 +37,16 @@ const SHUT: &str = "loss=100%";
 type Step = (Duration, Vec<(&'static str, String)>);
 type Steps = Vec<Step>;
 
-/// The path of a link, and how it changes as the files say that it follows; `folder` is where they are.
+/// The path of a link, and how it changes as the files say that it follows; what is read of them is put into `texts`.
 pub(super) fn path(
     table: &Table<'_>,
-    folder: &Path,
+    (files, texts): (&Files, &mut Texts),
     duration: Duration,
     link: usize,
 ) -> Result<(BothWays, Vec<Fault>), Mistake> {
     let path = both_ways(table, "a path of both directions")?;
-    let there = steps(table, "follows", folder, duration)?;
-    let back = steps(table, "follows_back", folder, duration)?;
+    let there = steps(table, "follows", (files, texts), duration)?;
+    let back = steps(table, "follows_back", (files, texts), duration)?;
     let moments = there.iter().chain(&back).map(|(at, _)| *at);
     let value = table.optional("follows").or(table.optional("follows_back"));
     let Some(value) = value else {
@@ -133,30 +132,26 @@ impl<'a> Way<'a> {
 fn steps(
     table: &Table<'_>,
     key: &str,
-    folder: &Path,
+    (files, texts): (&Files, &mut Texts),
     duration: Duration,
 ) -> Result<Steps, Mistake> {
     let Some(value) = table.optional(key) else {
         return Ok(Vec::new());
     };
     let name = value.text("a file: .csv, or of Mahimahi")?;
-    let file = folder.join(name);
-    let unread = |why: &dyn std::fmt::Display| value.mistake(format!("{}: {why}", file.display()));
-    let about = std::fs::metadata(&file).map_err(|error| unread(&error))?;
-    if !about.is_file() || about.len() > FILE_BYTES_MAX {
-        return Err(unread(&"it is no file, or too long"));
-    }
-    let text = std::fs::read_to_string(&file).map_err(|error| unread(&error))?;
+    let text = files.read(name).map_err(|why| value.mistake(why))?;
     // What tables begin with that some programs write.
-    let text = text.trim_start_matches('\u{feff}');
-    let read = match file
+    let shown = text.trim_start_matches('\u{feff}');
+    let is_table = Path::new(name)
         .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
-    {
-        true => rows(text, duration),
-        false => opportunities(text, duration),
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let read = match is_table {
+        true => rows(shown, duration),
+        false => opportunities(shown, duration),
     };
-    read.map_err(|why| unread(&why))
+    let steps = read.map_err(|why| value.mistake(format!("{name}: {why}")))?;
+    texts.insert(name.to_owned(), text);
+    Ok(steps)
 }
 
 /// A table.

@@ -76,7 +76,7 @@ impl Kind {
     }
 }
 
-impl Draft {
+impl Draft<'_> {
     /// Adds what the generator makes, if one is asked for. `seed` is the scenario's.
     pub(super) fn read_topology(&mut self, top: &Table<'_>, seed: u64) -> Result<(), Mistake> {
         let Some(value) = top.optional("topology") else {

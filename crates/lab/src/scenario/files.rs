@@ -1,0 +1,46 @@
+//! Files that a scenario names, such as measured paths: read from beside it, or carried along with its text.
+//!
+//! ```text
+//!   Scenario::load(file) ──▶ Files::beside(folder) ──read──▶ Scenario::files: names and texts
+//!                                                              │ sent to another machine
+//!   Scenario::parse_with(text, &Files::Given(…)) ◀─────────────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The longest file that is read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Texts of files, by the names that a scenario has for them.
+pub type Texts = BTreeMap<String, String>;
+
+/// Where a scenario's files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// On the disk: names are paths, and those that are not absolute begin in this folder.
+    Beside(PathBuf),
+    /// Nowhere but here.
+    Given(Texts),
+}
+
+impl Files {
+    /// The text of a file, or why there is none, with its name.
+    pub(super) fn read(&self, name: &str) -> Result<String, String> {
+        match self {
+            Files::Given(texts) => {
+                let text = texts.get(name).cloned();
+                text.ok_or_else(|| format!("{name}: the scenario came without this file"))
+            }
+            Files::Beside(folder) => {
+                let path = folder.join(name);
+                let unread = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+                let about = std::fs::metadata(&path).map_err(|error| unread(&error))?;
+                if !about.is_file() || about.len() > BYTES_MAX {
+                    return Err(unread(&"it is no file, or too long"));
+                }
+                std::fs::read_to_string(&path).map_err(|error| unread(&error))
+            }
+        }
+    }
+}
