@@ -25,7 +25,7 @@ mod report;
 mod run;
 mod simulate;
 pub(crate) mod stamp;
-mod table;
+pub(crate) mod table;
 mod trace;
 
 #[cfg(test)]
@@ -374,6 +374,16 @@ impl Scenario {
     /// [`Mistake`] for the first thing that is wrong.
     pub fn parse_with(file: &str, text: &str, files: &Files) -> Result<Scenario, Mistake> {
         parse::scenario(table::Text { file, text }, files, &[])
+    }
+
+    /// The same of a text that has more tables, of other readers.
+    pub(crate) fn parse_experiment(
+        file: &str,
+        text: &str,
+        files: &Files,
+        extra: &[&str],
+    ) -> Result<Scenario, Mistake> {
+        parse::scenario(table::Text { file, text }, files, extra)
     }
 
     /// The same, but over after `duration` if that is earlier.

@@ -8,6 +8,7 @@
 A cell is one point of an experiment's grid, and has a seed of its own. So it does not matter where and
 in which order cells are measured: ``client`` takes a Dask client or any executor of
 ``concurrent.futures``, and the files are byte for byte those of ``sinew lab run`` on one machine.
+Beside the experiments of the papers there are your own: in a file (``docs/lab.md``), or a :class:`Study`.
 Finished cells are kept by what decides them (code, seed, size, parameters), and are not measured again.
 """
 
@@ -27,13 +28,17 @@ from . import _sinew
 from ._program import program
 from ._spread import Threads, spread
 from ._store import Store
+from .study import Study
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Experiment", "Figure", "Outcome", "cells", "list", "run"]
+__all__ = ["Experiment", "Figure", "Outcome", "Study", "cells", "list", "run"]
 
 _list = list
+
+#: The name of an experiment, a file with one, or a study.
+Named = str | os.PathLike[str] | Study
 
 
 class Experiment(dict[str, Any]):
@@ -49,7 +54,7 @@ def list() -> _list[Experiment]:  # noqa: A001
 
 
 def _request(
-    experiment: str,
+    experiment: Named,
     quick: bool,
     seed: int,
     speech: str | os.PathLike[str] | None,
@@ -58,13 +63,22 @@ def _request(
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"seed={seed}: expected a whole number from 0 to {(1 << 64) - 1}")
     return {
-        "experiment": experiment,
+        "experiment": experiment.id if isinstance(experiment, Study) else os.fspath(experiment),
+        "definition": _definition(experiment),
         "quick": quick,
         "seed": seed,
         "program": program() or "",
         "speech": None if speech is None else os.fspath(speech),
         "set": [f"{key}={_words(value)}" for key, value in sorted(wanted.items())],
     }
+
+
+def _definition(experiment: Named) -> str | None:
+    """An experiment that is not built in, with all its texts, so that it can be sent elsewhere."""
+    if isinstance(experiment, Study):
+        return experiment.definition
+    name = os.fspath(experiment)
+    return _sinew.lab_define(name, None) if _sinew.lab_is_file(name) else None
 
 
 def _words(value: Any) -> str:
@@ -76,20 +90,23 @@ def _words(value: Any) -> str:
 
 
 def cells(
-    experiment: str,
+    experiment: Named,
     *,
     quick: bool = True,
     seed: int = 1,
     set: Mapping[str, Any] | None = None,  # noqa: A002
     **overrides: Any,
 ) -> _list[dict[str, Any]]:
-    """The cells of an experiment: ``key``, ``parameters``, and ``identity``, all that decides them."""
+    """The cells of an experiment: ``key``, ``parameters``, and ``identity``, all that decides them.
+
+    Coordinates that are texts are in ``words``.
+    """
     request = _request(experiment, quick, seed, None, {**(set or {}), **overrides})
     return json.loads(_sinew.lab_cells(request))
 
 
 def run(
-    experiment: str,
+    experiment: Named,
     *,
     quick: bool = True,
     seed: int = 1,
@@ -101,7 +118,7 @@ def run(
     progress: Callable[[float, str], object] | None = None,
     **overrides: Any,
 ) -> Outcome:
-    """Runs one experiment.
+    """Runs one experiment: by its name, from a file ``.toml``, or a :class:`Study`.
 
     - ``quick``: under a minute, instead of the papers' own size.
     - ``overrides``: values of the grid, ``loss=[1, 2, 5]``. ``set`` takes the same, and settings of the
@@ -117,18 +134,21 @@ def run(
     Ctrl-C raises ``KeyboardInterrupt`` at once. Cells that are finished by then are kept.
     """
     wanted = {**(set or {}), **overrides}
-    request = _request(experiment, quick, seed, speech, wanted)
     entry = _entry(experiment)
+    request = _request(experiment, quick, seed, speech, wanted)
     grid = json.loads(_sinew.lab_cells(request))
     if entry["real_time"]:
-        _check_real(experiment, request, client)
+        _check_real(entry["id"], request, client)
+        keep = False
+    study = experiment if isinstance(experiment, Study) else None
+    if study is not None and study.version is None:
         keep = False
     begun = time.monotonic()
     store = Store.of(keep)
     measured = {cell["key"]: text for cell in grid if (text := store.get(cell["identity"]))}
     missing = [cell for cell in grid if cell["key"] not in measured]
     spreader = Threads(1 if entry["real_time"] else os.cpu_count() or 1) if client is None else client
-    tasks = {cell["key"]: (request, cell["key"], _sinew.build) for cell in missing}
+    tasks = {cell["key"]: (request, cell, _sinew.build, study) for cell in missing}
     identities = {cell["key"]: cell["identity"] for cell in missing}
     for key, text in spread(spreader, _measure, tasks):
         store.put(identities[key], text)
@@ -143,7 +163,11 @@ def run(
         return _conclude(request, in_order, Path(folder), took_s)
 
 
-def _entry(experiment: str) -> Experiment:
+def _entry(experiment: Named) -> Experiment:
+    if (definition := _definition(experiment)) is not None:
+        request = _request("", True, 1, None, {})
+        return Experiment(json.loads(_sinew.lab_entry({**request, "definition": definition})))
+    experiment = os.fspath(experiment) if not isinstance(experiment, Study) else experiment.id
     known = {entry["id"]: entry for entry in list()}
     if experiment not in known:
         from ._units import meant
@@ -165,21 +189,25 @@ def _check_real(experiment: str, request: Mapping[str, Any], client: Any) -> Non
         )
 
 
-def _measure(request: Mapping[str, Any], key: str, build: str) -> str:
+def _measure(
+    request: Mapping[str, Any], cell: Mapping[str, Any], build: str, study: Study | None = None
+) -> str:
     """One task, on whatever machine it runs."""
     if build != _sinew.build:
         raise _sinew.Error(
             f"a worker has sinew {_sinew.build}, and the cells are asked for by {build}: install the "
             "same wheel everywhere"
         )
-    return _sinew.lab_measure(dict(request), key)
+    if study is not None:
+        return study.measure(request, cell)
+    return _sinew.lab_measure(dict(request), cell["key"])
 
 
 def _conclude(
     request: Mapping[str, Any], measured: Sequence[str], out: Path, took_s: float
 ) -> Outcome:
-    _sinew.lab_conclude(dict(request), _list(measured), str(out))
-    return Outcome.read(out, request["experiment"], took_s)
+    tally = json.loads(_sinew.lab_conclude(dict(request), _list(measured), str(out)))
+    return Outcome.read(out, tally["experiments"][0]["id"], took_s)
 
 
 class Figure:
@@ -244,12 +272,14 @@ class Outcome:
         return [Figure(name, self.files[name].decode()) for name in names]
 
     @property
-    def rows(self) -> _list[dict[str, float | None]]:
-        """What the cells measured: a dictionary of coordinates and numbers for each."""
+    def rows(self) -> _list[dict[str, float | str | None]]:
+        """What the cells measured: a dictionary of coordinates and numbers for each.
+
+        A name with `` ±`` behind it has the standard error of that measure.
+        """
         text = self.files[self.id.rsplit("/", 1)[-1] + ".csv"].decode()
-        number = lambda word: float(word) if word else None  # noqa: E731
         return [
-            {name: number(word) for name, word in row.items()}
+            {name: _value(word) for name, word in row.items()}
             for row in csv.DictReader(io.StringIO(text))
         ]
 
@@ -278,7 +308,7 @@ class Outcome:
                 groups.setdefault(row[by] if by else y, []).append((a, b))
         for group, points in groups.items():
             points.sort()
-            label = f"{by}={group:g}" if by else str(group)
+            label = f"{by}={_shown(group)}" if by else str(group)
             yield label, [a for a, _ in points], [b for _, b in points]
 
     def plot(self, x: str, y: str, by: str | None = None, ax: Any = None) -> Any:
@@ -304,3 +334,15 @@ class Outcome:
             f"<sinew.lab.Outcome {self.id}: {hold} claims hold, {fail} do not, {untested} cannot be "
             "tested>"
         )
+
+
+def _value(word: str) -> float | str | None:
+    try:
+        return float(word) if word else None
+    except ValueError:
+        # A coordinate that is a text.
+        return word
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

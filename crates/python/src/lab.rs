@@ -2,16 +2,20 @@
 
 use crate::errors::{failed, misused};
 use lab::experiment::cells::{self, MeasuredCell, Request};
-use lab::experiment::{self, LabError, Override, Size};
+use lab::experiment::{self, Definition, LabError, Override, Size};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// What is measured: a dictionary, so that it can be sent to other machines.
 #[derive(FromPyObject)]
 pub(crate) struct Asked {
     #[pyo3(item)]
     experiment: String,
+    /// The JSON of a definition, if it is not built in.
+    #[pyo3(item)]
+    definition: Option<String>,
     #[pyo3(item)]
     quick: bool,
     #[pyo3(item)]
@@ -28,8 +32,13 @@ pub(crate) struct Asked {
 impl Asked {
     fn request(self) -> PyResult<Request> {
         let read = |text: &String| text.parse::<Override>().map_err(misused);
+        let definition = self
+            .definition
+            .as_deref()
+            .map(serde_json::from_str::<Definition>);
         Ok(Request {
             experiment: self.experiment,
+            definition: definition.transpose().map_err(misused)?,
             size: match self.quick {
                 true => Size::Quick,
                 false => Size::Full,
@@ -44,9 +53,11 @@ impl Asked {
 
 fn raised(error: LabError) -> PyErr {
     match error {
-        LabError::Unknown(_) | LabError::Override { .. } | LabError::Incomplete { .. } => {
-            misused(error)
-        }
+        LabError::Unknown(_)
+        | LabError::Definition(_)
+        | LabError::Twice(_)
+        | LabError::Override { .. }
+        | LabError::Incomplete { .. } => misused(error),
         LabError::Io { .. } => PyOSError::new_err(error.to_string()),
         LabError::NoRows(_) | LabError::Cell { .. } | LabError::Interrupted => failed(error),
     }
@@ -60,6 +71,39 @@ fn json(value: &impl serde::Serialize) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn lab_list() -> PyResult<String> {
     json(&experiment::list())
+}
+
+/// An experiment that is not built in, as JSON with everything that it needs: from a file, or, with a text, from that.
+#[pyfunction]
+#[pyo3(signature = (file, text))]
+pub(crate) fn lab_define(file: &str, text: Option<&str>) -> PyResult<String> {
+    let definition = match text {
+        Some(text) => Definition::made(file, text),
+        None => Definition::load(Path::new(file)),
+    };
+    json(&definition.map_err(raised)?)
+}
+
+/// Whether a name means a file with an experiment.
+#[pyfunction]
+pub(crate) fn lab_is_file(name: &str) -> bool {
+    Definition::is_meant_by(name)
+}
+
+/// What `lab_list` has of one experiment.
+#[pyfunction]
+pub(crate) fn lab_entry(request: Asked) -> PyResult<String> {
+    json(&cells::entry(&request.request()?).map_err(raised)?)
+}
+
+/// A cell whose runs were measured by Python: a dictionary of numbers for each.
+#[pyfunction]
+pub(crate) fn lab_given(
+    request: Asked,
+    key: &str,
+    runs: Vec<BTreeMap<String, f64>>,
+) -> PyResult<String> {
+    json(&cells::given(&request.request()?, key, &runs).map_err(raised)?)
 }
 
 /// The cells of an experiment, with what decides each of them.

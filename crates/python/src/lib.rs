@@ -33,7 +33,10 @@ mod _sinew {
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]
-    use crate::lab::{lab_cells, lab_conclude, lab_list, lab_measure};
+    use crate::lab::{
+        lab_cells, lab_conclude, lab_define, lab_entry, lab_given, lab_is_file, lab_list,
+        lab_measure,
+    };
     #[pymodule_export]
     use crate::node::Node;
     #[pymodule_export]

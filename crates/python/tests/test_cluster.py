@@ -53,4 +53,4 @@ def test_files_are_the_same_also_when_a_worker_is_killed(client):
 def test_the_error_of_a_cell_is_raised_here(client):
     request = lab._request(FIGURE, True, 1, None, {})
     with pytest.raises(sinew.Error, match="no such cell"):
-        dict(lab.spread(client, lab._measure, {"x": (request, "nothing", lab._sinew.build)}))
+        dict(lab.spread(client, lab._measure, {"x": (request, {"key": "nothing"}, lab._sinew.build)}))

@@ -94,7 +94,7 @@ def test_other_parameters_are_measured_and_judge_nothing():
 def test_cells_of_two_versions_are_refused_and_so_are_doubles(tmp_path):
     grid = lab.cells(FIGURE)
     request = lab._request(FIGURE, True, 1, None, {})
-    measured = [lab._measure(request, cell["key"], sinew.build) for cell in grid]
+    measured = [lab._measure(request, cell, sinew.build) for cell in grid]
     other = json.loads(measured[0])
     other["identity"] = other["identity"].replace(sinew.build, "0.0.1+0")
     for cells, answer in [
@@ -105,7 +105,7 @@ def test_cells_of_two_versions_are_refused_and_so_are_doubles(tmp_path):
         with pytest.raises(ValueError, match=answer):
             lab._conclude(request, cells, tmp_path, 0.0)
     with pytest.raises(sinew.Error, match="same wheel"):
-        lab._measure(request, grid[0]["key"], "0.0.1+0")
+        lab._measure(request, grid[0], "0.0.1+0")
 
 
 def test_rows_become_lines_of_a_chart():

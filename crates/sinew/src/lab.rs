@@ -26,6 +26,7 @@ pub enum Lab {
 Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
+  sinew lab run examples/experiments/recovery.toml --out out
   sinew lab run messy/sweep --set settings.hello_interval=50ms
   sinew lab run all --shard 2/5 --out part-2
   sinew lab run amir06/all --full --on slurm --out job")]
@@ -66,7 +67,7 @@ pub struct List {
 /// Options of `sinew lab run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Experiments: their names, PAPER/all, or all
+    /// Experiments: their names, PAPER/all, all, or a file of your own (format: docs/lab.md)
     #[arg(required = true, value_name = "ID")]
     pub experiments: Vec<String>,
     /// Run at the size of the papers, instead of under a minute each
@@ -260,9 +261,11 @@ fn tell(summary: &LabSummary, json: bool) -> Outcome {
 
 fn failure(error: LabError) -> Failure {
     match error {
-        LabError::Unknown(_) | LabError::NoRows(_) | LabError::Override { .. } => {
-            Failure::misused(error)
-        }
+        LabError::Unknown(_)
+        | LabError::NoRows(_)
+        | LabError::Override { .. }
+        | LabError::Definition(_)
+        | LabError::Twice(_) => Failure::misused(error),
         _ => Failure::failed(error),
     }
 }

@@ -2,17 +2,18 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Experiment, Override, Size, amir03, amir06, brogle09, liu04, messy, overrides,
-    papadimitriou06, protection, streams, two_ways, video,
+    ClaimText, Definition, Experiment, Override, Size, amir03, amir06, brogle09, liu04, messy,
+    overrides, papadimitriou06, protection, streams, two_ways, video,
 };
+use std::path::Path;
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
     /// `amir06/fig4`.
-    pub id: &'static str,
+    pub id: String,
     /// A line about it.
-    pub title: &'static str,
+    pub title: String,
     /// Points of its grid, quick and full.
     pub cells: (usize, usize),
     /// Claims that it judges.
@@ -24,17 +25,21 @@ pub struct Entry {
 /// All experiments, in the papers' order.
 #[must_use]
 pub fn list() -> Vec<Entry> {
-    let entry = |experiment: &&dyn Experiment| Entry {
-        id: experiment.id(),
-        title: experiment.title(),
+    all().into_iter().map(entry).collect()
+}
+
+/// One experiment in short.
+pub(super) fn entry(experiment: &dyn Experiment) -> Entry {
+    Entry {
+        id: experiment.id().to_owned(),
+        title: experiment.title().to_owned(),
         cells: (
             experiment.cells(Size::Quick).len(),
             experiment.cells(Size::Full).len(),
         ),
-        claims: claims(experiment.id()).count(),
+        claims: experiment.claims().len(),
         real_time: experiment.is_real_time(),
-    };
-    all().iter().map(entry).collect()
+    }
 }
 
 /// All experiments.
@@ -88,7 +93,7 @@ pub fn check(names: &[String], size: Size, set: &[Override]) -> Result<(), LabEr
     Ok(())
 }
 
-/// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`.
+/// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`, and files such as `mine.toml`.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static dyn Experiment>, LabError> {
     let means = |name: &str, id: &str| {
         let paper = name.strip_suffix("/all");
@@ -97,11 +102,19 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static dyn Experiment>, L
             || paper.is_some_and(|paper| id.split('/').next() == Some(paper))
     };
     let known = all();
+    let mut own: Vec<&'static dyn Experiment> = Vec::new();
     for name in names {
-        if !known.iter().any(|experiment| means(name, experiment.id())) {
+        if Definition::is_meant_by(name) {
+            let read = Definition::load(Path::new(name))?.experiment()?;
+            if own.iter().any(|other| other.id() == read.id()) {
+                return Err(LabError::Twice(read.id().to_owned()));
+            }
+            own.push(read);
+        } else if !known.iter().any(|experiment| means(name, experiment.id())) {
             return Err(LabError::Unknown(name.clone()));
         }
     }
     let wanted = |id: &str| names.iter().any(|name| means(name, id));
-    Ok(known.into_iter().filter(|e| wanted(e.id())).collect())
+    let known = known.into_iter().filter(|e| wanted(e.id()));
+    Ok(known.chain(own).collect())
 }

@@ -10,7 +10,9 @@
 use super::files;
 use super::overrides;
 use super::run::{LabError, LabSummary, Tally};
-use super::{Experiment, Override, Plan, Row, Rows, Size, build, catalogue, index};
+use super::{
+    Cell, Definition, Entry, Experiment, Override, Plan, Row, Rows, Size, build, catalogue, index,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +20,10 @@ use std::path::{Path, PathBuf};
 /// What is measured, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// One experiment: `amir06/fig12`.
+    /// One experiment: `amir06/fig12`. If it is not built in, what errors call it.
     pub experiment: String,
+    /// The texts of an experiment that is not built in.
+    pub definition: Option<Definition>,
     /// Quick or full.
     pub size: Size,
     /// The seed of everything.
@@ -37,8 +41,14 @@ pub struct Request {
 pub struct CellEntry {
     /// Its name, unique and stable: `loss=5 burst=25`.
     pub key: String,
-    /// Its coordinates.
+    /// Its coordinates that are numbers.
     pub parameters: BTreeMap<String, f64>,
+    /// Its coordinates that are words.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<String, String>,
+    /// The seeds of its runs, if somebody else measures them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<u64>,
     /// Everything that decides what it measures, as text. Equal texts have equal rows, unless the
     /// experiment runs real nodes.
     pub identity: String,
@@ -54,11 +64,28 @@ pub struct MeasuredCell {
 
 impl Request {
     fn experiment(&self) -> Result<&'static dyn Experiment, LabError> {
+        if let Some(definition) = &self.definition {
+            return Ok(definition.experiment()?);
+        }
         let found = catalogue::select(std::slice::from_ref(&self.experiment))?;
         match found.as_slice() {
             [one] => Ok(*one),
             _ => Err(LabError::Unknown(self.experiment.clone())),
         }
+    }
+
+    fn failed(&self, key: &str, why: String) -> LabError {
+        LabError::Cell {
+            experiment: self.experiment.clone(),
+            cell: key.to_owned(),
+            why,
+        }
+    }
+
+    fn cell(&self, experiment: &dyn Experiment, key: &str) -> Result<Cell, LabError> {
+        let cells = overrides::grid(experiment, self.size, &self.overrides)?;
+        let cell = cells.into_iter().find(|cell| cell.key == key);
+        cell.ok_or_else(|| self.failed(key, "the grid has no such cell".to_owned()))
     }
 
     fn plan(&self) -> Plan {
@@ -81,6 +108,10 @@ impl Request {
             build(),
             experiment.family()
         );
+        if let Some(definition) = &self.definition {
+            let texts = serde_json::to_string(definition).unwrap_or_default();
+            text += &format!("definition {:016x}\n", digest(texts.as_bytes()));
+        }
         for wanted in &self.overrides {
             // The cell's key has the coordinates.
             if let Override::Setting(..) = wanted {
@@ -95,11 +126,19 @@ impl Request {
     }
 }
 
-/// FNV-1a: recordings are told apart, nobody is kept from forging one.
+/// FNV-1a: recordings and definitions are told apart, nobody is kept from forging one.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// The experiment of a request, as [`super::list`] has those that are built in.
+///
+/// # Errors
+/// [`LabError`] when there is no such experiment.
+pub fn entry(request: &Request) -> Result<Entry, LabError> {
+    Ok(catalogue::entry(request.experiment()?))
 }
 
 /// The cells of a request, in the order of the grid.
@@ -109,10 +148,18 @@ fn digest(bytes: &[u8]) -> u64 {
 pub fn cells(request: &Request) -> Result<Vec<CellEntry>, LabError> {
     let experiment = request.experiment()?;
     let cells = overrides::grid(experiment, request.size, &request.overrides)?;
-    let entry = |cell: super::Cell| {
+    let entry = |cell: Cell| {
+        let row = Row::of(&cell);
         Ok(CellEntry {
             identity: request.identity(experiment, &cell.key)?,
-            parameters: Row::of(&cell).parameters,
+            parameters: row.parameters,
+            words: row.words,
+            seeds: match &request.definition {
+                Some(own) => own
+                    .experiment()?
+                    .run_seeds(request.size, &cell, request.seed),
+                None => Vec::new(),
+            },
             key: cell.key,
         })
     };
@@ -125,19 +172,34 @@ pub fn cells(request: &Request) -> Result<Vec<CellEntry>, LabError> {
 /// [`LabError`] when there is no such cell, or it cannot be measured.
 pub fn measure(request: &Request, key: &str) -> Result<MeasuredCell, LabError> {
     let experiment = request.experiment()?;
-    let cells = overrides::grid(experiment, request.size, &request.overrides)?;
-    let failed = |why: String| LabError::Cell {
-        experiment: request.experiment.clone(),
-        cell: key.to_owned(),
-        why,
-    };
-    let cell = cells.iter().find(|cell| cell.key == key);
-    let cell = cell.ok_or_else(|| failed("the grid has no such cell".to_owned()))?;
-    let row = overrides::measure(experiment, &request.plan(), cell)
-        .map_err(|error| failed(error.to_string()))?;
+    let cell = request.cell(experiment, key)?;
+    let row = overrides::measure(experiment, &request.plan(), &cell)
+        .map_err(|error| request.failed(key, error.to_string()))?;
     Ok(MeasuredCell {
         identity: request.identity(experiment, key)?,
         row,
+    })
+}
+
+/// One cell of an own experiment that is measured outside, of the numbers of each of its runs.
+///
+/// # Errors
+/// [`LabError`] when there is no such cell, or the numbers are of other measures.
+pub fn given(
+    request: &Request,
+    key: &str,
+    runs: &[BTreeMap<String, f64>],
+) -> Result<MeasuredCell, LabError> {
+    let experiment = request.experiment()?;
+    let cell = request.cell(experiment, key)?;
+    let own = match &request.definition {
+        Some(definition) => definition.experiment()?,
+        None => return Err(request.failed(key, "it is not measured outside".to_owned())),
+    };
+    let row = own.row(&cell, runs);
+    Ok(MeasuredCell {
+        identity: request.identity(experiment, key)?,
+        row: row.map_err(|error| request.failed(key, error.to_string()))?,
     })
 }
 
@@ -215,6 +277,7 @@ mod tests {
     fn request() -> Request {
         Request {
             experiment: "amir06/fig12".to_owned(),
+            definition: None,
             size: Size::Quick,
             seed: 7,
             program: PathBuf::new(),

@@ -1,7 +1,9 @@
 //! What an experiment leaves behind: `ID.csv`, `ID.svg`, `ID.json`, or, of a shard, its rows.
 
 use super::index::STYLE;
-use super::{Experiment, Findings, Plan, Row, Rows, Shard, Size, build, catalogue, overrides};
+use super::{
+    Definition, Experiment, Findings, Plan, Row, Rows, Shard, Size, build, catalogue, overrides,
+};
 use crate::files;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -80,13 +82,20 @@ pub(super) struct Part {
     pub(super) took_s: f64,
     /// What was measured.
     pub(super) rows: Vec<Row>,
+    /// The texts of an experiment that is not built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) definition: Option<Definition>,
 }
 
 /// Pairs each claim of an experiment with its verdict. A verdict without a claim, a claim without a
 /// verdict or with two is a mistake of the experiment.
-pub(super) fn judge(id: &str, findings: &Findings) -> Result<Vec<Judged>, String> {
+pub(super) fn judge(
+    experiment: &dyn Experiment,
+    findings: &Findings,
+) -> Result<Vec<Judged>, String> {
+    let id = experiment.id();
     let mut judged = Vec::new();
-    for claim in catalogue::claims(id) {
+    for claim in experiment.claims() {
         let mut verdicts = findings.verdicts.iter().filter(|v| v.claim == claim.key);
         let (Some(verdict), None) = (verdicts.next(), verdicts.next()) else {
             return Err(format!("{id} must judge `{}` once", claim.key));
@@ -117,7 +126,7 @@ pub(super) fn write_outcome(
 ) -> io::Result<Outcome> {
     let id = experiment.id();
     let findings = overrides::conclude(experiment, plan, rows);
-    let claims = judge(id, &findings).map_err(io::Error::other)?;
+    let claims = judge(experiment, &findings).map_err(io::Error::other)?;
     let base = out.join(id);
     fs::create_dir_all(base.parent().unwrap_or(out))?;
     files::write(&base.with_extension("csv"), rows.csv().as_bytes())?;
@@ -165,14 +174,32 @@ pub(super) fn write_part(out: &Path, part: &Part, shard: Shard) -> io::Result<Pa
     Ok(path)
 }
 
-/// Every outcome in a folder, in the catalogue's order.
+/// Every outcome in a folder: in the catalogue's order, and then those of own experiments by their names.
 pub(super) fn outcomes(out: &Path) -> Vec<Outcome> {
-    let read = |id: &str| -> Option<Outcome> {
-        let text = fs::read_to_string(out.join(id).with_extension("json")).ok()?;
+    let read = |path: &Path| -> Option<Outcome> {
+        let text = fs::read_to_string(path).ok()?;
         serde_json::from_str(&text).ok()
     };
     let all = catalogue::all();
-    all.iter().filter_map(|e| read(e.id())).collect()
+    let of_catalogue = |id: &str| all.iter().any(|experiment| experiment.id() == id);
+    let known = all.iter().map(|e| out.join(e.id()).with_extension("json"));
+    let mut outcomes: Vec<Outcome> = known.filter_map(|path| read(&path)).collect();
+    let files = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+        paths.sort();
+        paths
+    };
+    let folders = files(out).into_iter().filter(|path| path.is_dir());
+    for path in folders.flat_map(|folder| files(&folder)) {
+        let is_json = path.extension().is_some_and(|ending| ending == "json");
+        let id = path.strip_prefix(out).unwrap_or(&path).with_extension("");
+        let id = id.to_string_lossy().into_owned();
+        if is_json && !of_catalogue(&id) {
+            outcomes.extend(read(&path).filter(|outcome| outcome.id == id));
+        }
+    }
+    outcomes
 }
 
 /// A drawing that does not need a page's style.

@@ -27,7 +27,16 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
     }
     fs::create_dir_all(out).map_err(|error| LabError::at(out, error))?;
     let mut tallies = Vec::new();
-    for experiment in catalogue::all() {
+    let mut known = catalogue::all();
+    for part in parts.values().flatten() {
+        if let Some(definition) = &part.definition {
+            let own = definition.experiment()?;
+            if !known.iter().any(|experiment| experiment.id() == own.id()) {
+                known.push(own);
+            }
+        }
+    }
+    for experiment in known {
         let Some(parts) = parts.remove(experiment.id()) else {
             continue;
         };
@@ -57,6 +66,10 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
     for part in &parts {
         if (part.size, part.seed, &part.overrides) != (size, seed, &wanted) {
             let why = "its parts have different seeds, sizes or parameters: run all shards alike";
+            return Err(incomplete(why.into()));
+        }
+        if part.definition.as_ref() != experiment.definition() {
+            let why = "its parts were measured with different files: run all shards with one";
             return Err(incomplete(why.into()));
         }
         if part.build != build() {

@@ -18,6 +18,8 @@
 //! A *claim* is a sentence of a paper. The list (`ClaimText`) is kept apart from the experiments;
 //! an experiment gives a `Verdict` on each of its claims: it holds, it does not, or it cannot be
 //! tested, with what was measured. [`run()`] refuses an experiment that forgets one.
+//!
+//! Beside the experiments here, users have their own in files ([`Definition`]).
 
 mod amir03;
 mod amir06;
@@ -30,6 +32,7 @@ mod liu04;
 mod merge;
 mod messy;
 mod overrides;
+mod own;
 mod papadimitriou06;
 mod protection;
 mod row;
@@ -47,6 +50,7 @@ mod tests;
 pub use catalogue::{Entry, check, list};
 pub use merge::merge;
 pub use overrides::{BadOverride, Override};
+pub use own::Definition;
 pub use run::{LabError, LabOptions, LabSummary, Tally, run};
 pub use shard::{BadShard, Shard};
 pub use version::build;
@@ -128,8 +132,10 @@ pub(crate) struct Findings {
 pub(crate) struct Cell {
     /// Its name, unique and stable: `loss=5 burst=25`.
     pub(crate) key: String,
-    /// Its coordinates.
+    /// Its coordinates that are numbers.
     pub(crate) parameters: Vec<(&'static str, f64)>,
+    /// Its coordinates that are words.
+    pub(crate) words: Vec<(&'static str, String)>,
 }
 
 /// What a run is told.
@@ -178,6 +184,14 @@ pub(crate) trait Experiment: Sync {
     fn files(&self, _: &Plan) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// Its claims.
+    fn claims(&self) -> Vec<&ClaimText> {
+        catalogue::claims(self.id()).collect()
+    }
+    /// The texts that it was made of, if it is not built in.
+    fn definition(&self) -> Option<&Definition> {
+        None
+    }
     /// Whether it runs real nodes: then its cells run one by one, with nothing beside them.
     fn is_real_time(&self) -> bool {
         false
@@ -187,10 +201,21 @@ pub(crate) trait Experiment: Sync {
 impl Cell {
     /// A cell whose key is made of its coordinates.
     pub(crate) fn at(parameters: &[(&'static str, f64)]) -> Cell {
-        let words: Vec<String> = parameters.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        Cell::of(parameters.to_vec(), Vec::new())
+    }
+
+    /// The same, with words among them.
+    pub(crate) fn of(
+        parameters: Vec<(&'static str, f64)>,
+        words: Vec<(&'static str, String)>,
+    ) -> Cell {
+        let numbers = parameters.iter().map(|(k, v)| format!("{k}={v}"));
+        let texts = words.iter().map(|(k, v)| format!("{k}={v}"));
+        let key: Vec<String> = numbers.chain(texts).collect();
         Cell {
-            key: words.join(" "),
-            parameters: parameters.to_vec(),
+            key: key.join(" "),
+            parameters,
+            words,
         }
     }
 

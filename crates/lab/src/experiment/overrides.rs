@@ -140,11 +140,12 @@ fn varied(
                 false => (*key, *old),
             };
             let parameters: Vec<_> = cell.parameters.iter().map(with).collect();
-            let own = cells.iter().find(|cell| cell.parameters == parameters);
-            let is_plain = cell.key == Cell::at(&cell.parameters).key;
+            let is_own = |own: &&Cell| own.parameters == parameters && own.words == cell.words;
+            let own = cells.iter().find(is_own);
+            let is_plain = cell.key == Cell::of(cell.parameters.clone(), cell.words.clone()).key;
             let cell = match own {
                 Some(own) => own.clone(),
-                None if is_plain => Cell::at(&parameters),
+                None if is_plain => Cell::of(parameters, cell.words.clone()),
                 None => continue,
             };
             if keys.insert(cell.key.clone()) {
@@ -205,7 +206,7 @@ pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) ->
     let work = AssertUnwindSafe(|| experiment.conclude(plan, rows));
     let mut findings = catch_unwind(work).unwrap_or_default();
     let found = std::mem::take(&mut findings.verdicts);
-    let untested = |claim: &super::ClaimText| {
+    let untested = |claim: &&super::ClaimText| {
         let measured = found.iter().find(|verdict| verdict.claim == claim.key);
         let verdict = super::Verdict::untested(claim.key, note.clone());
         match measured {
@@ -213,9 +214,7 @@ pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) ->
             None => verdict,
         }
     };
-    findings.verdicts = super::catalogue::claims(experiment.id())
-        .map(untested)
-        .collect();
+    findings.verdicts = experiment.claims().iter().map(untested).collect();
     findings
 }
 

@@ -160,6 +160,7 @@ impl Case {
                 ("dear", flag(self.dear)),
                 ("queue", flag(self.queue)),
             ],
+            words: Vec::new(),
         }
     }
 

@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Row {
     /// The cell's key.
     pub(crate) cell: String,
-    /// The cell's coordinates.
+    /// The cell's coordinates that are numbers.
     pub(crate) parameters: BTreeMap<String, f64>,
+    /// Its coordinates that are words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) words: BTreeMap<String, String>,
     /// Single numbers, by name.
     pub(crate) values: BTreeMap<String, f64>,
     /// Series of points, by name: distributions.
@@ -25,10 +28,11 @@ pub(crate) struct Rows(pub(crate) Vec<Row>);
 impl Row {
     /// An empty row for a cell.
     pub(crate) fn of(cell: &Cell) -> Row {
-        let parameters = cell.parameters.iter();
+        let (parameters, words) = (cell.parameters.iter(), cell.words.iter());
         Row {
             cell: cell.key.clone(),
             parameters: parameters.map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            words: words.map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
             ..Row::default()
         }
     }
@@ -93,17 +97,28 @@ impl Rows {
     /// The rows as comma-separated values: a column for each coordinate and number. Series follow in
     /// a block of their own.
     pub(crate) fn csv(&self) -> String {
-        let names = |of: fn(&Row) -> &BTreeMap<String, f64>| -> BTreeSet<&String> {
-            self.0.iter().flat_map(|row| of(row).keys()).collect()
-        };
-        let (parameters, values) = (names(|r| &r.parameters), names(|r| &r.values));
-        let head = parameters.iter().chain(&values).map(|name| quoted(name));
+        fn names<'r, V: 'r>(
+            rows: &'r [Row],
+            of: fn(&'r Row) -> &'r BTreeMap<String, V>,
+        ) -> BTreeSet<&'r String> {
+            rows.iter().flat_map(|row| of(row).keys()).collect()
+        }
+        let rows = &self.0;
+        let (parameters, values) = (names(rows, |r| &r.parameters), names(rows, |r| &r.values));
+        let words = names(rows, |r| &r.words);
+        let head = parameters.iter().chain(&words).chain(&values);
+        let head = head.map(|name| quoted(name));
         let mut out = head.collect::<Vec<_>>().join(",") + "\n";
-        for row in &self.0 {
-            let cells = parameters.iter().map(|name| row.parameters.get(*name));
-            let cells = cells.chain(values.iter().map(|name| row.values.get(*name)));
-            let cells = cells.map(|value| value.map_or_else(String::new, f64::to_string));
-            out += &(cells.collect::<Vec<_>>().join(",") + "\n");
+        for row in rows {
+            let number = |value: Option<&f64>| value.map_or_else(String::new, f64::to_string);
+            let numbers = parameters
+                .iter()
+                .map(|name| number(row.parameters.get(*name)));
+            let texts = words.iter().map(|name| row.words.get(*name));
+            let texts = texts.map(|word| word.map_or_else(String::new, |word| quoted(word)));
+            let measured = values.iter().map(|name| number(row.values.get(*name)));
+            let cells: Vec<String> = numbers.chain(texts).chain(measured).collect();
+            out += &(cells.join(",") + "\n");
         }
         out
     }

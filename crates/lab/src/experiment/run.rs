@@ -4,6 +4,7 @@ use super::files::{self, Outcome, Part};
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
 use super::{Experiment, Plan, Rows, Shard, Size, build, catalogue, index};
+use crate::scenario::Mistake;
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -16,7 +17,7 @@ use tools::table;
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Names: `amir06/fig4`, `amir06/all`, `all`.
+    /// Names: `amir06/fig4`, `amir06/all`, `all`; and files of own experiments.
     pub experiments: Vec<String>,
     /// Quick or full.
     pub size: Size,
@@ -39,9 +40,16 @@ pub struct LabOptions {
 pub enum LabError {
     /// No experiment has that name.
     #[error(
-        "there is no experiment `{0}`: `sinew lab list` shows all; `amir06/all` and `all` mean many"
+        "there is no experiment `{0}`: `sinew lab list` shows all; `amir06/all` and `all` mean many, and \
+         a file of your own ends in .toml"
     )]
     Unknown(String),
+    /// Something is wrong in a file with an experiment.
+    #[error("{0}")]
+    Definition(Mistake),
+    /// Two files have experiments of one name.
+    #[error("two of the files have the experiment `{0}`: give one of them another `id`")]
+    Twice(String),
     /// Nothing to merge.
     #[error("no rows of shards in {}: name folders that `sinew lab run --shard` wrote", .0.display())]
     NoRows(PathBuf),
@@ -173,6 +181,7 @@ pub(super) fn run_until(
                 overrides: plan.overrides.iter().map(Override::to_string).collect(),
                 took_s,
                 rows,
+                definition: experiment.definition().cloned(),
             };
             let path = files::write_part(&options.out, &part, shard).map_err(failed)?;
             summary.rows.push(path);

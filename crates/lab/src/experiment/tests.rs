@@ -24,8 +24,9 @@ fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
 
 #[test]
 fn every_claim_has_its_experiment_and_every_experiment_its_claims() {
-    let ids: BTreeSet<&str> = list().iter().map(|entry| entry.id).collect();
-    assert_eq!(ids.len(), list().len(), "two experiments of one name");
+    let list = list();
+    let ids: BTreeSet<&str> = list.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids.len(), list.len(), "two experiments of one name");
     let mut keys = BTreeSet::new();
     for claim in catalogue::all_claims() {
         assert!(
@@ -39,7 +40,7 @@ fn every_claim_has_its_experiment_and_every_experiment_its_claims() {
             claim.key
         );
     }
-    for entry in list() {
+    for entry in &list {
         assert!(entry.claims > 0, "{} judges nothing", entry.id);
         assert!(entry.cells.0 > 0 && entry.cells.1 >= entry.cells.0);
     }

@@ -168,6 +168,7 @@ impl Experiment for TwoWays {
                 ("rtt ms", rtt),
                 ("pps", pps),
             ],
+            words: Vec::new(),
         };
         let mut cells = Vec::new();
         for ways in [2.0, 1.0] {
@@ -295,6 +296,7 @@ mod tests {
                     ("rtt ms", 20.0),
                     ("pps", 1_000.0),
                 ],
+                words: Vec::new(),
             };
             let mut row = Row::of(&cell);
             row.set("video sent", 100_000.0);

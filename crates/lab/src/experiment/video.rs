@@ -158,6 +158,7 @@ impl Experiment for Repair {
             Cell {
                 key,
                 parameters: at.to_vec(),
+                words: Vec::new(),
             }
         };
         let mut cells = Vec::new();

@@ -8,24 +8,24 @@ use toml::de::{DeTable, DeValue};
 
 /// The text that is read, to find lines in.
 #[derive(Clone, Copy)]
-pub(super) struct Text<'t> {
-    pub(super) file: &'t str,
-    pub(super) text: &'t str,
+pub(crate) struct Text<'t> {
+    pub(crate) file: &'t str,
+    pub(crate) text: &'t str,
 }
 
 /// A table whose keys are all known.
 #[derive(Clone)]
-pub(super) struct Table<'t> {
+pub(crate) struct Table<'t> {
     text: Text<'t>,
     /// What the table is about, as errors name it.
-    pub(super) what: String,
+    pub(crate) what: String,
     fields: &'t DeTable<'t>,
     span: Range<usize>,
 }
 
 /// A value of a table, and where it stands.
 #[derive(Clone)]
-pub(super) struct Value<'t> {
+pub(crate) struct Value<'t> {
     text: Text<'t>,
     key: String,
     value: &'t DeValue<'t>,
@@ -33,7 +33,7 @@ pub(super) struct Value<'t> {
 }
 
 impl<'t> Text<'t> {
-    pub(super) fn mistake(self, span: &Range<usize>, key: String, what: String) -> Mistake {
+    pub(crate) fn mistake(self, span: &Range<usize>, key: String, what: String) -> Mistake {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         Mistake {
             file: self.file.to_owned(),
@@ -44,7 +44,7 @@ impl<'t> Text<'t> {
     }
 
     /// The text is no TOML.
-    pub(super) fn malformed(self, error: &toml::de::Error) -> Mistake {
+    pub(crate) fn malformed(self, error: &toml::de::Error) -> Mistake {
         let span = error.span().unwrap_or(0..0);
         // The parser says what was found and what was expected on lines of their own.
         let what = error.message().trim().replace('\n', "; ");
@@ -54,7 +54,7 @@ impl<'t> Text<'t> {
 
 impl<'t> Table<'t> {
     /// A table of which only `known` keys are expected.
-    pub(super) fn new(
+    pub(crate) fn new(
         text: Text<'t>,
         what: impl Into<String>,
         span: Range<usize>,
@@ -81,7 +81,7 @@ impl<'t> Table<'t> {
     }
 
     /// The value of `key`, if it is there.
-    pub(super) fn optional(&self, key: &str) -> Option<Value<'t>> {
+    pub(crate) fn optional(&self, key: &str) -> Option<Value<'t>> {
         let value: &'t Spanned<DeValue<'t>> = self.fields.get(key)?;
         Some(Value {
             text: self.text,
@@ -92,20 +92,20 @@ impl<'t> Table<'t> {
     }
 
     /// The value of `key`, which must be there; `expected` says what it would be.
-    pub(super) fn required(&self, key: &str, expected: &str) -> Result<Value<'t>, Mistake> {
+    pub(crate) fn required(&self, key: &str, expected: &str) -> Result<Value<'t>, Mistake> {
         self.optional(key)
             .ok_or_else(|| self.mistake(format!("`{key}` is missing: expected {expected}")))
     }
 
     /// The keys that are there, of these.
-    pub(super) fn present<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = &'k str> {
+    pub(crate) fn present<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = &'k str> {
         keys.iter()
             .copied()
             .filter(|key| self.fields.contains_key(*key))
     }
 
     /// Something is wrong with the table as a whole.
-    pub(super) fn mistake(&self, what: String) -> Mistake {
+    pub(crate) fn mistake(&self, what: String) -> Mistake {
         self.text.mistake(&self.span, self.what.clone(), what)
     }
 
@@ -120,19 +120,19 @@ impl<'t> Table<'t> {
 
 impl<'t> Value<'t> {
     /// Something is wrong with the value.
-    pub(super) fn mistake(&self, what: impl Into<String>) -> Mistake {
+    pub(crate) fn mistake(&self, what: impl Into<String>) -> Mistake {
         self.text.mistake(&self.span, self.key.clone(), what.into())
     }
 
     /// A text.
-    pub(super) fn text(&self, expected: &str) -> Result<&'t str, Mistake> {
+    pub(crate) fn text(&self, expected: &str) -> Result<&'t str, Mistake> {
         self.value
             .as_str()
             .ok_or_else(|| self.mistake(format!("expected {expected} in quotes")))
     }
 
     /// A text that `read` understands.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         expected: &str,
         read: impl FnOnce(&str) -> Option<T>,
@@ -142,7 +142,7 @@ impl<'t> Value<'t> {
     }
 
     /// A text that parses; its error says what was expected.
-    pub(super) fn parse<T>(&self, expected: &str) -> Result<T, Mistake>
+    pub(crate) fn parse<T>(&self, expected: &str) -> Result<T, Mistake>
     where
         T: std::str::FromStr<Err: std::fmt::Display>,
     {
@@ -152,7 +152,7 @@ impl<'t> Value<'t> {
     }
 
     /// One of some words.
-    pub(super) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Mistake> {
+    pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Mistake> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", listed(&names));
         let text = self.text(&expected)?;
@@ -167,7 +167,7 @@ impl<'t> Value<'t> {
     }
 
     /// A whole number from `low` to `high`.
-    pub(super) fn integer(&self, low: i64, high: i64) -> Result<i64, Mistake> {
+    pub(crate) fn integer(&self, low: i64, high: i64) -> Result<i64, Mistake> {
         let expected = format!("a whole number from {low} to {high}");
         let Some(number) = self.value.as_integer() else {
             return Err(self.mistake(format!("expected {expected}, without quotes")));
@@ -180,7 +180,7 @@ impl<'t> Value<'t> {
     }
 
     /// A number, whole or not.
-    pub(super) fn number(&self, expected: &str) -> Result<f64, Mistake> {
+    pub(crate) fn number(&self, expected: &str) -> Result<f64, Mistake> {
         let text = match (self.value.as_float(), self.value.as_integer()) {
             (Some(float), _) => float.as_str(),
             (None, Some(whole)) if whole.radix() == 10 => whole.as_str(),
@@ -191,14 +191,14 @@ impl<'t> Value<'t> {
     }
 
     /// True or false.
-    pub(super) fn bool(&self) -> Result<bool, Mistake> {
+    pub(crate) fn bool(&self) -> Result<bool, Mistake> {
         self.value
             .as_bool()
             .ok_or_else(|| self.mistake("expected true or false, without quotes"))
     }
 
     /// A list.
-    pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'t>>, Mistake> {
+    pub(crate) fn list(&self, expected: &str) -> Result<Vec<Value<'t>>, Mistake> {
         let Some(array) = self.value.as_array() else {
             return Err(self.mistake(format!("expected {expected}")));
         };
@@ -212,7 +212,7 @@ impl<'t> Value<'t> {
     }
 
     /// A table with these keys.
-    pub(super) fn table(
+    pub(crate) fn table(
         &self,
         what: impl Into<String>,
         known: &[&str],
@@ -223,8 +223,38 @@ impl<'t> Value<'t> {
         }
     }
 
+    /// The values of a table with keys of any name, in the file's order.
+    pub(crate) fn entries(&self) -> Result<Vec<(&'t str, Value<'t>)>, Mistake> {
+        let Some(fields) = self.value.as_table() else {
+            return Err(self.mistake(format!("expected a table: write [{}]", self.key)));
+        };
+        let mut entries: Vec<_> = fields.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let value = |(key, value): (&'t Spanned<_>, &'t Spanned<DeValue<'t>>)| {
+            let name: &'t std::borrow::Cow<'t, str> = key.get_ref();
+            let value = Value {
+                text: self.text,
+                key: format!("{}: {name}", self.key),
+                value: value.get_ref(),
+                span: value.span(),
+            };
+            (name.as_ref(), value)
+        };
+        Ok(entries.into_iter().map(value).collect())
+    }
+
+    /// The values of a list, or the one value.
+    pub(crate) fn one_or_more(&self) -> Vec<Value<'t>> {
+        self.list("").unwrap_or_else(|_| vec![self.clone()])
+    }
+
+    /// A text, if it is one.
+    pub(crate) fn as_text(&self) -> Option<&'t str> {
+        self.value.as_str()
+    }
+
     /// Tables with these keys; `name` names each by its number.
-    pub(super) fn tables(
+    pub(crate) fn tables(
         &self,
         name: impl Fn(usize) -> String,
         known: &[&str],
@@ -241,7 +271,7 @@ impl<'t> Value<'t> {
 }
 
 /// `` `a`, `b` and `c` ``.
-pub(super) fn listed(names: &[&str]) -> String {
+pub(crate) fn listed(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {
         [] => "none".to_owned(),

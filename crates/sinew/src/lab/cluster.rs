@@ -9,7 +9,7 @@
 use super::Run;
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
-use lab::experiment;
+use lab::experiment::{self, Definition};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,8 +55,13 @@ pub(super) fn write(args: &Run, on: Cluster) -> Outcome {
             "--on ssh has as many parts as you name hosts: leave out --parts",
         ));
     }
+    let failed = |path: &Path, error: &std::io::Error| {
+        Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+    };
+    fs::create_dir_all(&args.out).map_err(|error| failed(&args.out, &error))?;
     let parts = args.parts.unwrap_or(PARTS);
-    let command = command(args);
+    let (experiments, own) = carried(args)?;
+    let command = command(args, &experiments);
     let (files, next) = match on {
         Cluster::Slurm => (
             slurm(&command, parts),
@@ -67,14 +72,10 @@ pub(super) fn write(args: &Run, on: Cluster) -> Outcome {
             format!("kubectl apply -f {}/job.yaml", shown(&args.out)),
         ),
         Cluster::Ssh => (
-            ssh(&command),
+            ssh(&command, &own),
             format!("sh {}/run.sh HOST…", shown(&args.out)),
         ),
     };
-    let failed = |path: &Path, error: &std::io::Error| {
-        Failure::failed(format_args!("cannot write {}: {error}", path.display()))
-    };
-    fs::create_dir_all(&args.out).map_err(|error| failed(&args.out, &error))?;
     for file in &files {
         let path = args.out.join(file.name);
         fs::write(&path, &file.text).map_err(|error| failed(&path, &error))?;
@@ -83,7 +84,8 @@ pub(super) fn write(args: &Run, on: Cluster) -> Outcome {
             fs::set_permissions(&path, mode).map_err(|error| failed(&path, &error))?;
         }
     }
-    let names: Vec<&str> = files.iter().map(|file| file.name).collect();
+    let names = files.iter().map(|file| file.name);
+    let names: Vec<&str> = names.chain(own.iter().map(String::as_str)).collect();
     if args.json {
         return terminal::json(&json!({ "folder": args.out, "files": names, "next": next }));
     }
@@ -98,10 +100,26 @@ fn shown(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
+/// The experiments as the parts name them, and the files that these need: those of one's own go along whole.
+fn carried(args: &Run) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let (mut experiments, mut own) = (Vec::new(), Vec::new());
+    for name in &args.experiments {
+        if !Definition::is_meant_by(name) {
+            experiments.push(name.clone());
+            continue;
+        }
+        let definition = Definition::load(Path::new(name)).map_err(super::failure)?;
+        let file = definition.write(&args.out).map_err(super::failure)?;
+        experiments.push(file.clone());
+        own.push(file);
+    }
+    Ok((experiments, own))
+}
+
 /// One part, without its number and its folder.
-fn command(args: &Run) -> String {
+fn command(args: &Run, experiments: &[String]) -> String {
     let mut words = vec!["sinew".to_owned(), "lab".to_owned(), "run".to_owned()];
-    words.extend(args.experiments.iter().map(|id| quoted(id)));
+    words.extend(experiments.iter().map(|id| quoted(id)));
     if args.full {
         words.push("--full".to_owned());
     }
@@ -160,7 +178,8 @@ fn k8s(command: &str, parts: usize) -> Vec<Written> {
          # claim `sinew-lab`, and an image with a shell and sinew, here `sinew-lab`:\n\
          #   FROM debian:stable-slim\n\
          #   COPY sinew /usr/local/bin/sinew\n\
-         # When the job is complete, put merge.sh into that volume and run it there.\n\
+         # Put files that end in .experiment.json into that volume before you start the job. When it is complete, put\n\
+         # merge.sh there and run it.\n\
          apiVersion: batch/v1\n\
          kind: Job\n\
          metadata:\n\
@@ -205,7 +224,12 @@ fn k8s(command: &str, parts: usize) -> Vec<Written> {
     ]
 }
 
-fn ssh(command: &str) -> Vec<Written> {
+fn ssh(command: &str, own: &[String]) -> Vec<Written> {
+    let own: Vec<String> = own.iter().map(|file| quoted(file)).collect();
+    let carry = match own.is_empty() {
+        true => String::new(),
+        false => format!("\x20       scp -q {} \"$host:$there/\"\n", own.join(" ")),
+    };
     let run_sh = format!(
         "#!/bin/sh\n\
          # Runs one part on each host, and merges them here: sh run.sh HOST…\n\
@@ -222,6 +246,7 @@ fn ssh(command: &str) -> Vec<Written> {
          \x20   (\n\
          \x20       there=$(ssh \"$host\" mktemp -d)\n\
          \x20       trap 'ssh \"$host\" rm -rf \"$there\"' EXIT\n\
+         {carry}\
          \x20       ssh \"$host\" \"cd $there && {remote} --shard $part/$parts --out part-$part\" >\"part-$part.log\" 2>&1\n\
          \x20       rm -rf \"part-$part\"\n\
          \x20       scp -qr \"$host:$there/part-$part\" .\n\

@@ -207,6 +207,7 @@ impl Experiment for Reroute {
         let cell = |(place, (mishap, timers)): (usize, &(Mishap, Timers))| Cell {
             key: format!("{} {}", mishap.word(), timers.word()),
             parameters: vec![("case", place as f64)],
+            words: Vec::new(),
         };
         ALL.iter().enumerate().map(cell).collect()
     }

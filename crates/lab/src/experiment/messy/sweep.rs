@@ -50,6 +50,7 @@ impl Sweep {
                 let cell = Cell {
                     key,
                     parameters: parameters.chain(scene.at.iter().copied()).collect(),
+                    words: Vec::new(),
                 };
                 points.push(Point { case, scene, cell });
             }

@@ -85,6 +85,7 @@ impl Experiment for Cliff {
         let cell = |t_ms: f64| Cell {
             key: format!("T={t_ms}"),
             parameters: vec![("T ms", t_ms)],
+            words: Vec::new(),
         };
         [
             10.0, 20.0, 30.0, 36.0, 40.0, 42.0, 44.0, 46.0, 50.0, 60.0, 75.0, 90.0, 110.0, 130.0,

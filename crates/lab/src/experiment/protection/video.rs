@@ -71,6 +71,7 @@ impl Experiment for Video {
         vec![Cell {
             key: "group".into(),
             parameters: Vec::new(),
+            words: Vec::new(),
         }]
     }
 

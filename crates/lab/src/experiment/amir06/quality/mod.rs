@@ -320,5 +320,6 @@ fn cell(path: Path, loss: Loss) -> Cell {
             loss.burst_percent
         ),
         parameters: coordinates(path, loss).to_vec(),
+        words: Vec::new(),
     }
 }

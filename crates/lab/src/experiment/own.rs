@@ -1,0 +1,361 @@
+//! Experiments of the user's own: scenario × grid × measures × claims, in a file.
+//!
+//! ```text
+//!   [experiment]                       title, seeds
+//!   [experiment.grid]                  loss = [1, 2, 5]              ── fills {loss} in the scenario
+//!   [[experiment.measure]]             name = "lost_pct", take = "flows.a-b.lost_pct"
+//!   [[experiment.claim]]               check = "lost_pct rises with loss"
+//!   [[experiment.figure]]              x = "loss", y = "lost_pct"
+//!   [scenario] [[node]] [[link]] …     the scenario, here or in a file of its own
+//! ```
+//! Such a file is to the laboratory what an experiment of a paper is: cells with seeds of their own, files, a page,
+//! shards. It is read once, and a run keeps no hold of the disk: a [`Definition`] has all texts, so that it can be sent
+//! to another machine, and its parts know what they are parts of.
+//!
+//! Python can measure in the place of a scenario (`measured_by`): then rows come from outside ([`Own::row`]).
+
+mod check;
+mod definition;
+mod document;
+mod expression;
+mod figure;
+mod read;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use super::{Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
+use crate::scenario::{Custom, Record, record};
+use base::rng::Rng;
+use check::Check;
+use definition::intern;
+use expression::Expression;
+use figure::Figure;
+use std::collections::{BTreeMap, BTreeSet};
+use template::Template;
+
+pub use definition::Definition;
+
+/// A value of a coordinate.
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Number(f64),
+    Word(String),
+}
+
+/// A coordinate of the grid.
+struct Coordinate {
+    name: &'static str,
+    values: Vec<Value>,
+}
+
+/// What a cell measures.
+struct Measure {
+    name: &'static str,
+    /// Of the report; none if it comes from outside.
+    of: Option<Expression>,
+    over: Over,
+}
+
+/// What the runs of a cell come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// Their mean, with its standard error beside it.
+    Mean,
+    Most,
+    Least,
+}
+
+/// A claim, what it means, and the rows that it is about.
+struct Claim {
+    text: ClaimText,
+    check: Check,
+    only: Vec<(&'static str, Vec<Value>)>,
+}
+
+/// Where the numbers of a cell come from.
+enum Source {
+    Scenario(Template),
+    /// From outside, by whom.
+    Elsewhere(String),
+}
+
+/// An experiment from a file.
+pub(super) struct Own {
+    id: &'static str,
+    title: &'static str,
+    about: String,
+    grid: Vec<Coordinate>,
+    /// Runs of each cell, quick and full.
+    seeds: [u32; 2],
+    measures: Vec<Measure>,
+    claims: Vec<Claim>,
+    figures: Vec<Figure>,
+    source: Source,
+    pub(super) definition: Definition,
+}
+
+impl Value {
+    /// As it stands in a name or within a text.
+    fn plain(&self) -> String {
+        match self {
+            Value::Number(number) => number.to_string(),
+            Value::Word(word) => word.clone(),
+        }
+    }
+
+    /// As a value of TOML.
+    fn toml(&self) -> String {
+        match self {
+            Value::Number(number) => number.to_string(),
+            // A basic string of TOML is one of JSON, but for DEL.
+            Value::Word(word) => serde_json::Value::from(word.as_str())
+                .to_string()
+                .replace('\u{7f}', "\\u007F"),
+        }
+    }
+}
+
+impl Coordinate {
+    fn is_numeric(&self) -> bool {
+        matches!(self.values.first(), Some(Value::Number(_)))
+    }
+}
+
+impl Own {
+    fn runs(&self, size: Size) -> u32 {
+        match size {
+            Size::Quick => self.seeds[0],
+            Size::Full => self.seeds[1],
+        }
+    }
+
+    /// The values of a cell, by the names of their coordinates.
+    fn values(&self, cell: &Cell) -> Vec<(&'static str, Value)> {
+        let value = |of: &Coordinate| {
+            let word = cell.words.iter().find(|(name, _)| *name == of.name);
+            match word {
+                Some((_, word)) => (of.name, Value::Word(word.clone())),
+                None => (of.name, Value::Number(cell.parameter(of.name))),
+            }
+        };
+        self.grid.iter().map(value).collect()
+    }
+
+    /// The seed of a run of a cell.
+    fn seed(seed: u64, run: u32) -> u64 {
+        Rng::new(seed.wrapping_add(u64::from(run))).next_u64()
+    }
+
+    /// The seeds of a cell's runs, for who measures outside.
+    pub(super) fn run_seeds(&self, size: Size, cell: &Cell, seed: u64) -> Vec<u64> {
+        let seed = cell.seed(self.family(), seed);
+        (0..self.runs(size))
+            .map(|run| Own::seed(seed, run))
+            .collect()
+    }
+
+    /// The row of a cell, of the numbers that each of its runs has measured. What a run lacks, or is no number, counts
+    /// as not measured.
+    pub(super) fn row(
+        &self,
+        cell: &Cell,
+        runs: &[BTreeMap<String, f64>],
+    ) -> Result<Row, CellError> {
+        let known: BTreeSet<&str> = self.measures.iter().map(|measure| measure.name).collect();
+        let names = runs.iter().flat_map(BTreeMap::keys);
+        if let Some(unknown) = names
+            .into_iter()
+            .find(|name| !known.contains(name.as_str()))
+        {
+            return Err(CellError(format!("`{unknown}` is none of its measures")));
+        }
+        let mut row = Row::of(cell);
+        for measure in &self.measures {
+            let values = runs.iter().filter_map(|run| run.get(measure.name).copied());
+            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+            let value = match measure.over {
+                Over::Mean => mean(&values),
+                Over::Most => fold(f64::max),
+                Over::Least => fold(f64::min),
+            };
+            let Some(value) = value else { continue };
+            row.set(measure.name, value);
+            if measure.over == Over::Mean
+                && let Some(error) = standard_error(&values)
+            {
+                row.set(spread_of(measure.name), error);
+            }
+        }
+        Ok(row)
+    }
+
+    /// What one run has measured.
+    fn measured(&self, record: &Record) -> Result<BTreeMap<String, f64>, CellError> {
+        let document = document::of(record);
+        let mut measured = BTreeMap::new();
+        for measure in &self.measures {
+            let of = measure
+                .of
+                .as_ref()
+                .expect("a scenario's measures take something");
+            let value = of.value(|path| document::number(&document, path));
+            let value =
+                value.map_err(|why| CellError(format!("measure {}: {why}", measure.name)))?;
+            measured.insert(measure.name.to_owned(), value);
+        }
+        Ok(measured)
+    }
+}
+
+impl Experiment for Own {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn method(&self, size: Size) -> String {
+        let how = match &self.source {
+            Source::Scenario(_) => "Simulated with the production nodes".to_owned(),
+            Source::Elsewhere(by) => format!("Measured by {by}"),
+        };
+        let runs = match self.runs(size) {
+            1 => "once in each cell".to_owned(),
+            runs => format!(
+                "{runs} times in each cell, with seeds of their own; numbers are means, but where the measure says otherwise"
+            ),
+        };
+        let about = match self.about.is_empty() {
+            true => String::new(),
+            false => format!("{} ", self.about),
+        };
+        format!("{about}{how}, {runs}.")
+    }
+
+    fn cells(&self, _: Size) -> Vec<Cell> {
+        let mut cells = vec![(Vec::new(), Vec::new())];
+        for of in &self.grid {
+            let with = |(numbers, words): &(Vec<_>, Vec<_>), value: &Value| {
+                let (mut numbers, mut words) = (numbers.clone(), words.clone());
+                match value {
+                    Value::Number(number) => numbers.push((of.name, *number)),
+                    Value::Word(word) => words.push((of.name, word.clone())),
+                }
+                (numbers, words)
+            };
+            let longer = cells
+                .iter()
+                .flat_map(|cell| of.values.iter().map(move |value| with(cell, value)));
+            cells = longer.collect();
+        }
+        cells
+            .into_iter()
+            .map(|(numbers, words)| Cell::of(numbers, words))
+            .collect()
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
+        let Source::Scenario(template) = &self.source else {
+            return Err(CellError("it is measured outside".to_owned()));
+        };
+        let scenario = template.filled(&self.values(cell));
+        let scenario = scenario.map_err(|mistake| CellError(mistake.to_string()))?;
+        let mut runs = Vec::new();
+        for run in 0..self.runs(plan.size) {
+            let record = record(
+                &scenario,
+                Own::seed(seed, run),
+                Custom::of(&scenario),
+                |_| true,
+            );
+            let record = record.expect("nobody ends it early");
+            runs.push(self.measured(&record)?);
+        }
+        self.row(cell, &runs)
+    }
+
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+        let verdict = |claim: &Claim| {
+            let is_meant = |row: &&Row| {
+                claim.only.iter().all(|(name, values)| {
+                    let has = |value: &Value| match value {
+                        Value::Number(number) => row.parameter(name) == *number,
+                        Value::Word(word) => row.words.get(*name) == Some(word),
+                    };
+                    values.iter().any(has)
+                })
+            };
+            let rows: Vec<&Row> = rows.0.iter().filter(is_meant).collect();
+            let judgement = claim.check.judge(&rows);
+            let verdict = Verdict::of(claim.text.key, judgement.holds, judgement.measured);
+            match rows.len() {
+                1 => verdict,
+                _ => verdict.because(format!("missed by {}", judgement.missed.join(", "))),
+            }
+        };
+        Findings {
+            charts: self
+                .figures
+                .iter()
+                .map(|figure| figure.chart(self.title, rows))
+                .collect(),
+            verdicts: self.claims.iter().map(verdict).collect(),
+        }
+    }
+
+    fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
+        let coordinates = self.grid.iter().map(|of| of.name.to_owned());
+        let measures = self.measures.iter().map(|measure| measure.name.to_owned());
+        let mut table = vec![coordinates.chain(measures).collect()];
+        for row in &rows.0 {
+            let coordinates = self.grid.iter().map(|of| match row.words.get(of.name) {
+                Some(word) => word.clone(),
+                None => row.parameter(of.name).to_string(),
+            });
+            let measures = self.measures.iter().map(|measure| {
+                let value = check::shown(row.value(measure.name));
+                match row.values.get(&spread_of(measure.name)) {
+                    Some(error) => format!("{value} ± {}", check::shown(*error)),
+                    None => value,
+                }
+            });
+            table.push(coordinates.chain(measures).collect());
+        }
+        table
+    }
+
+    fn files(&self, _: &Plan) -> Vec<(String, String)> {
+        let mut files = vec![("experiment.toml".to_owned(), self.definition.text.clone())];
+        if let Some((_, text)) = &self.definition.scenario {
+            files.push(("scenario.toml".to_owned(), text.clone()));
+        }
+        files
+    }
+
+    fn claims(&self) -> Vec<&ClaimText> {
+        self.claims.iter().map(|claim| &claim.text).collect()
+    }
+
+    fn definition(&self) -> Option<&Definition> {
+        Some(&self.definition)
+    }
+}
+
+/// The column with the standard error of another.
+fn spread_of(name: &str) -> String {
+    format!("{name} ±")
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn standard_error(values: &[f64]) -> Option<f64> {
+    let (mean, n) = (mean(values)?, values.len() as f64);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt())
+}

@@ -1,0 +1,119 @@
+//! Figures of an own experiment: measures over a coordinate or another measure, a line for each and for each value of a
+//! third.
+
+use super::super::{Row, Rows};
+use crate::plot::{Axis, Chart, Mark, Series};
+use std::collections::BTreeMap;
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) title: Option<String>,
+    pub(super) x: String,
+    pub(super) y: Vec<String>,
+    /// The coordinate that has a line for each of its values.
+    pub(super) by: Option<String>,
+    pub(super) x_label: String,
+    pub(super) y_label: String,
+}
+
+/// Its name and its points.
+type Line = (String, Vec<(f64, f64)>);
+
+impl Figure {
+    /// All measures over a coordinate.
+    pub(super) fn of_all(x: &str, measures: &[&str]) -> Figure {
+        Figure {
+            title: None,
+            x: x.to_owned(),
+            y: measures.iter().map(|name| (*name).to_owned()).collect(),
+            by: None,
+            x_label: x.to_owned(),
+            y_label: measures.join(", "),
+        }
+    }
+
+    /// The drawing; `title` is for one that has none.
+    pub(super) fn chart(&self, title: &str, rows: &Rows) -> Chart {
+        let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
+        let mut groups: Vec<String> = Vec::new();
+        for row in &rows.0 {
+            let group = self.by.as_ref().map(|by| format!("{by}={}", word(row, by)));
+            let group = group.unwrap_or_default();
+            let place = match groups.iter().position(|known| *known == group) {
+                Some(place) => place,
+                None => {
+                    groups.push(group.clone());
+                    groups.len() - 1
+                }
+            };
+            for (n, y) in self.y.iter().enumerate() {
+                let name = match (self.y.len(), group.is_empty()) {
+                    (1, false) => group.clone(),
+                    (_, true) => y.clone(),
+                    (_, false) => format!("{y} {group}"),
+                };
+                let line = lines
+                    .entry((place, n))
+                    .or_insert_with(|| (name, Vec::new()));
+                let point = (number(row, &self.x), number(row, y));
+                if point.0.is_finite() && point.1.is_finite() {
+                    line.1.push(point);
+                }
+            }
+        }
+        let points = || lines.values().flat_map(|(_, points)| points);
+        let axis = |label: &str, values: &dyn Fn(&(f64, f64)) -> f64| {
+            let least = points().map(values).fold(f64::INFINITY, f64::min);
+            let most = points().map(values).fold(f64::NEG_INFINITY, f64::max);
+            // From zero, unless that would leave the drawing half empty.
+            let min = if least >= 0.0 && least < most / 2.0 {
+                0.0
+            } else {
+                least
+            };
+            Axis {
+                label: label.to_owned().into(),
+                min: if min.is_finite() { min } else { 0.0 },
+                max: if most.is_finite() && most > min {
+                    most
+                } else {
+                    min.max(0.0) + 1.0
+                },
+            }
+        };
+        Chart {
+            title: self
+                .title
+                .clone()
+                .unwrap_or_else(|| title.to_owned())
+                .into(),
+            x: axis(&self.x_label, &|point| point.0),
+            y: axis(&self.y_label, &|point| point.1),
+            series: lines
+                .into_values()
+                .enumerate()
+                .map(|(color, (name, mut points))| {
+                    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    Series {
+                        name: name.into(),
+                        color: color as u8,
+                        mark: Mark::Line,
+                        points,
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+fn number(row: &Row, name: &str) -> f64 {
+    let known = row.values.get(name).or_else(|| row.parameters.get(name));
+    known.copied().unwrap_or(f64::NAN)
+}
+
+/// The value of a coordinate, for a reader.
+fn word(row: &Row, name: &str) -> String {
+    let word = row.words.get(name).cloned();
+    word.unwrap_or_else(|| row.parameter(name).to_string())
+}

@@ -1,0 +1,278 @@
+//! Own experiments as a whole: read, run, sharded, sent elsewhere, measured outside, and refused.
+
+use super::super::cells::{self, Request};
+use super::super::run::run_until;
+use super::super::{LabOptions, merge};
+use super::*;
+use crate::files::Scratch;
+use crate::scenario::Texts;
+use std::path::Path;
+use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
+
+/// A pair of nodes; the blanks are those of [`GRID`].
+const SCENARIO: &str = "[scenario]\nname = 'pair'\nduration = '2s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n\
+    [[link]]\na = 'a'\nb = 'b'\npath = 'delay={delay}ms loss={loss}%'\n[[flow]]\nfrom = 'a'\nto = 'b'\nclass = '{class}'\n";
+const GRID: &str = "[experiment]\nid = 'own/pair'\ntitle = 'A pair'\nseeds = 2\n[experiment.grid]\nloss = [1, 5]\n\
+    delay = [10]\nclass = ['voice', 'reliable']\n\"settings.hello_interval\" = '100ms'\n\
+    [[experiment.measure]]\nname = 'sent'\ntake = 'flows.a-b.sent'\n\
+    [[experiment.measure]]\nname = 'p50_ms'\ntake = 'flows.a-b.delay_ms.p50'\n";
+
+fn definition(text: &str) -> Definition {
+    Definition {
+        file: "mine.toml".to_owned(),
+        text: text.to_owned(),
+        scenario: None,
+        files: Texts::new(),
+    }
+}
+
+fn refused(text: &str) -> String {
+    let refused = definition(text).experiment();
+    refused
+        .err()
+        .map_or_else(|| panic!("it is taken: {text}"), |error| error.to_string())
+}
+
+fn options(file: &Path, out: &Path, shard: Option<&str>) -> LabOptions {
+    LabOptions {
+        experiments: vec![file.display().to_string()],
+        size: Size::Quick,
+        seed: 7,
+        out: out.to_owned(),
+        shard: shard.map(|text| text.parse().unwrap()),
+        program: PathBuf::new(),
+        speech: None,
+        overrides: Vec::new(),
+    }
+}
+
+#[test]
+fn the_grid_is_the_product_of_its_values() {
+    let text = format!("{GRID}{SCENARIO}");
+    let own = definition(&text).experiment().unwrap();
+    let keys: Vec<String> = own
+        .cells(Size::Quick)
+        .into_iter()
+        .map(|cell| cell.key)
+        .collect();
+    let word = |class: &str| format!("delay=10 class={class} settings.hello_interval=100ms");
+    let (voice, reliable) = (word("voice"), word("reliable"));
+    assert_eq!(
+        keys,
+        [
+            format!("loss=1 {voice}"),
+            format!("loss=1 {reliable}"),
+            format!("loss=5 {voice}"),
+            format!("loss=5 {reliable}"),
+        ]
+    );
+    assert_eq!(
+        (own.id(), own.title(), own.claims().len()),
+        ("own/pair", "A pair", 0)
+    );
+    assert!(std::ptr::eq(own, definition(&text).experiment().unwrap()));
+}
+
+#[test]
+fn the_example_gives_its_files_and_its_shards_make_a_whole() {
+    let scratch = Scratch::new("own").unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    // Two files, a measured path, and few seconds.
+    std::fs::write(at("up.csv"), "at_s,delay_ms\n1,25\n").unwrap();
+    let scenario = SCENARIO.replace("[[flow]]", "follows = 'up.csv'\n[[flow]]");
+    std::fs::write(at("pair.toml"), scenario).unwrap();
+    let text = GRID.replace("title", "scenario = 'pair.toml'\ntitle")
+        + "[[experiment.claim]]\ncheck = 'p50_ms > 9.9'\n\
+           [[experiment.claim]]\nkey = 'not'\ncheck = 'sent <= 1'\nwhere = { class = 'voice' }\n";
+    std::fs::write(at("mine.toml"), text).unwrap();
+    // Other tests in this process have the signals.
+    let elsewhere = Interrupt::elsewhere().unwrap();
+    let run = |out: &str, shard| {
+        let options = options(&at("mine.toml"), &at(out), shard);
+        run_until(&elsewhere, &options, Progress::Silent).unwrap()
+    };
+    let whole = run("whole", None);
+    let tally = &whole.experiments[0];
+    assert_eq!(
+        (tally.hold, tally.fail.as_slice()),
+        (1, ["not".to_owned()].as_slice())
+    );
+    assert_eq!(tally.table.len(), 5);
+    run("one", Some("1/2"));
+    let definition = Definition::load(&at("mine.toml")).unwrap();
+    let carried = definition.write(scratch.path()).unwrap();
+    // The parts know everything: whoever merges them needs no file.
+    for file in ["mine.toml", "pair.toml", "up.csv"] {
+        std::fs::remove_file(at(file)).unwrap();
+    }
+    let carried = options(&at(&carried), &at("two"), Some("2/2"));
+    run_until(&elsewhere, &carried, Progress::Silent).unwrap();
+    merge(&[at("one"), at("two")], &at("merged")).unwrap();
+    for file in [
+        "own/pair.csv",
+        "own/pair.svg",
+        "own/pair.json",
+        "own/pair/scenario.toml",
+        "index.html",
+    ] {
+        let read = |folder: &str| std::fs::read(at(folder).join(file)).unwrap();
+        assert_eq!(read("whole"), read("merged"), "{file}");
+    }
+    let csv = std::fs::read_to_string(at("whole/own/pair.csv")).unwrap();
+    assert!(
+        csv.starts_with("delay,loss,class,settings.hello_interval,p50_ms,p50_ms ±,sent,sent ±\n"),
+        "{csv}"
+    );
+    let page = std::fs::read_to_string(at("whole/index.html")).unwrap();
+    assert!(page.contains("own/pair"));
+}
+
+#[test]
+fn what_is_measured_outside_comes_by_runs() {
+    let text = "[experiment]\nid = 'own/outside'\nmeasured_by = 'a notebook'\nseeds = 3\n[experiment.grid]\nn = [1, 2]\n\
+        [[experiment.measure]]\nname = 'x'\n[[experiment.measure]]\nname = 'top'\nover = 'most'\n\
+        [[experiment.claim]]\ncheck = 'x rises with n'\n";
+    let definition = Definition::made("notebook", text).unwrap();
+    let request = Request {
+        experiment: "own/outside".to_owned(),
+        definition: Some(definition),
+        size: Size::Quick,
+        seed: 7,
+        program: PathBuf::new(),
+        speech: None,
+        overrides: Vec::new(),
+    };
+    let cells = cells::cells(&request).unwrap();
+    assert_eq!((cells.len(), cells[0].seeds.len()), (2, 3));
+    assert_ne!(cells[0].seeds, cells[1].seeds);
+    let error = cells::measure(&request, "n=1").unwrap_err().to_string();
+    assert!(error.contains("measured outside"), "{error}");
+    let runs = |values: [f64; 3]| {
+        let run = |value| BTreeMap::from([("x".to_owned(), value), ("top".to_owned(), value)]);
+        values.map(run)
+    };
+    let one = cells::given(&request, "n=1", &runs([1.0, 2.0, 3.0])).unwrap();
+    let row = &one.row;
+    assert_eq!((row.value("x"), row.value("top")), (2.0, 3.0));
+    assert!((row.value("x ±") - 1.0 / 3.0_f64.sqrt()).abs() < 1e-12);
+    let two = cells::given(&request, "n=2", &runs([9.0, f64::NAN, 9.0])).unwrap();
+    assert_eq!(two.row.value("x"), 9.0);
+    let scratch = Scratch::new("outside").unwrap();
+    let summary = cells::conclude(&request, vec![two, one], scratch.path()).unwrap();
+    assert_eq!(summary.experiments[0].hold, 1);
+    let unknown = [BTreeMap::from([("y".to_owned(), 1.0)])];
+    let error = cells::given(&request, "n=1", &unknown)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("none of its measures"), "{error}");
+}
+
+#[test]
+fn an_experiment_of_nothing_but_a_scenario_has_one_cell() {
+    let text = "[experiment]\n[[experiment.measure]]\nname = 'wire'\ntake = 'overlay.wire_bytes'\n\
+        [scenario]\nname = 'x'\nduration = '1s'\n[topology]\nkind = 'ring'\nnodes = 3\ndelay = '1ms'\n";
+    let own = definition(text).experiment().unwrap();
+    assert_eq!(own.id(), "own/mine");
+    assert_eq!(own.cells(Size::Full).len(), 1);
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_its_line() {
+    let whole = format!("{GRID}{SCENARIO}");
+    let with = |from: &str, to: &str| refused(&whole.replace(from, to));
+    for (error, answer) in [
+        (with("'own/pair'", "'pair'"), "two words"),
+        (with("'own/pair'", "'amir06/fig4'"), "another experiment"),
+        (with("title =", "titel ="), "did you mean `title`?"),
+        (with("{loss}", "{los}"), "grid: `loss` changes nothing"),
+        (
+            with("delay={delay}", "delay={delay} jitter={jitter}"),
+            "`{jitter}`: the grid has no such",
+        ),
+        (with("[1, 5]", "[1, 500]"), "loss=500%"),
+        (with("[1, 5]", "[1, 1]"), "`1` twice"),
+        (with("[1, 5]", "[1, 'x']"), "all numbers or all words"),
+        (with("[1, 5]", "[]"), "1 to 1000 values"),
+        (with("loss = [1, 5]", "\"lo ss\" = [1]"), "expected a name"),
+        (
+            with("hello_interval", "hello_intervall"),
+            "did you mean `settings.hello_interval`?",
+        ),
+        (with("'100ms'", "'soon'"), "expected a time"),
+        (with("'sent'", "'p50_ms'"), "two measures `p50_ms`"),
+        (with("'flows.a-b.sent'", "'flows.a-b.sent +'"), "at its end"),
+        (with("seeds = 2", "seeds = 0"), "from 1 to 1000"),
+        (
+            with("name = 'sent'\n", "name = 'sent'\nover = 'median'\n"),
+            "one of `mean`",
+        ),
+        (with("take = 'flows.a-b.sent'\n", ""), "`take` is missing"),
+        (
+            with("name = 'pair'\n", "naem = 'pair'\n"),
+            "did you mean `name`?",
+        ),
+        (refused("[experiment"), "mine.toml:1"),
+        (refused("[scenario]"), "[experiment]"),
+    ] {
+        assert!(
+            error.contains(answer) && error.starts_with("mine.toml:"),
+            "{error}"
+        );
+    }
+    let claim = |check: &str| refused(&format!("{whole}[[experiment.claim]]\n{check}\n"));
+    for (check, answer) in [
+        ("check = 'sent'", "expected a comparison"),
+        ("check = 'send > 1'", "did you mean `sent`?"),
+        (
+            "check = 'class > 1'",
+            "no measure or coordinate of numbers `class`",
+        ),
+        ("check = 'sent rises with class'", "coordinate of numbers"),
+        (
+            "check = 'sent > 1'\nwhere = { loss = 3 }",
+            "`loss` is never 3",
+        ),
+        (
+            "check = 'sent > 1'\nwhere = { lose = 3 }",
+            "did you mean `loss`?",
+        ),
+    ] {
+        assert!(claim(check).contains(answer), "{}", claim(check));
+    }
+    let figure = refused(&format!(
+        "{whole}[[experiment.figure]]\nx = 'loss'\ny = 'send'\n"
+    ));
+    assert!(figure.contains("did you mean `sent`?"), "{figure}");
+    let once = refused(&format!(
+        "{}[[experiment.claim]]\ncheck = 'sent > 1 beyond errors'\n",
+        whole.replace("seeds = 2", "seeds = 1")
+    ));
+    assert!(once.contains("needs `seeds`"), "{once}");
+}
+
+#[test]
+fn a_number_that_the_report_lacks_fails_the_cell() {
+    let text = format!("{GRID}{SCENARIO}")
+        .replace("flows.a-b.sent", "flows.a-b.send")
+        .replace("own/pair", "own/lacks");
+    let own = definition(&text).experiment().unwrap();
+    let plan = Plan {
+        size: Size::Quick,
+        seed: 1,
+        program: PathBuf::new(),
+        speech: None,
+        overrides: Vec::new(),
+    };
+    let cell = own.cells(Size::Quick).swap_remove(0);
+    let error = own.measure(&plan, &cell, 1).unwrap_err().to_string();
+    assert!(error.contains("did you mean `sent`?"), "{error}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_panics(text in "(\\[experiment\\]\n)?([a-z.\"{}=\\[\\]' 0-9\n]{0,60})") {
+        let _ = definition(&text).experiment();
+    }
+}
