@@ -16,6 +16,7 @@ mod custom;
 mod error;
 mod files;
 mod known;
+mod measured;
 pub(crate) mod meter;
 pub(crate) mod overridden;
 mod parse;

@@ -6,6 +6,7 @@
 //!   Scenario::parse_with(text, &Files::Given(…)) ◀─────────────┘
 //! ```
 
+use super::measured;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -25,7 +26,8 @@ pub enum Files {
 }
 
 impl Files {
-    /// The text of a file, or why there is none, with its name.
+    /// The text of a file, or why there is none, with its name. Measurements of others become tables, and are carried
+    /// along as such.
     pub(super) fn read(&self, name: &str) -> Result<String, String> {
         match self {
             Files::Given(texts) => {
@@ -39,7 +41,11 @@ impl Files {
                 if !about.is_file() || about.len() > BYTES_MAX {
                     return Err(unread(&"it is no file, or too long"));
                 }
-                std::fs::read_to_string(&path).map_err(|error| unread(&error))
+                let bytes = std::fs::read(&path).map_err(|error| unread(&error))?;
+                match measured::is_meant_by(name) {
+                    true => measured::table(name, &bytes).map_err(|why| unread(&why)),
+                    false => String::from_utf8(bytes).map_err(|error| unread(&error)),
+                }
             }
         }
     }

@@ -6,8 +6,10 @@
 //!   60,85,3,1200                            4
 //!        └──▶ words of a path, from that moment on ◀── the rate of each second
 //! ```
+//! Captures and results of RIPE Atlas come as such tables.
 
 use super::super::files::{Files, Texts};
+use super::super::measured;
 use super::super::table::{Table, Value};
 use super::super::{BothWays, FAULTS_MAX, Fault, FaultKind};
 use super::{Mistake, PATH, both_ways};
@@ -138,13 +140,14 @@ fn steps(
     let Some(value) = table.optional(key) else {
         return Ok(Vec::new());
     };
-    let name = value.text("a file: .csv, or of Mahimahi")?;
+    let name = value.text("a file: .csv, .pcap, .pcapng, .json of RIPE Atlas, or of Mahimahi")?;
     let text = files.read(name).map_err(|why| value.mistake(why))?;
     // What tables begin with that some programs write.
     let shown = text.trim_start_matches('\u{feff}');
-    let is_table = Path::new(name)
+    let is_csv = Path::new(name)
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let is_table = is_csv || measured::is_meant_by(name);
     let read = match is_table {
         true => rows(shown, duration),
         false => opportunities(shown, duration),

@@ -1,0 +1,411 @@
+//! What a capture shows of a path: each echo request with its answer, or a stream of RTP with its gaps.
+//!
+//! ```text
+//!   request, id 5, seq 1 ──▶ … ◀── reply, id 5, seq 1        half of the time between: the delay; no reply: lost
+//!   RTP seq 1, 2, 4 ──▶ captured behind the path             3 is lost; of the delay nothing is known
+//! ```
+
+use super::Sample;
+use etherparse::{LaxSlicedPacket, TransportSlice};
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The longest block that is read.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Fewer echo requests than this are somebody's glance, not a measurement.
+const ECHOES_MIN: usize = 10;
+/// Fewer packets of RTP than this say nothing of a loss rate.
+const RTP_MIN: usize = 100;
+
+/// Who asks whom, and the identifier of the echo.
+type Pinger = (IpAddr, IpAddr, u16);
+/// From and to, and the source of RTP.
+type Stream = (IpAddr, IpAddr, u32);
+
+#[derive(Default)]
+struct Seen {
+    /// When each sequence number was asked, and when it was first answered.
+    echoes: BTreeMap<Pinger, Vec<(u16, f64, Option<f64>)>>,
+    /// When each packet came, with its sequence number.
+    rtp: BTreeMap<Stream, Vec<(f64, u16)>>,
+}
+
+/// What the capture measured.
+pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
+    let mut seen = Seen::default();
+    read(bytes, &mut seen)?;
+    let echoes = seen
+        .echoes
+        .into_values()
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    if echoes.len() >= ECHOES_MIN {
+        return Ok(echoes.into_iter().map(echo).collect());
+    }
+    let rtp = seen
+        .rtp
+        .into_values()
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    if rtp.len() >= RTP_MIN {
+        return Ok(gaps(&rtp));
+    }
+    Err(format!(
+        "it has no {ECHOES_MIN} echo requests of a ping, and no {RTP_MIN} packets of a stream of RTP"
+    ))
+}
+
+fn echo((_, asked, answered): (u16, f64, Option<f64>)) -> Sample {
+    Sample {
+        at_s: asked,
+        delay_ms: answered.map(|answered| (answered - asked) * 1e3 / 2.0),
+        sent: 1,
+        lost: u32::from(answered.is_none()),
+    }
+}
+
+/// Each packet, and the numbers that are missing before it.
+fn gaps(packets: &[(f64, u16)]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut highest = None;
+    for &(at_s, number) in packets {
+        // Ahead by less than half of the numbers; otherwise it is late or twice, and its gap was counted.
+        let ahead = highest.map_or(1, |highest| number.wrapping_sub(highest));
+        if !(1..0x8000).contains(&ahead) {
+            continue;
+        }
+        highest = Some(number);
+        samples.push(Sample {
+            at_s,
+            delay_ms: None,
+            sent: u32::from(ahead),
+            lost: u32::from(ahead - 1),
+        });
+    }
+    samples
+}
+
+fn read(bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("expected a capture of tcpdump: {why}");
+    let mut reader = create_reader(BLOCK_BYTES, bytes).map_err(|error| wrong(&error))?;
+    let (mut link, mut is_in_ns) = (Linktype::ETHERNET, false);
+    let mut interfaces = Vec::new();
+    loop {
+        let offset = match reader.next() {
+            Ok((offset, block)) => {
+                match block {
+                    PcapBlockOwned::LegacyHeader(header) => {
+                        (link, is_in_ns) = (header.network, header.is_nanosecond_precision());
+                    }
+                    PcapBlockOwned::Legacy(packet) => {
+                        let fraction = if is_in_ns { 1e-9 } else { 1e-6 };
+                        let at_s = f64::from(packet.ts_sec) + f64::from(packet.ts_usec) * fraction;
+                        seen.packet(link, at_s, packet.data);
+                    }
+                    PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
+                    PcapBlockOwned::NG(Block::InterfaceDescription(about)) => {
+                        let per_s = about.ts_resolution().unwrap_or(1_000_000);
+                        interfaces.push((about.linktype, about.ts_offset(), per_s));
+                    }
+                    PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+                        if let Some((link, from, per_s)) = interfaces.get(packet.if_id as usize) {
+                            let at_s = packet.decode_ts_f64(*from as u64, *per_s);
+                            seen.packet(*link, at_s, packet.packet_data());
+                        }
+                    }
+                    PcapBlockOwned::NG(_) => {}
+                }
+                offset
+            }
+            Err(PcapError::Eof) => return Ok(()),
+            // A capture that was ended by force has a last record without an end.
+            Err(PcapError::UnexpectedEof) => return Ok(()),
+            Err(PcapError::Incomplete(_)) => {
+                reader.refill().map_err(|error| wrong(&error))?;
+                if reader.reader_exhausted() {
+                    return Ok(());
+                }
+                continue;
+            }
+            Err(error) => return Err(wrong(&error)),
+        };
+        reader.consume(offset);
+    }
+}
+
+impl Seen {
+    fn packet(&mut self, link: Linktype, at_s: f64, bytes: &[u8]) {
+        // Behind the head of the interface, packets are those of IP.
+        let skip = match link {
+            Linktype::LINUX_SLL => 16,
+            Linktype::LINUX_SLL2 => 20,
+            Linktype::NULL => 4,
+            _ => 0,
+        };
+        let Some(bytes) = bytes.get(skip..) else {
+            return;
+        };
+        let packet = match link {
+            Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
+            _ => LaxSlicedPacket::from_ip(bytes).ok(),
+        };
+        let Some(packet) = packet else { return };
+        let (Some(net), Some(transport)) = (&packet.net, &packet.transport) else {
+            return;
+        };
+        let Some((from, to)) = addresses(net) else {
+            return;
+        };
+        match transport {
+            TransportSlice::Icmpv4(icmp) => {
+                let [kind, code] = [icmp.type_u8(), icmp.code_u8()];
+                self.icmp((from, to), (kind, code), (8, 0), icmp.bytes5to8(), at_s);
+            }
+            TransportSlice::Icmpv6(icmp) => {
+                let [kind, code] = [icmp.type_u8(), icmp.code_u8()];
+                self.icmp((from, to), (kind, code), (128, 129), icmp.bytes5to8(), at_s);
+            }
+            TransportSlice::Udp(udp) => self.udp((from, to), udp.payload(), at_s),
+            TransportSlice::Tcp(_) | TransportSlice::Igmp(_) => {}
+        }
+    }
+
+    /// An ICMP packet; `echo` has the kinds of request and reply.
+    fn icmp(
+        &mut self,
+        (from, to): (IpAddr, IpAddr),
+        (kind, code): (u8, u8),
+        (request, reply): (u8, u8),
+        [a, b, c, d]: [u8; 4],
+        at_s: f64,
+    ) {
+        let (id, number) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        if code == 0 && kind == request {
+            let asked = self.echoes.entry((from, to, id)).or_default();
+            // A capture on several interfaces has a packet several times.
+            let is_again = |&(n, at, _): &(u16, f64, _)| n == number && at_s - at < 1.0;
+            if !asked.last().is_some_and(is_again) {
+                asked.push((number, at_s, None));
+            }
+        } else if code == 0 && kind == reply {
+            let asked = self.echoes.get_mut(&(to, from, id));
+            // The last of that number: numbers repeat.
+            let asked = asked.and_then(|asked| asked.iter_mut().rev().find(|(n, ..)| *n == number));
+            if let Some((_, asked, answered @ None)) = asked
+                && at_s >= *asked
+            {
+                *answered = Some(at_s);
+            }
+        }
+    }
+
+    fn udp(&mut self, (from, to): (IpAddr, IpAddr), payload: &[u8], at_s: f64) {
+        let Some(head) = payload.first_chunk::<12>() else {
+            return;
+        };
+        // RFC 3550: version 2, and no packet of RTCP (RFC 5761).
+        let is_rtp = head[0] >> 6 == 2 && !(192..=223).contains(&head[1]);
+        if is_rtp {
+            let number = u16::from_be_bytes([head[2], head[3]]);
+            let source = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+            self.rtp
+                .entry((from, to, source))
+                .or_default()
+                .push((at_s, number));
+        }
+    }
+}
+
+fn addresses(net: &etherparse::LaxNetSlice<'_>) -> Option<(IpAddr, IpAddr)> {
+    match net {
+        etherparse::LaxNetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            Some((
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            ))
+        }
+        etherparse::LaxNetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            Some((
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            ))
+        }
+        etherparse::LaxNetSlice::Arp(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+    use proptest::prelude::*;
+
+    const A: [u8; 4] = [10, 0, 0, 1];
+    const B: [u8; 4] = [10, 0, 0, 2];
+
+    /// A packet of IP, and when it was seen, in microseconds.
+    type Packet = (u32, Vec<u8>);
+
+    fn written(builder: PacketBuilderIp, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, payload).unwrap();
+        bytes
+    }
+
+    type PacketBuilderIp = etherparse::PacketBuilderStep<etherparse::Icmpv4Header>;
+
+    fn asked(us: u32, number: u16) -> Packet {
+        let builder = PacketBuilder::ipv4(A, B, 64).icmpv4_echo_request(5, number);
+        (us, written(builder, &[0; 8]))
+    }
+
+    fn answered(us: u32, number: u16) -> Packet {
+        let builder = PacketBuilder::ipv4(B, A, 64).icmpv4_echo_reply(5, number);
+        (us, written(builder, &[0; 8]))
+    }
+
+    fn rtp(us: u32, number: u16) -> Packet {
+        let mut payload = [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 1, 2];
+        payload[2..4].copy_from_slice(&number.to_be_bytes());
+        let mut bytes = Vec::new();
+        let builder = PacketBuilder::ipv4(A, B, 64).udp(4000, 5000);
+        builder.write(&mut bytes, &payload).unwrap();
+        (us, bytes)
+    }
+
+    /// As tcpdump writes it, with raw IP, or with the head of Ethernet.
+    fn pcap(packets: &[Packet], is_ethernet: bool) -> Vec<u8> {
+        let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+        file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+        file.extend(if is_ethernet { 1_u32 } else { 101 }.to_le_bytes());
+        for (us, packet) in packets {
+            let head: &[u8] = if is_ethernet {
+                &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]
+            } else {
+                &[]
+            };
+            let len = (head.len() + packet.len()) as u32;
+            for word in [us / 1_000_000, us % 1_000_000, len, len] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(head);
+            file.extend(packet);
+        }
+        file
+    }
+
+    /// As Wireshark writes it: a section, an interface of raw IP, a block for each packet.
+    fn pcapng(packets: &[Packet]) -> Vec<u8> {
+        let block = |kind: u32, body: &[u8]| {
+            let len = (12 + body.len()) as u32;
+            [
+                &kind.to_le_bytes(),
+                &len.to_le_bytes(),
+                body,
+                &len.to_le_bytes(),
+            ]
+            .concat()
+        };
+        let section = [
+            0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
+        ];
+        let mut file = block(0x0a0d_0d0a, &section);
+        file.extend(block(1, &[101, 0, 0, 0, 0, 0, 4, 0]));
+        for (us, packet) in packets {
+            let len = (packet.len() as u32).to_le_bytes();
+            let mut body = [[0; 4], [0; 4], us.to_le_bytes(), len, len].concat();
+            body.extend(packet);
+            body.resize(body.len().next_multiple_of(4), 0);
+            file.extend(block(6, &body));
+        }
+        file
+    }
+
+    /// Twelve requests, 20 ms apart, the fifth without an answer; the others after 30 ms.
+    fn ping() -> Vec<Packet> {
+        let mut packets: Vec<Packet> = (0..12)
+            .flat_map(|n| {
+                let at = 1_000_000 + u32::from(n) * 20_000;
+                let answer = (n != 4).then(|| answered(at + 30_000, n));
+                [Some(asked(at, n)), answer]
+            })
+            .flatten()
+            .collect();
+        packets.sort();
+        packets
+    }
+
+    #[test]
+    fn a_ping_has_delays_and_what_was_not_answered() {
+        let twice: Vec<Packet> = ping()
+            .into_iter()
+            .flat_map(|packet| [packet.clone(), packet])
+            .collect();
+        for file in [
+            pcap(&ping(), false),
+            pcap(&ping(), true),
+            pcapng(&ping()),
+            pcap(&twice, false),
+        ] {
+            let samples = samples(&file).unwrap();
+            assert_eq!(samples.len(), 12);
+            for (n, sample) in samples.iter().enumerate() {
+                let at_s = 1.0 + 0.02 * n as f64;
+                assert!((sample.at_s - at_s).abs() < 1e-6, "{sample:?}");
+                assert_eq!((sample.sent, sample.lost == 1), (1, n == 4));
+                let delay_ms = sample.delay_ms.unwrap_or(15.0);
+                assert!((delay_ms - 15.0).abs() < 1e-3, "{sample:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_capture_that_was_cut_gives_what_it_has() {
+        let file = pcap(&ping(), false);
+        assert_eq!(samples(&file[..file.len() - 7]).unwrap().len(), 12);
+    }
+
+    #[test]
+    fn a_stream_has_gaps_also_where_its_numbers_begin_again() {
+        let numbers = (0..300_u16)
+            .filter(|n| n % 50 != 7)
+            .map(|n| n.wrapping_sub(150));
+        let packets: Vec<Packet> = numbers.map(|n| rtp(u32::from(n) * 20, n)).collect();
+        // One that comes twice, and one that comes late, say nothing new.
+        let mut packets = [packets.as_slice(), &packets[200..202]].concat();
+        packets.push(rtp(1, 9_u16.wrapping_sub(150)));
+        let samples = samples(&pcap(&packets, false)).unwrap();
+        let sum = |of: fn(&Sample) -> u32| samples.iter().map(of).sum::<u32>();
+        assert_eq!((sum(|s| s.sent), sum(|s| s.lost)), (300, 6));
+    }
+
+    #[test]
+    fn what_is_no_measurement_is_refused() {
+        for (file, answer) in [
+            (pcap(&ping()[..6], false), "no 10 echo requests"),
+            (pcap(&[], true), "no 10 echo requests"),
+            (
+                b"hello, this is no capture at all".to_vec(),
+                "a capture of tcpdump",
+            ),
+            (Vec::new(), "a capture of tcpdump"),
+        ] {
+            let error = samples(&file).unwrap_err();
+            assert!(error.contains(answer), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(at in 0_usize..2_000, with in prop::collection::vec(any::<u8>(), 0..40), is_ng: bool) {
+            let mut file = if is_ng { pcapng(&ping()) } else { pcap(&ping(), true) };
+            let at = at.min(file.len());
+            file.splice(at..(at + with.len()).min(file.len()), with);
+            let _ = samples(&file);
+        }
+    }
+}
