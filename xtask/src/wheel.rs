@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cargo test --no-run ──▶ lib_sinew.so ──pack.py──┐
-//!   with --release: maturin build --release ────────┴▶ wheel ──pip──▶ empty environment ──▶ pytest
+//!   with --release: maturin build --release ────────┴▶ wheel ──pip──▶ empty environment ──▶ pytest, pdoc
 //! ```
 //! Plain, the extension module is the one that the tests of the workspace have built, with their profile
 //! and features, so nothing is compiled twice. Released, the wheel is the one to publish. Where Python,
@@ -27,7 +27,19 @@ const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3
 /// The builder of wheels, as pyproject.toml wants it.
 const MATURIN: &str = "maturin>=1.8,<2";
 /// What only some of the tests need; without it they skip.
-const EXTRAS: &[&str] = &["networkx", "pandas", "matplotlib", "distributed"];
+const EXTRAS: &[&str] = &[
+    "networkx",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "distributed",
+    "nbclient",
+    "ipykernel",
+];
+/// The same, and so large that only a wheel that is published is tested with it.
+const LARGE_EXTRAS: &[&str] = &["ns3"];
+/// What makes the reference of the package.
+const PDOC: &str = "pdoc>=15,<17";
 
 /// Which wheel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,9 +98,30 @@ fn steps(root: &Path, which: Wheel) -> Result<(), Stop> {
         let missing = EXTRAS.join(", ");
         eprintln!("SKIPPED: wheel: pip cannot get {missing}: what needs them is not tested");
     }
+    if which == Wheel::Released && pip(&python, root, LARGE_EXTRAS, None).is_err() {
+        let missing = LARGE_EXTRAS.join(", ");
+        eprintln!("SKIPPED: wheel: pip cannot get {missing}: what needs them is not tested");
+    }
     // Its cache would be a folder in the sources. In the package's own folder, Python would import the sources.
     let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
-    call(&python, &root.join(PACKAGE).join("tests"), &pytest, None)
+    call(&python, &root.join(PACKAGE).join("tests"), &pytest, None)?;
+    reference(root, &python, &folder.join("api"))
+}
+
+/// The reference of everything public, as pages, from what the package says of itself.
+fn reference(root: &Path, python: &Path, folder: &Path) -> Result<(), Stop> {
+    if pip(python, root, &[PDOC], None).is_err() {
+        return Err(Stop::Skipped(
+            "pip cannot get pdoc: the reference of the package is not built".to_owned(),
+        ));
+    }
+    let pdoc = ["-m", "pdoc", "sinew", "--output-directory"];
+    call(python, root, &pdoc, Some(folder))?;
+    let page = folder.join("sinew/lab.html");
+    match fs::metadata(&page) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Stop::Failed(format!("{}: {error}", page.display()))),
+    }
 }
 
 /// An empty environment; its interpreter.

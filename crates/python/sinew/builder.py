@@ -85,7 +85,7 @@ class Builder:
         self._tables["topology"] = {"kind": kind, **keys}
         return self
 
-    def graph(self, graph: networkx.Graph[Any], *, delay: str | None = None) -> Builder:
+    def graph(self, graph: networkx.Graph, *, delay: str | None = None) -> Builder:
         """Adds the nodes and edges of a networkx graph; see :meth:`Scenario.from_networkx`."""
         for node in graph.nodes:
             if str(node) not in self._nodes:

@@ -58,7 +58,7 @@ class Scenario:
 
     @staticmethod
     def from_networkx(
-        graph: networkx.Graph[Any],
+        graph: networkx.Graph,
         *,
         duration: str,
         flows: list[tuple[Any, Any]] | list[dict[str, Any]] = [],  # noqa: B006

@@ -170,6 +170,23 @@ fn what_is_measured_outside_comes_by_runs() {
 }
 
 #[test]
+fn the_example_and_the_manual_have_experiments_that_are_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let example = Definition::load(&root.join("examples/experiments/recovery.toml")).unwrap();
+    let own = example.experiment().unwrap();
+    assert_eq!((own.cells(Size::Quick).len(), own.claims().len()), (8, 3));
+    let manual = std::fs::read_to_string(root.join("docs/lab.md")).unwrap();
+    let block = manual
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    definition(block).experiment().unwrap();
+}
+
+#[test]
 fn an_experiment_of_nothing_but_a_scenario_has_one_cell() {
     let text = "[experiment]\n[[experiment.measure]]\nname = 'wire'\ntake = 'overlay.wire_bytes'\n\
         [scenario]\nname = 'x'\nduration = '1s'\n[topology]\nkind = 'ring'\nnodes = 3\ndelay = '1ms'\n";
