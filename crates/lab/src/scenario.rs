@@ -36,6 +36,7 @@ pub use custom::{BadCustom, Custom, FlowSoFar, Look, LossRule, Moment, PacketSou
 pub use error::{Mistake, ScenarioError};
 pub use files::{Files, Texts};
 pub use known::snapshot_of;
+pub use meter::Judgement;
 pub use record::{EventRecord, LinkRecord, PacketRecord, Record, record};
 pub use recording::{OwnLink, Recording};
 pub use report::{FlowReport, OverlayReport, Report};

@@ -140,6 +140,10 @@ pub struct LinkStatus {
     pub since_s: f64,
     /// Round trip.
     pub rtt_ms: Option<f64>,
+    /// The shortest of the last seconds.
+    pub rtt_least_ms: Option<f64>,
+    /// By how much half of the round trips are longer than that.
+    pub rtt_varies_ms: f64,
     /// What the link suffers: `outage`, `queue` or `loss`, the worst of them; null for nothing.
     pub trouble: Option<&'static str>,
     /// Lost on the way from the neighbour, in percent.
@@ -148,6 +152,10 @@ pub struct LinkStatus {
     pub loss_in_packets: u64,
     /// Lost on the way to the neighbour, in percent, as it measures.
     pub loss_out_pct: f64,
+    /// Mean length of a run of losses on the way from the neighbour, in packets; 1 without any.
+    pub loss_run_in: f64,
+    /// The same on the way to the neighbour, as it tells.
+    pub loss_run_out: f64,
     /// Seconds since anything came from the neighbour: as old are the numbers above. Null before.
     pub heard_s: Option<f64>,
     /// What others have been told of the link: latency.

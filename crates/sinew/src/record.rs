@@ -10,13 +10,11 @@ use clap::Args;
 use host::files;
 use lab::scenario::{OwnLink, Recording};
 use overlay::snapshot::NetworkSnapshot;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::PathBuf;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Over so many packets a loss counts as measured. Choice: as where `sinew links` leaves out its `≈`.
-const MEASURED_PACKETS: u64 = 400;
 /// Samples between two writings of the file, so that little is lost if the host goes down.
 const SAVED_AFTER: u64 = 60;
 
@@ -132,21 +130,7 @@ fn save(args: &Record, recording: &Recording, name: &str) -> Outcome {
 fn sample(control: &mut Control) -> Result<(NetworkSnapshot, Vec<OwnLink>), Failure> {
     let network = crate::why::ask(control)?.snapshot().clone();
     let status = control.status()?;
-    let own = list(&status["snapshot"]["links"])
-        .iter()
-        .filter_map(own_link);
+    let own = list(&status["snapshot"]["links"]);
+    let own = own.iter().filter_map(OwnLink::read);
     Ok((network, own.collect()))
-}
-
-fn own_link(link: &Value) -> Option<OwnLink> {
-    // Of a link that is new, some packets say little: one of a few that was lost is per cents.
-    if link["loss_in_packets"].as_u64()? < MEASURED_PACKETS {
-        return None;
-    }
-    let share = |key: &str| Some(link[key].as_f64()? / 100.0);
-    Some(OwnLink {
-        peer: link["peer"].as_str()?.to_owned(),
-        rtt_us: 1e3 * link["rtt_ms"].as_f64()?,
-        loss: [share("loss_out_pct")?, share("loss_in_pct")?],
-    })
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   network as a node knows it, every second ─▶ Recording ─▶ a change that counts ─▶ scenario file: links, faults
 //! ```
-//! Of links elsewhere a node knows what their ends announce, which follows a change after some seconds. Of its
-//! own links it knows what it measures. Neither tells jitter or runs of loss.
+//! Of links elsewhere a node knows what their ends announce, which follows a change after some seconds and tells neither
+//! jitter nor runs of losses. Of its own links it knows what it measures.
 
 use base::Duration;
 use overlay::snapshot::NetworkSnapshot;
@@ -14,10 +14,25 @@ use std::fmt::Write;
 /// What counts as a change of the delay: a tenth, and so many microseconds.
 const DELAY_SHARE: f64 = 0.1;
 const DELAY_US: f64 = 500.0;
-/// What counts as a change of the loss: a fifth, and so much. Choice: a loss is measured over some hundred
-/// packets, and differs from one moment to the next by about as much.
-const LOSS_SHARE: f64 = 0.2;
+/// What counts as a change of the loss: two fifths of the greater, and so much. Choice: a loss is measured over fifty
+/// losses, which vary by a seventh, and by a quarter where they come in runs. The mean of all looks between two changes
+/// is what is recorded, so little is lost by this.
+const LOSS_SHARE: f64 = 0.4;
 const LOSS: f64 = 0.003;
+/// What counts as a change of the jitter: a half, and so many microseconds. Choice: it is measured as the median of
+/// some samples, which varies by a quarter.
+const JITTER_SHARE: f64 = 0.5;
+const JITTER_US: f64 = 2_000.0;
+/// What counts as a change of the mean run of losses, in packets: a half, and so much.
+const RUN_SHARE: f64 = 0.5;
+const RUN: f64 = 0.5;
+/// So many looks in a row must differ: one estimate that was off for a moment is no change.
+const LOOKS: u32 = 3;
+/// A jitter below this part of the delay, and so many microseconds, is taken for that of clocks and hosts.
+const JITTER_LEAST: f64 = 0.05;
+const JITTER_LEAST_US: f64 = 300.0;
+/// Over so many packets a loss counts as measured. Choice: as where `sinew links` leaves out its `≈`.
+const MEASURED_PACKETS: u64 = 400;
 /// Of the price of a link's outages, what is said of one whose other end is not heard.
 const SILENT_US: u32 = u32::MAX;
 /// Changes that are kept: each becomes two faults at most, the first of a link three, and a scenario has no more than
@@ -32,21 +47,61 @@ const FLOWS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Path {
     delay_us: f64,
+    /// At most so much more, evenly.
+    jitter_us: f64,
+    /// Mean length of a run of losses, in packets.
+    run: f64,
     /// Share of packets lost.
     loss: f64,
     /// What it carries, if that is known.
     rate_kbps: Option<u32>,
 }
 
-/// A link of the node that records, as it measures it; addresses in text.
+/// A link of the node that records, as it measures it; the address in text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnLink {
     /// The other end.
-    pub peer: String,
-    /// Round trip.
-    pub rtt_us: f64,
+    peer: String,
+    /// The shortest round trip of late, and by how much half of them are longer.
+    rtt_us: f64,
+    varies_us: f64,
     /// Share lost towards the other end, and from there.
-    pub loss: [f64; 2],
+    loss: [f64; 2],
+    /// Mean lengths of runs of losses in the same order, in packets.
+    run: [f64; 2],
+}
+
+impl OwnLink {
+    /// One of `snapshot.links` of a node's status. None of a link that is new: some packets say little, and one of a
+    /// few that was lost is per cents.
+    #[must_use]
+    pub fn read(link: &serde_json::Value) -> Option<OwnLink> {
+        if link["loss_in_packets"].as_u64()? < MEASURED_PACKETS {
+            return None;
+        }
+        let number = |key: &str| link[key].as_f64();
+        Some(OwnLink {
+            peer: link["peer"].as_str()?.to_owned(),
+            rtt_us: 1e3 * number("rtt_least_ms")?,
+            varies_us: 1e3 * number("rtt_varies_ms")?,
+            loss: [
+                number("loss_out_pct")? / 100.0,
+                number("loss_in_pct")? / 100.0,
+            ],
+            run: [number("loss_run_out")?, number("loss_run_in")?],
+        })
+    }
+
+    /// The direction to the other end, or from there. Both directions share the round trip: half of it each, and as the
+    /// half of two even spreads is one of them, all of what half of the round trips have more.
+    fn put(&self, from_there: bool, way: &mut Path) {
+        let place = usize::from(from_there);
+        let least_us = JITTER_LEAST_US.max(JITTER_LEAST * self.rtt_us / 2.0);
+        let jitters = self.varies_us > least_us;
+        way.delay_us = self.rtt_us / 2.0;
+        way.jitter_us = if jitters { self.varies_us } else { 0.0 };
+        (way.loss, way.run) = (self.loss[place], self.run[place]);
+    }
 }
 
 /// What a link was like: nothing while it was down.
@@ -54,8 +109,42 @@ type State = Option<[Path; 2]>;
 
 #[derive(Debug, Default)]
 struct Link {
+    /// As it was when it last changed.
     now: State,
+    /// Since when, and the mean of all looks since then.
     changes: Vec<(Duration, State)>,
+    /// How many looks.
+    looks: f64,
+    /// Looks in a row that differ from how it was, and when the first of them was.
+    others: u32,
+    other_since: Duration,
+}
+
+impl Link {
+    /// Whether it is another link now: at once if it is there or gone, otherwise after some looks.
+    fn changed(&mut self, at: Duration, state: &State) -> bool {
+        let is_other = differs(&self.now, state);
+        if is_other && self.others == 0 {
+            self.other_since = at;
+        }
+        self.others = if is_other { self.others + 1 } else { 0 };
+        is_other && (self.now.is_some() != state.is_some() || self.others >= LOOKS)
+    }
+
+    /// A look without a change: it goes into the mean.
+    fn more(&mut self, state: &State) {
+        self.looks += 1.0;
+        let mean = self.changes.last_mut().and_then(|(_, mean)| mean.as_mut());
+        let (Some(mean), Some(state)) = (mean, state) else {
+            return;
+        };
+        for (mean, now) in mean.iter_mut().zip(state) {
+            mean.delay_us += (now.delay_us - mean.delay_us) / self.looks;
+            mean.jitter_us += (now.jitter_us - mean.jitter_us) / self.looks;
+            mean.loss += (now.loss - mean.loss) / self.looks;
+            mean.run += (now.run - mean.run) / self.looks;
+        }
+    }
 }
 
 /// What was recorded.
@@ -90,6 +179,8 @@ impl Recording {
         for link in network.links.iter().filter(|l| l.price_us != SILENT_US) {
             let way = Path {
                 delay_us: f64::from(link.latency_us),
+                jitter_us: 0.0,
+                run: 1.0,
                 loss: f64::from(link.loss) / 65_536.0,
                 rate_kbps: link.capacity_kbps,
             };
@@ -98,9 +189,9 @@ impl Recording {
         for link in own {
             let here = self.teller.as_str();
             let there = link.peer.as_str();
-            for (ends, loss) in [((here, there), link.loss[0]), ((there, here), link.loss[1])] {
+            for (ends, from_there) in [((here, there), false), ((there, here), true)] {
                 if let Some(way) = ways.get_mut(&ends) {
-                    (way.delay_us, way.loss) = (link.rtt_us / 2.0, loss);
+                    link.put(from_there, way);
                 }
             }
         }
@@ -116,13 +207,25 @@ impl Recording {
         let gone = self.links.keys().filter(|ends| !seen.contains(*ends));
         states.extend(gone.cloned().map(|ends| (ends, None)).collect::<Vec<_>>());
         for (ends, state) in states {
-            let known = self.links.get(&ends);
-            let counts = known.is_none_or(|link| differs(&link.now, &state));
+            let counts = match self.links.get_mut(&ends) {
+                Some(link) => link.changed(at, &state),
+                None => true,
+            };
             if counts && self.changes < CHANGES_MAX {
                 let link = self.links.entry(ends).or_default();
-                link.now = state;
-                link.changes.push((at, state));
+                let since = if link.others > 0 {
+                    link.other_since
+                } else {
+                    at
+                };
+                (link.now, link.looks, link.others) = (state, 1.0, 0);
+                link.changes.push((since, state));
                 self.changes += 1;
+            } else if !counts
+                && let Some(link) = self.links.get_mut(&ends)
+                && link.others == 0
+            {
+                link.more(&state);
             }
         }
     }
@@ -243,8 +346,16 @@ fn paths(out: &mut String, [path, back]: [Path; 2]) -> std::fmt::Result {
 /// The words of a path.
 fn words(way: Path) -> String {
     let mut words = format!("delay={:.3}ms", way.delay_us / 1e3);
+    if way.jitter_us > 0.0 {
+        let _ = write!(words, " jitter={:.3}ms", way.jitter_us / 1e3);
+    }
     if way.loss >= 5e-5 {
         let _ = write!(words, " loss={:.3}%", 100.0 * way.loss.min(1.0));
+        // The chance that a run goes on; below the loss itself, losses are single.
+        let burst = 1.0 - 1.0 / way.run.max(1.0);
+        if burst > way.loss {
+            let _ = write!(words, " burst={:.1}%", 100.0 * burst);
+        }
     }
     if let Some(kbps) = way.rate_kbps.filter(|kbps| *kbps > 0) {
         let _ = write!(words, " rate={kbps}kbit");
@@ -260,6 +371,8 @@ fn differs(a: &State, b: &State) -> bool {
     a.iter().zip(b).any(|(a, b)| {
         far(a.delay_us, b.delay_us, DELAY_SHARE, DELAY_US)
             || far(a.loss, b.loss, LOSS_SHARE, LOSS)
+            || far(a.jitter_us, b.jitter_us, JITTER_SHARE, JITTER_US)
+            || (a.loss > LOSS && far(a.run, b.run, RUN_SHARE, RUN))
             || a.rate_kbps != b.rate_kbps
     })
 }
@@ -358,8 +471,8 @@ to = "lon"
             );
         }
         assert_eq!(recording.counts().2, 0);
-        for second in 0..2 * CHANGES_MAX as u64 {
-            let latency_us = 10_000 + 10_000 * (second % 2) as u32;
+        for second in 0..2 * u64::from(LOOKS) * CHANGES_MAX as u64 {
+            let latency_us = 10_000 + 10_000 * (second as u32 / LOOKS % 2);
             recording.take(Duration::from_secs(4 + second), &network(latency_us), &[]);
         }
         assert!(recording.is_full());

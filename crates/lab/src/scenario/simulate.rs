@@ -17,6 +17,7 @@ mod ways;
 use super::custom::{Custom, Look, Moment};
 use super::overridden;
 use super::record::{LinkRecord, PacketRecord};
+use super::recording::OwnLink;
 use super::report::{FlowReport, Report};
 use super::{Fault, FaultKind, Flow, Place, Scenario};
 use crate::scenario::meter::rounded;
@@ -234,6 +235,18 @@ impl<'s> Simulation<'s> {
             Either::A(node) => Some(node.network_snapshot(self.world.now())),
             Either::B(_) => None,
         }
+    }
+
+    /// The links of a node as it measures them, for a [`super::Recording`].
+    #[must_use]
+    pub fn own_links(&self, node: usize) -> Vec<OwnLink> {
+        let host = self.network.hosts.get(node);
+        let Some(Either::A(node)) = host.and_then(|host| self.world.engine(*host)) else {
+            return Vec::new();
+        };
+        let links = node.snapshot(self.world.now()).links.into_iter();
+        let json = links.filter_map(|link| serde_json::to_value(link).ok());
+        json.filter_map(|link| OwnLink::read(&link)).collect()
     }
 
     /// Bytes that the reliable lanes of a node hold at this moment: what waits, and what is not acknowledged, each

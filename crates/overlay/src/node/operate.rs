@@ -324,10 +324,14 @@ impl Link {
                 .rtt()
                 .smoothed()
                 .map(|rtt| rtt.as_secs_f64() * 1e3),
+            rtt_least_ms: self.hello.rtt().least().map(|rtt| rtt.as_secs_f64() * 1e3),
+            rtt_varies_ms: self.hello.rtt().usually_longer().as_secs_f64() * 1e3,
             trouble: self.trouble(),
             loss_in_pct: self.loss.rate() * 100.0,
             loss_in_packets: self.loss.packets(),
             loss_out_pct: self.hello.loss_out().share() * 100.0,
+            loss_run_in: self.loss.run(),
+            loss_run_out: self.pilot.run(),
             heard_s: self.silence(now).map(|silence| silence.as_secs_f64()),
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
             announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),

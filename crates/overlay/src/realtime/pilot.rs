@@ -222,6 +222,11 @@ impl Pilot {
         self.plan.share.is_some() && slack < self.plan.cover_below
     }
 
+    /// The mean length of a run of losses, as the neighbour tells, in packets.
+    pub fn run(&self) -> f64 {
+        self.run
+    }
+
     /// The neighbour tells what has become of the packets.
     pub fn on_report(&mut self, received: u32, lost: u32, run: f64) {
         self.run = run.max(1.0);
