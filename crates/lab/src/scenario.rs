@@ -37,6 +37,7 @@ pub use error::{Mistake, ScenarioError};
 pub use files::{Files, Texts};
 pub use known::snapshot_of;
 pub use meter::Judgement;
+pub(crate) use record::blank;
 pub use record::{EventRecord, LinkRecord, PacketRecord, Record, record};
 pub use recording::{OwnLink, Recording};
 pub use report::{FlowReport, OverlayReport, Report};
@@ -375,17 +376,7 @@ impl Scenario {
     /// # Errors
     /// [`Mistake`] for the first thing that is wrong.
     pub fn parse_with(file: &str, text: &str, files: &Files) -> Result<Scenario, Mistake> {
-        parse::scenario(table::Text { file, text }, files, &[])
-    }
-
-    /// The same of a text that has more tables, of other readers.
-    pub(crate) fn parse_experiment(
-        file: &str,
-        text: &str,
-        files: &Files,
-        extra: &[&str],
-    ) -> Result<Scenario, Mistake> {
-        parse::scenario(table::Text { file, text }, files, extra)
+        parse::scenario(table::Text { file, text }, files)
     }
 
     /// The same, but over after `duration` if that is earlier.

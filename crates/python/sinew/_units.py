@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,17 @@ def number(name: str, value: Any, most: float = math.inf) -> float:
     if not math.isfinite(value) or not 0 <= value <= most:
         raise ValueError(f"{name}={value!r}: expected {expected}")
     return value
+
+
+def whole_seed(seed: Any) -> int:
+    """``seed`` as the core takes it; a ``ValueError`` otherwise."""
+    try:
+        whole = -1 if isinstance(seed, bool) else operator.index(seed)
+    except TypeError:
+        whole = -1
+    if not 0 <= whole < 1 << 64:
+        raise ValueError(f"seed={seed!r}: expected a whole number from 0 to {(1 << 64) - 1}")
+    return whole
 
 
 def plain(value: float) -> str:

@@ -28,6 +28,7 @@ from . import _sinew
 from ._program import program
 from ._spread import Threads, spread
 from ._store import Store
+from ._units import whole_seed
 from .study import Study
 
 if TYPE_CHECKING:
@@ -60,13 +61,11 @@ def _request(
     speech: str | os.PathLike[str] | None,
     wanted: Mapping[str, Any],
 ) -> dict[str, Any]:
-    if not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed={seed}: expected a whole number from 0 to {(1 << 64) - 1}")
     return {
         "experiment": experiment.id if isinstance(experiment, Study) else os.fspath(experiment),
         "definition": _definition(experiment),
         "quick": quick,
-        "seed": seed,
+        "seed": whole_seed(seed),
         "program": program() or "",
         "speech": None if speech is None else os.fspath(speech),
         "set": [f"{key}={_words(value)}" for key, value in sorted(wanted.items())],
@@ -77,6 +76,10 @@ def _definition(experiment: Named) -> str | None:
     """An experiment that is not built in, with all its texts, so that it can be sent elsewhere."""
     if isinstance(experiment, Study):
         return experiment.definition
+    if callable(experiment):
+        raise TypeError(
+            "an experiment is a name, a file or a Study: write lab.Study(id, function, …)"
+        )
     name = os.fspath(experiment)
     return _sinew.lab_define(name, None) if _sinew.lab_is_file(name) else None
 
@@ -147,7 +150,9 @@ def run(
     store = Store.of(keep)
     measured = {cell["key"]: text for cell in grid if (text := store.get(cell["identity"]))}
     missing = [cell for cell in grid if cell["key"] not in measured]
-    spreader = Threads(1 if entry["real_time"] else os.cpu_count() or 1) if client is None else client
+    spreader = (
+        Threads(1 if entry["real_time"] else os.cpu_count() or 1) if client is None else client
+    )
     tasks = {cell["key"]: (request, cell, _sinew.build, study) for cell in missing}
     identities = {cell["key"]: cell["identity"] for cell in missing}
     for key, text in spread(spreader, _measure, tasks):
@@ -172,7 +177,9 @@ def _entry(experiment: Named) -> Experiment:
     if experiment not in known:
         from ._units import meant
 
-        raise ValueError(f"no experiment {experiment!r}; {meant(experiment, known)}")
+        raise ValueError(
+            f"no experiment {experiment!r}; {meant(experiment, known)}; a file of your own ends in .toml"
+        )
     return known[experiment]
 
 

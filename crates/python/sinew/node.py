@@ -329,7 +329,11 @@ class Stream(_Open):
         self.core.reset()
 
     def __repr__(self) -> str:
-        return f"<sinew.Stream {self.local} - {self.peer}>" if self.fileno() >= 0 else "<sinew.Stream closed>"
+        return (
+            f"<sinew.Stream {self.local} - {self.peer}>"
+            if self.fileno() >= 0
+            else "<sinew.Stream closed>"
+        )
 
 
 class Listener(_Open):

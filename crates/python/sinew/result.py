@@ -99,10 +99,10 @@ class Result:
 
     @property
     def packets(self) -> list[dict[str, Any]]:
-        """A dictionary for each packet of a run with ``packets=True``, in the order of sending.
+        """A dictionary for each packet of a run with ``packets=True``: stream by stream, in the order of sending.
 
         ``flow``, ``stream`` (its number in the flow), ``receiver``, ``sent_s`` (seconds) and ``delay_ms``
-        (milliseconds), which is None if the packet never came. TCP and bulk have no packets here. For
+        (milliseconds), which is None if the packet never came, and no number in a data frame. TCP and bulk have no packets here. For
         many packets use :meth:`to_pandas` or :meth:`to_arrow`.
         """
         columns = self._columns()
@@ -146,7 +146,9 @@ class Result:
         except ImportError as error:
             raise ImportError("to_arrow needs pyarrow: pip install pyarrow") from error
         if table != "packets":
-            return pyarrow.Table.from_pylist(self.rows(table))
+            rows = self.rows(table)
+            names = dict.fromkeys(name for row in rows for name in row)
+            return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
         columns = self._columns()
         delays = pyarrow.array(columns["delay_ms"])
         never = pyarrow.compute.is_nan(delays)

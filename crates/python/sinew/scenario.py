@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _sinew, _toml
 from ._custom import LossModel, Moment, Traffic, parts
-from ._units import number
+from ._units import number, whole_seed
 from .result import Result
 
 if TYPE_CHECKING:
@@ -153,19 +153,20 @@ class Scenario:
         flow's own pattern is not used. Each stream of a flow has a generator of its own.
 
         ``losses``: for a pair of nodes, a function that takes a ``random.Random`` and gives a function of
-        ``(at_s, size)``: whether a packet is lost in the direction from the first node to the second. ``size`` is
-        its bytes on the link without those of UDP and IP. The losses of the link's path are not used.
+        ``(at_s, size)``: true if a packet is lost in the direction from the first node to the second. ``size`` is
+        its bytes on the link without those of UDP and IP. The losses of the link's path are not used. The
+        rule also decides about the nodes' own packets, and about those while the network settles, when
+        ``at_s`` is negative: if it loses all of them, the link never comes up. Flows with ``direct`` have a
+        path of their own, to which it does not apply.
 
         ``measure``: a function of a :class:`Moment`, called each ``every_s`` seconds of the scenario. What it
         returns, a dictionary or a number, becomes a row of :attr:`Result.measures`.
 
         ``packets=True`` keeps what became of each packet: 16 bytes each.
         """
-        if seed is not None and not 0 <= seed < 1 << 64:
-            raise ValueError(f"seed={seed}: expected a whole number from 0 to {(1 << 64) - 1}")
+        seed = self.seed if seed is None else whole_seed(seed)
         if progress is not None and not callable(progress):
             raise TypeError("progress: expected a function of one number")
-        seed = self.seed if seed is None else seed
         measures: list[dict[str, Any]] = []
         wanted = parts(seed, traffic, losses, measure, every_s, packets, measures)
         report, links, events, left_out, kept = self._core.run(seed, progress, wanted)

@@ -43,7 +43,8 @@ class Study:
         - ``id``: two words, such as ``own/cost``: folder and name of the files.
         - ``function``: called with a seed and one value of each coordinate as keywords, ``function(seed,
           loss=5)``. It gives a dictionary of numbers; none is what could not be measured. Equal seeds
-          should give equal numbers.
+          should give equal numbers. For an executor of processes it must be a function of a module; threads
+          and Dask take any.
         - ``grid``: for each coordinate a value, or a list of them: all numbers, or all texts.
         - ``measures``: the names that the function gives, or dictionaries of ``name`` and ``over`` ("mean",
           "most" or "least" of the runs). Without them the function is called once to see.
@@ -53,15 +54,24 @@ class Study:
         - ``seeds``: runs of each cell.
         - ``version``: a text that you change with the function. Only cells of a study with a version are kept.
         """
+        if not isinstance(id, str):
+            raise TypeError(f"id={id!r}: expected two words, such as 'own/cost'")
         if not callable(function):
             raise TypeError(f"function: expected a function, not {type(function).__name__}")
+        if not isinstance(grid, Mapping):
+            raise TypeError("grid: expected a dictionary, like {'loss': [1, 5]}")
+        if "seed" in grid:
+            raise ValueError("grid: `seed` is the run's own: give the coordinate another name")
+        for name, given in (("measures", measures), ("claims", claims), ("figures", figures)):
+            if isinstance(given, (str, Mapping)):
+                raise TypeError(f"{name}: expected a list, like [{given!r}]")
         self.id = id
         self.function = function
         self.version = version
         self._grid = {name: _values(values) for name, values in grid.items()}
         if measures is None:
             first = {name: values[0] for name, values in self._grid.items()}
-            measures = _numbers(function(1, **first))
+            measures = list(_numbers(function(1, **first)))
         by = "Python" if version is None else f"Python, version {version}"
         named = [m if isinstance(m, Mapping) else {"name": m} for m in measures]
         stated = [claim if isinstance(claim, Mapping) else {"check": claim} for claim in claims]
@@ -86,12 +96,24 @@ class Study:
         """Measures one cell, on whatever machine this is."""
         wanted = {**cell["parameters"], **cell.get("words", {})}
         values = {name: self._own(name, value) for name, value in wanted.items()}
-        runs = [_numbers(self.function(seed, **values)) for seed in cell["seeds"]]
+        runs = []
+        for seed in cell["seeds"]:
+            try:
+                runs.append(_numbers(self.function(seed, **values)))
+            except Exception as error:
+                where = f"{self.id} at {cell['key'] or 'its only cell'}, seed {seed}"
+                if hasattr(error, "add_note"):
+                    error.add_note(where)
+                raise
         return _sinew.lab_given(dict(request), cell["key"], runs)
 
     def _own(self, name: str, value: Any) -> Any:
-        """The value as the grid has it: 1 is not 1.0."""
-        return next((own for own in self._grid[name] if own == value), value)
+        """The value as the grid has it: 1 is not 1.0. Others become whole if all of the grid are."""
+        own = self._grid[name]
+        if value in own:
+            return own[own.index(value)]
+        is_whole = all(isinstance(one, int) for one in own) and float(value).is_integer()
+        return int(value) if is_whole else value
 
     def __repr__(self) -> str:
         return f"<sinew.lab.Study {self.id}>"
@@ -119,6 +141,6 @@ def _numbers(measured: Any) -> dict[str, float]:
             raise TypeError(f"the function gave {name!r}: expected a text as the name of a measure")
         try:
             numbers[name] = math.nan if value is None else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{name}={value!r}: expected a number") from None
     return numbers

@@ -9,8 +9,10 @@
 use crate::errors::{failed, misused};
 use ::lab::scenario::{Custom, Look, LossRule, Moment, PacketSource, Scenario, Sending};
 use base::Duration;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What Python decides of a run; the package checks what it is given.
@@ -30,37 +32,79 @@ pub(crate) struct Parts {
     packets: bool,
 }
 
-/// The first exception that a function has raised.
+/// The first exception that a function has raised, and whether the run is to end for another reason.
 #[derive(Clone, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<PyErr>>>);
+pub(crate) struct Trouble(Arc<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    raised: Mutex<Option<PyErr>>,
+    /// No function is asked any more.
+    is_over: AtomicBool,
+    /// The thread that asks, as Python names it; zero before.
+    thread: AtomicU64,
+}
 
 impl Trouble {
     /// What the function gives; nothing once one has raised.
     fn ask<T>(&self, function: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
-        if self.came() {
+        if self.0.is_over.load(Ordering::Relaxed) {
             return None;
         }
-        match Python::attach(function) {
+        let asked = Python::attach(|py| {
+            if self.0.thread.load(Ordering::Relaxed) == 0 {
+                let get_ident = py.import("threading")?.getattr("get_ident")?;
+                let thread = get_ident.call0()?.extract()?;
+                self.0.thread.store(thread, Ordering::Relaxed);
+            }
+            function(py)
+        });
+        match asked {
             Ok(given) => Some(given),
             Err(raised) => {
                 self.kept().get_or_insert(raised);
+                self.0.is_over.store(true, Ordering::Relaxed);
                 None
             }
         }
     }
 
-    /// Whether one has raised.
-    pub(crate) fn came(&self) -> bool {
-        self.kept().is_some()
+    /// Ends the run: no function is asked again, and one that computes is interrupted. One that waits for the system
+    /// is not.
+    pub(crate) fn end(&self, py: Python<'_>) {
+        if self.0.is_over.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let thread = self.0.thread.load(Ordering::Relaxed);
+        let interrupt = |py: Python<'_>| -> PyResult<()> {
+            // The same as PyThreadState_SetAsyncExc, without unsafe code here.
+            let ctypes = py.import("ctypes")?;
+            let set = ctypes
+                .getattr("pythonapi")?
+                .getattr("PyThreadState_SetAsyncExc")?;
+            let thread = ctypes.getattr("c_ulong")?.call1((thread,))?;
+            let exception = py.get_type::<PyKeyboardInterrupt>();
+            let exception = ctypes.getattr("py_object")?.call1((exception,))?;
+            set.call1((thread, exception)).map(drop)
+        };
+        if thread != 0 {
+            // What cannot be interrupted ends by itself.
+            let _ = interrupt(py);
+        }
     }
 
-    /// The exception, if there is one.
+    /// Whether the run is to end.
+    pub(crate) fn came(&self) -> bool {
+        self.0.is_over.load(Ordering::Relaxed)
+    }
+
+    /// The exception that a function has raised, if one has.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.kept().take()
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<PyErr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -84,11 +84,16 @@ impl Scenario {
         let (scenario, seed) = (&self.0, seed.unwrap_or(self.0.seed));
         let trouble = Trouble::default();
         let custom = parts.put(py, scenario, &trouble)?;
-        let recorded = supervise(py, progress, |reins| {
-            record(scenario, seed, custom, |share| {
-                reins.go_on(share) && !trouble.came()
-            })
-        })?;
+        let recorded = supervise(
+            py,
+            progress,
+            |py| trouble.end(py),
+            |reins| {
+                record(scenario, seed, custom, |share| {
+                    reins.go_on(share) && !trouble.came()
+                })
+            },
+        )?;
         if let Some(raised) = trouble.take() {
             return Err(raised);
         }

@@ -60,10 +60,11 @@ impl Drop for End<'_> {
     }
 }
 
-/// Does `work` and gives its result, or the exception that ended it.
+/// Does `work` and gives its result, or the exception that ended it; `interrupt` is called once when it is to end.
 pub(crate) fn supervise<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
+    interrupt: impl Fn(Python<'_>),
     work: impl FnOnce(&Reins) -> T + Send,
 ) -> PyResult<T> {
     let reins = Reins::default();
@@ -84,6 +85,7 @@ pub(crate) fn supervise<T: Send>(
             });
             if let Err(error) = told {
                 shared.stop.store(true, Ordering::Relaxed);
+                interrupt(py);
                 ended_by = Some(error);
             }
         }

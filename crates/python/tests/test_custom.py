@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -145,9 +148,15 @@ def test_what_a_function_raises_ends_the_run_and_reaches_the_caller(pair):
         ({"traffic": {"a-b": lambda _: [math.nan]}}, "a number from 0"),
         ({"traffic": {"a-b": lambda _: [-1.0]}}, "a number from 0"),
         ({"traffic": {"a-b": lambda _: [(1.0, -5)]}}, "bytes: expected a whole number"),
+        ({"traffic": {"a-b": lambda _: [(1.0, 10**30)]}}, "from 16 to 1392"),
+        ({"traffic": {"a-b": lambda _: [(1.0, 100, 3)]}}, "a moment, or"),
+        ({"traffic": {"a-b": lambda _: [[1.0, 100]]}}, "a moment, or"),
+        ({"traffic": {"a-b": lambda _: iter(lambda: 0.0, 1)}}, "does the moment grow"),
+        ({"traffic": {("a", "b"): poisson(1)}}, "the name of a flow"),
         ({"losses": {"ab": gilbert(0, 1)}}, "a pair of nodes"),
         ({"losses": {("a", "c"): gilbert(0, 1)}}, "no node `c`"),
         ({"losses": {("a", "a"): gilbert(0, 1)}}, "no link"),
+        ({"measure": lambda _: {"at_s": 1}}, "another name"),
         ({"measure": print, "every_s": math.nan}, "every_s"),
         ({"measure": print, "every_s": 0}, "from 0.001 s"),
     ],
@@ -157,12 +166,56 @@ def test_bad_parts_are_answered(pair, parts, answer):
         pair.build().run(7, **parts)
 
 
-def test_what_is_no_function_is_answered(pair):
-    for parts in [{"traffic": {"a-b": 3}}, {"losses": {("a", "b"): lambda _: 3}}, {"measure": 3}]:
-        with pytest.raises(TypeError, match="expected a function"):
-            pair.build().run(7, **parts)
-    with pytest.raises(TypeError):
-        pair.build().run(7, traffic={"a-b": lambda _: 3})
+@pytest.mark.parametrize(
+    ("parts", "answer"),
+    [
+        ({"traffic": {"a-b": 3}}, "expected a function"),
+        ({"losses": {("a", "b"): lambda _: 3}}, "expected a function"),
+        ({"measure": 3}, "expected a function"),
+        ({"traffic": poisson(1)}, "expected a dictionary"),
+        ({"losses": gilbert(0, 1)}, "expected a dictionary"),
+        ({"traffic": {"a-b": lambda _: None}}, "is there a `yield`"),
+        ({"losses": {("a", "b"): lambda at_s, size: False}}, "one random.Random"),
+        ({"losses": {("a", "b"): lambda _: lambda *_: 0.01}}, "expected True or False"),
+        ({"measure": lambda moment: [1]}, "expected a number"),
+    ],
+)
+def test_what_is_of_another_kind_is_answered(pair, parts, answer):
+    with pytest.raises(TypeError, match=answer):
+        pair.build().run(7, **parts)
+
+
+#: Functions that do not come back, or hardly forward.
+STUCK = """
+import sinew
+pair = sinew.Builder("pair", duration="10h").node("a", "b").link("a", "b").flow("a", "b").build()
+def creeps(source):
+    print("runs", flush=True)
+    at_s = 0.0
+    while True:
+        for n in range(90_000):
+            yield at_s
+        at_s += 0.01
+def spins(source):
+    print("runs", flush=True)
+    while True:
+        pass
+    yield 0.0
+pair.run(7, traffic={"a-b": KIND})
+"""
+
+
+@pytest.mark.parametrize("kind", ["creeps", "spins"])
+def test_ctrl_c_ends_a_run_whose_function_does_not_return(kind):
+    text = STUCK.replace("KIND", kind)
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "runs\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert "KeyboardInterrupt" in errors and process.returncode != 0
 
 
 def test_a_function_may_run_a_simulation_itself(pair):

@@ -98,7 +98,7 @@ def test_a_file_is_kept_by_its_content(own, tmp_path):
 
 def test_what_is_wrong_in_a_file_is_answered(own):
     own.write_text(OWN.replace("{loss}", "{los}"))
-    with pytest.raises(ValueError, match=r"own.toml.*`loss` changes nothing"):
+    with pytest.raises(ValueError, match=r"own.toml:27: `{los}`.*did you mean `{loss}`"):
         lab.run(own)
     with pytest.raises(OSError, match="nothing.toml"):
         lab.run("nothing.toml")

@@ -11,7 +11,8 @@ use super::files;
 use super::overrides;
 use super::run::{LabError, LabSummary, Tally};
 use super::{
-    Cell, Definition, Entry, Experiment, Override, Plan, Row, Rows, Size, build, catalogue, index,
+    Cell, Definition, Entry, Experiment, Override, Plan, Row, Rows, Size, Stop, build, catalogue,
+    index,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -95,6 +96,7 @@ impl Request {
             program: self.program.clone(),
             speech: self.speech.clone(),
             overrides: self.overrides.clone(),
+            stop: Stop::default(),
         }
     }
 
@@ -109,8 +111,8 @@ impl Request {
             experiment.family()
         );
         if let Some(definition) = &self.definition {
-            let texts = serde_json::to_string(definition).unwrap_or_default();
-            text += &format!("definition {:016x}\n", digest(texts.as_bytes()));
+            let decisive = definition.experiment()?.decisive();
+            text += &format!("definition {decisive:016x}\n");
         }
         for wanted in &self.overrides {
             // The cell's key has the coordinates.
@@ -127,7 +129,7 @@ impl Request {
 }
 
 /// FNV-1a: recordings and definitions are told apart, nobody is kept from forging one.
-fn digest(bytes: &[u8]) -> u64 {
+pub(super) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -114,6 +114,7 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
         program: PathBuf::new(),
         speech: None,
         overrides,
+        stop: super::Stop::default(),
     };
     Ok((plan, Rows(ordered), took_s))
 }

@@ -59,6 +59,8 @@ use crate::plot::Chart;
 use base::rng::Rng;
 pub(crate) use row::{Row, Rows};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much of an experiment is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -151,6 +153,22 @@ pub(crate) struct Plan {
     pub(crate) speech: Option<PathBuf>,
     /// Parameters that are wanted otherwise.
     pub(crate) overrides: Vec<Override>,
+    /// Set when nobody waits for cells any more.
+    pub(crate) stop: Stop,
+}
+
+/// A wish that work ends, seen by all that do it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Why a cell could not be measured.
@@ -183,6 +201,10 @@ pub(crate) trait Experiment: Sync {
     /// Files that a reader may want beside the numbers, such as scenarios: names and texts.
     fn files(&self, _: &Plan) -> Vec<(String, String)> {
         Vec::new()
+    }
+    /// Whether a setting of nodes can be wanted otherwise.
+    fn takes_settings(&self) -> bool {
+        true
     }
     /// Its claims.
     fn claims(&self) -> Vec<&ClaimText> {

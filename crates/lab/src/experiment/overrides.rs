@@ -94,11 +94,38 @@ pub(super) fn grid(
 ) -> Result<Vec<Cell>, LabError> {
     let mut cells = experiment.cells(size);
     for wanted in overrides {
-        if let Override::Coordinate(name, values) = wanted {
-            cells = varied(experiment, &cells, name, values)?;
+        match wanted {
+            Override::Coordinate(name, values) => {
+                cells = varied(experiment, &cells, name, values)?;
+            }
+            Override::Setting(key, _) => check_setting(experiment, &cells, key)?,
         }
     }
     Ok(cells)
+}
+
+/// That a setting can be wanted otherwise.
+fn check_setting(experiment: &dyn Experiment, cells: &[Cell], key: &str) -> Result<(), LabError> {
+    let refused = |why: String| LabError::Override {
+        experiment: experiment.id().to_owned(),
+        why,
+    };
+    if !experiment.takes_settings() {
+        let why = "it is measured by Python, which decides about settings: make it a coordinate";
+        return Err(refused(why.to_owned()));
+    }
+    let name = format!("{SETTINGS}{key}");
+    let is_coordinate = |cell: &Cell| {
+        let numbers = cell.parameters.iter().map(|(name, _)| *name);
+        let mut names = numbers.chain(cell.words.iter().map(|(name, _)| *name));
+        names.any(|other| other == name)
+    };
+    match cells.iter().any(is_coordinate) {
+        true => Err(refused(format!(
+            "`{name}` is a coordinate of its grid: change it in the file"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The cells with these values of a coordinate. Values that the grid has keep its own cells; a cell

@@ -92,6 +92,7 @@ pub(super) struct Own {
     claims: Vec<Claim>,
     figures: Vec<Figure>,
     source: Source,
+    decisive: u64,
     pub(super) definition: Definition,
 }
 
@@ -147,6 +148,12 @@ impl Own {
         Rng::new(seed.wrapping_add(u64::from(run))).next_u64()
     }
 
+    /// A digest of everything that decides what cells measure: of two that differ in claims, figures and titles alone, it
+    /// is the same.
+    pub(super) fn decisive(&self) -> u64 {
+        self.decisive
+    }
+
     /// The seeds of a cell's runs, for who measures outside.
     pub(super) fn run_seeds(&self, size: Size, cell: &Cell, seed: u64) -> Vec<u64> {
         let seed = cell.seed(self.family(), seed);
@@ -156,7 +163,7 @@ impl Own {
     }
 
     /// The row of a cell, of the numbers that each of its runs has measured. What a run lacks, or is no number, counts
-    /// as not measured.
+    /// as not measured. A mean of several runs needs two that have measured: without an error it says nothing.
     pub(super) fn row(
         &self,
         cell: &Cell,
@@ -176,6 +183,7 @@ impl Own {
             let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
             let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
             let value = match measure.over {
+                Over::Mean if values.len() < runs.len().min(2) => None,
                 Over::Mean => mean(&values),
                 Over::Most => fold(f64::max),
                 Over::Least => fold(f64::min),
@@ -237,25 +245,7 @@ impl Experiment for Own {
     }
 
     fn cells(&self, _: Size) -> Vec<Cell> {
-        let mut cells = vec![(Vec::new(), Vec::new())];
-        for of in &self.grid {
-            let with = |(numbers, words): &(Vec<_>, Vec<_>), value: &Value| {
-                let (mut numbers, mut words) = (numbers.clone(), words.clone());
-                match value {
-                    Value::Number(number) => numbers.push((of.name, *number)),
-                    Value::Word(word) => words.push((of.name, word.clone())),
-                }
-                (numbers, words)
-            };
-            let longer = cells
-                .iter()
-                .flat_map(|cell| of.values.iter().map(move |value| with(cell, value)));
-            cells = longer.collect();
-        }
-        cells
-            .into_iter()
-            .map(|(numbers, words)| Cell::of(numbers, words))
-            .collect()
+        cells(&self.grid)
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
@@ -266,19 +256,17 @@ impl Experiment for Own {
         let scenario = scenario.map_err(|mistake| CellError(mistake.to_string()))?;
         let mut runs = Vec::new();
         for run in 0..self.runs(plan.size) {
-            let record = record(
-                &scenario,
-                Own::seed(seed, run),
-                Custom::of(&scenario),
-                |_| true,
-            );
-            let record = record.expect("nobody ends it early");
+            let seed = Own::seed(seed, run);
+            let custom = Custom::of(&scenario);
+            let record = record(&scenario, seed, custom, |_| !plan.stop.is_set());
+            let record = record.ok_or_else(|| CellError("interrupted".to_owned()))?;
             runs.push(self.measured(&record)?);
         }
         self.row(cell, &runs)
     }
 
-    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+        let runs = self.runs(plan.size);
         let verdict = |claim: &Claim| {
             let is_meant = |row: &&Row| {
                 claim.only.iter().all(|(name, values)| {
@@ -290,11 +278,19 @@ impl Experiment for Own {
                 })
             };
             let rows: Vec<&Row> = rows.0.iter().filter(is_meant).collect();
-            let judgement = claim.check.judge(&rows);
+            let is_known = |name: &&str| {
+                let mut rows = rows.iter();
+                rows.any(|row| row.values.contains_key(*name) || row.parameters.contains_key(*name))
+            };
+            if let Some(name) = claim.check.names().iter().find(|name| !is_known(name)) {
+                let why = format!("`{name}` was not measured");
+                return Verdict::untested(claim.text.key, why);
+            }
+            let judgement = claim.check.judge(&rows, runs);
             let verdict = Verdict::of(claim.text.key, judgement.holds, judgement.measured);
-            match rows.len() {
-                1 => verdict,
-                _ => verdict.because(format!("missed by {}", judgement.missed.join(", "))),
+            match judgement.missed.is_empty() {
+                true => verdict,
+                false => verdict.because(format!("missed by {}", judgement.missed.join(", "))),
             }
         };
         Findings {
@@ -336,6 +332,10 @@ impl Experiment for Own {
         files
     }
 
+    fn takes_settings(&self) -> bool {
+        matches!(self.source, Source::Scenario(_))
+    }
+
     fn claims(&self) -> Vec<&ClaimText> {
         self.claims.iter().map(|claim| &claim.text).collect()
     }
@@ -343,6 +343,29 @@ impl Experiment for Own {
     fn definition(&self) -> Option<&Definition> {
         Some(&self.definition)
     }
+}
+
+/// A cell for each combination of values.
+fn cells(grid: &[Coordinate]) -> Vec<Cell> {
+    let mut cells = vec![(Vec::new(), Vec::new())];
+    for of in grid {
+        let with = |(numbers, words): &(Vec<_>, Vec<_>), value: &Value| {
+            let (mut numbers, mut words) = (numbers.clone(), words.clone());
+            match value {
+                Value::Number(number) => numbers.push((of.name, *number)),
+                Value::Word(word) => words.push((of.name, word.clone())),
+            }
+            (numbers, words)
+        };
+        let longer = cells
+            .iter()
+            .flat_map(|cell| of.values.iter().map(move |value| with(cell, value)));
+        cells = longer.collect();
+    }
+    cells
+        .into_iter()
+        .map(|(numbers, words)| Cell::of(numbers, words))
+        .collect()
 }
 
 /// The column with the standard error of another.

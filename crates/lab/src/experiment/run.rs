@@ -3,7 +3,7 @@
 use super::files::{self, Outcome, Part};
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
-use super::{Experiment, Plan, Rows, Shard, Size, build, catalogue, index};
+use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, index};
 use crate::scenario::Mistake;
 use serde::Serialize;
 use std::fmt;
@@ -146,6 +146,7 @@ pub(super) fn run_until(
         program: options.program.clone(),
         speech: options.speech.clone(),
         overrides: options.overrides.clone(),
+        stop: Stop::default(),
     };
     // Before anything is measured for hours.
     for experiment in &experiments {

@@ -2,7 +2,7 @@
 
 use super::{Cell, CellError, Experiment, LabError, Plan, Row, Shard, overrides};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -42,9 +42,9 @@ pub(super) fn measure(
     let family = experiment.family();
     let is_new = |cell: &&Cell| !measured.contains_key(&(family, cell.key.clone()));
     let mine: Vec<&Cell> = all.iter().copied().filter(is_new).collect();
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (next, stop) = (AtomicUsize::new(0), &plan.stop);
     let work = |done: mpsc::Sender<(usize, Result<Row, CellError>)>| {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.is_set() {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = mine.get(place) else { break };
             let row = overrides::measure(experiment, plan, cell);
@@ -75,15 +75,17 @@ pub(super) fn measure(
                     progress.draw(share, &format!("{} {}", experiment.id(), row.cell));
                     rows[place] = Some(row);
                 }
+                // Those that were interrupted failed for that.
+                Ok((_, Err(_))) if matches!(stopped, Some(Stopped::Interrupted)) => {}
                 Ok((place, Err(error))) => {
-                    stop.store(true, Ordering::Relaxed);
+                    stop.set();
                     stopped.get_or_insert(Stopped::Failed(mine[place].key.clone(), error));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             if stopped.is_none() && interrupt.came() {
-                stop.store(true, Ordering::Relaxed);
+                stop.set();
                 stopped = Some(Stopped::Interrupted);
             }
         }

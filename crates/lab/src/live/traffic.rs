@@ -406,7 +406,7 @@ fn take(packet: &[u8], shared: &Shared, now: Time) {
     if let Some((stream, number, sent)) = stamp::read(packet)
         && let Some((_, meter)) = shared.meters().get_mut(stream as usize)
     {
-        meter.on_arrival(number, sent, now);
+        meter.on_arrival(number, sent, now, packet.len());
     }
 }
 

@@ -13,7 +13,7 @@
 use super::meter::Meter;
 use super::record::LinkRecord;
 use super::table::listed;
-use super::{Carrier, PACKET_BYTES_MIN, PACKETS_MAX, Scenario};
+use super::{Carrier, PACKET_BYTES_MIN, Scenario};
 use base::Duration;
 use overlay::node::MAX_PAYLOAD;
 use serde::Serialize;
@@ -157,7 +157,8 @@ impl<'s> Custom<'s> {
         Ok(())
     }
 
-    /// Shows `look` the simulation `every` so often, first after that time, for the last time at the end.
+    /// Shows `look` the simulation `every` so often, first after that time, up to the end; some milliseconds late, so that
+    /// looks change nothing.
     ///
     /// # Errors
     /// [`BadCustom`] if that is never, or more often than each millisecond.
@@ -198,8 +199,6 @@ pub(super) enum Moments {
     Chosen {
         source: PacketSource,
         next: Option<Sending>,
-        /// Packets that may follow: a source without an end, or without time, must not be asked for ever.
-        left: u64,
     },
 }
 
@@ -209,7 +208,6 @@ impl Moments {
         Moments::Chosen {
             next: source().map(Sending::possible),
             source,
-            left: PACKETS_MAX,
         }
     }
 
@@ -228,11 +226,9 @@ impl Moments {
     pub(super) fn advance(&mut self) {
         match self {
             Moments::Drawn(source) => drop(source.next()),
-            Moments::Chosen { source, next, left } => {
+            Moments::Chosen { source, next } => {
                 let Some(last) = *next else { return };
-                *left = left.saturating_sub(1);
-                let following = (*left > 0).then(&mut *source).flatten();
-                *next = following.map(|sending| Sending {
+                *next = source().map(|sending| Sending {
                     at: sending.at.max(last.at),
                     ..sending.possible()
                 });
@@ -280,7 +276,7 @@ mod tests {
         let chosen = run(&scenario, |custom| {
             custom.keep_packets();
             let source = |_| -> PacketSource {
-                // Back in time, without an end, and of impossible sizes.
+                // Back in time, and of impossible sizes.
                 let mut sendings = [(500, 0), (300, 1 << 20), (700, 100)].into_iter();
                 Box::new(move || {
                     let (ms, bytes) = sendings.next()?;

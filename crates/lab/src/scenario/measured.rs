@@ -5,8 +5,8 @@
 //!   .json             results of `ping` by RIPE Atlas ────────────────────┴▶ Sample … ──▶ at_s,delay_ms,loss_pct
 //! ```
 //! A round trip is taken for two ways that are alike: half of it is the delay, and an answer that did not come is a packet
-//! lost on this way. Samples are put together in steps that have at least twenty of them, so that a loss rate means
-//! something.
+//! lost on this way. Samples are put together in steps that have twenty of them in the mean, so that a loss rate means
+//! something, but that are no longer than an hour.
 
 mod atlas;
 mod capture;
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Samples in a step, in the mean: one lost is 5 %.
 const SAMPLES: f64 = 20.0;
 /// How long a step can be, in seconds.
-const STEPS_S: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
+const STEPS_S: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
 /// What became of some packets that were sent at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,6 +11,8 @@ const MISSING: u32 = u32::MAX;
 pub(crate) struct Meter {
     /// Between two packets of a spurt: what one missed packet costs in time.
     interval: Duration,
+    /// When each judged packet was due, where that is not known from the interval.
+    moments: Option<Vec<Time>>,
     deadline: Option<Duration>,
     /// The first packet that is judged.
     first: u32,
@@ -20,6 +22,7 @@ pub(crate) struct Meter {
     /// The delay of each judged packet in microseconds, [`MISSING`] if it has not come.
     delays_us: Vec<u32>,
     received: u64,
+    received_bytes: u64,
     duplicates: u64,
     reordered: u64,
     highest: Option<u32>,
@@ -67,6 +70,9 @@ pub struct Judgement {
     pub reopened: u64,
     /// Of bulk: bytes that came while it was judged.
     pub bulk_bytes: u64,
+    /// Payload of the packets that came, each counted once.
+    #[serde(skip)]
+    pub received_bytes: u64,
 }
 
 /// One-way delay; nothing when no packet came. Percentiles are nearest-rank.
@@ -88,12 +94,14 @@ impl Meter {
     pub(crate) fn new(interval: Duration, deadline: Option<Duration>) -> Meter {
         Meter {
             interval,
+            moments: None,
             deadline,
             first: 0,
             sent: 0,
             in_time: Bits::default(),
             delays_us: Vec::new(),
             received: 0,
+            received_bytes: 0,
             duplicates: 0,
             reordered: 0,
             highest: None,
@@ -115,7 +123,21 @@ impl Meter {
         number
     }
 
-    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time) {
+    /// The same, and when it is due.
+    pub(crate) fn on_sent_at(&mut self, judged: bool, due: Time) -> u32 {
+        if let Some(moments) = self.moments.as_mut().filter(|_| judged) {
+            moments.push(due);
+        }
+        self.on_sent(judged)
+    }
+
+    /// Packets have no pattern: gaps are as long as it takes until the next packet.
+    pub(crate) fn keep_moments(&mut self) {
+        self.moments = Some(Vec::new());
+    }
+
+    /// A packet has come, with so many bytes of payload.
+    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) {
         // Of a packet that is not judged there is no bit.
         if number >= self.sent || number < self.first {
             return;
@@ -133,6 +155,7 @@ impl Meter {
         // An hour is as good as any longer delay.
         self.delays_us[place] = us.min(MISSING - 1);
         self.received += 1;
+        self.received_bytes += bytes as u64;
         if self.deadline.is_none_or(|deadline| delay <= deadline) {
             self.in_time.set(number - self.first);
         }
@@ -162,8 +185,8 @@ impl Meter {
         [sent, self.received, self.in_time.count]
     }
 
-    /// Lengths of all rows of missed packets, in packets.
-    fn misses(&self) -> impl Iterator<Item = u64> + '_ {
+    /// How long all rows of missed packets are, each until the next packet that is in time.
+    fn misses(&self) -> impl Iterator<Item = Duration> + '_ {
         let mut row = 0;
         let judged = self.sent - self.first;
         (0..=judged).filter_map(move |n| {
@@ -171,8 +194,21 @@ impl Meter {
                 row += 1;
                 return None;
             }
-            Some(core::mem::take(&mut row)).filter(|row| *row > 0)
+            let missed = core::mem::take(&mut row);
+            (missed > 0).then(|| self.span(n - missed, n))
         })
+    }
+
+    /// The time from one judged packet to another one.
+    fn span(&self, from: u32, to: u32) -> Duration {
+        let evenly = self.interval * u64::from(to - from);
+        let moment = |n: u32| self.moments.as_ref()?.get(n as usize).copied();
+        match (moment(from), moment(to), moment(to.saturating_sub(1))) {
+            (Some(from), Some(to), _) => to.since(from),
+            // Behind the last packet, an interval is as good as any time.
+            (Some(from), None, Some(last)) => last.since(from) + self.interval,
+            _ => evenly,
+        }
     }
 }
 
@@ -190,9 +226,9 @@ impl Judgement {
             judgement.refused += meter.refused;
             judgement.reopened += meter.reopened;
             judgement.bulk_bytes += meter.bulk_bytes;
+            judgement.received_bytes += meter.received_bytes;
             jitter_ns += meter.jitter_16 as f64 / 16.0 / meters.len() as f64;
-            for row in meter.misses() {
-                let span = meter.interval * row;
+            for span in meter.misses() {
                 longest = longest.max(span);
                 judgement.gaps += u64::from(span >= gap);
             }
@@ -275,7 +311,7 @@ mod tests {
         }
         arrivals.sort_unstable();
         for (at, number, sent) in arrivals {
-            meter.on_arrival(number, sent, at);
+            meter.on_arrival(number, sent, at, 160);
         }
         meter
     }
@@ -322,8 +358,8 @@ mod tests {
     #[test]
     fn copies_and_nonsense_change_nothing_else() {
         let mut twice = meter(0, &[Some(10), Some(10)]);
-        twice.on_arrival(1, Time::ZERO, Time::ZERO + MS * 900);
-        twice.on_arrival(7, Time::ZERO, Time::ZERO + MS * 900);
+        twice.on_arrival(1, Time::ZERO, Time::ZERO + MS * 900, 160);
+        twice.on_arrival(7, Time::ZERO, Time::ZERO + MS * 900, 160);
         let judgement = Judgement::of(&[twice], MS);
         assert_eq!((judgement.duplicates, judgement.received), (1, 2));
         assert_eq!(judgement.delay_ms.max, Some(10.0));

@@ -60,15 +60,17 @@ pub(super) struct Draft<'f> {
     generated: usize,
 }
 
-/// A scenario; `extra` are tables that the text may have for somebody else.
-pub(super) fn scenario(text: Text<'_>, files: &Files, extra: &[&str]) -> Result<Scenario, Mistake> {
+pub(super) fn scenario(text: Text<'_>, files: &Files) -> Result<Scenario, Mistake> {
     if text.text.len() > FILE_BYTES_MAX {
         let what = format!("the file is larger than the {FILE_BYTES_MAX} bytes that are read");
         return Err(text.mistake(&(0..0), String::new(), what));
     }
     let document = DeTable::parse(text.text).map_err(|error| text.malformed(&error))?;
-    let known = [&TOP, extra].concat();
-    let top = Table::new(text, "", document.span(), document.get_ref(), &known)?;
+    if let Some((key, _)) = document.get_ref().get_key_value("experiment") {
+        let what = format!("this is an experiment: sinew lab run {}", text.file);
+        return Err(text.mistake(&key.span(), "experiment".to_owned(), what));
+    }
+    let top = Table::new(text, "", document.span(), document.get_ref(), &TOP)?;
 
     let mut scenario = head(&top)?;
     let mut draft = Draft {

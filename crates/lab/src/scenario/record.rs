@@ -31,6 +31,8 @@ pub struct Record {
     pub events: Vec<EventRecord>,
     /// Events after the first 200 000, which are not kept.
     pub events_left_out: u64,
+    /// How often each kind of event happened, also of those that are not kept.
+    pub event_counts: BTreeMap<&'static str, u64>,
     /// What became of each packet, if they were to be kept.
     #[serde(skip)]
     pub packets: Vec<PacketRecord>,
@@ -97,7 +99,7 @@ pub fn record(
     custom: Custom<'_>,
     mut go_on: impl FnMut(f64) -> bool,
 ) -> Option<Record> {
-    let kept = Rc::new(RefCell::new((Vec::new(), 0)));
+    let kept = Rc::new(RefCell::new((Vec::new(), 0, kinds())));
     let names: BTreeMap<NodeAddr, String> = scenario
         .nodes
         .iter()
@@ -115,7 +117,8 @@ pub fn record(
         let Some(event) = event_record(at, &of_place[node], event, &names) else {
             return;
         };
-        let (events, left_out) = &mut *keeper.borrow_mut();
+        let (events, left_out, counts) = &mut *keeper.borrow_mut();
+        *counts.entry(event.event).or_default() += 1;
         match events.len() < EVENTS_MAX {
             true => events.push(event),
             false => *left_out += 1,
@@ -132,14 +135,41 @@ pub fn record(
     }
     let (links, packets) = (simulation.links(), simulation.packets());
     let report = simulation.finish();
-    let (events, events_left_out) = kept.take();
+    let (events, events_left_out, event_counts) = kept.take();
     Some(Record {
         report,
         links,
         events,
         events_left_out,
+        event_counts,
         packets,
     })
+}
+
+/// The record of a simulation that has not begun: it has every key, and no number that means anything.
+pub(crate) fn blank(scenario: &Scenario) -> Record {
+    let simulation = Simulation::new(scenario, scenario.seed);
+    Record {
+        links: simulation.links(),
+        report: simulation.finish(),
+        events: Vec::new(),
+        events_left_out: 0,
+        event_counts: kinds(),
+        packets: Vec::new(),
+    }
+}
+
+/// All kinds of events, none of which has happened.
+fn kinds() -> BTreeMap<&'static str, u64> {
+    let kinds = [
+        "link-up",
+        "link-down",
+        "established",
+        "refused",
+        "moved",
+        "rerouted",
+    ];
+    kinds.map(|kind| (kind, 0)).into()
 }
 
 /// An event that a reader wants by itself; those of single packets are in the report's sums.

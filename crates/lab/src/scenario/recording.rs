@@ -26,8 +26,8 @@ const JITTER_US: f64 = 2_000.0;
 /// What counts as a change of the mean run of losses, in packets: a half, and so much.
 const RUN_SHARE: f64 = 0.5;
 const RUN: f64 = 0.5;
-/// So many looks in a row must differ: one estimate that was off for a moment is no change.
-const LOOKS: u32 = 3;
+/// For so long all looks must differ: an estimate that was off for a moment is no change.
+const LASTS: Duration = Duration::from_secs(2);
 /// A jitter below this part of the delay, and so many microseconds, is taken for that of clocks and hosts.
 const JITTER_LEAST: f64 = 0.05;
 const JITTER_LEAST_US: f64 = 300.0;
@@ -115,20 +115,24 @@ struct Link {
     changes: Vec<(Duration, State)>,
     /// How many looks.
     looks: f64,
-    /// Looks in a row that differ from how it was, and when the first of them was.
-    others: u32,
-    other_since: Duration,
+    /// Since when all looks differ from how it was.
+    other_since: Option<Duration>,
 }
 
 impl Link {
-    /// Whether it is another link now: at once if it is there or gone, otherwise after some looks.
-    fn changed(&mut self, at: Duration, state: &State) -> bool {
-        let is_other = differs(&self.now, state);
-        if is_other && self.others == 0 {
-            self.other_since = at;
+    /// Since when it is another link, if it is now: at once if it is there or gone, or what it carries is announced
+    /// otherwise; and after a while if it is measured otherwise.
+    fn changed(&mut self, at: Duration, state: &State) -> Option<Duration> {
+        if !differs(&self.now, state) {
+            self.other_since = None;
+            return None;
         }
-        self.others = if is_other { self.others + 1 } else { 0 };
-        is_other && (self.now.is_some() != state.is_some() || self.others >= LOOKS)
+        let rates = |state: &State| state.map(|ways| ways.map(|way| way.rate_kbps));
+        let since = *self.other_since.get_or_insert(at);
+        match rates(&self.now) != rates(state) {
+            true => Some(at),
+            false => (at.saturating_sub(since) >= LASTS).then_some(since),
+        }
     }
 
     /// A look without a change: it goes into the mean.
@@ -207,25 +211,24 @@ impl Recording {
         let gone = self.links.keys().filter(|ends| !seen.contains(*ends));
         states.extend(gone.cloned().map(|ends| (ends, None)).collect::<Vec<_>>());
         for (ends, state) in states {
-            let counts = match self.links.get_mut(&ends) {
+            let since = match self.links.get_mut(&ends) {
                 Some(link) => link.changed(at, &state),
-                None => true,
+                None => Some(at),
             };
-            if counts && self.changes < CHANGES_MAX {
-                let link = self.links.entry(ends).or_default();
-                let since = if link.others > 0 {
-                    link.other_since
-                } else {
-                    at
-                };
-                (link.now, link.looks, link.others) = (state, 1.0, 0);
-                link.changes.push((since, state));
-                self.changes += 1;
-            } else if !counts
-                && let Some(link) = self.links.get_mut(&ends)
-                && link.others == 0
-            {
-                link.more(&state);
+            match since {
+                Some(since) if self.changes < CHANGES_MAX => {
+                    let link = self.links.entry(ends).or_default();
+                    (link.now, link.looks, link.other_since) = (state, 1.0, None);
+                    link.changes.push((since, state));
+                    self.changes += 1;
+                }
+                Some(_) => {}
+                None => {
+                    let known = self.links.get_mut(&ends);
+                    if let Some(link) = known.filter(|link| link.other_since.is_none()) {
+                        link.more(&state);
+                    }
+                }
             }
         }
     }
@@ -471,8 +474,8 @@ to = "lon"
             );
         }
         assert_eq!(recording.counts().2, 0);
-        for second in 0..2 * u64::from(LOOKS) * CHANGES_MAX as u64 {
-            let latency_us = 10_000 + 10_000 * (second as u32 / LOOKS % 2);
+        for second in 0..6 * CHANGES_MAX as u64 {
+            let latency_us = 10_000 + 10_000 * (second as u32 / 3 % 2);
             recording.take(Duration::from_secs(4 + second), &network(latency_us), &[]);
         }
         assert!(recording.is_full());

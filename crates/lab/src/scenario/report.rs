@@ -123,7 +123,7 @@ fn goodput_bps(scenario: &Scenario, flow: &Flow, packets: &Judgement) -> f64 {
     let (from, until) = flow.judged(scenario.measure.from);
     let bytes = match flow.is_bulk {
         true => packets.bulk_bytes,
-        false => packets.received * flow.packet as u64,
+        false => packets.received_bytes,
     };
     let span = until.saturating_sub(from).as_secs_f64();
     rounded(bytes as f64 * 8.0 / span.max(1e-9), 0)

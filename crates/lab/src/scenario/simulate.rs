@@ -320,9 +320,7 @@ impl<'s> Simulation<'s> {
             self.next_fault = self.faults.next();
         }
         let mut end = (now + self.slice).min(until);
-        let look = self.look.as_ref().map(|looks| looks.next);
-        let fault = self.next_fault.map(|fault| fault.at);
-        for moment in [Some(Duration::ZERO), fault, look] {
+        for moment in [Some(Duration::ZERO), self.next_fault.map(|fault| fault.at)] {
             let moment = moment.map_or(Time::FAR, |at| self.zero() + at);
             if now < moment {
                 end = end.min(moment);
@@ -339,11 +337,13 @@ impl<'s> Simulation<'s> {
         self.show();
     }
 
-    /// Shows the simulation to who looks at it, if it is time.
+    /// Shows the simulation to who looks at it, if it is time. That is at the end of a slice, some milliseconds late: a
+    /// look changes nothing.
     fn show(&mut self) {
         let now = self.world.now();
-        let is_due = |looks: &Looks| self.zero() + looks.next <= now;
-        if now > self.end() || !self.look.as_ref().is_some_and(is_due) {
+        let last = self.scenario.duration;
+        let is_due = |looks: &Looks| looks.next <= last && self.zero() + looks.next <= now;
+        if !self.look.as_ref().is_some_and(is_due) {
             return;
         }
         let moment = Moment {
@@ -353,7 +353,9 @@ impl<'s> Simulation<'s> {
         };
         if let Some(looks) = &mut self.look {
             (looks.look)(&moment);
-            looks.next += looks.every;
+            while self.scenario.settle + looks.next <= now.since(Time::ZERO) {
+                looks.next += looks.every;
+            }
         }
     }
 

@@ -219,7 +219,10 @@ impl<'t> Value<'t> {
     ) -> Result<Table<'t>, Mistake> {
         match self.value.as_table() {
             Some(fields) => Table::new(self.text, what, self.span.clone(), fields, known),
-            None => Err(self.mistake(format!("expected a table: write [{}]", self.key))),
+            None => {
+                let key = self.key.replace(": ", ".");
+                Err(self.mistake(format!("expected a table: write [{key}]")))
+            }
         }
     }
 
@@ -248,6 +251,17 @@ impl<'t> Value<'t> {
         self.list("").unwrap_or_else(|_| vec![self.clone()])
     }
 
+    /// Whether it is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.as_table().is_some()
+    }
+
+    /// A number, or an error that says what else it could be.
+    pub(crate) fn number_or(&self, expected: &str) -> Result<f64, Mistake> {
+        let number = self.number("");
+        number.map_err(|_| self.mistake(format!("expected {expected}")))
+    }
+
     /// A text, if it is one.
     pub(crate) fn as_text(&self) -> Option<&'t str> {
         self.value.as_str()
@@ -259,7 +273,7 @@ impl<'t> Value<'t> {
         name: impl Fn(usize) -> String,
         known: &[&str],
     ) -> Result<Vec<Table<'t>>, Mistake> {
-        let expected = format!("tables: write [[{}]]", self.key);
+        let expected = format!("tables: write [[{}]]", self.key.replace(": ", "."));
         let values = self.list(&expected)?.into_iter().enumerate();
         values
             .map(|(n, value)| match value.value.as_table() {

@@ -260,6 +260,7 @@ mod tests {
             program: "sinew".into(),
             speech: None,
             overrides: Vec::new(),
+            stop: crate::experiment::Stop::default(),
         };
         let measured = PASTRY.measure(&plan, &Cell::at(parameters), seed);
         measured.expect("the networks are within their ranges")

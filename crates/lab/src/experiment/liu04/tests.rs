@@ -3,7 +3,7 @@
 use super::chain::{BUFFER_SEGMENTS, Chain};
 use super::underlay::{LINKS, LOSS_MAX, NODES, OVERLAY_NODES, Underlay};
 use super::{EXPERIMENTS, fig8, fig9, impact};
-use crate::experiment::{Cell, Plan, Rows, Size, catalogue};
+use crate::experiment::{Cell, Plan, Rows, Size, Stop, catalogue};
 use graph::generate::Network;
 use std::collections::BTreeSet;
 
@@ -98,6 +98,7 @@ fn shorter_paths_cost_width() {
             program: "sinew".into(),
             speech: None,
             overrides: Vec::new(),
+            stop: Stop::default(),
         };
         let rows = experiment
             .cells(Size::Quick)

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   lost_pct <= udp_lost_pct + 0.3            in every row; also <, >, >=, and chains: a < b < c
-//!   lost_pct < udp_lost_pct beyond errors     by two standard errors of the difference
-//!   lost_pct rises with loss                  falls with; by two standard errors in all, and never back by so much
+//!   lost_pct < udp_lost_pct beyond errors     by two standard errors of the difference, or more where runs are few
+//!   lost_pct rises with loss                  falls with; by as much in all, and never back by so much
 //!   p50_ms varies by at most 10 % over loss   from the least to the most, of their mean
 //!   lost_pct crosses udp_lost_pct at loss from 2 to 5
 //! ```
@@ -62,6 +62,8 @@ const RELATIONS: [(&str, Relation); 4] = [
 impl Check {
     /// Reads one.
     pub(super) fn read(text: &str) -> Result<Check, String> {
+        // A share may be written as one word.
+        let text = text.replace('%', " % ");
         let words: Vec<&str> = text.split_whitespace().collect();
         let at = |word: &str| words.iter().position(|w| *w == word);
         let side = |words: &[&str]| Expression::read(&words.join(" "));
@@ -97,13 +99,22 @@ impl Check {
             else {
                 return Err("after `crosses` expected what, and `at loss from 2 to 5`".to_owned());
             };
+            let (from, to) = (number(from)?, number(to)?);
+            if from >= to {
+                return Err(format!(
+                    "from {from} to {to}: expected the smaller one first"
+                ));
+            }
             return Ok(Check::Crosses {
                 a: side(&words[..crosses])?,
                 b: side(b)?,
                 at: (*at).to_owned(),
-                from: number(from)?,
-                to: number(to)?,
+                from,
+                to,
             });
+        }
+        if words.contains(&"%") {
+            return Err("write numbers without `%`: the unit is in the measure's name".to_owned());
         }
         let (words, beyond_errors) = match words.as_slice() {
             [compared @ .., "beyond", "errors"] => (compared, true),
@@ -118,6 +129,9 @@ impl Check {
             .map(|((_, relation), words)| Ok((*relation, side(words)?)))
             .collect();
         let then = then?;
+        if then.is_empty() && text.contains(['<', '>']) {
+            return Err("write spaces around `<`, `<=`, `>` and `>=`".to_owned());
+        }
         if then.is_empty() {
             return Err("expected a comparison such as `lost_pct <= 0.5`, or one of `rises with`, `falls with`, \
                         `varies by at most`, `crosses`"
@@ -161,6 +175,11 @@ impl Check {
             | Check::Steady { over, .. }
             | Check::Crosses { at: over, .. } => Some(over),
         }
+    }
+
+    /// Whether it follows more than one name, of which there is no error.
+    pub(super) fn is_trend_of_a_sum(&self) -> bool {
+        matches!(self, Check::Trend { of, .. } if of.name().is_none())
     }
 
     /// Whether it means nothing without standard errors.

@@ -1,6 +1,6 @@
 //! The texts that make an experiment: read from the disk, made by a program, or come from another machine.
 
-use super::super::LabError;
+use super::super::{Experiment, LabError};
 use super::{Own, read};
 use crate::scenario::{Files, Mistake, Texts};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,13 @@ impl Definition {
         };
         let files = Files::Beside(beside.to_owned());
         (_, definition.files) = read::own(&definition, &files)?;
+        // From now on it is the same wherever it was: an experiment is not another one in another folder.
+        let name = |file: &str| {
+            let name = Path::new(file).file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        definition.file = name(&definition.file);
+        definition.scenario = definition.scenario.map(|(file, text)| (name(&file), text));
         Ok(definition)
     }
 
@@ -78,8 +85,7 @@ impl Definition {
     /// # Errors
     /// [`LabError::Io`]
     pub fn write(&self, folder: &Path) -> Result<String, LabError> {
-        let stem = Path::new(&self.file).file_stem().unwrap_or_default();
-        let name = format!("{}{WHOLE}", stem.to_string_lossy());
+        let name = self.experiment()?.id().replace('/', "-") + WHOLE;
         let path = folder.join(&name);
         let failed = |error| LabError::at(&path, error);
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;

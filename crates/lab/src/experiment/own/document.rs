@@ -1,7 +1,6 @@
 //! What a simulation has come to, as one tree of numbers with names.
 
 use crate::scenario::Record;
-use std::collections::BTreeMap;
 
 /// What measures take from: `flows` and `links` by their names, `overlay`, and `events` counted by their kinds.
 pub(super) fn of(record: &Record) -> serde_json::Value {
@@ -14,23 +13,11 @@ pub(super) fn of(record: &Record) -> serde_json::Value {
             serde_json::json!(link),
         )
     });
-    let mut events: BTreeMap<&str, u64> = BTreeMap::new();
-    for kind in [
-        "link-up",
-        "link-down",
-        "established",
-        "refused",
-        "moved",
-        "rerouted",
-    ] {
-        let of_kind = record.events.iter().filter(|event| event.event == kind);
-        events.insert(kind, of_kind.count() as u64);
-    }
     serde_json::json!({
         "flows": flows.collect::<serde_json::Map<_, _>>(),
         "links": links.collect::<serde_json::Map<_, _>>(),
         "overlay": record.report.overlay,
-        "events": events,
+        "events": record.event_counts,
     })
 }
 
@@ -46,8 +33,15 @@ pub(super) fn number(document: &serde_json::Value, path: &str) -> Result<f64, St
                 };
                 let key = fields.keys().filter(fits).max_by_key(|key| key.len());
                 let Some(key) = key else {
-                    let known: Vec<&str> = fields.keys().map(String::as_str).collect();
+                    let is_number = |(_, value): &(&String, &serde_json::Value)| !value.is_string();
+                    let known = fields.iter().filter(is_number);
+                    let known: Vec<&str> = known.map(|(key, _)| key.as_str()).collect();
                     let name = rest.split('.').next().unwrap_or_default();
+                    if name.contains(['+', '*', '/']) {
+                        return Err(format!(
+                            "`{path}`: write spaces around `+`, `-`, `*` and `/`"
+                        ));
+                    }
                     if name.is_empty() {
                         let known = known.join(", ");
                         return Err(format!("`{path}`: it goes on with one of {known}"));

@@ -39,7 +39,9 @@ impl Expression {
                 Err(_) if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => {
                     Ok(Factor::Name(word.to_owned()))
                 }
-                Err(_) => Err(format!("`{word}`: expected a name or a number")),
+                Err(_) => Err(format!(
+                    "`{word}`: expected a name or a number, without a unit"
+                )),
             }
         };
         let mut terms = vec![(1.0, vec![(Operator::Times, factor(words.next())?)])];
@@ -57,7 +59,7 @@ impl Expression {
                 }
                 _ => {
                     return Err(format!(
-                        "`{word}`: expected one of `+`, `-`, `*`, `/` between spaces"
+                        "`{word}`: expected one of `+`, `-`, `*`, `/`, or in a check `<`, `<=`, `>`, `>=`, between spaces"
                     ));
                 }
             }

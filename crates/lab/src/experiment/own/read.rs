@@ -3,12 +3,14 @@
 
 mod claims;
 
+use super::document;
 use super::expression::Expression;
 use super::template::{self, SETTINGS, Template};
 use super::{Coordinate, Definition, Measure, Over, Own, Source, Value};
-use crate::experiment::catalogue;
+use crate::experiment::{catalogue, cells};
 use crate::scenario::table::{self, Table, Text};
-use crate::scenario::{Files, Mistake, Texts};
+use crate::scenario::{self, Files, Mistake, Scenario, Texts};
+use std::collections::BTreeSet;
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -27,8 +29,11 @@ const KEYS: [&str; 11] = [
     "claim",
     "figure",
 ];
+const MEASURE_KEYS: [&str; 3] = ["name", "take", "over"];
 /// Runs of a cell: a thousand have a standard error of a thirtieth of one run's.
 const SEEDS_MAX: i64 = 1_000;
+/// What a value of a coordinate can be.
+const WORD: &str = "a number, or a word in quotes";
 /// Values of a coordinate, and cells of a grid.
 const VALUES_MAX: usize = 1_000;
 const CELLS_MAX: usize = 10_000;
@@ -52,8 +57,8 @@ pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts)
     let id = id(&table, &definition.file)?;
     let grid = grid(&table)?;
     let seeds = seeds(&table)?;
-    let measures = measures(&table)?;
-    let (source, texts) = source(&table, &every, (definition, files), &grid)?;
+    let measures = measures(&table, &grid)?;
+    let (source, first) = source(&table, &every, (definition, files), &grid)?;
     for measure in &measures {
         match (&measure.of, &source) {
             (None, Source::Scenario(_)) => {
@@ -73,9 +78,17 @@ pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts)
             _ => {}
         }
     }
+    if let Some((_, first)) = &first {
+        check_taken(&table, first)?;
+    }
     let known = claims::Known {
         coordinates: grid.iter().map(|of| of.name).collect(),
         measures: measures.iter().map(|of| of.name).collect(),
+        means: measures
+            .iter()
+            .filter(|of| of.over == Over::Mean)
+            .map(|of| of.name)
+            .collect(),
         numeric: grid
             .iter()
             .filter(|of| of.is_numeric())
@@ -86,6 +99,8 @@ pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts)
     let claims = claims::claims(&table, id, &known, &grid)?;
     let figures = claims::figures(&table, &known)?;
     let title = text_of(&table, "title")?.unwrap_or_else(|| id.to_owned());
+    let texts = first.map(|(texts, _)| texts).unwrap_or_default();
+    let decisive = decisive(&source, &texts, &measures, seeds);
     let own = Own {
         id,
         title: super::intern(&title),
@@ -96,9 +111,24 @@ pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts)
         claims,
         figures,
         source,
+        decisive,
         definition: definition.clone(),
     };
     Ok((own, texts))
+}
+
+/// A digest of what decides the numbers of a cell, besides its key and the seed.
+fn decisive(source: &Source, texts: &Texts, measures: &[Measure], seeds: [u32; 2]) -> u64 {
+    let text = match source {
+        Source::Scenario(template) => &template.text,
+        Source::Elsewhere(by) => by,
+    };
+    // Empty lines and comments decide nothing; of the experiment's own lines, empty ones are left.
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(is_said).collect();
+    let source = lines.join("\n");
+    let measures: Vec<_> = measures.iter().map(|m| (m.name, &m.of, m.over)).collect();
+    cells::digest(format!("{source}\0{texts:?}\0{measures:?}\0{seeds:?}").as_bytes())
 }
 
 fn text_of(table: &Table<'_>, key: &str) -> Result<Option<String>, Mistake> {
@@ -134,7 +164,7 @@ fn id(table: &Table<'_>, file: &str) -> Result<&'static str, Mistake> {
     }
     let is_taken = catalogue::all()
         .iter()
-        .any(|experiment| experiment.id() == text);
+        .any(|experiment| experiment.id() == text || experiment.family() == text);
     match is_taken || parts[1] == "all" {
         true => Err(value.mistake(format!("`{text}` is the name of another experiment"))),
         false => Ok(super::intern(text)),
@@ -158,11 +188,15 @@ fn grid(table: &Table<'_>) -> Result<Vec<Coordinate>, Mistake> {
     let (mut coordinates, mut cells) = (Vec::new(), 1_usize);
     for (name, value) in grid.entries()? {
         check_name(&value, name, true)?;
+        if value.is_table() {
+            let what = format!("expected values; a name with a point needs quotes: \"{name}.…\"");
+            return Err(value.mistake(what));
+        }
         let mut values = Vec::new();
         for one in value.one_or_more() {
             let read = match one.as_text() {
                 Some(word) => Value::Word(word.to_owned()),
-                None => Value::Number(one.number("a number or a word in quotes")?),
+                None => Value::Number(one.number_or(WORD)?),
             };
             if let Some(key) = name.strip_prefix(SETTINGS) {
                 template::setting(key, &read).map_err(|why| one.mistake(why))?;
@@ -184,9 +218,16 @@ fn grid(table: &Table<'_>) -> Result<Vec<Coordinate>, Mistake> {
             values,
         });
     }
-    match cells > CELLS_MAX {
-        true => Err(grid.mistake(format!("{cells} cells: a grid may have {CELLS_MAX}"))),
-        false => Ok(coordinates),
+    if cells > CELLS_MAX {
+        return Err(grid.mistake(format!("{cells} cells: a grid may have {CELLS_MAX}")));
+    }
+    let mut keys = BTreeSet::new();
+    match super::cells(&coordinates)
+        .into_iter()
+        .find(|cell| !keys.insert(cell.key.clone()))
+    {
+        Some(cell) => Err(grid.mistake(format!("two of its cells would be called `{}`", cell.key))),
+        None => Ok(coordinates),
     }
 }
 
@@ -211,19 +252,21 @@ fn check_name(value: &table::Value<'_>, name: &str, dotted: bool) -> Result<(), 
     }
 }
 
-fn measures(table: &Table<'_>) -> Result<Vec<Measure>, Mistake> {
-    const KEYS: [&str; 3] = ["name", "take", "over"];
+fn measures(table: &Table<'_>, grid: &[Coordinate]) -> Result<Vec<Measure>, Mistake> {
     let value = table.required(
         "measure",
         "tables: write [[experiment.measure]] with name and take",
     )?;
     let mut measures: Vec<Measure> = Vec::new();
-    for table in value.tables(|n| format!("measure {}", n + 1), &KEYS)? {
+    for table in value.tables(|n| format!("measure {}", n + 1), &MEASURE_KEYS)? {
         let name = table.required("name", "a name such as \"lost_pct\"")?;
         let word = name.text("a name such as \"lost_pct\"")?;
         check_name(&name, word, false)?;
         if measures.iter().any(|measure| measure.name == word) {
             return Err(name.mistake(format!("there are two measures `{word}`")));
+        }
+        if grid.iter().any(|of| of.name == word) {
+            return Err(name.mistake(format!("`{word}` is a coordinate of the grid, too")));
         }
         let of = match table.optional("take") {
             None => None,
@@ -258,57 +301,90 @@ fn source(
     every: &[&str],
     (definition, files): (&Definition, &Files),
     grid: &[Coordinate],
-) -> Result<(Source, Texts), Mistake> {
+) -> Result<(Source, Option<(Texts, Scenario)>), Mistake> {
+    let named = table.optional("scenario");
+    let named = named.map(|value| value.text("the name of a file"));
+    let named = named.transpose()?;
+    let other = every.iter().find(|key| **key != TABLE);
     if let Some(by) = table.optional("measured_by") {
         let by = by.text("who measures")?.to_owned();
-        return Ok((Source::Elsewhere(by), Texts::new()));
+        return match (named, other) {
+            (None, None) => Ok((Source::Elsewhere(by), None)),
+            _ => Err(table.mistake(format!("{by} measures: leave out the scenario"))),
+        };
     }
     let (file, text) = match &definition.scenario {
-        Some((file, text)) => (file, text),
-        None => (&definition.file, &definition.text),
+        Some((file, text)) => (file.clone(), text.clone()),
+        None => {
+            let scenario = template::scenario_of(&definition.text);
+            (definition.file.clone(), scenario)
+        }
     };
-    if definition.scenario.is_some()
-        && let Some(own) = every.iter().find(|key| **key != TABLE)
-    {
-        let what = format!("[{own}]: the scenario is in {file}: put it there");
+    if let (Some(named), Some(other)) = (named, other) {
+        let what = format!("[{other}]: the scenario is in {named}: put it there");
         return Err(table.mistake(what));
     }
     let template = Template {
-        file: file.clone(),
-        text: text.clone(),
+        file,
+        text,
         files: files.clone(),
     };
+    let names: Vec<&str> = grid.iter().map(|of| of.name).collect();
+    template.check_blanks(&names)?;
     if let Some(unused) = grid.iter().find(|of| !template.has(of.name)) {
-        let name = unused.name;
-        return Err(table.mistake(format!(
-            "grid: `{name}` changes nothing: write `{{{name}}}` where the scenario is to have its value"
-        )));
+        let (name, grid) = (unused.name, table.required("grid", "a grid")?);
+        let entries = grid.entries()?;
+        let of = entries.into_iter().find(|(other, _)| *other == name);
+        let what = format!(
+            "it changes nothing: write `{{{name}}}` where the scenario is to have its value"
+        );
+        return Err(of.map_or(grid, |(_, value)| value).mistake(what));
     }
-    let texts = tried(&template, grid)?;
-    Ok((Source::Scenario(template), texts))
+    let tried = tried(&template, grid)?;
+    Ok((Source::Scenario(template), Some(tried)))
 }
 
-/// Fills a template with every value at least once, before hours of measuring; with all of them together if that decides
-/// about files. The files that it took.
-fn tried(template: &Template, grid: &[Coordinate]) -> Result<Texts, Mistake> {
-    let longest = grid.iter().map(|of| of.values.len()).max().unwrap_or(1);
-    let count = match template.text.contains("follows") {
-        true => grid.iter().map(|of| of.values.len()).product(),
-        false => longest,
+/// Fills a template with every value at least once, before hours of measuring; with all of them together where they
+/// decide about files. The files that it took, and one of the scenarios.
+fn tried(template: &Template, grid: &[Coordinate]) -> Result<(Texts, Scenario), Mistake> {
+    let is_file = |line: &&str| line.contains("follows");
+    let names: Vec<&str> = template.text.lines().filter(is_file).collect();
+    let decides = |of: &&Coordinate| {
+        let blank = format!("{{{}}}", of.name);
+        names.iter().any(|line| line.contains(&blank))
     };
-    let mut texts = Texts::new();
-    for n in 0..count {
+    let (files, others): (Vec<&Coordinate>, Vec<&Coordinate>) = grid.iter().partition(decides);
+    let combinations: usize = files.iter().map(|of| of.values.len()).product();
+    let longest = others.iter().map(|of| of.values.len()).max().unwrap_or(1);
+    let (mut texts, mut first) = (Texts::new(), None);
+    for n in 0..combinations.max(longest) {
         let mut rest = n;
         let mut values = Vec::new();
-        for of in grid {
-            let place = match count == longest {
-                true => n.min(of.values.len() - 1),
-                false => rest % of.values.len(),
-            };
+        for of in &files {
+            values.push((of.name, of.values[rest % of.values.len()].clone()));
             rest /= of.values.len();
-            values.push((of.name, of.values[place].clone()));
         }
-        texts.extend(template.filled(&values)?.files);
+        for of in &others {
+            values.push((of.name, of.values[n.min(of.values.len() - 1)].clone()));
+        }
+        let scenario = template.filled(&values)?;
+        texts.extend(scenario.files.clone());
+        first.get_or_insert(scenario);
     }
-    Ok(texts)
+    Ok((texts, first.expect("a grid has a combination")))
+}
+
+/// That every measure takes what a report of the scenario has.
+fn check_taken(table: &Table<'_>, scenario: &Scenario) -> Result<(), Mistake> {
+    let document = document::of(&scenario::blank(scenario));
+    let value = table.required("measure", "measures")?;
+    for table in value.tables(|n| format!("measure {}", n + 1), &MEASURE_KEYS)? {
+        let Some(value) = table.optional("take") else {
+            continue;
+        };
+        let of = Expression::read(value.text("numbers")?).map_err(|why| value.mistake(why))?;
+        let number = |path: &str| document::number(&document, path);
+        of.value(number).map_err(|why| value.mistake(why))?;
+    }
+    Ok(())
 }

@@ -17,6 +17,32 @@ use tools::spelling::nearest;
 /// Before the name of a setting.
 pub(super) const SETTINGS: &str = "settings.";
 
+/// A text without the table of the experiment: its lines are empty, so that those of the scenario keep their numbers.
+pub(super) fn scenario_of(text: &str) -> String {
+    let mut is_ours = false;
+    let mut scenario = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        let name = trimmed.trim_start_matches('[').trim_start();
+        // A header; an array that goes over several lines has values or a bracket.
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.\"' ".contains(c);
+        let is_header = trimmed.starts_with('[')
+            && name
+                .split_once(']')
+                .is_some_and(|(name, _)| name.chars().all(fits));
+        if is_header {
+            let name = name.split([']', '.']).next().unwrap_or_default().trim();
+            is_ours = name == super::read::TABLE;
+        }
+        scenario += match is_ours {
+            true if line.ends_with('\n') => "\n",
+            true => "",
+            false => line,
+        };
+    }
+    scenario
+}
+
 /// The values of a cell, by the names of their coordinates.
 pub(super) type Values = [(&'static str, Value)];
 
@@ -32,29 +58,32 @@ impl Template {
     /// The scenario of a cell.
     pub(super) fn filled(&self, values: &Values) -> Result<Scenario, Mistake> {
         let text = fill(&self.text, values);
-        if let Some((at, name)) = blanks(&text).next() {
-            let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
-            let what = match nearest(name, &known) {
-                Some(meant) => {
-                    format!("`{{{name}}}`: no such coordinate; did you mean `{{{meant}}}`?")
-                }
-                None => format!("`{{{name}}}`: the grid has no such coordinate"),
-            };
-            return Err(Mistake {
-                file: self.file.clone(),
-                line: text[..at].matches('\n').count() + 1,
-                key: String::new(),
-                what,
-            });
-        }
-        let mut scenario =
-            Scenario::parse_experiment(&self.file, &text, &self.files, &[super::read::TABLE])?;
+        let mut scenario = Scenario::parse_with(&self.file, &text, &self.files)?;
         for (name, value) in values {
             if let Some(key) = name.strip_prefix(SETTINGS) {
                 scenario.settings.push((key.to_owned(), value.plain()));
             }
         }
         Ok(scenario)
+    }
+
+    /// That every blank is the name of a coordinate.
+    pub(super) fn check_blanks(&self, known: &[&str]) -> Result<(), Mistake> {
+        let unknown = |(_, name): &(usize, &str)| !known.contains(name);
+        let Some((at, name)) = blanks(&self.text).find(unknown) else {
+            return Ok(());
+        };
+        Err(Mistake {
+            file: self.file.clone(),
+            line: self.text[..at].matches('\n').count() + 1,
+            key: String::new(),
+            what: match nearest(name, known) {
+                Some(meant) => {
+                    format!("`{{{name}}}`: no such coordinate; did you mean `{{{meant}}}`?")
+                }
+                None => format!("`{{{name}}}`: the grid has no such coordinate"),
+            },
+        })
     }
 
     /// Whether a coordinate changes anything.
@@ -95,9 +124,13 @@ fn blanks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices('{').filter_map(move |(at, _)| {
         let (name, _) = text[at + 1..].split_once('}')?;
         let is_blank = !name.is_empty() && name.chars().all(is_name);
-        // What a comment says of blanks is for readers.
+        // What a comment says of blanks is for readers; within quotes, `#` begins none.
         let line = text[..at].rsplit('\n').next().unwrap_or_default();
-        (is_blank && !line.trim_start().starts_with('#')).then_some((at, name))
+        let comment = line.match_indices('#').any(|(at, _)| {
+            let quotes = |quote: char| line[..at].matches(quote).count() % 2;
+            quotes('"') == 0 && quotes('\'') == 0
+        });
+        (is_blank && !comment).then_some((at, name))
     })
 }
 
@@ -120,6 +153,15 @@ mod tests {
         );
         let found: Vec<&str> = blanks(text).map(|(_, name)| name).collect();
         assert_eq!(found, ["n", "loss", "class"]);
+    }
+
+    #[test]
+    fn the_experiments_lines_are_cut_and_the_others_keep_their_numbers() {
+        let text = "# {x}\n[experiment]\nx = [\n 1,\n]\n[experiment.grid]\nloss = 1\n[scenario]\na = '{loss}'\n\
+                    [[ experiment.claim ]]\ntext = '{loss}'\n[[fault]]\ngroups = [\n[\"a\"],\n]\n";
+        let expected =
+            "# {x}\n\n\n\n\n\n\n[scenario]\na = '{loss}'\n\n\n[[fault]]\ngroups = [\n[\"a\"],\n]\n";
+        assert_eq!(scenario_of(text), expected);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::cells::{self, Request};
 use super::super::run::run_until;
-use super::super::{LabOptions, merge};
+use super::super::{LabOptions, Stop, merge};
 use super::*;
 use crate::files::Scratch;
 use crate::scenario::Texts;
@@ -203,7 +203,43 @@ fn what_is_wrong_is_answered_with_its_line() {
         (with("'own/pair'", "'pair'"), "two words"),
         (with("'own/pair'", "'amir06/fig4'"), "another experiment"),
         (with("title =", "titel ="), "did you mean `title`?"),
-        (with("{loss}", "{los}"), "grid: `loss` changes nothing"),
+        (with("{loss}", "{los}"), "did you mean `{loss}`?"),
+        (with("{loss}", "5"), "loss: it changes nothing"),
+        (
+            with("loss={loss}%'", "loss=5%' # {loss}"),
+            "loss: it changes nothing",
+        ),
+        (
+            with("'A pair'", "'For {loss}'\nscenario = 5"),
+            "the name of a file",
+        ),
+        (
+            with("'flows.a-b.sent'", "'flows.a-b.send'"),
+            "did you mean `sent`?",
+        ),
+        (
+            with("'flows.a-b.sent'", "'flows.a-b.sent+1'"),
+            "write spaces",
+        ),
+        (
+            with("name = 'sent'", "name = 'loss'"),
+            "a coordinate of the grid, too",
+        ),
+        (
+            with("\"settings.hello_interval\" =", "settings.hello_interval ="),
+            "needs quotes",
+        ),
+        (
+            with("['voice', 'reliable']", "[true]"),
+            "a number, or a word in quotes",
+        ),
+        (
+            with(
+                "[[experiment.measure]]\nname = 'sent'\ntake = 'flows.a-b.sent'\n[[experiment.measure]]",
+                "[experiment.measure]",
+            ),
+            "write [[experiment.measure]]",
+        ),
         (
             with("delay={delay}", "delay={delay} jitter={jitter}"),
             "`{jitter}`: the grid has no such",
@@ -270,21 +306,71 @@ fn what_is_wrong_is_answered_with_its_line() {
 }
 
 #[test]
-fn a_number_that_the_report_lacks_fails_the_cell() {
-    let text = format!("{GRID}{SCENARIO}")
-        .replace("flows.a-b.sent", "flows.a-b.send")
-        .replace("own/pair", "own/lacks");
-    let own = definition(&text).experiment().unwrap();
+fn what_was_not_measured_is_not_judged_and_a_mean_wants_two() {
+    let text = "[experiment]\nid = 'own/gaps'\nmeasured_by = 'a notebook'\nseeds = 3\n[experiment.grid]\nn = [1, 2]\n\
+        [[experiment.measure]]\nname = 'x'\n[[experiment.measure]]\nname = 'y'\n\
+        [[experiment.claim]]\ncheck = 'y > 0'\n[[experiment.claim]]\ncheck = 'x > 0'\n";
+    let own = Definition::made("notebook", text)
+        .unwrap()
+        .experiment()
+        .unwrap();
+    let cells = own.cells(Size::Quick);
+    let run = |value| BTreeMap::from([("x".to_owned(), value)]);
+    let measured = own.row(&cells[0], &[run(1.0), run(2.0), run(f64::NAN)]);
+    let once = own.row(&cells[1], &[run(1.0), run(f64::NAN), run(f64::INFINITY)]);
+    let (measured, once) = (measured.unwrap(), once.unwrap());
+    assert_eq!((measured.value("x"), once.values.len()), (1.5, 0));
     let plan = Plan {
         size: Size::Quick,
         seed: 1,
         program: PathBuf::new(),
         speech: None,
         overrides: Vec::new(),
+        stop: Stop::default(),
     };
-    let cell = own.cells(Size::Quick).swap_remove(0);
-    let error = own.measure(&plan, &cell, 1).unwrap_err().to_string();
-    assert!(error.contains("did you mean `sent`?"), "{error}");
+    let findings = own.conclude(&plan, &Rows(vec![measured, once]));
+    let holds = findings.verdicts.iter().map(|verdict| verdict.holds);
+    assert_eq!(holds.collect::<Vec<_>>(), [None, Some(false)]);
+    assert!(findings.verdicts[0].note.contains("`y` was not measured"));
+}
+
+#[test]
+fn what_decides_nothing_changes_no_cell() {
+    let with = |text: &str| Request {
+        experiment: String::new(),
+        definition: Some(definition(text)),
+        size: Size::Quick,
+        seed: 7,
+        program: PathBuf::new(),
+        speech: None,
+        overrides: Vec::new(),
+    };
+    let identity = |text: &str| cells::cells(&with(text)).unwrap()[0].identity.clone();
+    let whole = format!("{GRID}{SCENARIO}");
+    let claimed =
+        format!("# a comment\n{GRID}[[experiment.claim]]\ncheck = 'sent > 1'\n{SCENARIO}");
+    let titled = whole.replace("'A pair'", "'Another title'");
+    let lines = |text: &str| identity(text);
+    assert_eq!(
+        lines(&whole.replace('\n', "\n\n")),
+        lines(&whole.replace('\n', "\n\n"))
+    );
+    assert_eq!(identity(&titled), identity(&whole));
+    assert_ne!(identity(&whole.replace("'2s'", "'3s'")), identity(&whole));
+    assert_ne!(
+        identity(&whole.replace("seeds = 2", "seeds = 3")),
+        identity(&whole)
+    );
+    assert_ne!(
+        identity(&whole.replace("delay_ms.p50", "delay_ms.p99")),
+        identity(&whole)
+    );
+    assert_eq!(identity(&claimed), identity(&whole));
+    // What cannot be taken is refused.
+    let mut request = with(&whole);
+    request.overrides = vec!["settings.hello_interval=50ms".parse().unwrap()];
+    let error = cells::cells(&request).unwrap_err().to_string();
+    assert!(error.contains("a coordinate of its grid"), "{error}");
 }
 
 proptest::proptest! {

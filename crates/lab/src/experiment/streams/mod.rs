@@ -143,7 +143,7 @@ fn chart(title: &'static str, label: &'static str, rows: &[Row], name: &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Plan, Size};
+    use crate::experiment::{Plan, Size, Stop};
 
     #[test]
     fn every_cell_is_a_scenario_that_gives_its_files() {
@@ -155,6 +155,7 @@ mod tests {
                     program: "sinew".into(),
                     speech: None,
                     overrides: Vec::new(),
+                    stop: Stop::default(),
                 };
                 let files = experiment.files(&plan);
                 assert_eq!(files.len(), experiment.cells(size).len());

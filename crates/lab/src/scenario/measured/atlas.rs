@@ -7,6 +7,8 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Ping {
     prb_id: u64,
+    #[serde(default)]
+    msm_id: u64,
     timestamp: f64,
     sent: u32,
     rcvd: u32,
@@ -32,10 +34,11 @@ pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     };
     let mut samples = Vec::new();
     for ping in &pings {
-        if ping.prb_id != pings[0].prb_id {
+        let first = &pings[0];
+        if (ping.prb_id, ping.msm_id) != (first.prb_id, first.msm_id) {
             return Err(format!(
-                "it has the probes {} and {}: a link follows one of them",
-                pings[0].prb_id, ping.prb_id
+                "it has probe {} in measurement {}, and probe {} in {}: a link follows one of them",
+                first.prb_id, first.msm_id, ping.prb_id, ping.msm_id
             ));
         }
         if ping.rcvd > ping.sent || ping.sent == 0 || !ping.timestamp.is_finite() {

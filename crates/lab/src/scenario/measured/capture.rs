@@ -19,6 +19,11 @@ const ECHOES_MIN: usize = 10;
 /// Fewer packets of RTP than this say nothing of a loss rate.
 const RTP_MIN: usize = 100;
 
+/// Further than this, a number is no gap but another beginning (RFC 3550 A.1).
+const DROPOUT_MAX: u64 = 3_000;
+
+/// A sequence number, when it was asked, and when it was first answered.
+type Echo = (u16, f64, Option<f64>);
 /// Who asks whom, and the identifier of the echo.
 type Pinger = (IpAddr, IpAddr, u16);
 /// From and to, and the source of RTP.
@@ -26,8 +31,7 @@ type Stream = (IpAddr, IpAddr, u32);
 
 #[derive(Default)]
 struct Seen {
-    /// When each sequence number was asked, and when it was first answered.
-    echoes: BTreeMap<Pinger, Vec<(u16, f64, Option<f64>)>>,
+    echoes: BTreeMap<Pinger, Vec<Echo>>,
     /// When each packet came, with its sequence number.
     rtp: BTreeMap<Stream, Vec<(f64, u16)>>,
 }
@@ -42,7 +46,7 @@ pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
         .max_by_key(Vec::len)
         .unwrap_or_default();
     if echoes.len() >= ECHOES_MIN {
-        return Ok(echoes.into_iter().map(echo).collect());
+        return Ok(pings(&echoes));
     }
     let rtp = seen
         .rtp
@@ -57,32 +61,55 @@ pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     ))
 }
 
-fn echo((_, asked, answered): (u16, f64, Option<f64>)) -> Sample {
-    Sample {
-        at_s: asked,
-        delay_ms: answered.map(|answered| (answered - asked) * 1e3 / 2.0),
+/// Each request. One near the end may have an answer that the capture does not have: it says nothing.
+fn pings(echoes: &[Echo]) -> Vec<Sample> {
+    let took_s = |(_, asked, answered): &Echo| answered.map(|answered| answered - asked);
+    let longest_s = echoes.iter().filter_map(took_s).fold(0.0, f64::max);
+    let last_s = echoes
+        .iter()
+        .map(|(_, asked, answered)| answered.unwrap_or(*asked));
+    let last_s = last_s.fold(f64::NEG_INFINITY, f64::max);
+    let is_over = |(_, asked, answered): &&Echo| answered.is_some() || asked + longest_s < last_s;
+    let sample = |echo: &Echo| Sample {
+        at_s: echo.1,
+        delay_ms: took_s(echo).map(|took_s| took_s * 1e3 / 2.0),
         sent: 1,
-        lost: u32::from(answered.is_none()),
-    }
+        lost: u32::from(echo.2.is_none()),
+    };
+    echoes.iter().filter(is_over).map(sample).collect()
 }
 
-/// Each packet, and the numbers that are missing before it.
+/// Each packet that came, and each number that did not, at a moment between those that came around it.
 fn gaps(packets: &[(f64, u16)]) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    let mut highest = None;
+    let mut came: BTreeMap<i64, f64> = BTreeMap::new();
+    let mut last: Option<(i64, u16)> = None;
     for &(at_s, number) in packets {
-        // Ahead by less than half of the numbers; otherwise it is late or twice, and its gap was counted.
-        let ahead = highest.map_or(1, |highest| number.wrapping_sub(highest));
-        if !(1..0x8000).contains(&ahead) {
-            continue;
+        let (before, number_before) = last.unwrap_or((0, number));
+        let step = i64::from(number.wrapping_sub(number_before).cast_signed());
+        // RFC 3550 A.1: a sender that begins again is no gap.
+        let place = match step.unsigned_abs() > DROPOUT_MAX {
+            true => came.last_key_value().map_or(0, |(place, _)| place + 1),
+            false => before + step,
+        };
+        came.entry(place).or_insert(at_s);
+        last = Some((place, number));
+    }
+    let sample = |at_s: f64, lost: u32| Sample {
+        at_s,
+        delay_ms: None,
+        sent: 1,
+        lost,
+    };
+    let mut samples = Vec::new();
+    let mut before: Option<(i64, f64)> = None;
+    for (&place, &at_s) in &came {
+        if let Some((place_before, before_s)) = before {
+            let missing = place - place_before - 1;
+            let step_s = (at_s - before_s) / (missing + 1) as f64;
+            samples.extend((1..=missing).map(|n| sample(before_s + step_s * n as f64, 1)));
         }
-        highest = Some(number);
-        samples.push(Sample {
-            at_s,
-            delay_ms: None,
-            sent: u32::from(ahead),
-            lost: u32::from(ahead - 1),
-        });
+        samples.push(sample(at_s, 0));
+        before = Some((place, at_s));
     }
     samples
 }
@@ -111,7 +138,8 @@ fn read(bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
                     }
                     PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
                         if let Some((link, from, per_s)) = interfaces.get(packet.if_id as usize) {
-                            let at_s = packet.decode_ts_f64(*from as u64, *per_s);
+                            let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                            let at_s = *from as f64 + ticks as f64 / *per_s as f64;
                             seen.packet(*link, at_s, packet.packet_data());
                         }
                     }
@@ -366,7 +394,8 @@ mod tests {
     #[test]
     fn a_capture_that_was_cut_gives_what_it_has() {
         let file = pcap(&ping(), false);
-        assert_eq!(samples(&file[..file.len() - 7]).unwrap().len(), 12);
+        // The last request was answered behind the cut, so nothing is said of it.
+        assert_eq!(samples(&file[..file.len() - 7]).unwrap().len(), 11);
     }
 
     #[test]
@@ -375,12 +404,24 @@ mod tests {
             .filter(|n| n % 50 != 7)
             .map(|n| n.wrapping_sub(150));
         let packets: Vec<Packet> = numbers.map(|n| rtp(u32::from(n) * 20, n)).collect();
-        // One that comes twice, and one that comes late, say nothing new.
+        // One that comes twice says nothing new; one that comes late was not lost.
         let mut packets = [packets.as_slice(), &packets[200..202]].concat();
-        packets.push(rtp(1, 9_u16.wrapping_sub(150)));
+        packets.push(rtp(7_000_000, 57_u16.wrapping_sub(150)));
+        // Another beginning is no gap.
+        packets.extend((0..50_u16).map(|n| rtp(7_100_000 + u32::from(n) * 20, n + 30_000)));
         let samples = samples(&pcap(&packets, false)).unwrap();
         let sum = |of: fn(&Sample) -> u32| samples.iter().map(of).sum::<u32>();
-        assert_eq!((sum(|s| s.sent), sum(|s| s.lost)), (300, 6));
+        assert_eq!((sum(|s| s.sent), sum(|s| s.lost)), (350, 5));
+    }
+
+    #[test]
+    fn an_outage_of_a_stream_is_lost_while_it_lasts() {
+        // 50 packets a second for a minute; nothing comes between 20 and 30 s.
+        let numbers = (0..3_000_u16).filter(|n| !(1_000..1_500).contains(n));
+        let packets: Vec<Packet> = numbers.map(|n| rtp(u32::from(n) * 20_000, n)).collect();
+        let samples = samples(&pcap(&packets, false)).unwrap();
+        let lost = samples.iter().filter(|s| (20.0..30.0).contains(&s.at_s));
+        assert_eq!(lost.map(|s| s.lost).sum::<u32>(), 500);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::sessions::{self, Session, Told};
 use crate::scenario::custom::{FlowSoFar, Moments, PacketSource};
 use crate::scenario::meter::{Judgement, Meter};
 use crate::scenario::record::PacketRecord;
-use crate::scenario::{Carrier, FLOWS_MAX, Flow, Scenario, stamp};
+use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKETS_MAX, Scenario, stamp};
 use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
@@ -37,7 +37,12 @@ pub(super) struct Streams<'s> {
     /// Of each node: until when nothing there is scheduled.
     stalled_until: Vec<Time>,
     keeps_packets: bool,
+    /// Packets that programs' sources may still send, all together: one that never ends, or stops time, must end.
+    chosen_left: u64,
 }
+
+/// Packets of a program's source in one slice; what is more waits for the next one, so that who watches can end it.
+const CHOSEN_AT_ONCE: usize = 10_000;
 
 struct Stream {
     /// The flow it belongs to, by its place.
@@ -103,6 +108,7 @@ impl<'s> Streams<'s> {
             streams,
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
             keeps_packets: false,
+            chosen_left: PACKETS_MAX,
         };
         for node in 0..scenario.nodes.len() {
             streams.reopen(world, network, node);
@@ -116,6 +122,7 @@ impl<'s> Streams<'s> {
         let mut streams = self.streams.iter_mut();
         if let Some(stream) = streams.find(|s| (s.flow, s.number) == (flow, number)) {
             (stream.source, stream.start) = (Moments::chosen(source), start);
+            stream.meters.iter_mut().for_each(Meter::keep_moments);
         }
     }
 
@@ -169,16 +176,24 @@ impl<'s> Streams<'s> {
             if self.scenario.flows[stream.flow].is_bulk {
                 continue;
             }
+            let mut at_once = 0;
             while let Some(sending) = stream.source.peek() {
                 let due = stream.start + sending.at;
                 if due >= until.min(stream.stop) {
                     break;
                 }
+                if matches!(stream.source, Moments::Chosen { .. }) {
+                    if at_once == CHOSEN_AT_ONCE || self.chosen_left == 0 {
+                        break;
+                    }
+                    at_once += 1;
+                    self.chosen_left -= 1;
+                }
                 stream.source.advance();
                 let numbers = stream
                     .meters
                     .iter_mut()
-                    .map(|meter| meter.on_sent(due >= from));
+                    .map(|meter| meter.on_sent_at(due >= from, due));
                 let number = numbers.max().unwrap_or_default();
                 let flow = &self.scenario.flows[stream.flow];
                 let at = due.max(self.stalled_until[flow.from]);
@@ -378,7 +393,8 @@ impl<'s> Streams<'s> {
             let flow = &self.scenario.flows[stream.flow];
             let is_here = |receiver| node.is_none_or(|node| node == receiver);
             if let Some(place) = flow.receivers().position(is_here) {
-                stream.meters[place].on_arrival(number, sent, at);
+                let bytes = payload.segment(i).len();
+                stream.meters[place].on_arrival(number, sent, at, bytes);
             }
         }
     }

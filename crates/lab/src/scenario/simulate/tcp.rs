@@ -155,7 +155,8 @@ impl Connection {
             meter.on_sent(at >= judged_from);
         }
         for (number, message) in self.measured.deliveries(world).iter().enumerate() {
-            meter.on_arrival(number as u32, message.written, message.delivered);
+            let bytes = flow.packet;
+            meter.on_arrival(number as u32, message.written, message.delivered, bytes);
         }
         meter
     }

@@ -13,6 +13,8 @@ use tools::spelling::nearest;
 pub(super) struct Known {
     pub(super) coordinates: Vec<&'static str>,
     pub(super) measures: Vec<&'static str>,
+    /// Measures that are means of runs.
+    pub(super) means: Vec<&'static str>,
     /// Coordinates whose values are numbers.
     pub(super) numeric: Vec<&'static str>,
     pub(super) seeds: u32,
@@ -67,6 +69,27 @@ pub(super) fn claims(
             return Err(value.mistake("`beyond errors` needs `seeds` of 2 or more"));
         }
         let only = conditions(table, known, grid)?;
+        let has_error = |name: &&str| known.means.contains(name) || known.numeric.contains(name);
+        if check.wants_errors()
+            && let Some(name) = check.names().iter().find(|name| !has_error(name))
+        {
+            let what = format!("`beyond errors`: `{name}` is no mean, so its error is not known");
+            return Err(value.mistake(what));
+        }
+        if check.is_trend_of_a_sum() && known.seeds > 1 {
+            return Err(value.mistake(
+                "it follows one measure, because of its errors: put the sum into the `take` of a measure",
+            ));
+        }
+        if let Some(over) = check.over() {
+            let of = grid.iter().find(|of| of.name == over);
+            let all = of.map_or(0, |of| of.values.len());
+            let chosen = only.iter().find(|(name, _)| *name == over);
+            if chosen.map_or(all, |(_, values)| values.len()) < 2 {
+                let what = format!("`{over}` has one value here: nothing goes over it");
+                return Err(value.mistake(what));
+            }
+        }
         let conditions: Vec<String> = only
             .iter()
             .map(|(name, values)| {
@@ -120,10 +143,12 @@ fn conditions(
         for one in value.one_or_more() {
             let read = match one.as_text() {
                 Some(word) => Value::Word(word.to_owned()),
-                None => Value::Number(one.number("a number or a word in quotes")?),
+                None => Value::Number(one.number_or(super::WORD)?),
             };
             if !of.values.contains(&read) {
-                let what = format!("`{name}` is never {}", read.plain());
+                let known: Vec<String> = of.values.iter().map(Value::toml).collect();
+                let known = known.join(", ");
+                let what = format!("`{name}` is never {}; it is {known}", read.toml());
                 return Err(one.mistake(what));
             }
             values.push(read);
