@@ -132,9 +132,7 @@ pub(super) fn scenario(text: Text<'_>, files: &Files) -> Result<Scenario, Mistak
 
 /// Numbers that differ from the profile's.
 fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
-    let mut profile = Settings::modern();
-    let fields = profile.fields();
-    let keys: Vec<&'static str> = fields.into_iter().map(|(key, _)| key).collect();
+    let (mut profile, keys) = (Settings::modern(), Settings::keys());
     let Some(value) = top.optional("settings") else {
         return Ok(Vec::new());
     };
@@ -143,9 +141,10 @@ fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
     for key in table.present(&keys) {
         let expected = "a number, or a time such as \"250ms\"";
         let value = table.required(key, expected)?;
-        let text = match value.number(expected) {
-            Ok(number) => number.to_string(),
-            Err(_) => value.text(expected)?.to_owned(),
+        let text = match (value.number(expected), value.bool()) {
+            (Ok(number), _) => number.to_string(),
+            (_, Ok(flag)) => flag.to_string(),
+            _ => value.text(expected)?.to_owned(),
         };
         let taken = profile.set(key, &text);
         taken.map_err(|why| value.mistake(why.to_string()))?;

@@ -2,10 +2,12 @@
 //!
 //! A key has the value of the profile until a file sets it. Times are texts with a unit.
 
-use super::Settings;
+use super::{MetricOf, Sealing, Settings};
+use crate::announce::Threshold;
 use crate::hello::Pace;
 use crate::realtime::Protect;
 use base::Duration;
+use congestion::Family;
 use core::fmt;
 
 /// A number of the settings, to be read or set.
@@ -21,8 +23,33 @@ pub enum Field<'a> {
     Few(&'a mut u8),
     /// A share.
     Share(&'a mut f64),
+    /// Any amount, not only whole ones.
+    Amount(&'a mut f64),
+    /// Any whole amount: packets, bytes, shares of 65 536.
+    Whole(Whole<'a>),
+    /// Whether something is done.
+    Flag(&'a mut bool),
     /// What is done about losses.
     Protect(&'a mut Protect),
+    /// A congestion control.
+    Family(&'a mut Family),
+    /// What is sealed from end to end.
+    Sealing(&'a mut Sealing),
+    /// What a metric is made of.
+    Metric(&'a mut MetricOf),
+}
+
+/// A whole amount, by its type.
+#[derive(Debug)]
+pub enum Whole<'a> {
+    /// In a byte.
+    U8(&'a mut u8),
+    /// In four bytes.
+    U32(&'a mut u32),
+    /// In eight bytes.
+    U64(&'a mut u64),
+    /// In as many as an address has.
+    Usize(&'a mut usize),
 }
 
 /// Why a setting was not taken.
@@ -49,68 +76,203 @@ const SPAN_MOST: Duration = Duration::from_secs(86_400);
 /// The shortest span of what a timer repeats: below, a node would do nothing else.
 const INTERVAL_LEAST: Duration = Duration::from_millis(1);
 
+/// Whether real-time lanes give way to congestion.
+const BRAKE: &str = "brake";
+/// The most of an amount: packets of a window, and of what is saved up.
+const AMOUNT_MOST: f64 = 1e6;
+const SEALING: [(&str, Sealing); 3] = [
+    ("off", Sealing::Off),
+    ("on", Sealing::On),
+    ("always", Sealing::Always),
+];
+const METRICS: [(&str, MetricOf); 2] =
+    [("paper", MetricOf::Paper), ("measured", MetricOf::Measured)];
+
 impl Settings {
-    /// All keys with what they stand for, in the order in which the documentation has them.
+    /// All keys with what they stand for, in the order in which the documentation has them. Every field of the settings
+    /// has one, but for the profile's name, and the brake if there is none: `brake` is a key beside these.
     pub fn fields(&mut self) -> Vec<(&'static str, Field<'_>)> {
+        let Settings {
+            name: _,
+            hello,
+            realtime,
+            brake,
+            reliable,
+            announce,
+            node_doubt_after,
+            streams,
+            sealing,
+            prepared_ends,
+            direct_links,
+            metric,
+            codec_threshold,
+            detection,
+            loss_burden,
+        } = self;
+        let (price, aims) = (&mut hello.price, &mut realtime.aims);
         let Pace {
-            interval,
-            probe_after,
-            probe_interval,
-            hurry_after,
-            hurry_interval,
-            down_after,
-        } = &mut self.hello.active;
-        let idle = &mut self.hello.idle;
-        let price = &mut self.hello.price;
-        let announce = &mut self.announce;
-        let streams = &mut self.streams;
-        vec![
-            ("hello_interval", Field::Span(interval)),
-            ("hello_probe_after", Field::Span(probe_after)),
-            ("hello_probe_interval", Field::Span(probe_interval)),
-            ("hello_hurry_after", Field::Span(hurry_after)),
-            ("hello_hurry_interval", Field::Span(hurry_interval)),
-            ("hello_down_after", Field::Span(down_after)),
-            ("hello_idle_interval", Field::Span(&mut idle.interval)),
-            ("hello_idle_probe_after", Field::Span(&mut idle.probe_after)),
-            ("hello_idle_down_after", Field::Span(&mut idle.down_after)),
-            ("doubt_after", Field::Span(&mut self.hello.doubt_after)),
-            ("node_doubt_after", Field::Span(&mut self.node_doubt_after)),
-            ("link_up_hellos", Field::Count(&mut self.hello.up_hellos)),
-            ("link_up_after", Field::Span(&mut self.hello.up_after)),
-            ("link_try_for", Field::Span(&mut self.hello.try_for)),
+            interval: idle_interval,
+            probe_after: idle_probe_after,
+            probe_interval: idle_probe_interval,
+            hurry_after: idle_hurry_after,
+            hurry_interval: idle_hurry_interval,
+            down_after: idle_down_after,
+        } = &mut hello.idle;
+        let active = &mut hello.active;
+        let mut fields = vec![
+            ("hello_interval", Field::Span(&mut active.interval)),
+            ("hello_probe_after", Field::Span(&mut active.probe_after)),
+            (
+                "hello_probe_interval",
+                Field::Span(&mut active.probe_interval),
+            ),
+            ("hello_hurry_after", Field::Span(&mut active.hurry_after)),
+            (
+                "hello_hurry_interval",
+                Field::Span(&mut active.hurry_interval),
+            ),
+            ("hello_down_after", Field::Span(&mut active.down_after)),
+            ("hello_idle_interval", Field::Span(idle_interval)),
+            ("hello_idle_probe_after", Field::Span(idle_probe_after)),
+            (
+                "hello_idle_probe_interval",
+                Field::Span(idle_probe_interval),
+            ),
+            ("hello_idle_hurry_after", Field::Span(idle_hurry_after)),
+            (
+                "hello_idle_hurry_interval",
+                Field::Span(idle_hurry_interval),
+            ),
+            ("hello_idle_down_after", Field::Span(idle_down_after)),
+            ("hello_active_for", Field::Span(&mut hello.active_for)),
+            ("hello_answer_for", Field::Span(&mut hello.answer_for)),
+            ("hello_spacing", Field::Span(&mut hello.spacing)),
+            ("rtt_initial", Field::Span(&mut hello.rtt_initial)),
+            (
+                "rtt_allowance_least",
+                Field::Span(&mut hello.rtt_allowance_min),
+            ),
+            (
+                "rtt_allowance_most",
+                Field::Span(&mut hello.rtt_allowance_max),
+            ),
+            ("doubt_after", Field::Span(&mut hello.doubt_after)),
+            ("node_doubt_after", Field::Span(node_doubt_after)),
+            ("link_up_hellos", Field::Count(&mut hello.up_hellos)),
+            ("link_up_after", Field::Span(&mut hello.up_after)),
+            ("link_try_for", Field::Span(&mut hello.try_for)),
             ("outage_price", Field::Span(&mut price.first)),
             ("outage_price_most", Field::Span(&mut price.most)),
             ("outage_price_halves", Field::Span(&mut price.halves_every)),
-            ("stall", Field::Span(&mut self.hello.stall)),
+            ("stall", Field::Span(&mut hello.stall)),
             ("announce_spacing", Field::Span(&mut announce.spacing)),
             ("announce_worse_after", Field::Span(&mut announce.confirm)),
             ("announce_better_after", Field::Span(&mut announce.hold)),
             ("announce_better_most", Field::Span(&mut announce.hold_max)),
             ("announce_relapse", Field::Span(&mut announce.relapse)),
-            ("metric_late", Field::Span(&mut self.codec_threshold)),
-            ("metric_detection", Field::Span(&mut self.detection)),
-            ("metric_loss", Field::Span(&mut self.loss_burden)),
-            ("recovery_strikes", Field::Few(&mut self.realtime.strikes)),
-            ("recovery_history", Field::Span(&mut self.realtime.cover)),
+            (
+                "announce_unclear",
+                Field::Whole(Whole::U64(&mut announce.unclear)),
+            ),
+            ("metric", Field::Metric(metric)),
+            ("metric_late", Field::Span(codec_threshold)),
+            ("metric_detection", Field::Span(detection)),
+            ("metric_loss", Field::Span(loss_burden)),
+            ("recovery_strikes", Field::Few(&mut realtime.strikes)),
+            (
+                "recovery_last_thrice",
+                Field::Flag(&mut realtime.redundant_last),
+            ),
+            (
+                "recovery_tail_probes",
+                Field::Whole(Whole::U8(&mut realtime.tail_probes)),
+            ),
+            (
+                "recovery_copies_ahead",
+                Field::Flag(&mut realtime.copies_ahead),
+            ),
             (
                 "recovery_ratio",
-                Field::Share(&mut self.realtime.retransmit_ratio),
+                Field::Share(&mut realtime.retransmit_ratio),
             ),
-            ("protect", Field::Protect(&mut self.realtime.aims.protect)),
             (
-                "protect_target",
-                Field::Share(&mut self.realtime.aims.target),
+                "recovery_burst",
+                Field::Amount(&mut realtime.retransmit_burst),
             ),
-            ("protect_most", Field::Share(&mut self.realtime.aims.most)),
+            ("recovery_history", Field::Span(&mut realtime.cover)),
             (
-                "protect_most_single",
-                Field::Share(&mut self.realtime.aims.most_single),
+                "recovery_history_most",
+                Field::Span(&mut realtime.cover_most),
             ),
-            ("prepared_ends", Field::Most(&mut self.prepared_ends)),
+            (
+                "recovery_history_bytes",
+                Field::Whole(Whole::Usize(&mut realtime.history_bytes)),
+            ),
+            (
+                "recovery_history_packets",
+                Field::Whole(Whole::U64(&mut realtime.history_packets)),
+            ),
+            ("protect", Field::Protect(&mut aims.protect)),
+            ("protect_target", Field::Share(&mut aims.target)),
+            ("protect_most", Field::Share(&mut aims.most)),
+            ("protect_most_single", Field::Share(&mut aims.most_single)),
+            ("reliable_congestion", Field::Family(&mut reliable.family)),
+            (
+                "reliable_flows",
+                Field::Whole(Whole::Usize(&mut reliable.flows_max)),
+            ),
+            (
+                "reliable_window",
+                Field::Amount(&mut reliable.initial_window),
+            ),
+            (
+                "reliable_spares_random",
+                Field::Flag(&mut reliable.spares_random_losses),
+            ),
+            ("seal_ends", Field::Sealing(sealing)),
+            ("prepared_ends", Field::Most(prepared_ends)),
+            ("direct_links", Field::Flag(direct_links)),
+            ("stream_congestion", Field::Family(&mut streams.congestion)),
             ("stream_keep_alive", Field::Span(&mut streams.keep_alive)),
             ("stream_give_up", Field::Span(&mut streams.give_up)),
-        ]
+        ];
+        fields.extend(threshold(
+            [
+                "announce_latency_worse",
+                "announce_latency_clearly_worse",
+                "announce_latency_better",
+                "announce_latency_clearly_better",
+                "announce_latency_floor",
+            ],
+            &mut announce.latency,
+        ));
+        fields.extend(threshold(
+            [
+                "announce_loss_worse",
+                "announce_loss_clearly_worse",
+                "announce_loss_better",
+                "announce_loss_clearly_better",
+                "announce_loss_floor",
+            ],
+            &mut announce.loss,
+        ));
+        if let Some(brake) = brake {
+            fields.extend([
+                ("brake_gamma", Field::Share(&mut brake.gamma)),
+                ("brake_alpha", Field::Amount(&mut brake.alpha)),
+                ("brake_queue_floor", Field::Span(&mut brake.queue_floor)),
+                ("brake_queue_share", Field::Share(&mut brake.queue_share)),
+            ]);
+        }
+        fields
+    }
+
+    /// All keys.
+    pub fn keys() -> Vec<&'static str> {
+        let mut settings = Settings::modern();
+        let fields = settings.fields();
+        let brake = [BRAKE].into_iter();
+        brake.chain(fields.iter().map(|(key, _)| *key)).collect()
     }
 
     /// Sets what `key` stands for.
@@ -118,11 +280,26 @@ impl Settings {
     /// # Errors
     /// [`SetError`]; nothing has changed then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
+        if key == BRAKE {
+            self.brake = match value {
+                "on" => Some(self.brake.unwrap_or_default()),
+                "off" => None,
+                _ => {
+                    let (key, expected) = (BRAKE, "`on` or `off`");
+                    return Err(SetError::Value { key, expected });
+                }
+            };
+            return Ok(());
+        }
+        if key.starts_with("brake_") && Settings::keys().contains(&key) {
+            // Who chooses its numbers wants it.
+            self.brake.get_or_insert_default();
+        }
         let mut fields = self.fields();
         let Some(at) = fields.iter().position(|(name, _)| *name == key) else {
             return Err(SetError::Unknown {
                 key: key.to_owned(),
-                known: fields.iter().map(|(name, _)| *name).collect(),
+                known: Settings::keys(),
             });
         };
         let (key, field) = &mut fields[at];
@@ -143,6 +320,17 @@ impl Settings {
                 *n <= crate::realtime::MAX_STRIKES
             }),
             Field::Protect(protect) => put(*protect, Protect::of_label(value), |_| true),
+            Field::Family(family) => put(*family, value.parse().ok(), |_| true),
+            Field::Sealing(sealing) => put(*sealing, word(value, &SEALING), |_| true),
+            Field::Metric(metric) => put(*metric, word(value, &METRICS), |_| true),
+            Field::Flag(flag) => put(*flag, value.parse().ok(), |_| true),
+            Field::Amount(amount) => put(*amount, value.parse().ok(), |n| {
+                (0.0..=AMOUNT_MOST).contains(n)
+            }),
+            Field::Whole(Whole::U8(whole)) => put(*whole, value.parse().ok(), |_| true),
+            Field::Whole(Whole::U32(whole)) => put(*whole, value.parse().ok(), |_| true),
+            Field::Whole(Whole::U64(whole)) => put(*whole, value.parse().ok(), |_| true),
+            Field::Whole(Whole::Usize(whole)) => put(*whole, value.parse().ok(), |_| true),
             Field::Share(share) => put(*share, value.parse().ok(), |n| (0.0..=10.0).contains(n)),
         };
         let expected = match field {
@@ -154,12 +342,37 @@ impl Settings {
             Field::Few(_) => "a number from 0 to 5",
             Field::Share(_) => "a number from 0 to 10",
             Field::Protect(_) => "`auto`, `off`, `requests` or `hop`",
+            Field::Family(_) => "a congestion control such as `cubic` or `bbr`",
+            Field::Sealing(_) => "`off`, `on` or `always`",
+            Field::Metric(_) => "`paper` or `measured`",
+            Field::Flag(_) => "`true` or `false`",
+            Field::Amount(_) => "a number from 0 to 1000000",
+            Field::Whole(Whole::U8(_)) => "a whole number from 0 to 255",
+            Field::Whole(_) => "a whole number from 0 up",
         };
         match is_set {
             true => Ok(()),
             false => Err(SetError::Value { key, expected }),
         }
     }
+}
+
+/// The fields of a threshold, under these keys.
+fn threshold<'a>(keys: [&'static str; 5], of: &'a mut Threshold) -> [(&'static str, Field<'a>); 5] {
+    let [worse, clearly_worse, better, clearly_better, floor] = keys;
+    [
+        (worse, Field::Share(&mut of.worse)),
+        (clearly_worse, Field::Share(&mut of.clearly_worse)),
+        (better, Field::Share(&mut of.better)),
+        (clearly_better, Field::Share(&mut of.clearly_better)),
+        (floor, Field::Whole(Whole::U32(&mut of.floor))),
+    ]
+}
+
+/// What a word stands for.
+fn word<T: Copy>(word: &str, words: &[(&str, T)]) -> Option<T> {
+    let found = words.iter().find(|(known, _)| *known == word);
+    found.map(|(_, of)| *of)
 }
 
 /// Puts a value that was read in its place if it `fits`; whether it was.
@@ -187,29 +400,37 @@ mod tests {
 
     #[test]
     fn every_key_can_be_set_and_is_the_one_that_changes() {
-        let keys: Vec<_> = Settings::modern().fields().iter().map(|f| f.0).collect();
-        for key in &keys {
-            let mut settings = Settings::modern();
-            let before = format!("{settings:?}");
-            let is_set = ["77ms", "4", "0.25", "hop"]
-                .iter()
-                .any(|value| settings.set(key, value).is_ok());
-            assert!(is_set, "{key}");
-            assert_ne!(format!("{settings:?}"), before, "{key}");
-            let changed = settings.fields();
-            let mut profile = Settings::modern();
-            let other = changed
-                .iter()
-                .zip(profile.fields())
-                .filter(|((_, a), (_, b))| format!("{a:?}") != format!("{b:?}"));
-            assert_eq!(other.count(), 1, "{key}");
+        const VALUES: [&str; 12] = [
+            "77ms", "4", "0.25", "hop", "false", "true", "reno", "off", "on", "paper", "measured",
+            "7",
+        ];
+        let before = format!("{:?}", Settings::modern());
+        for key in Settings::keys() {
+            let changes = |value: &&&str| {
+                let mut settings = Settings::modern();
+                settings.set(key, value).is_ok() && format!("{settings:?}") != before
+            };
+            let value = VALUES.iter().find(changes);
+            let value = value.unwrap_or_else(|| panic!("{key}"));
+            if key == BRAKE {
+                continue;
+            }
+            let (mut changed, mut profile) = (Settings::modern(), Settings::modern());
+            changed.set(key, value).unwrap();
+            let fields = changed.fields().into_iter().zip(profile.fields());
+            let other = fields.filter(|((_, a), (_, b))| format!("{a:?}") != format!("{b:?}"));
+            let other: Vec<_> = other.map(|((key, _), _)| key).collect();
+            assert_eq!(other, [key]);
         }
+        let mut paper = Settings::paper();
+        paper.set("brake_gamma", "0.5").unwrap();
+        assert_eq!(paper.brake.unwrap().gamma, 0.5);
     }
 
     #[test]
     fn the_documentation_has_every_key() {
         let page = include_str!("../../../../docs/operation.md");
-        for (key, _) in Settings::modern().fields() {
+        for key in Settings::keys() {
             assert!(page.contains(&format!("`{key}`")), "{key}");
         }
     }
@@ -230,6 +451,13 @@ mod tests {
             ("recovery_ratio", "NaN"),
             ("protect", "always"),
             ("outage_price", "2000000s"),
+            ("brake", "slowly"),
+            ("recovery_burst", "inf"),
+            ("recovery_tail_probes", "256"),
+            ("reliable_congestion", "fast"),
+            ("seal_ends", "yes"),
+            ("metric", "mine"),
+            ("direct_links", "1"),
         ] {
             let before = format!("{settings:?}");
             assert!(settings.set(key, value).is_err(), "{key} {value}");
