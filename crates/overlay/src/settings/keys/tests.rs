@@ -1,0 +1,69 @@
+//! Every key can be set, is documented, and refuses nonsense.
+
+use super::*;
+
+#[test]
+fn every_key_can_be_set_and_is_the_one_that_changes() {
+    const VALUES: [&str; 12] = [
+        "77ms", "4", "0.25", "hop", "false", "true", "reno", "off", "on", "paper", "measured", "7",
+    ];
+    let before = format!("{:?}", Settings::modern());
+    for key in Settings::keys() {
+        let changes = |value: &&&str| {
+            let mut settings = Settings::modern();
+            settings.set(key, value).is_ok() && format!("{settings:?}") != before
+        };
+        let value = VALUES.iter().find(changes);
+        let value = value.unwrap_or_else(|| panic!("{key}"));
+        if key == BRAKE {
+            continue;
+        }
+        let (mut changed, mut profile) = (Settings::modern(), Settings::modern());
+        changed.set(key, value).unwrap();
+        let fields = changed.fields().into_iter().zip(profile.fields());
+        let other = fields.filter(|((_, a), (_, b))| format!("{a:?}") != format!("{b:?}"));
+        let other: Vec<_> = other.map(|((key, _), _)| key).collect();
+        assert_eq!(other, [key]);
+    }
+    let mut paper = Settings::paper();
+    paper.set("brake_gamma", "0.5").unwrap();
+    assert_eq!(paper.brake.unwrap().gamma, 0.5);
+}
+
+#[test]
+fn the_documentation_has_every_key() {
+    let page = include_str!("../../../../../docs/operation.md");
+    for key in Settings::keys() {
+        assert!(page.contains(&format!("`{key}`")), "{key}");
+    }
+}
+
+#[test]
+fn what_is_not_a_setting_is_told_with_all_there_are() {
+    let mut settings = Settings::modern();
+    let unknown = settings
+        .set("hello_intervall", "1s")
+        .unwrap_err()
+        .to_string();
+    assert!(unknown.contains("`hello_intervall`") && unknown.contains("hello_interval,"));
+    for (key, value) in [
+        ("hello_interval", "0ms"),
+        ("hello_interval", "fast"),
+        ("link_up_hellos", "0"),
+        ("recovery_strikes", "6"),
+        ("recovery_ratio", "NaN"),
+        ("protect", "always"),
+        ("outage_price", "2000000s"),
+        ("brake", "slowly"),
+        ("recovery_burst", "inf"),
+        ("recovery_tail_probes", "256"),
+        ("reliable_congestion", "fast"),
+        ("seal_ends", "yes"),
+        ("metric", "mine"),
+        ("direct_links", "1"),
+    ] {
+        let before = format!("{settings:?}");
+        assert!(settings.set(key, value).is_err(), "{key} {value}");
+        assert_eq!(format!("{settings:?}"), before);
+    }
+}
