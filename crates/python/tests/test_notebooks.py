@@ -17,7 +17,7 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path, tmp_path, monkeypatch):
+def test_a_notebook_runs(path, tmp_path, monkeypatch, capsys):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     for name in ("ipykernel", "matplotlib", "networkx", "pandas"):
@@ -35,9 +35,10 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     kernels.create_kernel_manager()
     kernels.km.kernel_spec.argv[0] = sys.executable
     kernels.execute()
-    # What it could not do is to be seen in the log of the tests.
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            for line in output.get("text", "").splitlines():
-                if line.startswith("SKIPPED"):
-                    print(f"{path.name}: {line}", file=sys.stderr)
+    # What it could not do is to be seen in the log of the tests, also of those that pass.
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    lines = [line for output in outputs for line in output.get("text", "").splitlines()]
+    with capsys.disabled():
+        for line in lines:
+            if line.startswith("SKIPPED"):
+                print(f"\n{path.name}: {line}", file=sys.stderr)
