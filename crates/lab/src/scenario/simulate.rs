@@ -8,13 +8,13 @@
 //! Nodes have real keys and certificates and seal what they send; all of it is drawn from the seed.
 //! When a node crashes its clients' packets are lost; when it starts again they come back at once.
 
+mod chosen;
 mod network;
 mod sessions;
 mod streams;
 mod tcp;
 mod ways;
 
-use super::custom::{Custom, Look, Moment};
 use super::overridden;
 use super::record::{LinkRecord, PacketRecord};
 use super::recording::OwnLink;
@@ -23,6 +23,7 @@ use super::{Fault, FaultKind, Flow, Place, Scenario};
 use crate::scenario::meter::rounded;
 use base::impair::Model;
 use base::{Duration, Pool, Time};
+use chosen::Looks;
 use network::{Network, Party};
 use overlay::node::MAX_PAYLOAD;
 use overlay::snapshot::NetworkSnapshot;
@@ -77,14 +78,6 @@ pub struct Simulation<'s> {
     ways: Ways,
 }
 
-/// Who looks at the simulation from time to time.
-struct Looks {
-    every: Duration,
-    /// The next time, counted from the scenario's zero.
-    next: Duration,
-    look: Look,
-}
-
 /// Is told of what nodes report: when, by the scenario's time, and which node, by its place.
 type Watch = Box<dyn FnMut(Duration, usize, &Event)>;
 
@@ -124,28 +117,6 @@ impl<'s> Simulation<'s> {
             watch: None,
             look: None,
             ways: Ways::default(),
-        }
-    }
-
-    /// Lets a program decide what it has chosen to. For a simulation at its very beginning, of the same scenario.
-    pub(crate) fn customise(&mut self, custom: Custom<'_>) {
-        for (of, source) in custom.sources {
-            self.streams.choose(of, source);
-        }
-        let zero_s = self.zero().as_secs_f64();
-        for ((from, to), mut rule) in custom.loss_rules {
-            let hosts = &self.network.hosts;
-            let rule = move |at: Time, bytes| rule(at.as_secs_f64() - zero_s, bytes);
-            self.world
-                .set_loss_rule(hosts[from], hosts[to], Box::new(rule));
-        }
-        self.look = custom.look.map(|(every, look)| Looks {
-            every,
-            next: every,
-            look,
-        });
-        if custom.keeps_packets {
-            self.streams.keep_packets();
         }
     }
 
@@ -335,28 +306,6 @@ impl<'s> Simulation<'s> {
         self.streams.receive(&mut self.world, &self.network);
         self.observe();
         self.show();
-    }
-
-    /// Shows the simulation to who looks at it, if it is time. That is at the end of a slice, some milliseconds late: a
-    /// look changes nothing.
-    fn show(&mut self) {
-        let now = self.world.now();
-        let last = self.scenario.duration;
-        let is_due = |looks: &Looks| looks.next <= last && self.zero() + looks.next <= now;
-        if !self.look.as_ref().is_some_and(is_due) {
-            return;
-        }
-        let moment = Moment {
-            at_s: now.since(self.zero()).as_secs_f64(),
-            links: self.links(),
-            flows: self.streams.so_far(&self.world, &self.network),
-        };
-        if let Some(looks) = &mut self.look {
-            (looks.look)(&moment);
-            while self.scenario.settle + looks.next <= now.since(Time::ZERO) {
-                looks.next += looks.every;
-            }
-        }
     }
 
     fn observe(&mut self) {
