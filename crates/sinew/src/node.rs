@@ -441,6 +441,9 @@ pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
+/// The setting that `relays_can_read` stands for.
+const SEAL_ENDS: &str = "seal_ends";
+
 fn node(
     config: &Config,
     identity: Identity,
@@ -470,6 +473,12 @@ fn node(
         Some(RelaysCanRead::Always) => settings.sealing = Sealing::Off,
     }
     settings.direct_links = config.direct_links;
+    // What a node promises of its relays must not be taken back by a number elsewhere.
+    if config.relays_can_read.is_some() && config.settings.contains_key(SEAL_ENDS) {
+        return Err(Failure::misused(format!(
+            "[settings] {SEAL_ENDS}: `relays_can_read` decides that: leave out one of them"
+        )));
+    }
     for (key, value) in &config.settings {
         let set = settings.set(key, value);
         set.map_err(|why| Failure::misused(format!("[settings] {why}")))?;

@@ -88,6 +88,12 @@ fn mistakes_in_files_are_found_by_both() {
     )
     .unwrap();
     assert_eq!(finding(&world, "net/a", "names")["state"], "bad");
+    // A number must not take back what is promised of relays.
+    let promises =
+        format!("relays_can_read = \"never\"\n{good}\n[settings]\nseal_ends = \"off\"\n");
+    fs::write(&config, promises).unwrap();
+    let (status, why) = failure(&world.try_sinew("node --config net/a/node.toml --check"));
+    assert!(status == 2 && why.contains("leave out one"), "{why}");
     fs::write(&config, &good).unwrap();
     // Another node's certificate.
     world.add("b", 2, "");
