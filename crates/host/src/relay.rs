@@ -17,6 +17,7 @@
 
 mod account;
 mod allow;
+mod attributes;
 mod dial;
 mod door;
 mod duplex;

@@ -9,12 +9,13 @@ mod decoder;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, Event, HOLE_BYTES_MAX};
+pub use decoder::{ATTRIBUTES_BYTES_MAX, Decoder, Event, HOLE_BYTES_MAX};
 
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, REASON_BYTES_MAX, is_after, is_path,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX,
+    VALUE_BYTES_MAX, is_after, is_path,
 };
 
 /// Why a stream is not understood, or not believed.
@@ -76,11 +77,20 @@ impl Walk {
         self.last.clear();
         self.last.extend_from_slice(entry.path);
         self.entries += 1;
-        let mut head = [0; HEAD_BYTES_MAX];
-        let len = Item::Entry(*entry).emit(&mut head);
-        let len = len.expect("an entry that was read or made within the limits has room");
-        self.heads.update(&head[..len]);
+        self.hash(&Item::Entry(*entry));
         Ok(())
+    }
+
+    /// Takes what is said of the attributes of the next entry.
+    pub fn attribute(&mut self, item: &Item<'_>) {
+        self.hash(item);
+    }
+
+    fn hash(&mut self, item: &Item<'_>) {
+        let mut head = [0; HEAD_BYTES_MAX];
+        let len = item.emit(&mut head);
+        let len = len.expect("an item that was read or made within the limits has room");
+        self.heads.update(&head[..len]);
     }
 
     /// The content of the entry that was taken last has come whole.
@@ -125,6 +135,29 @@ impl Encoder {
     pub fn from(&mut self, offset: u64, content: blake3::Hasher, out: &mut Vec<u8>) {
         put(&Item::From(offset), out);
         self.content = content;
+    }
+
+    /// Who owns the next entry.
+    pub fn owner(&mut self, owner: Owner<'_>, out: &mut Vec<u8>) {
+        let item = Item::Owner(owner);
+        self.walk.attribute(&item);
+        put(&item, out);
+    }
+
+    /// An extended attribute of the next entry.
+    pub fn attribute(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let (mut value, mut goes_on) = (value, true);
+        while goes_on {
+            let (piece, rest) = value.split_at(value.len().min(VALUE_BYTES_MAX));
+            (value, goes_on) = (rest, !rest.is_empty());
+            let item = Item::Attribute {
+                name,
+                goes_on,
+                value: piece,
+            };
+            self.walk.attribute(&item);
+            put(&item, out);
+        }
     }
 
     /// Something that is not sent. Names that no item can have are left out.

@@ -428,6 +428,9 @@ pub struct RootRights {
     /// Files are kept in it.
     #[serde(default = "yes")]
     pub write: bool,
+    /// What comes may keep its owner, its set-user-id and its extended attributes.
+    #[serde(default)]
+    pub owners: bool,
     /// The nodes whose transfers it is for, by name or address; unless given, those of all.
     #[serde(default)]
     pub from: Option<Vec<String>>,
@@ -442,6 +445,7 @@ impl Root {
                 path: told.path.clone(),
                 read: told.read,
                 write: told.write,
+                owners: told.owners,
                 from: told.from.clone(),
             },
         }

@@ -274,9 +274,11 @@ fn attempt(
         socket: &socket,
         congestion: args.congestion.as_deref().unwrap_or_default(),
     };
+    let began = meter.now();
     route
         .refine(&work.ends(), &probes, &names, &|line| meter.say(&line))
         .map_err(own)?;
+    meter.on_probed(began);
     let planned = route.to(&work.ends()).map_err(|failure| Broke {
         target: route
             .unreached(&work.ends())
@@ -418,6 +420,7 @@ fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order 
         delete: args.delete,
         spare: args.skip_errors,
         dry: args.dry_run,
+        attributes: args.attributes,
         congestion: args.congestion.clone().unwrap_or_default(),
         stop: Arc::new(AtomicBool::new(false)),
     }

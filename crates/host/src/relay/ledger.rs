@@ -274,6 +274,7 @@ mod tests {
             delete: false,
             spare: false,
             dry: false,
+            attributes: false,
             congestion: "",
             certificate: &[],
             ordered: &[],

@@ -231,6 +231,7 @@ mod tests {
             delete: false,
             spare: false,
             dry: false,
+            attributes: false,
             congestion: "",
             certificate: &[],
             ordered,
@@ -288,7 +289,7 @@ mod tests {
             ..open(&last, &ordered)
         };
         refused(&pull, "not its own");
-        let change: [fn(&mut Open<'_>); 7] = [
+        let change: [fn(&mut Open<'_>); 8] = [
             |open| open.plain = true,
             |open| open.scavenge = true,
             |open| open.fresh = true,
@@ -296,6 +297,7 @@ mod tests {
             |open| open.delete = true,
             |open| open.spare = true,
             |open| open.dry = true,
+            |open| open.attributes = true,
         ];
         for change in change {
             let mut changed = open(&last, &ordered);

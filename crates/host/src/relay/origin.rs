@@ -49,6 +49,8 @@ pub struct Order {
     pub spare: bool,
     /// Nothing is written: only what would be is told.
     pub dry: bool,
+    /// Owners and extended attributes are kept, too.
+    pub attributes: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
     /// Once it is set, the copy is broken off with [`FailureKind::Over`], so that it can go on otherwise.
@@ -100,6 +102,7 @@ impl Order {
             delete: self.delete,
             spare: self.spare,
             dry: self.dry,
+            attributes: self.attributes,
             congestion: &self.congestion,
             certificate: &[],
             ordered: key,

@@ -46,6 +46,8 @@ pub(super) struct Manner {
     pub(super) delete: bool,
     /// Nothing is written.
     pub(super) dry: bool,
+    /// Owners and extended attributes are taken over.
+    pub(super) attributes: bool,
 }
 
 impl Manner {
@@ -56,6 +58,7 @@ impl Manner {
             fresh: open.fresh,
             delete: open.delete,
             dry: open.dry,
+            attributes: open.attributes,
         }
     }
 }

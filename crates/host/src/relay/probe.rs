@@ -57,6 +57,7 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
         delete: false,
         spare: false,
         dry: false,
+        attributes: false,
         congestion: &question.congestion,
         certificate: &[],
         ordered: &[],

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use wire::relay::NAME_SEPARATOR;
+use wire::relay::{NAME_SEPARATOR, Open};
 
 /// A directory that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Root {
     pub read: bool,
     /// What comes is kept in it.
     pub write: bool,
+    /// What comes keeps its owner, and with it what that lets it do.
+    pub owners: bool,
     /// Whose transfers it is for: names of nodes, or their addresses. All nodes' unless told.
     pub from: Option<Vec<String>>,
 }
@@ -35,6 +37,7 @@ impl Root {
             path,
             read: true,
             write: true,
+            owners: false,
             from: None,
         }
     }
@@ -44,7 +47,26 @@ impl Root {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Read,
-    Write,
+    Write(Keeping),
+}
+
+/// How a copy is to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Keeping {
+    /// Nothing may be there.
+    pub(super) keep: bool,
+    /// With its owner and extended attributes.
+    pub(super) attributes: bool,
+}
+
+impl Keeping {
+    /// As `open` asks.
+    pub(super) fn of(open: &Open<'_>) -> Keeping {
+        Keeping {
+            keep: open.keep,
+            attributes: open.attributes,
+        }
+    }
 }
 
 /// The directories that are served.
@@ -59,23 +81,22 @@ impl Roots {
         Roots { here, roots }
     }
 
-    /// Where a copy to `path` goes, behind which may be the name that it has at its source. With `keep`
-    /// nothing may be there.
-    pub(super) fn place(&self, path: &[u8], keep: bool, who: Who<'_>) -> Result<Place, Failure> {
+    /// Where a copy to `path` goes, behind which may be the name that it has at its source.
+    pub(super) fn place(&self, path: &[u8], how: Keeping, who: Who<'_>) -> Result<Place, Failure> {
         let mut parts = path
             .splitn(2, |byte| *byte == NAME_SEPARATOR)
             .map(OsStr::from_bytes);
         let path = Path::new(parts.next().unwrap_or_default());
         let hint = parts.next();
         let shown = path.to_string_lossy();
-        let (root, below) = self.find(path, Use::Write, who)?;
+        let (root, below) = self.find(path, Use::Write(how), who)?;
         if is_meant_as_directory(path) && !is_directory(&root, &below) {
             let text = format!("`{shown}` is no directory here: make it first");
             return Err(Failure::new(self.here, FailureKind::NotFound, text));
         }
         let named = Named::below(&root, &below, hint);
         let named = named.map_err(|error| self.refused(&shown, &error))?;
-        if keep && named.is_there() {
+        if how.keep && named.is_there() {
             return Err(named.kept(self.here));
         }
         Ok(Place::Named(named))
@@ -130,7 +151,10 @@ impl Roots {
         };
         let refusal = match to {
             Use::Read if !root.read => Some("gives nothing: it has `read = false`"),
-            Use::Write if !root.write => Some("keeps nothing: it has `write = false`"),
+            Use::Write(_) if !root.write => Some("keeps nothing: it has `write = false`"),
+            Use::Write(how) if how.attributes && !root.owners && who.is_some() => {
+                Some("takes no owners over: leave out --attributes, or set `owners = true` for it")
+            }
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -184,7 +208,10 @@ mod tests {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         for good in ["b/file", "./b//file", "in/file", &text(&b.join("file"))] {
             roots.tree(good.as_bytes(), None).map(drop).unwrap();
-            roots.place(good.as_bytes(), false, None).map(drop).unwrap();
+            roots
+                .place(good.as_bytes(), Keeping::default(), None)
+                .map(drop)
+                .unwrap();
         }
         // A link is copied as such, and where it leads is nobody's business.
         roots.tree(b"out", None).map(drop).unwrap();
@@ -198,7 +225,7 @@ mod tests {
             let failure = roots.tree(bad.as_bytes(), None).map(drop).unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
             let failure = roots
-                .place(bad.as_bytes(), false, None)
+                .place(bad.as_bytes(), Keeping::default(), None)
                 .map(drop)
                 .unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
@@ -206,11 +233,18 @@ mod tests {
         let missing = roots.tree(b"nothing", None).map(drop).unwrap_err();
         assert_eq!(missing.kind, FailureKind::NotFound);
         let none = Roots::new(NodeAddr(1), Vec::new());
-        let failure = none.place(b"x", false, None).map(drop).unwrap_err();
+        let failure = none
+            .place(b"x", Keeping::default(), None)
+            .map(drop)
+            .unwrap_err();
         assert!(failure.text.contains("[relay] roots"), "{failure}");
-        let kept = roots.place(b"b/file", true, None).map(drop).unwrap_err();
+        let keep = Keeping {
+            keep: true,
+            attributes: false,
+        };
+        let kept = roots.place(b"b/file", keep, None).map(drop).unwrap_err();
         assert_eq!(kept.kind, FailureKind::Exists);
-        roots.place(b"b/other", true, None).map(drop).unwrap();
+        roots.place(b"b/other", keep, None).map(drop).unwrap();
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -226,16 +260,20 @@ mod tests {
             path: path.to_owned(),
             read,
             write: !read,
+            owners: false,
             from: None,
         };
         let roots = Roots::new(NodeAddr(1), vec![root(&given, true), root(&kept, false)]);
         let path = |below: &Path| below.join("file").as_os_str().as_bytes().to_vec();
         roots.tree(&path(&given), None).map(drop).unwrap();
-        roots.place(&path(&kept), false, None).map(drop).unwrap();
+        roots
+            .place(&path(&kept), Keeping::default(), None)
+            .map(drop)
+            .unwrap();
         let refused = [
             roots.tree(&path(&kept), None).map(drop).unwrap_err(),
             roots
-                .place(&path(&given), false, None)
+                .place(&path(&given), Keeping::default(), None)
                 .map(drop)
                 .unwrap_err(),
         ];
@@ -261,7 +299,10 @@ mod tests {
         };
         let is_served = |names: &[&str], who: Who<'_>| {
             let roots = Roots::new(NodeAddr(1), vec![from(names)]);
-            let (read, kept) = (roots.tree(b"file", who), roots.place(b"new", false, who));
+            let (read, kept) = (
+                roots.tree(b"file", who),
+                roots.place(b"new", Keeping::default(), who),
+            );
             assert_eq!(read.is_ok(), kept.is_ok());
             read.map(drop)
                 .map_err(|failure| (failure.kind, failure.text))
@@ -277,6 +318,21 @@ mod tests {
             );
             assert_eq!(is_served(names, None), Ok(()), "{names:?}");
         }
+        let how = Keeping {
+            keep: false,
+            attributes: true,
+        };
+        let keeps = |owners, who: Who<'_>| {
+            let root = Root {
+                owners,
+                ..Root::open(dir.clone())
+            };
+            let kept = Roots::new(NodeAddr(1), vec![root]).place(b"new", how, who);
+            kept.map(drop).map_err(|failure| failure.kind)
+        };
+        assert_eq!(keeps(false, Some(&ams)), Err(FailureKind::Forbidden));
+        assert_eq!(keeps(true, Some(&ams)), Ok(()));
+        assert_eq!(keeps(false, None), Ok(()), "the operator may");
         fs::remove_dir_all(dir).unwrap();
     }
 }

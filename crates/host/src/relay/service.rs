@@ -19,7 +19,7 @@ use super::ordered::{self, Beginner, Counted};
 use super::place::Place;
 use super::places::Places;
 use super::probe;
-use super::roots::{Root, Roots};
+use super::roots::{Keeping, Root, Roots};
 use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::Stripes;
@@ -517,7 +517,10 @@ impl Node {
         let (beginner, part) = self.part(open, is_own)?;
         let end = match open.pull {
             false if open.route.discard => End::Sink(Place::Discard),
-            false => End::Sink(self.roots.place(path, open.keep, beginner.as_ref())?),
+            false => End::Sink(
+                self.roots
+                    .place(path, Keeping::of(open), beginner.as_ref())?,
+            ),
             true => End::Source(Box::new(self.roots.tree(path, beginner.as_ref())?)),
         };
         // What it may not do does not count.

@@ -5,6 +5,7 @@
 //!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes: seal     Have, Ack, Done ◀─ sinks
 //! ```
 
+use super::attributes::{self, Names};
 use super::duplex::Duplex;
 use super::ends::Sinks;
 use super::failure::{Failure, FailureKind};
@@ -118,6 +119,8 @@ pub(super) struct Reading {
     pub(super) spare: bool,
     /// No content is sent: only what would be is told.
     pub(super) dry: bool,
+    /// Owners and extended attributes are told.
+    pub(super) attributes: bool,
 }
 
 impl Reading {
@@ -127,6 +130,7 @@ impl Reading {
             transfer: open.transfer,
             spare: open.spare,
             dry: open.dry,
+            attributes: open.attributes,
         }
     }
 }
@@ -195,6 +199,7 @@ impl Source<'_> {
             shared = resume::Shared::default();
         }
         let mut walker = tree.walk();
+        let mut names = Names::default();
         let mut out = Out {
             source: self,
             buffer: Vec::with_capacity(FRAME_HEAD_BYTES + FRAME_BYTES_MAX),
@@ -206,7 +211,8 @@ impl Source<'_> {
             match found {
                 Found::Spared(path, why) => self.spare(&path, &why, &mut encoder, &mut out, tell),
                 Found::Entry(head) => {
-                    self.entry((&mut walker, &shared), &head, &mut encoder, &mut out, tell)?;
+                    let from = (&mut walker, &shared, &mut names);
+                    self.entry(from, &head, &mut encoder, &mut out, tell)?;
                 }
             }
             out.flush_if_full()?;
@@ -235,7 +241,7 @@ impl Source<'_> {
     /// One entry, with what of its content no sink has.
     fn entry(
         &self,
-        (walker, shared): (&mut Walker<'_>, &resume::Shared),
+        (walker, shared, names): (&mut Walker<'_>, &resume::Shared, &mut Names),
         head: &Head,
         encoder: &mut Encoder,
         out: &mut Out<'_>,
@@ -246,6 +252,9 @@ impl Source<'_> {
         let bad = |why| Failure::new(self.here, FailureKind::File, why);
         let is_there = head.kind != EntryKind::Directory && shared.keys.contains(&key);
         if is_there || (self.manner.dry && head.kind != EntryKind::Directory) {
+            if !self.attributes((walker, names), head, encoder, out, tell)? {
+                return Ok(());
+            }
             match is_there {
                 true => tell(Progress::Kept(head.size)),
                 false => tell(Progress::Would(&head.path, head.size)),
@@ -265,8 +274,13 @@ impl Source<'_> {
                 }
                 Err(error) => return Err(self.unread((named(head), error)).into()),
             };
+        }
+        if !self.attributes((walker, names), head, encoder, out, tell)? {
+            return Ok(());
+        }
+        if let Some(content) = &content {
             let begun = shared.partial.filter(|have| have.partial_key == key);
-            if let (Some(have), Some(Content::File(file))) = (begun, &content) {
+            if let (Some(have), Content::File(file)) = (begun, content) {
                 let mut hasher = blake3::Hasher::new();
                 let same = super::place::hash(file, have.partial, &mut hasher)
                     .is_ok_and(|len| len == have.partial)
@@ -296,6 +310,29 @@ impl Source<'_> {
             Err(why) => return Err(why.into()),
         }
         Ok(())
+    }
+
+    /// Tells what an entry has besides, if that is asked for; false if it cannot be read and is spared.
+    fn attributes(
+        &self,
+        (walker, names): (&mut Walker<'_>, &mut Names),
+        head: &Head,
+        encoder: &mut Encoder,
+        out: &mut Out<'_>,
+        tell: Tell<'_>,
+    ) -> Result<bool, Stop> {
+        let Some(seat) = walker.seat().filter(|_| self.manner.attributes) else {
+            return Ok(true);
+        };
+        match attributes::tell(seat, names, encoder, &mut out.buffer) {
+            Ok(()) => Ok(true),
+            Err(error) if self.manner.spare && head.kind != EntryKind::Directory => {
+                walker.forget(&head.path);
+                self.spare(&head.path, &error.to_string(), encoder, out, tell);
+                Ok(false)
+            }
+            Err(error) => Err(self.unread((named(head), error)).into()),
+        }
     }
 
     fn spare(

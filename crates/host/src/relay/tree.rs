@@ -172,7 +172,8 @@ impl Tree {
             open: Vec::new(),
             begun: false,
             stream: None,
-            named: None,
+            last: None,
+            is_file: false,
             links: HashMap::new(),
         }
     }
@@ -185,8 +186,10 @@ pub(super) struct Walker<'a> {
     open: Vec<Level>,
     begun: bool,
     stream: Option<Content>,
-    /// The file that was named last, and the level that it is in, if it is in any.
-    named: Option<(Option<usize>, OsString)>,
+    /// What was named last, and the level that it is in, if it is in any.
+    last: Option<(Option<usize>, OsString)>,
+    /// It is a file whose content was not taken.
+    is_file: bool,
     /// The first names of files that have several, by device and number.
     links: HashMap<(u64, u64), Vec<u8>>,
 }
@@ -201,7 +204,7 @@ struct Level {
 impl Walker<'_> {
     /// What comes next.
     pub(super) fn next(&mut self) -> Located<Option<Found>> {
-        (self.stream, self.named) = (None, None);
+        (self.stream, self.last, self.is_file) = (None, None, false);
         if !self.begun {
             self.begun = true;
             return self.first().map(|head| Some(Found::Entry(head)));
@@ -236,16 +239,23 @@ impl Walker<'_> {
         if let Some(stream) = self.stream.take() {
             return Ok(Some(stream));
         }
-        let Some((level, name)) = self.named.take() else {
+        let is_file = std::mem::take(&mut self.is_file);
+        let Some((directory, name)) = self.seat().filter(|_| is_file) else {
             return Ok(None);
         };
-        let directory = match (level, &self.tree.what) {
-            (Some(depth), _) => &self.open[depth].directory,
-            (None, What::Named { parent, .. }) => parent,
-            (None, What::Stream(_)) => return Ok(None),
-        };
-        let (file, _) = directory.read_at(&name)?;
+        let (file, _) = directory.read_at(name)?;
         Ok(Some(Content::File(file)))
+    }
+
+    /// Where what was named last is: a directory, and the name in it. A stream is nowhere.
+    pub(super) fn seat(&self) -> Option<(&Directory, &OsStr)> {
+        let (level, name) = self.last.as_ref()?;
+        let directory = match (level, &self.tree.what) {
+            (Some(depth), _) => &self.open[*depth].directory,
+            (None, What::Named { parent, .. }) => parent,
+            (None, What::Stream(_)) => return None,
+        };
+        Some((directory, name))
     }
 
     /// The file with this path cannot be read: another name of it is one of its own.
@@ -294,9 +304,8 @@ impl Walker<'_> {
 
     fn take(&mut self, depth: Option<usize>, head: &Head, level: Option<Level>, name: &OsStr) {
         self.open.extend(level);
-        if head.kind == EntryKind::File {
-            self.named = Some((depth, name.to_owned()));
-        }
+        self.last = Some((depth, name.to_owned()));
+        self.is_file = head.kind == EntryKind::File;
     }
 }
 

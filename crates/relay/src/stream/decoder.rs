@@ -3,10 +3,18 @@
 use super::{StreamError, Walk};
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
-use wire::relay::entry::{Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, PIECE_BYTES_MAX};
+use wire::relay::entry::{
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX,
+};
 
 /// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
 pub const HOLE_BYTES_MAX: u64 = 1 << 30;
+
+/// The attributes of one entry take so much at most, with [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
+/// kernel's own limits are 64 KiB of names, and 64 KiB for each value; ext4 has one block for all.
+pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
+/// What an attribute costs beside its bytes where it waits for its entry.
+const ATTRIBUTE_COST_BYTES: usize = 64;
 
 /// What a stream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +26,10 @@ pub enum Event<'a> {
     /// The next entry; of a file the content goes on behind so many bytes, which the sink has said that
     /// it has. It answers by [`Decoder::resume`] unless it is 0.
     Entry(Entry<'a>, u64),
+    /// Who owns the next entry.
+    Owner(Owner<'a>),
+    /// An extended attribute of the next entry: its name, a piece of its value, and whether more follows.
+    Attribute(&'a [u8], &'a [u8], bool),
     /// Something is at the source and is not sent: its path, and why.
     Spared(&'a [u8], &'a str),
     /// Zeros of the file that was named last.
@@ -52,6 +64,7 @@ pub struct Decoder {
     /// What was said of the next entry: that it is kept, or from where it goes on.
     kept: bool,
     from: u64,
+    attributes: Attributes,
     /// The beginning of what is not there whole yet.
     held: Vec<u8>,
     /// What is held has been told.
@@ -66,6 +79,7 @@ impl Default for Decoder {
             content: blake3::Hasher::new(),
             kept: false,
             from: 0,
+            attributes: Attributes::None,
             held: Vec::new(),
             told: false,
         }
@@ -108,7 +122,7 @@ impl Decoder {
                     }
                     // What was read once is read again, because `item` borrows no longer.
                     let (item, _) = Item::read(item.bytes(&self.held))?;
-                    let said = (&mut self.kept, &mut self.from);
+                    let said = (&mut self.kept, &mut self.from, &mut self.attributes);
                     return act(&mut self.state, &mut self.walk, said, item).map(Some);
                 }
                 State::PieceLength => {
@@ -228,6 +242,48 @@ impl Decoder {
     }
 }
 
+/// What was said of the attributes of the next entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Attributes {
+    None,
+    /// So many bytes; the name of the one of which more follows.
+    Some(usize, Option<Vec<u8>>),
+}
+
+impl Attributes {
+    /// The owner comes first.
+    fn begin(&mut self) -> Result<(), Malformed> {
+        match std::mem::replace(self, Attributes::Some(0, None)) {
+            Attributes::None => Ok(()),
+            Attributes::Some(..) => Err(Malformed::Kind),
+        }
+    }
+
+    /// A value that goes on is gone on with before another.
+    fn take(&mut self, name: &[u8], value: &[u8], goes_on: bool) -> Result<(), Malformed> {
+        let Attributes::Some(bytes, open) = self else {
+            return Err(Malformed::Kind);
+        };
+        if open.as_deref().is_some_and(|open| open != name) {
+            return Err(Malformed::Kind);
+        }
+        *bytes += name.len() + value.len() + ATTRIBUTE_COST_BYTES;
+        *open = goes_on.then(|| name.to_vec());
+        match *bytes <= ATTRIBUTES_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Malformed::Length),
+        }
+    }
+
+    /// An entry follows, behind whole values.
+    fn end(&mut self) -> Result<(), Malformed> {
+        match std::mem::replace(self, Attributes::None) {
+            Attributes::None | Attributes::Some(_, None) => Ok(()),
+            Attributes::Some(_, Some(_)) => Err(Malformed::Kind),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Input(&'a [u8]),
@@ -260,7 +316,7 @@ fn said(item: &[u8]) -> Option<Said> {
 fn act<'a>(
     state: &mut State,
     walk: &mut Walk,
-    (kept, from): (&mut bool, &mut u64),
+    (kept, from, attributes): (&mut bool, &mut u64, &mut Attributes),
     item: Item<'a>,
 ) -> Result<Event<'a>, StreamError> {
     let is_said = *kept || *from > 0;
@@ -270,6 +326,7 @@ fn act<'a>(
             Ok(Event::Begin)
         }
         (State::Head, Item::Entry(entry)) => {
+            attributes.end()?;
             walk.enter(&entry)?;
             let is_file = entry.kind == EntryKind::File;
             let offset = core::mem::take(from);
@@ -284,8 +341,31 @@ fn act<'a>(
             }
             Ok(Event::Entry(entry, offset))
         }
-        (State::Head, Item::Spared { path, why }) if !is_said => Ok(Event::Spared(path, why)),
-        (State::Head, Item::End { entries, digest }) if !is_said => {
+        (State::Head, Item::Owner(owner)) if !is_said => {
+            attributes.begin()?;
+            walk.attribute(&item);
+            Ok(Event::Owner(owner))
+        }
+        (
+            State::Head,
+            Item::Attribute {
+                name,
+                goes_on,
+                value,
+            },
+        ) if !is_said => {
+            attributes.take(name, value, goes_on)?;
+            walk.attribute(&item);
+            Ok(Event::Attribute(name, value, goes_on))
+        }
+        (State::Head, Item::Spared { path, why })
+            if !is_said && *attributes == Attributes::None =>
+        {
+            Ok(Event::Spared(path, why))
+        }
+        (State::Head, Item::End { entries, digest })
+            if !is_said && *attributes == Attributes::None =>
+        {
             if entries != walk.entries() || entries == 0 || digest != walk.digest() {
                 return Err(StreamError::Entries);
             }

@@ -213,3 +213,91 @@ fn entries_are_in_order_and_in_their_directories() {
     let closed = [root, directory("a"), file("b", 0), file("a/z", 0)];
     assert_eq!(enter(&closed), Err(StreamError::Order));
 }
+
+const OWNER: Owner<'_> = Owner {
+    uid: 7,
+    gid: 8,
+    user: "ada",
+    group: "",
+};
+
+#[test]
+fn attributes_come_before_their_entry_whole_and_in_any_pieces() {
+    let long = vec![5; 2 * VALUE_BYTES_MAX + 1];
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    encoder.owner(OWNER, &mut out);
+    encoder.attribute(b"user.empty", b"", &mut out);
+    encoder.attribute(b"user.long", &long, &mut out);
+    encoder.entry(&DIRECTORY, &mut out).unwrap();
+    encoder.owner(OWNER, &mut out);
+    encoder.kept(&file("a", 7), &mut out).unwrap();
+    encoder.end(&mut out);
+    for step in [1, 100, out.len()] {
+        let mut decoder = Decoder::default();
+        let (mut owners, mut values) = (0, Vec::new());
+        for mut bytes in out.chunks(step) {
+            while let Some(event) = decoder.next(&mut bytes).unwrap() {
+                match event {
+                    Event::Owner(owner) => {
+                        assert_eq!(owner, OWNER);
+                        owners += 1;
+                    }
+                    Event::Attribute(name, value, goes_on) => {
+                        values.push((name.to_vec(), value.len(), goes_on));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(decoder.has_ended());
+        assert_eq!(owners, 2);
+        let name = b"user.long".to_vec();
+        let expected = [
+            (b"user.empty".to_vec(), 0, false),
+            (name.clone(), VALUE_BYTES_MAX, true),
+            (name.clone(), VALUE_BYTES_MAX, true),
+            (name, 1, false),
+        ];
+        assert_eq!(values, expected);
+    }
+    // What was said of the owner is in the digest.
+    let at = out.windows(3).position(|three| three == b"ada").unwrap();
+    out[at] = b'o';
+    assert_eq!(read(&out, 50), Err(StreamError::Entries));
+}
+
+#[test]
+fn attributes_out_of_place_are_refused() {
+    let item = |item: Item<'_>| {
+        let mut bytes = Vec::new();
+        put(&item, &mut bytes);
+        bytes
+    };
+    let attribute = |name, goes_on| {
+        item(Item::Attribute {
+            name,
+            goes_on,
+            value: &[0; VALUE_BYTES_MAX],
+        })
+    };
+    let owner = item(Item::Owner(OWNER));
+    let entry = item(Item::Entry(DIRECTORY));
+    let refused = |parts: &[&[u8]], why| {
+        let bytes = [&item(Item::Begin)[..], &parts.concat()].concat();
+        assert_eq!(read(&bytes, 99), Err(StreamError::Malformed(why)));
+    };
+    refused(&[&attribute(b"user.a", false)], Malformed::Kind);
+    refused(&[&owner, &owner], Malformed::Kind);
+    let (open, other) = (attribute(b"user.a", true), attribute(b"user.b", false));
+    refused(&[&owner, &open, &entry], Malformed::Kind);
+    refused(&[&owner, &open, &other], Malformed::Kind);
+    let spared = item(Item::Spared {
+        path: b"x",
+        why: "",
+    });
+    refused(&[&owner, &spared], Malformed::Kind);
+    refused(&[&item(Item::Kept), &owner], Malformed::Kind);
+    let many = open.repeat(ATTRIBUTES_BYTES_MAX / VALUE_BYTES_MAX);
+    refused(&[&owner, &many], Malformed::Length);
+}

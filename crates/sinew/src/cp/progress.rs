@@ -38,8 +38,6 @@ pub(super) struct Meter {
 #[derive(Default)]
 struct State {
     written: u64,
-    /// What earlier attempts of this copy have written.
-    before: u64,
     attempts: u64,
     /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
@@ -57,6 +55,8 @@ struct State {
     moved: Option<base::Time>,
     has_moved: bool,
     waited: base::Duration,
+    /// Spent on measuring segments.
+    probed: base::Duration,
     said: String,
     kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
@@ -87,6 +87,21 @@ impl State {
             told.last.bytes + (told.last.rate_bps as f64 / 8.0 * since) as u64
         });
         carried.min().unwrap_or(0).max(self.written)
+    }
+}
+
+impl State {
+    /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
+    /// came in between.
+    fn came(&self, last: u64) -> u64 {
+        let first = self.found.map_or(self.kept.1, |(_, bytes)| bytes);
+        last + self.kept.1.saturating_sub(first)
+    }
+
+    /// Without the time in which nothing was copied yet.
+    fn rate_bps(&self, bytes: u64, seconds: f64) -> f64 {
+        let copied = seconds - self.probed.as_secs_f64();
+        (bytes as f64 * 8.0 / copied.max(1e-9)).round()
     }
 }
 
@@ -146,7 +161,7 @@ impl Meter {
         self.ends = ends;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.attempts += 1;
-        state.before += std::mem::take(&mut state.written);
+        state.written = 0;
         if state.begun {
             let kept = state.kept;
             state.found.get_or_insert(kept);
@@ -156,6 +171,17 @@ impl Meter {
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
+    }
+
+    /// Segments were measured since then.
+    pub(super) fn on_probed(&mut self, since: base::Time) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.probed += self.clock.now().since(since);
+    }
+
+    /// The time, for [`Meter::on_probed`].
+    pub(super) fn now(&self) -> base::Time {
+        self.clock.now()
     }
 
     /// An attempt was made before.
@@ -316,14 +342,16 @@ impl Meter {
 
     /// Tells what came of it.
     pub(super) fn finish(&self, (word, paths): &(&str, Vec<String>), done: Done) -> Outcome {
-        let mut done = done;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = self.clock.now().since(self.begun).as_secs_f64();
         if self.draws && state.drawn.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
-        done.bytes += state.before;
-        let achieved = (done.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
+        let done = Done {
+            bytes: state.came(done.bytes),
+            ..done
+        };
+        let achieved = state.rate_bps(done.bytes, seconds);
         let outcome = match state.spared_count {
             0 => Ok(()),
             count => {
@@ -389,7 +417,7 @@ impl Meter {
                 json!({
                     "from": ends.0.to_string(), "to": ends.1.to_string(),
                     "bytes": told.last.bytes,
-                    "rate_bps": (told.last.bytes as f64 * 8.0 / seconds.max(1e-9)).round(),
+                    "rate_bps": state.rate_bps(told.last.bytes, seconds),
                     "rtt_ms": f64::from(told.last.rtt_us) / 1e3,
                     "resent": told.last.resent,
                     "waited_permille": told.waited / told.seconds.max(1),
@@ -416,6 +444,7 @@ impl Meter {
             "would_send": state.would.0, "would_send_bytes": state.would.1,
             "resumed_entries": found.0, "resumed_bytes": found.1,
             "attempts": state.attempts, "waited_s": state.waited.as_secs_f64(),
+            "probed_s": state.probed.as_secs_f64(),
             "segments": segments,
         })
     }

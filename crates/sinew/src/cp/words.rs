@@ -53,6 +53,10 @@ pub struct Copy {
     /// Fail if the target exists, and leave it as it is
     #[arg(long)]
     pub no_clobber: bool,
+    /// Keep owners, set-user-id, extended attributes and ACLs, too. The target must run as root, or the
+    /// files must belong to its user; a root on another node needs `owners = true`
+    #[arg(short = 'a', long)]
+    pub attributes: bool,
     /// Leave out what cannot be read, list it at the end and exit with status 1
     #[arg(long)]
     pub skip_errors: bool,

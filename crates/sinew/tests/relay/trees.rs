@@ -5,7 +5,7 @@ use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -183,4 +183,51 @@ fn holes_other_names_and_digests_arrive() {
     assert_eq!(one["digest"], digest("large").as_str(), "{one}");
     let back = chain.cp("fra:one one");
     assert_eq!(back["digest"], one["digest"], "{back}");
+}
+
+#[test]
+fn attributes_are_kept_where_the_root_permits_it() {
+    let mut chain = Chain::stopped("cp-attributes", 2);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("f"), "x").unwrap();
+    fs::set_permissions(tree.join("f"), fs::Permissions::from_mode(0o4755)).unwrap();
+    if let Err(error) = xattr::set(tree.join("f"), "user.colour", b"blue") {
+        eprintln!(
+            "SKIPPED: no extended attributes in {}: {error}",
+            tree.display()
+        );
+        return;
+    }
+    chain.start();
+    let refused = chain.try_cp("tree fra:copy -a");
+    assert!(failure(&refused).1.contains("owners = true"), "{refused:?}");
+    // What comes here is the business of who asks.
+    fs::rename(&tree, chain.root("fra").join("tree")).unwrap();
+    chain.cp("fra:tree got -a");
+    let check = |file: &Path| {
+        assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o4755);
+        let value = xattr::get(file, "user.colour").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"blue"[..]), "{}", file.display());
+    };
+    check(&chain.world.dir.join("got/f"));
+    chain.world.stop("fra");
+    let root = chain.root("fra");
+    let config = chain.world.node("fra").join("node.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let open = format!("roots = [{root:?}]");
+    assert!(text.contains(&open));
+    let told = format!("roots = [{{ path = {root:?}, owners = true }}]");
+    fs::write(&config, text.replace(&open, &told)).unwrap();
+    chain.world.start("fra");
+    chain.wait_for_links();
+    chain.cp("got fra:copy -a");
+    let copy = root.join("copy/f");
+    check(&copy);
+    // Without content that changed, what differs is set all the same.
+    xattr::remove(&copy, "user.colour").unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let again = chain.cp("got/ fra:copy -a");
+    assert_eq!(sent(&again), (0, 0), "{again}");
+    check(&copy);
 }

@@ -1,7 +1,7 @@
 //! Messages on a control connection: kind (1 byte), length of the body (3 bytes), body.
 //!
 //! ```text
-//!   1 Open     to the acceptor: transfer 16, flags 8 bits, congestion control (text), certificate
+//!   1 Open     to the acceptor: transfer 16, flags 16 bits, congestion control (text), certificate
 //!              (length 16 bits), who has begun it (length 16 bits; see [`super::order`]), route (the rest)
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
 //!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
@@ -42,14 +42,16 @@ pub const MESSAGE_HEAD_BYTES: usize = 4;
 /// of a few; what is longer is refused where it is written.
 const BODY_BYTES_MAX: usize = 48 * 1024;
 
-const FLAG_PULL: u8 = 1;
-const FLAG_PLAIN: u8 = 2;
-const FLAG_SCAVENGE: u8 = 4;
-const FLAG_FRESH: u8 = 8;
-const FLAG_KEEP: u8 = 16;
-const FLAG_DELETE: u8 = 32;
-const FLAG_SPARE: u8 = 64;
-const FLAG_DRY: u8 = 128;
+const FLAG_PULL: u16 = 1;
+const FLAG_PLAIN: u16 = 2;
+const FLAG_SCAVENGE: u16 = 4;
+const FLAG_FRESH: u16 = 8;
+const FLAG_KEEP: u16 = 16;
+const FLAG_DELETE: u16 = 32;
+const FLAG_SPARE: u16 = 64;
+const FLAG_DRY: u16 = 128;
+const FLAG_ATTRIBUTES: u16 = 256;
+const FLAGS: u16 = 2 * FLAG_ATTRIBUTES - 1;
 /// Of a [`Carried`].
 const FLAG_FULL: u8 = 1;
 
@@ -151,6 +153,8 @@ pub struct Open<'a> {
     pub spare: bool,
     /// Nothing is written: only what would be is told.
     pub dry: bool,
+    /// Owners and extended attributes are kept, too.
+    pub attributes: bool,
     /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
@@ -527,7 +531,10 @@ impl<'a> Message<'a> {
 
 impl<'a> Open<'a> {
     fn parse(mut r: Reader<'a>) -> Result<Open<'a>, Malformed> {
-        let (transfer, flags) = (r.array()?, r.u8()?);
+        let (transfer, flags) = (r.array()?, r.u16()?);
+        if flags & !FLAGS != 0 {
+            return Err(Malformed::Value);
+        }
         let congestion = read_text(&mut r)?;
         let certificate = read_long(&mut r)?;
         let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
@@ -548,6 +555,7 @@ impl<'a> Open<'a> {
             delete: flags & FLAG_DELETE != 0,
             spare: flags & FLAG_SPARE != 0,
             dry: flags & FLAG_DRY != 0,
+            attributes: flags & FLAG_ATTRIBUTES != 0,
             congestion,
             certificate,
             ordered,
@@ -557,7 +565,7 @@ impl<'a> Open<'a> {
 
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.put(&self.transfer)?;
-        w.u8(self.flags())?;
+        w.u16(self.flags())?;
         write_text(w, self.congestion)?;
         write_long(w, self.certificate)?;
         write_long(w, self.ordered)?;
@@ -565,7 +573,7 @@ impl<'a> Open<'a> {
     }
 
     /// Its direction and manner, as they are written.
-    pub fn flags(&self) -> u8 {
+    pub fn flags(&self) -> u16 {
         let flags = [
             (self.pull, FLAG_PULL),
             (self.plain, FLAG_PLAIN),
@@ -575,6 +583,7 @@ impl<'a> Open<'a> {
             (self.delete, FLAG_DELETE),
             (self.spare, FLAG_SPARE),
             (self.dry, FLAG_DRY),
+            (self.attributes, FLAG_ATTRIBUTES),
         ];
         let set = flags.iter().filter(|(on, _)| *on);
         set.fold(0, |flags, (_, flag)| flags | flag)

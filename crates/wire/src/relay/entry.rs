@@ -1,12 +1,14 @@
 //! The stream of a transfer: what is copied, entry by entry, in the order of their paths.
 //!
 //! ```text
-//!   Begin  (head, content | Kept, head | From(offset), head, content | Spared(path, why))*  End(entries, digest)
+//!   Begin  (attributes, head, content | attributes, Kept, head | attributes, From(offset), head, content
+//!          | Spared(path, why))*  End(entries, digest)
+//!   attributes  nothing, or Owner, then each extended attribute in pieces
 //!   head     kind 8, mode 32, mtime 64 s + 32 ns, size 64, path (length 16), target (length 16)
 //!   content  of a file: pieces (length 32, bytes) and holes (a length with only the highest bit, then
 //!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
-//! Kept stands before what every sink has already, and From before a file of which all have the same
+//! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what every sink has already, and From before a file of which all have the same
 //! beginning. Spared names what is at the source and is not sent, so that no sink takes it for gone.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
@@ -34,6 +36,10 @@ pub const HOLE: u32 = 1 << 31;
 pub const GIVEN_UP: u32 = u32::MAX;
 /// The longest reason why something is spared.
 pub const REASON_BYTES_MAX: usize = 255;
+/// The longest name of a user, a group or an extended attribute.
+pub const OWNER_BYTES_MAX: usize = 255;
+/// The longest piece of the value of an extended attribute.
+pub const VALUE_BYTES_MAX: usize = PATH_BYTES_MAX;
 /// In place of the nanoseconds of a time: it is not known.
 pub const NO_TIME: u32 = u32::MAX;
 
@@ -69,6 +75,19 @@ pub struct Entry<'a> {
     pub target: &'a [u8],
 }
 
+/// Who owns an entry. Hosts number their users differently, so names count where both know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// The user's number at the source.
+    pub uid: u32,
+    /// The group's.
+    pub gid: u32,
+    /// The user's name there; empty if it has none.
+    pub user: &'a str,
+    /// The group's.
+    pub group: &'a str,
+}
+
 /// A piece of the stream that is not content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
@@ -80,6 +99,17 @@ pub enum Item<'a> {
     Kept,
     /// All sinks have so many bytes of the next entry: its content goes on behind them.
     From(u64),
+    /// Who owns the next entry.
+    Owner(Owner<'a>),
+    /// An extended attribute of the next entry, or a piece of it.
+    Attribute {
+        /// Its name.
+        name: &'a [u8],
+        /// Another piece of the value follows.
+        goes_on: bool,
+        /// The value, or a piece of it.
+        value: &'a [u8],
+    },
     /// Something is at the source that is not sent.
     Spared {
         /// Where.
@@ -147,6 +177,29 @@ impl<'a> Item<'a> {
                 Item::Spared { path, why }
             }
             kind @ (1..=3 | 8) => Item::Entry(Entry::read(kind, &mut r)?),
+            9 => Item::Owner(Owner {
+                uid: r.u32()?,
+                gid: r.u32()?,
+                user: read_text(&mut r)?,
+                group: read_text(&mut r)?,
+            }),
+            10 => {
+                let goes_on = match r.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed::Value),
+                };
+                let name = bounded(&mut r)?;
+                let value = bounded(&mut r)?;
+                if name.is_empty() || name.len() > OWNER_BYTES_MAX || name.contains(&0) {
+                    return Err(Malformed::Value);
+                }
+                Item::Attribute {
+                    name,
+                    goes_on,
+                    value,
+                }
+            }
             4 => Item::End {
                 entries: r.u64()?,
                 digest: r.array()?,
@@ -170,6 +223,23 @@ impl<'a> Item<'a> {
                 w.u8(7)?;
                 write_long(&mut w, path)?;
                 write_text(&mut w, why)?;
+            }
+            Item::Owner(owner) => {
+                w.u8(9)?;
+                w.u32(owner.uid)?;
+                w.u32(owner.gid)?;
+                write_text(&mut w, owner.user)?;
+                write_text(&mut w, owner.group)?;
+            }
+            Item::Attribute {
+                name,
+                goes_on,
+                value,
+            } => {
+                w.u8(10)?;
+                w.u8((*goes_on).into())?;
+                write_long(&mut w, name)?;
+                write_long(&mut w, value)?;
             }
             Item::Entry(entry) => entry.write(&mut w)?,
             Item::End { entries, digest } => {

@@ -83,12 +83,12 @@ impl<'a> Ordered<'a> {
     /// certificate.
     pub fn signed_part(
         &self,
-        (transfer, flags): (&[u8; TRANSFER_BYTES], u8),
+        (transfer, flags): (&[u8; TRANSFER_BYTES], u16),
         buffer: &mut [u8],
     ) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(transfer)?;
-        w.u8(flags)?;
+        w.u16(flags)?;
         w.u64(self.unix_s)?;
         w.put(&self.key)?;
         w.put(self.ends.as_flattened())?;

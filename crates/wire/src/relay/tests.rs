@@ -1,6 +1,6 @@
 //! Byte vectors of every format, both ways; truncation; what must not be understood.
 
-use super::entry::{Entry, EntryKind, Item, NO_TIME, is_after, is_path};
+use super::entry::{Entry, EntryKind, Item, NO_TIME, Owner, is_after, is_path};
 use super::*;
 use base::NodeAddr;
 
@@ -45,7 +45,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
     assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
-    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 4, 1, 3, 0]);
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 5, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
     assert_eq!(Preamble::parse(&bytes), Ok(data));
@@ -57,7 +57,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
     assert_eq!(Preamble::Link.emit(&mut link), Ok(8));
-    assert_eq!(link, *b"SNRL\x04\x02\0\0");
+    assert_eq!(link, *b"SNRL\x05\x02\0\0");
     assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
@@ -186,11 +186,11 @@ fn an_order_comes_back_and_is_bounded() {
         assert_eq!(Ordered::parse(&bytes[..cut]), Err(Malformed::Short));
     }
     let mut body = [0; ORDERED_BYTES_MAX];
-    let of = (&[9; 16], 3);
+    let of = (&[9; 16], 0x103);
     let len = ordered.signed_part(of, &mut body).unwrap();
     let expected = [
         &[9; 16][..],
-        &[3, 0, 0, 0, 0, 0, 0, 1, 2],
+        &[1, 3, 0, 0, 0, 0, 0, 0, 1, 2],
         &[6; 32],
         &[1; 32],
         &[2; 32],
@@ -215,6 +215,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         delete: false,
         spare: false,
         dry: true,
+        attributes: true,
         congestion: "bbr",
         certificate: &[8, 9],
         ordered: &[6, 7, 5],
@@ -255,7 +256,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             Message::Open(open),
             words(&[
                 &[1; 16],
-                &[149, 3],
+                &[1, 149, 3],
                 b"bbr",
                 &[0, 2, 8, 9],
                 &[0, 3, 6, 7, 5],
@@ -311,7 +312,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             words(&[
                 &258u64.to_be_bytes(),
                 &[1; 16],
-                &[149, 3],
+                &[1, 149, 3],
                 b"bbr",
                 &[0, 2, 8, 9],
                 &[0, 3, 6, 7, 5],
@@ -484,6 +485,23 @@ fn items_come_back_and_are_short_until_they_are_whole() {
     let vectors = [
         (Item::Begin, vec![0]),
         (Item::Kept, vec![5]),
+        (
+            Item::Owner(Owner {
+                uid: 1,
+                gid: 2,
+                user: "ada",
+                group: "",
+            }),
+            [&[9, 0, 0, 0, 1, 0, 0, 0, 2, 3][..], b"ada", &[0]].concat(),
+        ),
+        (
+            Item::Attribute {
+                name: b"user.x",
+                goes_on: true,
+                value: &[7],
+            },
+            [&[10, 1, 0, 6][..], b"user.x", &[0, 1, 7]].concat(),
+        ),
         (Item::From(2), [&[6][..], &2u64.to_be_bytes()].concat()),
         (
             Item::Spared {

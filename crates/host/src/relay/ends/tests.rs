@@ -17,6 +17,7 @@ fn open(route: &[u8]) -> Open<'_> {
         delete: false,
         spare: false,
         dry: false,
+        attributes: false,
         congestion: "",
         certificate: &[],
         ordered: &[],

@@ -11,6 +11,7 @@
 
 use super::journal::{self, Journal, Past};
 use super::{JOURNAL, Manner, Named, PART, beside, hash, shown};
+use crate::relay::attributes::{Attributes, Gathered, seat};
 use crate::relay::tree::{Found, Tree};
 use net::beneath::{Directory, try_lock};
 use relay::{Event, resume};
@@ -49,6 +50,10 @@ pub(super) struct Files {
     in_place: bool,
     /// What a directory has and the source's has not is removed.
     prunes: bool,
+    /// Owners and extended attributes are taken over.
+    takes_attributes: bool,
+    /// What was said of the next entry.
+    gathered: Gathered,
     /// The beginning of a file.
     partial: Option<Partial>,
     /// Directories that are not complete, each in the one before.
@@ -70,6 +75,7 @@ struct Level {
     directory: Directory,
     mode: u32,
     mtime: Option<SystemTime>,
+    attributes: Option<Attributes>,
     /// What the source has in it.
     names: HashSet<Vec<u8>>,
 }
@@ -81,6 +87,7 @@ struct Current {
     path: Vec<u8>,
     mode: u32,
     mtime: Option<SystemTime>,
+    attributes: Option<Attributes>,
 }
 
 /// What is there.
@@ -119,6 +126,8 @@ impl Files {
         }
         let files = Files {
             prunes: manner.delete || !in_place,
+            takes_attributes: manner.attributes,
+            gathered: Gathered::default(),
             place,
             part,
             journal,
@@ -145,6 +154,20 @@ impl Files {
             Event::Kept(entry) => {
                 self.leave(entry.path)?;
                 self.is_kept = self.open.is_empty();
+                self.settle_kept(entry)
+            }
+            Event::Owner(_) | Event::Attribute(..) if !self.takes_attributes => {
+                Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "attributes came that were not asked for: run one version on all nodes",
+                ))
+            }
+            Event::Owner(owner) => {
+                self.gathered.on_owner(owner);
+                Ok(())
+            }
+            Event::Attribute(name, value, goes_on) => {
+                self.gathered.on_attribute(name, value, *goes_on);
                 Ok(())
             }
             Event::Spared(path, _) => self.leave(path),
@@ -191,8 +214,25 @@ impl Files {
         }
     }
 
+    /// What is there already gets what was said of it.
+    fn settle_kept(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        let Some(attributes) = self.gathered.take() else {
+            return Ok(());
+        };
+        let at = match (self.open.is_empty(), self.seat(entry.path)) {
+            (true, _) => seat(&self.place.parent, &self.place.name),
+            (false, (directory, name, _)) => seat(directory, &name),
+        };
+        match entry.kind {
+            EntryKind::File => attributes.settle(&at, Some(entry.mode & 0o7777)),
+            EntryKind::Link => attributes.settle(&at, None),
+            EntryKind::Directory | EntryKind::HardLink => Ok(()),
+        }
+    }
+
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
+        let attributes = self.gathered.take();
         if self.open.is_empty() {
             self.check_target(entry.kind)?;
         }
@@ -214,12 +254,16 @@ impl Files {
                     directory: made,
                     mode: entry.mode,
                     mtime: time(entry),
+                    attributes,
                     names: HashSet::new(),
                 });
             }
             EntryKind::Link => {
                 make_room(directory, &name, self.prunes)?;
                 directory.link(OsStr::from_bytes(entry.target), &name)?;
+                if let Some(attributes) = attributes {
+                    attributes.settle(&seat(directory, &name), None)?;
+                }
             }
             EntryKind::HardLink => {
                 let target = Path::new(OsStr::from_bytes(entry.target));
@@ -256,6 +300,7 @@ impl Files {
                     path: entry.path.to_vec(),
                     mode: entry.mode,
                     mtime: time(entry),
+                    attributes,
                 });
             }
         }
@@ -296,7 +341,12 @@ impl Files {
                 }
             }
         }
-        finish(&level.directory.as_file()?, level.mode, level.mtime)
+        finish(&level.directory.as_file()?, level.mode, level.mtime)?;
+        match &level.attributes {
+            // Its path is a link, and with the dot what that leads to.
+            Some(told) => told.settle(&level.directory.path().join("."), Some(level.mode)),
+            None => Ok(()),
+        }
     }
 
     fn on_file_end(&mut self) -> io::Result<()> {
@@ -304,6 +354,10 @@ impl Files {
         // Behind the last hole nothing was written.
         current.file.set_len(current.bytes)?;
         finish(&current.file, current.mode, current.mtime)?;
+        if let Some(attributes) = &current.attributes {
+            let (directory, _, part) = self.seat(&current.path);
+            attributes.settle(&seat(directory, &part), Some(current.mode & 0o7777))?;
+        }
         if current.path.is_empty() {
             // It gets its name once the whole stream is known to be right.
             self.synced = true;

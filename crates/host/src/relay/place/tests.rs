@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use wire::relay::Have;
-use wire::relay::entry::{Entry, EntryKind};
+use wire::relay::entry::{Entry, EntryKind, Owner};
 
 const HERE: NodeAddr = NodeAddr(0x0a07_0001);
 
@@ -84,6 +84,7 @@ const MANNER: Manner = Manner {
     fresh: false,
     delete: false,
     dry: false,
+    attributes: false,
 };
 
 fn content(path: &str, len: usize) -> Vec<u8> {
@@ -335,5 +336,132 @@ fn a_target_has_one_writer_and_no_other_kind_in_its_place() {
         named.with(PART)
     });
     assert!(long == same && long != other && long.len() <= NAME_BYTES_MAX);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// A file that is new, one that is there, a directory and a link, as they are told with attributes.
+fn with_attributes(kept: bool, owner: Owner<'_>, extended: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let entry = |kind, path, mode| Entry {
+        kind,
+        mode,
+        mtime_s: 1_000_000_000,
+        mtime_ns: 5,
+        size: u64::from(kind == EntryKind::File),
+        path,
+        target: match kind {
+            EntryKind::Link => b"f",
+            _ => b"",
+        },
+    };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    let entries = [
+        entry(EntryKind::Directory, &b""[..], 0o750),
+        entry(EntryKind::File, b"f", 0o4750),
+        entry(EntryKind::Link, b"l", 0o777),
+    ];
+    for entry in entries {
+        encoder.owner(owner, &mut out);
+        if entry.kind != EntryKind::Link {
+            for (name, value) in extended {
+                encoder.attribute(name, value, &mut out);
+            }
+        }
+        match kept && entry.kind != EntryKind::Directory {
+            true => encoder.kept(&entry, &mut out).unwrap(),
+            false => encoder.entry(&entry, &mut out).unwrap(),
+        }
+        if entry.kind == EntryKind::File && !kept {
+            out.extend(relay::stream::piece_head(1));
+            encoder.content(b"x");
+            out.push(b'x');
+            encoder.file_end(&mut out);
+        }
+    }
+    encoder.end(&mut out);
+    out
+}
+
+#[test]
+fn attributes_are_those_of_the_source_for_what_is_new_and_for_what_is_there() {
+    let dir = test_directory("place-attributes");
+    let own = fs::metadata(&dir).unwrap();
+    let manner = Manner {
+        attributes: true,
+        ..MANNER
+    };
+    // A name that no host has: its number counts.
+    let owner = |uid, gid| Owner {
+        uid,
+        gid,
+        user: "nobody-of-that-name",
+        group: "",
+    };
+    let is_root = own.uid() == 0;
+    let (uid, gid) = match is_root {
+        true => (12_345, 23_456),
+        false => (own.uid(), own.gid()),
+    };
+    let check = |expected: &[(&str, &[u8])]| {
+        for (path, mode) in [("out", 0o750), ("out/f", 0o4750)] {
+            let at = dir.join(path);
+            let found = fs::metadata(&at).unwrap();
+            assert_eq!((found.uid(), found.gid()), (uid, gid), "{path}");
+            assert_eq!(found.mode() & 0o7777, mode, "{path}");
+            assert_eq!(found.mtime(), 1_000_000_000, "{path}");
+            let names = xattr::list(&at).unwrap().filter(|name| {
+                let name = name.as_encoded_bytes();
+                name.starts_with(b"user.")
+            });
+            assert_eq!(names.count(), expected.len(), "{path}");
+            for (name, value) in expected {
+                assert_eq!(xattr::get(&at, name).unwrap().as_deref(), Some(*value));
+            }
+        }
+        let link = fs::symlink_metadata(dir.join("out/l")).unwrap();
+        assert_eq!((link.uid(), link.gid()), (uid, gid));
+    };
+    let begun = with_attributes(
+        false,
+        owner(uid, gid),
+        &[(b"user.a", b"1"), (b"user.b", b"")],
+    );
+    if let Err(failure) = write_as(&dir, "out", &manner, |_| begun) {
+        // A file system without extended attributes says so, and cannot be tested with.
+        assert!(failure.text.contains("not supported"), "{failure}");
+        eprintln!("SKIPPED: the file system has no extended attributes");
+        fs::remove_dir_all(dir).unwrap();
+        return;
+    }
+    check(&[("user.a", b"1"), ("user.b", b"")]);
+    // What was changed there comes back, though content and time are the same.
+    let file = dir.join("out/f");
+    xattr::set(&file, "user.c", b"3").unwrap();
+    xattr::remove(&file, "user.a").unwrap();
+    if is_root {
+        std::os::unix::fs::lchown(dir.join("out/l"), Some(1), Some(1)).unwrap();
+    }
+    let again = with_attributes(true, owner(uid, gid), &[(b"user.a", b"2")]);
+    write_as(&dir, "out", &manner, |there| {
+        assert_eq!(there.keys.len(), 2, "content is there");
+        again
+    })
+    .unwrap();
+    check(&[("user.a", b"2")]);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn attributes_that_were_not_asked_for_are_refused() {
+    let dir = test_directory("place-unasked");
+    let owner = Owner {
+        uid: 0,
+        gid: 0,
+        user: "",
+        group: "",
+    };
+    let stream = with_attributes(false, owner, &[]);
+    let failure = write_as(&dir, "out", &MANNER, |_| stream).unwrap_err();
+    assert!(failure.text.contains("not asked for"), "{failure}");
     fs::remove_dir_all(dir).unwrap();
 }
