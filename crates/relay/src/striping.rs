@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged
-//!   └──── back to the last level that helped, once twice as many carry less than a fifth more, or the
-//!         round trip has grown by more than 20 ms: what they carry is then what the segment has
+//!   └──── back to the last level that helped, once twice as many carry less than a fifth more in three
+//!         judgements, or the round trip has grown by more than 20 ms: what they carry is then what the
+//!         segment has
 //! ```
 //! "Too many parallel connections can cause more congestion to those already congested links" [Liu04
 //! §III-C]: so more are used only while they carry more. A connection whose own queue delays it has filled
@@ -23,6 +24,9 @@ const SETTLE_LOOKS: u32 = 2;
 const JUDGE_LOOKS: u32 = 2;
 /// Twice as many connections help if they carry so much more, in per cent.
 const GAIN_PCT: u64 = 20;
+/// So many judgements of more connections that gain nothing are made before they go. Choice: where losses
+/// set the pace, a second of one connection is off by a quarter; one judgement of each in fifteen would be wrong.
+const PATIENCE: u32 = 3;
 /// More connections may not make the round trip so much longer.
 pub const RTT_RISE_US: u32 = 20_000;
 /// A round trip that is so much longer than the least, and by a quarter of it, is that of a queue which the
@@ -106,6 +110,8 @@ struct Level {
     rtt_us: u32,
     /// The connections queue by themselves.
     is_queueing: bool,
+    /// Judgements since it was taken up.
+    judged: u32,
 }
 
 impl Striping {
@@ -171,7 +177,8 @@ impl Striping {
             // One connection: more are tried unless it queues already.
             // Once more were tried and gained nothing, that stays known.
             self.is_full |= is_queueing;
-            let may = !is_queueing && (self.levels.len() < 2 || self.calm >= RETRY_LOOKS);
+            let is_untried = self.levels.len() < 2 || self.calm >= RETRY_LOOKS;
+            let may = !is_queueing && (is_untried || self.was_misjudged());
             if may {
                 self.climb();
             }
@@ -181,16 +188,16 @@ impl Striping {
         let (Some(before), Some(here)) = (before, here) else {
             return;
         };
-        let gains =
-            here.rate_bps.saturating_mul(100) >= before.rate_bps.saturating_mul(100 + GAIN_PCT);
-        let rises = here.rtt_us > before.rtt_us.saturating_add(RTT_RISE_US);
-        if rises || !gains {
+        let (gains, rises) = (here.gains_over(&before), here.rises_over(&before));
+        if rises || (!gains && here.judged >= PATIENCE) {
             self.is_full = true;
             self.set(fewer);
         } else if is_queueing {
             self.is_full = true;
-        } else if self.levels.iter().all(|(count, _)| *count <= self.active)
-            || self.calm >= RETRY_LOOKS
+        } else if gains
+            && (self.levels.iter().all(|(count, _)| *count <= self.active)
+                || self.calm >= RETRY_LOOKS
+                || self.was_misjudged())
         {
             self.is_full = false;
             self.climb();
@@ -203,6 +210,7 @@ impl Striping {
             range: (rate_bps, rate_bps),
             rtt_us,
             is_queueing,
+            judged: 1,
         };
         let found = self
             .levels
@@ -217,6 +225,17 @@ impl Striping {
         level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
         level.range = (level.range.0.min(rate_bps), level.range.1.max(rate_bps));
         level.is_queueing = is_queueing;
+        level.judged += 1;
+    }
+
+    /// The next level was left because of what this one had by chance: by what it has now, it gains.
+    fn was_misjudged(&self) -> bool {
+        let above = self.levels.iter().filter(|(count, _)| *count > self.active);
+        let next = above.min_by_key(|(count, _)| *count);
+        let (Some((_, next)), Some(here)) = (next, self.level(self.active)) else {
+            return false;
+        };
+        here.judged >= 2 * PATIENCE && next.gains_over(&here) && !next.rises_over(&here)
     }
 
     fn level(&self, count: u8) -> Option<Level> {
@@ -241,6 +260,9 @@ impl Striping {
 
     fn set(&mut self, count: u8) {
         (self.active, self.looks, self.calm) = (count, 0, 0);
+        for (_, level) in &mut self.levels {
+            level.judged = 0;
+        }
         self.now = Sum::default();
     }
 
@@ -275,6 +297,16 @@ impl Striping {
             is_full: self.is_full && best.is_some(),
             spread_pct: spread.clamp(SPREAD_LEAST_PCT, SPREAD_MAX_PCT),
         }
+    }
+}
+
+impl Level {
+    fn gains_over(&self, fewer: &Level) -> bool {
+        self.rate_bps.saturating_mul(100) >= fewer.rate_bps.saturating_mul(100 + GAIN_PCT)
+    }
+
+    fn rises_over(&self, fewer: &Level) -> bool {
+        self.rtt_us > fewer.rtt_us.saturating_add(RTT_RISE_US)
     }
 }
 
@@ -399,12 +431,37 @@ mod tests {
             }
             looks
         };
-        assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (8, 12));
+        assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (12, 12));
         let mut short = Striping::new(4, true);
         path(5 * MBIT).run(&mut short, 3);
         assert_eq!(short.carried().one_bps, None);
         short.close();
         assert_eq!(short.carried().one_bps, Some(5 * MBIT));
+    }
+
+    /// Losses set the pace: what a connection carries in half a second is off by half.
+    #[test]
+    fn what_is_off_by_chance_does_not_stop_it_for_long() {
+        let (mut short, mut seed) = (0, 1u64);
+        for _ in 0..200 {
+            let mut striping = Striping::new(8, true);
+            for _ in 0..60 {
+                // The sum of so many as there are connections, each between nothing and twice the mean.
+                let rates = (0..striping.active()).map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 32) * 6_000_000 / (1 << 32)
+                });
+                striping.on_look(Look {
+                    span_us: LOOK_US,
+                    bytes: rates.sum::<u64>() * LOOK_US / 8_000_000,
+                    idle_permille: 0,
+                    rtt_us: 40_000,
+                    min_rtt_us: 40_000,
+                });
+            }
+            short += u32::from(striping.active() < 8);
+        }
+        assert!(short <= 6, "after half a minute {short} of 200 use too few");
     }
 
     #[test]
@@ -453,7 +510,7 @@ mod tests {
                 queue_us: 0,
             };
             let mut striping = Striping::new(most, true);
-            path.run(&mut striping, 60);
+            path.run(&mut striping, 80);
             let rate = |n: u8| (u64::from(n) * path.one_bps).min(path.all_bps);
             // What one level more would carry is less than the gain that counts, or there is none.
             let here = striping.active();
