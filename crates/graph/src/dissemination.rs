@@ -7,7 +7,7 @@
 //!   middle         two disjoint paths
 //!   source         these, and the source sends over each of its links that is of use
 //!   destination    these, and each neighbour of the destination that is of use sends to it
-//!   both           the union of the last two
+//!   both           the union of the last two, and two ways on from each neighbour of an end
 //!
 //!                    .─▶ a ─▶ c ─.
 //!                 s ─┼─▶ b ─▶ d ─┼─▶ t      s-a-c-t and s-b-d-t are the disjoint paths;
@@ -27,13 +27,15 @@
 //! Which trouble there is, [`Watch`] decides from the link state. It is quick to see trouble, and slow to let it go.
 
 mod ears;
+mod least;
 
 use crate::disjoint::disjoint;
 use crate::metric::{LinkCost, Metric};
 use crate::spf::Tree;
 use crate::topology::{NodeIndex, Topology};
 use base::{Duration, NodeAddr, Time};
-use ears::{Ears, Least};
+use ears::Ears;
+use least::Least;
 
 /// The loss of a link that is trouble, as a share of 65 536: 2 %.
 ///
@@ -187,6 +189,9 @@ pub fn plan(topology: &Topology, journey: &Journey, trouble: Trouble) -> Plan {
     }
     if trouble.destination {
         ears.of_destination();
+    }
+    if trouble.source && trouble.destination {
+        ears.cross();
     }
     let work = ground.work() + runs * topology.link_count() as u64 + ears.work;
     let paths = ears.paths.into_iter();

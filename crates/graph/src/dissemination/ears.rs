@@ -15,34 +15,34 @@
 //! is expected at the destination first. [Babay17] takes shortest-path trees, and of these the
 //! one of the fewest links.
 
-use super::is_bad;
-use crate::metric::Metric;
+mod crossings;
+mod search;
+
 use crate::stamp::Subgraph;
 use crate::topology::{Edge, NodeIndex, Topology};
 use base::NodeAddr;
-use core::cmp::Reverse;
-use core::ops::Add;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use search::Toll;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Links of the source that it sends over, and links of the destination, at most.
 ///
 /// Choice: of 16 links that lose 40 % each, all lose a packet once in two millions; a stamp holds 128 links.
 pub(super) const EARS_MAX: usize = 16;
 
-/// What a way costs, the first field first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Toll {
-    bad: u32,
-    links: u32,
-    expected: u64,
-    us: u64,
-}
-
 /// Which way a search goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Towards {
     Destination,
     Source,
+}
+
+impl Towards {
+    fn back(self) -> Towards {
+        match self {
+            Towards::Destination => Towards::Source,
+            Towards::Source => Towards::Destination,
+        }
+    }
 }
 
 /// The graph so far, as whole paths.
@@ -138,22 +138,28 @@ impl<'t> Ears<'t> {
             return (us <= self.deadline_us).then(path);
         }
         let joins = |ears: &Ears, node| ears.rest_us(node, towards);
+        let start = (edge.peer, u64::from(edge.link.latency_us));
         let ear = self
-            .search(edge, towards, |toll| toll, joins)
+            .search(start, towards, |toll| toll, joins)
             // The best ear may be late where the quickest one is not.
-            .or_else(|| self.search(edge, towards, Toll::by_time, joins));
+            .or_else(|| self.search(start, towards, Toll::by_time, joins));
         Some(self.whole(&ear?, towards))
     }
 
     /// The quickest path over an end's link, wherever it comes by.
     fn quickest(&mut self, edge: &Edge, towards: Towards) -> Option<Vec<NodeIndex>> {
-        let far = match towards {
+        let far = self.end(towards);
+        let joins = |_: &Ears, node| (node == far).then_some(0);
+        let start = (edge.peer, u64::from(edge.link.latency_us));
+        let way = self.search(start, towards, Toll::by_time, joins)?;
+        Some(self.whole(&way, towards))
+    }
+
+    fn end(&self, towards: Towards) -> NodeIndex {
+        match towards {
             Towards::Destination => self.dst,
             Towards::Source => self.src,
-        };
-        let joins = |_: &Ears, node| (node == far).then_some(0);
-        let way = self.search(edge, towards, Toll::by_time, joins)?;
-        Some(self.whole(&way, towards))
+        }
     }
 
     fn stays_without_cycle(&self, path: &[NodeIndex]) -> bool {
@@ -190,77 +196,12 @@ impl<'t> Ears<'t> {
         }
     }
 
-    /// Dijkstra's algorithm from the far end of a link to the first node that `joins` gives what is left of the way
-    /// from. The nodes that it comes by.
-    fn search(
-        &mut self,
-        start: &Edge,
-        towards: Towards,
-        by: fn(Toll) -> Toll,
-        joins: impl Fn(&Ears, NodeIndex) -> Option<u64>,
-    ) -> Option<Vec<NodeIndex>> {
-        let first = Toll {
-            us: u64::from(start.link.latency_us),
-            ..Toll::default()
-        };
-        let mut known = BTreeMap::from([(start.peer, (first, None))]);
-        if first.us > self.deadline_us {
-            return None;
-        }
-        let at_once = joins(self, start.peer).is_some();
-        let mut heap = BinaryHeap::from([Reverse((by(first), start.peer, at_once))]);
-        while let Some(Reverse((toll, node, has_joined))) = heap.pop() {
-            if has_joined {
-                let back = |at: &NodeIndex| known.get(at).and_then(|(_, by)| *by);
-                let mut way: Vec<NodeIndex> = core::iter::successors(Some(node), back).collect();
-                way.reverse();
-                return Some(way);
-            }
-            let Some(&(so_far, _)) = known.get(&node).filter(|(best, _)| by(*best) == toll) else {
-                continue;
-            };
-            for edge in self.onwards(node, towards) {
-                self.work += 1;
-                let to = edge.peer;
-                if to == self.src && towards == Towards::Destination
-                    || to == self.dst && towards == Towards::Source
-                    || edge.link.is_silent()
-                {
-                    continue;
-                }
-                let next = so_far + Toll::of(edge);
-                let rest = joins(self, to);
-                if next.us.saturating_add(rest.unwrap_or(0)) > self.deadline_us {
-                    continue;
-                }
-                // Where it joins, what is left of the way counts as time, not as links.
-                let next = Toll {
-                    expected: next
-                        .expected
-                        .saturating_add(rest.unwrap_or(0).saturating_mul(1_000)),
-                    ..next
-                };
-                if known.get(&to).is_none_or(|(best, _)| by(next) < by(*best)) {
-                    known.insert(to, (next, Some(node)));
-                    heap.push(Reverse((by(next), to, rest.is_some())));
-                }
-            }
-        }
-        None
-    }
-
-    fn onwards(&self, node: NodeIndex, towards: Towards) -> &'t [Edge] {
-        match towards {
-            Towards::Destination => self.topology.links_from(node),
-            Towards::Source => self.topology.links_to(node),
-        }
-    }
-
     /// The nodes after this one on its quickest way within the graph.
     fn along(&self, node: NodeIndex, towards: Towards) -> Vec<NodeIndex> {
-        let (ways, end) = match towards {
-            Towards::Destination => (&self.ahead, self.dst),
-            Towards::Source => (&self.behind, self.src),
+        let end = self.end(towards);
+        let ways = match towards {
+            Towards::Destination => &self.ahead,
+            Towards::Source => &self.behind,
         };
         let next = |at: &NodeIndex| ways.get(at).filter(|_| *at != end).map(|(_, next)| *next);
         core::iter::successors(next(&node), next).collect()
@@ -293,84 +234,4 @@ impl<'t> Ears<'t> {
 fn lower(ways: &mut BTreeMap<NodeIndex, (u64, NodeIndex)>, node: NodeIndex, way: (u64, NodeIndex)) {
     let best = ways.entry(node).or_insert(way);
     *best = (*best).min(way);
-}
-
-impl Toll {
-    /// Nothing counts but the time.
-    fn by_time(self) -> Toll {
-        Toll {
-            us: self.us,
-            ..Toll::default()
-        }
-    }
-
-    fn of(edge: &Edge) -> Toll {
-        Toll {
-            bad: u32::from(is_bad(edge.link, true)),
-            links: 1,
-            expected: edge.cost(Metric::ExpectedLatency).0,
-            us: u64::from(edge.link.latency_us),
-        }
-    }
-}
-
-impl Add for Toll {
-    type Output = Toll;
-    fn add(self, other: Toll) -> Toll {
-        Toll {
-            bad: self.bad + other.bad,
-            links: self.links + other.links,
-            expected: self.expected.saturating_add(other.expected),
-            us: self.us.saturating_add(other.us),
-        }
-    }
-}
-
-/// The least latency between one node and all others, by ways that avoid a third.
-pub(super) struct Least(Vec<Option<u64>>);
-
-impl Least {
-    /// From each node to `dst`.
-    pub(super) fn to(topology: &Topology, dst: NodeIndex, avoided: NodeIndex) -> Least {
-        Least::run(topology, dst, avoided, Topology::links_to)
-    }
-
-    /// From `src` to each node.
-    pub(super) fn from(topology: &Topology, src: NodeIndex, avoided: NodeIndex) -> Least {
-        Least::run(topology, src, avoided, Topology::links_from)
-    }
-
-    fn run(
-        topology: &Topology,
-        start: NodeIndex,
-        avoided: NodeIndex,
-        onwards: fn(&Topology, NodeIndex) -> &[Edge],
-    ) -> Least {
-        let mut least = vec![None; topology.node_count()];
-        least[start.place()] = Some(0u64);
-        let mut heap = BinaryHeap::from([Reverse((0u64, start))]);
-        while let Some(Reverse((so_far, node))) = heap.pop() {
-            if least[node.place()] != Some(so_far) {
-                continue;
-            }
-            for edge in onwards(topology, node) {
-                let next = so_far.saturating_add(u64::from(edge.link.latency_us));
-                let best = &mut least[edge.peer.place()];
-                if edge.peer != avoided
-                    && !edge.link.is_silent()
-                    && best.is_none_or(|best| next < best)
-                {
-                    *best = Some(next);
-                    heap.push(Reverse((next, edge.peer)));
-                }
-            }
-        }
-        Least(least)
-    }
-
-    /// Whether a link of an end and the rest of the way are in time together.
-    pub(super) fn is_within(&self, edge: &Edge, deadline_us: u64) -> bool {
-        let rest = self.0.get(edge.peer.place()).copied().flatten();
-        rest.is_some_and(|rest| rest.saturating_add(u64::from(edge.link.latency_us)) <= deadline_us)
-    }
 }
