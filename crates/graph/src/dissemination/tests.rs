@@ -325,3 +325,32 @@ proptest! {
         }
     }
 }
+
+/// In a mesh of three neighbours at each end, each leads to two: as a ring, with the fewest links.
+#[test]
+fn with_trouble_at_both_ends_each_neighbour_of_one_leads_to_two_of_the_other() {
+    let mut links = Vec::new();
+    for a in 3..6 {
+        links.extend([(S, a, 5), (a + 3, T, 5)]);
+        links.extend((6..9).map(|b| (a, b, 25)));
+    }
+    let t = topology(&links);
+    let graph = Subgraph::of_paths(&plan(&t, &journey(65), BOTH).paths).unwrap();
+    let count = |wanted: fn(u32, u32) -> bool| {
+        let ends = graph.ends().filter(|(from, to)| wanted(from.0, to.0));
+        ends.count()
+    };
+    assert_eq!(
+        count(|from, _| from == S),
+        3,
+        "{:?}",
+        graph.ends().collect::<Vec<_>>()
+    );
+    assert_eq!(count(|_, to| to == T), 3);
+    assert_eq!(
+        count(|from, to| from != S && to != T),
+        6,
+        "{:?}",
+        graph.ends().collect::<Vec<_>>()
+    );
+}
