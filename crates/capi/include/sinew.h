@@ -86,6 +86,7 @@ const char *sinew_error(void);
 #define SINEW_ROUTING_DISJOINT 5
 #define SINEW_ROUTING_DISJOINT_3 6
 #define SINEW_ROUTING_FLOODING 7
+#define SINEW_ROUTING_TARGETED 8
 
 /* 0, the lowest, to 7. */
 #define SINEW_PRIORITY 3

@@ -18,6 +18,7 @@
 //! - [`paths`]: single paths, and the next shortest ones.
 //! - [`explain`]: why packets go where they go, and what would be if links were otherwise.
 //! - [`disjoint`]: k paths that share no node, of the least total cost.
+//! - [`dissemination`]: one path while the network is calm, more links where there is trouble.
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
 //! - [`redundant`]: two ways from a source to each node, as far apart as the network lets them be.
@@ -40,6 +41,7 @@
 pub mod best;
 pub mod delivery;
 pub mod disjoint;
+pub mod dissemination;
 pub mod explain;
 pub mod generate;
 pub mod metric;

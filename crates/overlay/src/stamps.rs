@@ -20,11 +20,15 @@
 //! later. What is computed in between may lead through the dead node over a link that nobody has
 //! missed yet. So a disjoint path that was in use and has all its links goes on being stamped,
 //! beside the new ones, until things have settled.
+//!
+//! The scheme "targeted" has a memory: its entry holds a [`Watch`] of where there was trouble. While there is any,
+//! the stamp is worked out anew when that could be over, though the topology stays.
 
 use base::{Duration, Map, NodeAddr, Time};
 use graph::best::{Effort, Question, best_route};
 use graph::delivery::Recovery;
 use graph::disjoint::disjoint;
+use graph::dissemination::{Journey, Watch, plan};
 use graph::stamp::Subgraph;
 use graph::{Metric, Topology};
 use wire::data::LinkProtocol;
@@ -89,6 +93,8 @@ struct Entry {
     /// Those that were in use before and still are, and until when.
     old: Vec<Vec<NodeAddr>>,
     old_until: Time,
+    /// Where there was trouble, for the scheme "targeted".
+    watch: Watch,
     /// Empty if there is none.
     stamp: Vec<u8>,
 }
@@ -109,7 +115,13 @@ pub fn question(src: NodeAddr, wish: &Wish) -> Option<Question> {
 
 /// The paths from `src` that a scheme chooses in a topology, none for flooding, and the work that
 /// it took. Empty if there is no path or nothing to choose by.
-pub fn paths(topology: &Topology, src: NodeAddr, wish: &Wish) -> (Vec<Vec<NodeAddr>>, u64) {
+fn paths(
+    now: Time,
+    topology: &Topology,
+    src: NodeAddr,
+    wish: &Wish,
+    watch: &mut Watch,
+) -> (Vec<Vec<NodeAddr>>, u64) {
     let run = topology.link_count() as u64 * WORK_PER_LINK;
     let apart = |k: usize| {
         let found = disjoint(topology, src, wish.to, Metric::ExpectedLatency, k);
@@ -119,6 +131,7 @@ pub fn paths(topology: &Topology, src: NodeAddr, wish: &Wish) -> (Vec<Vec<NodeAd
     };
     match wish.scheme {
         Scheme::Flooding => (Vec::new(), 0),
+        Scheme::Targeted => targeted(now, topology, src, wish, watch),
         Scheme::Disjoint => apart(2),
         Scheme::Disjoint3 => apart(3),
         Scheme::Best => {
@@ -133,6 +146,26 @@ pub fn paths(topology: &Topology, src: NodeAddr, wish: &Wish) -> (Vec<Vec<NodeAd
             }
         }
     }
+}
+
+/// The paths of the dissemination graph for the trouble that there is by now.
+///
+/// Choice: without a deadline every path is in time.
+fn targeted(
+    now: Time,
+    topology: &Topology,
+    src: NodeAddr,
+    wish: &Wish,
+    watch: &mut Watch,
+) -> (Vec<Vec<NodeAddr>>, u64) {
+    let journey = Journey {
+        src,
+        dst: wish.to,
+        deadline_us: wish.deadline.map_or(u64::MAX, Duration::as_micros),
+    };
+    let (trouble, looked) = watch.look(now, topology, &journey);
+    let plan = plan(topology, &journey, trouble);
+    (plan.paths, (looked + plan.work) * WORK_PER_LINK)
 }
 
 impl Stamps {
@@ -153,7 +186,9 @@ impl Stamps {
         }
         let present = self.entries.get(&wish);
         let holds = |entry: &Entry| {
-            entry.generation == generation && (entry.old.is_empty() || now < entry.old_until)
+            entry.generation == generation
+                && (entry.old.is_empty() || now < entry.old_until)
+                && entry.watch.next().is_none_or(|next| now < next)
         };
         if !present.is_some_and(holds) && now >= self.rested_at {
             let before = self.entries.remove(&wish);
@@ -196,10 +231,12 @@ impl Stamps {
         before: Option<Entry>,
         topology: &Topology,
     ) -> Entry {
-        let (paths, work) = paths(topology, own, wish);
+        let mut watch = before.as_ref().map(|e| e.watch.clone()).unwrap_or_default();
+        let (paths, work) = paths(now, topology, own, wish, &mut watch);
         self.rested_at = now + WORK * work * (REST + 1);
         let mut entry = Entry {
             paths,
+            watch,
             ..Entry::default()
         };
         if let Some(before) = before

@@ -148,7 +148,7 @@ class Node:
         ``service``: ``voice``, ``video``, ``bulk`` or ``best-effort``. ``deadline_ms``: for how many
         milliseconds a datagram of ``voice`` and ``video`` is of use. ``paths``: a metric
         (``expected-latency``, ``latency``, ``loss``, ``hops``), or source routing (``best``,
-        ``disjoint``, ``flooding``). ``priority``: 0 to 7. ``in_order``: delivered in the sender's order,
+        ``disjoint``, ``flooding``, ``targeted``). ``priority``: 0 to 7. ``in_order``: delivered in the sender's order,
         within the deadline.
         """
         asked = wanted(service, deadline_ms, paths, priority, in_order)

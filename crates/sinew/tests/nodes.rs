@@ -48,7 +48,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     assert!(ping["rtt_ms"]["median"].as_f64().unwrap() > 0.0);
     world.ping("10.7.0.3 --count 3 --class voice --node net/ams/ams.ctl");
     world.ping("10.7.0.3 --count 1 --node net/ams/ams.sock");
-    for routing in ["best", "disjoint", "disjoint-3", "flooding"] {
+    for routing in ["best", "disjoint", "disjoint-3", "flooding", "targeted"] {
         world.ping(&format!("lon --count 3 --routing {routing} --node net/ams"));
     }
     // A request that leaves no room for its stamp is refused, with the length that fits.

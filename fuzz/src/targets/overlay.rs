@@ -324,7 +324,7 @@ impl Scene {
             delivery: [Delivery::AsItComes, Delivery::InOrder][usize::from(flags & 1)],
             ttl: 1 + (flags & 0x1f),
             give_up: (flags & 4 != 0).then(|| Duration::from_millis(to.into())),
-            scheme: Scheme::ALL.get(usize::from(to % 5)).copied(),
+            scheme: Scheme::ALL.get(usize::from(to % 6)).copied(),
             control: StreamControl::ALL.get(usize::from(to % 3)).copied(),
             early: flags & 8 != 0,
         };

@@ -124,7 +124,14 @@ pub(super) fn leftovers(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The papers, by their keys.
-const PAPERS: &[&str] = &["Amir03", "Amir06", "Brogle09", "Liu04", "Papadimitriou06"];
+const PAPERS: &[&str] = &[
+    "Amir03",
+    "Amir06",
+    "Babay17",
+    "Brogle09",
+    "Liu04",
+    "Papadimitriou06",
+];
 
 /// A citation like `[Amir06 §IV-A]` names a paper that there is.
 pub(super) fn citations(tree: &Tree) -> Vec<Finding> {

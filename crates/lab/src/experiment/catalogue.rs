@@ -2,8 +2,8 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Definition, Experiment, Override, Size, amir03, amir06, brogle09, liu04, messy,
-    overrides, papadimitriou06, protection, streams, two_ways, video,
+    ClaimText, Definition, Experiment, Override, Size, amir03, amir06, babay17, brogle09, liu04,
+    messy, overrides, papadimitriou06, protection, streams, two_ways, video,
 };
 use std::path::Path;
 
@@ -54,6 +54,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         video::EXPERIMENTS,
         two_ways::EXPERIMENTS,
         protection::EXPERIMENTS,
+        babay17::EXPERIMENTS,
         streams::EXPERIMENTS,
     ]
     .concat()
@@ -74,7 +75,10 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         protection::CLAIMS,
     ];
     let papers = papers.into_iter().flatten();
-    papers.chain(messy::claims()).chain(streams::claims())
+    papers
+        .chain(messy::claims())
+        .chain(streams::claims())
+        .chain(babay17::claims())
 }
 
 /// The claims that an experiment judges.

@@ -23,6 +23,7 @@
 
 mod amir03;
 mod amir06;
+mod babay17;
 mod brogle09;
 mod catalogue;
 pub mod cells;

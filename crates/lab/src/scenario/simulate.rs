@@ -240,6 +240,13 @@ impl<'s> Simulation<'s> {
         self.world.now().as_secs_f64() / (self.end() + DRAIN).as_secs_f64()
     }
 
+    /// Bytes of all datagrams between nodes since the scenario's zero, but for control packets.
+    pub(crate) fn carried_bytes(&self) -> u64 {
+        let all = self.network.wire_bytes(&self.world);
+        let since = all - self.settled_bytes.unwrap_or(all);
+        since.saturating_sub(self.report.overlay.control_bytes)
+    }
+
     /// What it has come to so far.
     #[must_use]
     pub fn finish(mut self) -> Report {

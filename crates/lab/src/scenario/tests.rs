@@ -132,7 +132,7 @@ fn stamped_flows_get_through_and_only_best_asks_for_a_deadline() {
         assert_eq!(packets.received, packets.sent, "{routing}");
         report.overlay.unstamped > 0
     };
-    for routing in ["best", "disjoint", "disjoint-3", "flooding"] {
+    for routing in ["best", "disjoint", "disjoint-3", "flooding", "targeted"] {
         assert!(!of(&format!("routing = '{routing}'")), "{routing}");
     }
     assert!(of("class = 'best-effort'\nrouting = 'best'"));

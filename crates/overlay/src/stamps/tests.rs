@@ -147,3 +147,70 @@ fn a_path_that_does_not_fit_is_none() {
     assert!(bytes_of(&[path[..64].to_vec()]).is_some());
     assert_eq!(bytes_of(&[]), None);
 }
+
+/// 1 to 4 by 2 and by 3, each with a link to each, with these losses of the source's links and the destination's.
+fn square(source: f64, destination: f64) -> Topology {
+    let links = [
+        (1, 2, 5, source),
+        (1, 3, 6, source),
+        (2, 5, 20, 0.0),
+        (3, 6, 20, 0.0),
+        (5, 4, 5, destination),
+        (6, 4, 5, destination),
+    ];
+    let both = links.iter().flat_map(|&(a, b, ms, p)| {
+        let cost = LinkCost::new(ms * 1_000, p);
+        [(node(a), node(b), cost), (node(b), node(a), cost)]
+    });
+    Topology::from_links(Parameters::default(), both)
+}
+
+#[test]
+fn a_targeted_stamp_is_one_path_in_calm_and_all_links_of_an_end_from_trouble_to_the_end_of_the_hold()
+ {
+    let (calm, bad) = (square(0.0, 0.0), square(0.2, 0.0));
+    let mut stamps = Stamps::default();
+    let at = |s| Time::ZERO + Duration::from_secs(s);
+    let wish = wish(Scheme::Targeted);
+    let mut links =
+        |s, generation, t: &Topology| told(stamps.stamp(at(s), OWN, wish, generation, t));
+    let one = [(1, 2), (2, 5), (5, 4)];
+    let two = [(1, 2), (1, 3), (2, 5), (3, 6), (5, 4), (6, 4)];
+    assert_eq!(links(1, 1, &calm), one);
+    assert_eq!(links(2, 2, &bad), two);
+    // The topology is calm again, and stays as it is.
+    assert_eq!(links(5, 3, &calm), two);
+    assert_eq!(links(11, 3, &calm), two);
+    assert_eq!(links(12, 3, &calm), one);
+    assert_eq!(stamps.stats().failed, 0);
+}
+
+#[test]
+fn a_targeted_stamp_that_is_calm_is_computed_once_and_one_in_trouble_once_per_hold() {
+    let (calm, bad) = (square(0.0, 0.0), square(0.0, 0.2));
+    for (t, computed) in [(calm, 1), (bad, 6)] {
+        let mut stamps = Stamps::default();
+        for s in 0..60 {
+            let now = Time::ZERO + Duration::from_secs(s);
+            stamps.stamp(now, OWN, wish(Scheme::Targeted), 1, &t);
+        }
+        assert_eq!(stamps.stats().computed, computed);
+    }
+}
+
+/// Forty neighbours at each end are more than a stamp holds.
+#[test]
+fn a_targeted_stamp_takes_as_many_ways_as_fit() {
+    let mut t = Topology::new(Parameters::default());
+    for i in 0..40 {
+        let [a, b] = [100 + i, 200 + i].map(node);
+        let (end, middle) = (LinkCost::new(5_000, 0.2), LinkCost::new(20_000, 0.0));
+        t.set_link(OWN, a, Some(end));
+        t.set_link(a, b, Some(middle));
+        t.set_link(b, node(4), Some(end));
+    }
+    let mut stamps = Stamps::default();
+    let links = told(stamps.stamp(Time::ZERO, OWN, wish(Scheme::Targeted), 1, &t));
+    let of_source = links.iter().filter(|(from, _)| *from == 1).count();
+    assert!((10..=40).contains(&of_source), "{links:?}");
+}

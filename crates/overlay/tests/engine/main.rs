@@ -37,6 +37,7 @@ mod session_troubles;
 mod sessions;
 mod sharing;
 mod stamped;
+mod targeted;
 mod tunnels;
 mod two_ways;
 mod video;

@@ -43,7 +43,7 @@ impl Delivery {
 /// |                   give up after, ms; 0: the node's own        |
 /// +---------------+---------------+-------------------------------+
 /// |E|   control   |    scheme     |   the second only with routing "stamped": 1 best,
-/// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding
+/// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding, 5 targeted
 /// +---------------+-----------------------------------------------+
 /// |              release after, us: only with delivery 3          |
 /// +---------------------------------------------------------------+

@@ -13,6 +13,9 @@ pub enum Scheme {
     Disjoint3,
     /// Every link of the network.
     Flooding,
+    /// One path while the network is calm, and more links where there is trouble: around the source, around the
+    /// destination, or two paths. [Babay17]
+    Targeted,
 }
 
 /// What a client chooses: a metric by table, or a scheme by which its node stamps.
@@ -26,11 +29,12 @@ pub enum RouteBy {
 
 impl Scheme {
     /// All of them, in wire order, which begins at 1.
-    pub const ALL: [Scheme; 4] = [
+    pub const ALL: [Scheme; 5] = [
         Scheme::Best,
         Scheme::Disjoint,
         Scheme::Disjoint3,
         Scheme::Flooding,
+        Scheme::Targeted,
     ];
 
     /// A short stable word for people and metrics.
@@ -40,6 +44,7 @@ impl Scheme {
             Scheme::Disjoint => "disjoint",
             Scheme::Disjoint3 => "disjoint-3",
             Scheme::Flooding => "flooding",
+            Scheme::Targeted => "targeted",
         }
     }
 
@@ -50,6 +55,7 @@ impl Scheme {
             Scheme::Disjoint => 2,
             Scheme::Disjoint3 => 3,
             Scheme::Flooding => 4,
+            Scheme::Targeted => 5,
         }
     }
 
@@ -62,7 +68,7 @@ impl Scheme {
 
 impl RouteBy {
     /// All that this version of the node carries.
-    pub const ALL: [RouteBy; 8] = [
+    pub const ALL: [RouteBy; 9] = [
         RouteBy::Table(Routing::Hops),
         RouteBy::Table(Routing::Latency),
         RouteBy::Table(Routing::Loss),
@@ -71,6 +77,7 @@ impl RouteBy {
         RouteBy::Stamp(Scheme::Disjoint),
         RouteBy::Stamp(Scheme::Disjoint3),
         RouteBy::Stamp(Scheme::Flooding),
+        RouteBy::Stamp(Scheme::Targeted),
     ];
 
     /// A short stable word for people and metrics.

@@ -1,0 +1,335 @@
+//! Dissemination graphs with targeted redundancy: one path while the network is calm, and more links
+//! exactly where there is trouble. [Babay17]
+//!
+//! ```text
+//!   trouble        what is stamped
+//!   none           one path, of the least expected latency
+//!   middle         two disjoint paths
+//!   source         these, and the source sends over each of its links that is of use
+//!   destination    these, and each neighbour of the destination that is of use sends to it
+//!   both           the union of the last two, and two ways on from each neighbour of an end
+//!
+//!                    .─▶ a ─▶ c ─.
+//!                 s ─┼─▶ b ─▶ d ─┼─▶ t      s-a-c-t and s-b-d-t are the disjoint paths;
+//!                    '─▶ e ─▶ d  │          s-e-d is the ear of the source's link to e,
+//!                        b ─▶ f ─'          b-f-t that of the destination's link from f
+//! ```
+//!
+//! Two disjoint paths get around trouble on links of the middle, but both begin at the source and end at
+//! the destination: around these, only more of their own links help. Almost all trouble that is
+//! left after protection is of that kind, and it is rare, so that the dear graphs are seldom paid for.
+//!
+//! A graph grows from the disjoint paths by *ears* ([`ears`]): chains of new nodes between two nodes
+//! that are in it. So it has no cycle at any time, and each of its links is on a way from the source to the destination
+//! that is in time for the deadline. It is told as whole paths, the most important first: whoever has room for fewer leaves
+//! out the last ones.
+//!
+//! Which trouble there is, [`Watch`] decides from the link state. It is quick to see trouble, and slow to let it go.
+
+mod ears;
+mod least;
+
+use crate::disjoint::disjoint;
+use crate::metric::{LinkCost, Metric};
+use crate::spf::Tree;
+use crate::topology::{NodeIndex, Topology};
+use base::{Duration, NodeAddr, Time};
+use ears::Ears;
+use least::Least;
+
+/// The loss of a link that is trouble, as a share of 65 536: 2 %.
+///
+/// Choice: one request and its answer leave 2p² − p³ of independent losses: 0.08 % of 2 %, which is more than the
+/// 0.05 % that protection aims at, and up to half of the loss, 1 %, where it comes in runs.
+const ENTER_LOSS: u16 = 1_311;
+/// The loss that is no trouble any more: 1 %.
+///
+/// Choice: one request leaves 0.02 % of it. An estimate over 50 losses has a standard deviation of a seventh, so
+/// that one that has entered at 2 % does not fall to half of it by chance.
+const LEAVE_LOSS: u16 = 655;
+/// The price of outages that is trouble: that of one outage. It halves every minute.
+const ENTER_PRICE_US: u32 = 64_000;
+/// Choice: one that a minute has not yet halved. A link that failed a moment ago is likely to fail again.
+const LEAVE_PRICE_US: u32 = 32_001;
+/// For how long there must have been no trouble.
+///
+/// Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes, and problems pause: most of the
+/// cost of a problem is its first seconds, before it is seen.
+pub const HOLD: Duration = Duration::from_secs(10);
+/// The links of the source, and those of the destination, from which trouble counts off the path in use.
+///
+/// Choice: one bad link beside the path costs nothing, as no packet takes it, and many nodes have one such link for
+/// ever. Two at once are trouble of the node.
+const LINKS_OF_AN_END: usize = 2;
+
+/// Between whom packets go, and how soon they have to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journey {
+    /// The source.
+    pub src: NodeAddr,
+    /// The destination.
+    pub dst: NodeAddr,
+    /// Microseconds; `u64::MAX` if it does not matter.
+    pub deadline_us: u64,
+}
+
+/// Where there is trouble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// On links of the source.
+    pub source: bool,
+    /// On links of the destination.
+    pub destination: bool,
+    /// On links of the path that touch neither.
+    pub middle: bool,
+}
+
+/// Watches one journey for trouble.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// The path that was in use when it last looked.
+    path: Vec<NodeAddr>,
+    source: Spell,
+    destination: Spell,
+    middle: Spell,
+}
+
+/// Trouble in one place, and when it was last there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    seen: Option<Time>,
+}
+
+/// What there is to send along: paths from the source to the destination, the most important first, and
+/// the links that were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Each is in time, and all of them together have no cycle.
+    pub paths: Vec<Vec<NodeAddr>>,
+    /// Links looked at.
+    pub work: u64,
+}
+
+impl Watch {
+    /// Looks at a topology, and says where there is trouble. The second number counts the links looked at.
+    pub fn look(&mut self, now: Time, topology: &Topology, journey: &Journey) -> (Trouble, u64) {
+        let Some(ground) = Ground::new(topology, journey) else {
+            return (self.trouble(), 0);
+        };
+        let path = ground.best_path();
+        let before = core::mem::replace(&mut self.path, path.unwrap_or_default());
+        let paths = [&self.path, &before];
+        let seen = |spell: &Spell, at: fn(Trouble) -> bool| {
+            at(ground.trouble(paths, spell.seen.is_some()))
+        };
+        let (source, destination, middle) = (
+            seen(&self.source, |t| t.source),
+            seen(&self.destination, |t| t.destination),
+            seen(&self.middle, |t| t.middle),
+        );
+        self.source.follow(now, source);
+        self.destination.follow(now, destination);
+        self.middle.follow(now, middle);
+        (self.trouble(), ground.work())
+    }
+
+    /// When to look again though the topology has not changed; none while all is calm.
+    pub fn next(&self) -> Option<Time> {
+        let all = [self.source, self.destination, self.middle];
+        let seen = all.into_iter().filter_map(|spell| spell.seen);
+        seen.map(|seen| seen + HOLD).min()
+    }
+
+    /// Where there is trouble, as it last saw.
+    pub fn trouble(&self) -> Trouble {
+        Trouble {
+            source: self.source.seen.is_some(),
+            destination: self.destination.seen.is_some(),
+            middle: self.middle.seen.is_some(),
+        }
+    }
+}
+
+impl Spell {
+    fn follow(&mut self, now: Time, is_there: bool) {
+        let is_over = |seen: Time| now >= seen + HOLD;
+        match is_there {
+            true => self.seen = Some(now),
+            false => self.seen = self.seen.filter(|seen| !is_over(*seen)),
+        }
+    }
+}
+
+/// What to send along while there is trouble in these places. No paths if none is in time.
+pub fn plan(topology: &Topology, journey: &Journey, trouble: Trouble) -> Plan {
+    let Some(ground) = Ground::new(topology, journey) else {
+        return Plan::default();
+    };
+    let Some(best) = ground.best_path() else {
+        return Plan {
+            paths: Vec::new(),
+            work: ground.work(),
+        };
+    };
+    if trouble == Trouble::default() {
+        return Plan {
+            paths: vec![best],
+            work: ground.work(),
+        };
+    }
+    let (apart, runs) = ground.two_paths(best);
+    let mut ears = Ears::new(
+        topology,
+        (ground.src, ground.dst),
+        journey.deadline_us,
+        &apart,
+    );
+    if trouble.source {
+        ears.of_source();
+    }
+    if trouble.destination {
+        ears.of_destination();
+    }
+    if trouble.source && trouble.destination {
+        ears.cross();
+    }
+    let work = ground.work() + runs * topology.link_count() as u64 + ears.work;
+    let paths = ears.paths.into_iter();
+    let addrs = |path: Vec<NodeIndex>| path.iter().map(|node| topology.addr(*node)).collect();
+    Plan {
+        paths: paths.map(addrs).collect(),
+        work,
+    }
+}
+
+/// One journey on one topology.
+struct Ground<'t> {
+    topology: &'t Topology,
+    journey: Journey,
+    src: NodeIndex,
+    dst: NodeIndex,
+}
+
+/// Shortest-path runs of a [`Ground`]: two trees for the path, and both ways for what is of use.
+const GROUND_RUNS: u64 = 4;
+
+impl<'t> Ground<'t> {
+    fn new(topology: &'t Topology, journey: &Journey) -> Option<Ground<'t>> {
+        let (src, dst) = (topology.index(journey.src)?, topology.index(journey.dst)?);
+        let ground = Ground {
+            topology,
+            journey: *journey,
+            src,
+            dst,
+        };
+        (src != dst).then_some(ground)
+    }
+
+    fn work(&self) -> u64 {
+        GROUND_RUNS * self.topology.link_count() as u64
+    }
+
+    /// The path of the least expected latency, or else of the least latency, if it is in time.
+    fn best_path(&self) -> Option<Vec<NodeAddr>> {
+        [Metric::ExpectedLatency, Metric::Latency]
+            .into_iter()
+            .find_map(|metric| {
+                let tree = Tree::new(self.topology, self.src, metric);
+                let is_in_time = tree.delay_us(self.dst) <= self.journey.deadline_us;
+                let path = tree.path(self.dst);
+                let addrs = path.iter().map(|node| self.topology.addr(*node));
+                (is_in_time && !path.is_empty()).then(|| addrs.collect())
+            })
+    }
+
+    /// Two disjoint paths in time, or as many as there are: at least the best one. And how many
+    /// shortest-path runs that took.
+    fn two_paths(&self, best: Vec<NodeAddr>) -> (Vec<Vec<NodeIndex>>, u64) {
+        let Journey {
+            src,
+            dst,
+            deadline_us,
+        } = self.journey;
+        let index = |addr: NodeAddr| self.topology.index(addr);
+        let mut runs = 0;
+        for metric in [Metric::ExpectedLatency, Metric::Latency] {
+            runs += 2;
+            let found = disjoint(self.topology, src, dst, metric, 2).unwrap_or_default();
+            let delay = |path: &crate::paths::Path| {
+                let hops = path.hops.iter().map(|hop| u64::from(hop.link.latency_us));
+                hops.sum::<u64>()
+            };
+            let all_in_time = found.iter().all(|path| delay(path) <= deadline_us);
+            if found.len() == 2 && all_in_time {
+                let nodes = |path: &crate::paths::Path| path.nodes().filter_map(index).collect();
+                return (found.iter().map(nodes).collect(), runs);
+            }
+        }
+        (vec![best.into_iter().filter_map(index).collect()], runs)
+    }
+
+    /// Where there is trouble, on these paths and around their ends. Where it was before, less of it counts.
+    fn trouble(&self, paths: [&Vec<NodeAddr>; 2], was_there: bool) -> Trouble {
+        let mut trouble = Trouble {
+            source: self.bad_links_of_source(was_there) >= LINKS_OF_AN_END,
+            destination: self.bad_links_of_destination(was_there) >= LINKS_OF_AN_END,
+            middle: false,
+        };
+        for path in paths {
+            for hop in path
+                .windows(2)
+                .filter(|hop| self.is_bad_hop(hop, was_there))
+            {
+                let ends = (hop[0] == self.journey.src, hop[1] == self.journey.dst);
+                match ends {
+                    (true, false) => trouble.source = true,
+                    (false, true) => trouble.destination = true,
+                    // Choice: a link between both is left for another way, which two paths contain.
+                    _ => trouble.middle = true,
+                }
+            }
+        }
+        trouble
+    }
+
+    /// A link that a path has lost is bad, too.
+    fn is_bad_hop(&self, hop: &[NodeAddr], was_there: bool) -> bool {
+        let ends = self.topology.index(hop[0]).zip(self.topology.index(hop[1]));
+        let link = ends.and_then(|(from, to)| self.topology.link(from, to));
+        link.is_none_or(|edge| is_bad(edge.link, was_there))
+    }
+
+    fn bad_links_of_source(&self, was_there: bool) -> usize {
+        let bad = self.topology.links_from(self.src).iter();
+        let mut bad = bad.filter(|edge| is_bad(edge.link, was_there)).peekable();
+        if bad.peek().is_none() {
+            return 0;
+        }
+        let rest = Least::to(self.topology, self.dst, self.src);
+        bad.filter(|edge| rest.is_within(edge, self.journey.deadline_us))
+            .count()
+    }
+
+    fn bad_links_of_destination(&self, was_there: bool) -> usize {
+        let bad = self.topology.links_to(self.dst).iter();
+        let mut bad = bad.filter(|edge| is_bad(edge.link, was_there)).peekable();
+        if bad.peek().is_none() {
+            return 0;
+        }
+        let rest = Least::from(self.topology, self.src, self.dst);
+        bad.filter(|edge| rest.is_within(edge, self.journey.deadline_us))
+            .count()
+    }
+}
+
+/// Whether a link is in trouble; where there was trouble before, less of it counts.
+fn is_bad(link: LinkCost, was_there: bool) -> bool {
+    let (loss, price_us) = match was_there {
+        true => (LEAVE_LOSS, LEAVE_PRICE_US),
+        false => (ENTER_LOSS, ENTER_PRICE_US),
+    };
+    link.loss >= loss || link.price_us >= price_us
+}
+
+#[cfg(test)]
+mod tests;

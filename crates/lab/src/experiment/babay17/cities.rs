@@ -1,0 +1,464 @@
+//! Twelve cities, trouble that comes and goes, and sixteen calls between them.
+//!
+//! Delays are those of light in a fibre (200 km/ms) over 1.3 times the great circle, to a millisecond. The links are those
+//! of [`LINKS`]: each city has four to six.
+//!
+//! Trouble is drawn from the run's seed alone, so that all schemes live the same ([`trouble`]):
+//!
+//! | | |
+//! |---|---|
+//! | a problem begins | every 60 s in the mean, exponentially, at the earliest after 10 s |
+//! | where | 60 %: around a node, on all its links in both directions. 40 %: on one link, in both directions. Each node, or link, alike |
+//! | for | 10 to 120 s, evenly |
+//! | loss | 5 to 40 %, evenly, in bursts of 50 %. Where two problems meet, the greater loss |
+//!
+//! A node's problem is one around the source or the destination for its own calls, and one of the middle for others.
+
+use super::{SCHEMES, SOURCE, cost, missed, percent, run};
+use crate::experiment::{
+    Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
+};
+use base::Rng;
+
+pub(super) const CITIES: Cities = Cities;
+const ID: &str = "babay17/cities";
+
+/// Between which cities there are links, and their delay in ms.
+const LINKS: [(&str, &str, u64); 32] = [
+    ("new-york", "washington", 2),
+    ("new-york", "chicago", 7),
+    ("new-york", "atlanta", 8),
+    ("new-york", "denver", 17),
+    ("new-york", "london", 36),
+    ("new-york", "frankfurt", 40),
+    ("washington", "chicago", 6),
+    ("washington", "atlanta", 6),
+    ("washington", "dallas", 12),
+    ("washington", "london", 38),
+    ("washington", "frankfurt", 42),
+    ("chicago", "denver", 10),
+    ("chicago", "dallas", 8),
+    ("chicago", "san-jose", 19),
+    ("chicago", "atlanta", 6),
+    ("denver", "dallas", 7),
+    ("denver", "los-angeles", 9),
+    ("denver", "san-jose", 10),
+    ("atlanta", "dallas", 8),
+    ("atlanta", "los-angeles", 20),
+    ("atlanta", "johannesburg", 88),
+    ("dallas", "los-angeles", 13),
+    ("dallas", "san-jose", 15),
+    ("los-angeles", "san-jose", 3),
+    ("los-angeles", "hong-kong", 76),
+    ("san-jose", "hong-kong", 73),
+    ("london", "frankfurt", 4),
+    ("london", "johannesburg", 59),
+    ("london", "hong-kong", 63),
+    ("frankfurt", "johannesburg", 57),
+    ("frankfurt", "hong-kong", 60),
+    ("hong-kong", "johannesburg", 70),
+];
+/// The cities, in the order of their first link.
+const NODES: [&str; 12] = [
+    "new-york",
+    "washington",
+    "chicago",
+    "denver",
+    "los-angeles",
+    "san-jose",
+    "dallas",
+    "atlanta",
+    "london",
+    "frankfurt",
+    "hong-kong",
+    "johannesburg",
+];
+/// Who calls whom, and within how many milliseconds: 65 across a continent, as in the paper, and 150 between
+/// continents.
+const CALLS: [(&str, &str, u64); 16] = [
+    ("new-york", "los-angeles", 65),
+    ("new-york", "san-jose", 65),
+    ("washington", "los-angeles", 65),
+    ("san-jose", "washington", 65),
+    ("san-jose", "atlanta", 65),
+    ("atlanta", "denver", 65),
+    ("los-angeles", "chicago", 65),
+    ("denver", "new-york", 65),
+    ("london", "dallas", 150),
+    ("frankfurt", "san-jose", 150),
+    ("hong-kong", "new-york", 150),
+    ("johannesburg", "new-york", 150),
+    ("london", "hong-kong", 150),
+    ("los-angeles", "london", 150),
+    ("san-jose", "johannesburg", 150),
+    ("denver", "frankfurt", 150),
+];
+
+const BETWEEN_S: f64 = 60.0;
+const FIRST_S: f64 = 10.0;
+const AROUND_NODE: f64 = 0.6;
+const LASTS_S: (f64, f64) = (10.0, 120.0);
+const LOSS_PCT: (f64, f64) = (5.0, 40.0);
+/// Misses so soon after a problem has begun are those of the time before it is seen.
+const EARLY_S: u64 = 3;
+/// What targeted redundancy saves at least of what flooding saves over one path.
+const SAVED_PCT: f64 = 99.0;
+/// And what it costs at most of one path.
+const COST: f64 = 2.15;
+
+pub(super) const CLAIMS: &[ClaimText] = &[
+    claim(
+        ID,
+        "saved",
+        SOURCE,
+        "over 99 % of what flooding saves over one path is saved by targeted redundancy",
+        "(one path's misses − targeted's) ≥ 99 % of (one path's − flooding's)",
+    ),
+    claim(
+        ID,
+        "cost",
+        SOURCE,
+        "about the cost of two disjoint paths",
+        "targeted carries at most 2.15 × the bytes of one path per byte delivered, on average",
+    ),
+    claim(
+        ID,
+        "beyond-two",
+        SOURCE,
+        "two disjoint paths save 70 %: targeted redundancy saves more",
+        "targeted misses fewer packets than two disjoint paths",
+    ),
+];
+
+pub(super) struct Cities;
+
+/// Some links lose packets for some time.
+#[derive(Clone, Debug, PartialEq)]
+struct Problem {
+    /// Places in [`LINKS`].
+    links: Vec<usize>,
+    from_s: f64,
+    to_s: f64,
+    loss_pct: f64,
+}
+
+fn seconds(size: Size) -> u64 {
+    match size {
+        Size::Quick => 300,
+        Size::Full => 1_800,
+    }
+}
+
+/// The problems of a run.
+fn trouble(seed: u64, seconds: u64) -> Vec<Problem> {
+    let mut rng = Rng::new(seed);
+    let between = |rng: &mut Rng, (least, most): (f64, f64)| least + (most - least) * rng.unit();
+    let mut problems = Vec::new();
+    let mut at = FIRST_S;
+    loop {
+        at -= BETWEEN_S * (1.0 - rng.unit()).ln();
+        if at >= seconds as f64 {
+            return problems;
+        }
+        let links = match rng.chance(AROUND_NODE) {
+            true => {
+                let node = NODES[rng.below(NODES.len() as u64) as usize];
+                let touches = |place: &usize| [LINKS[*place].0, LINKS[*place].1].contains(&node);
+                (0..LINKS.len()).filter(touches).collect()
+            }
+            false => vec![rng.below(LINKS.len() as u64) as usize],
+        };
+        problems.push(Problem {
+            links,
+            from_s: at,
+            to_s: at + between(&mut rng, LASTS_S),
+            loss_pct: between(&mut rng, LOSS_PCT),
+        });
+    }
+}
+
+/// What links lose from when on: second, link, percent; in order of time.
+fn changes(problems: &[Problem]) -> Vec<(f64, usize, f64)> {
+    let moments = problems.iter().flat_map(|p| [p.from_s, p.to_s]);
+    let mut moments: Vec<f64> = moments.collect();
+    moments.sort_by(f64::total_cmp);
+    let mut now = [0.0; LINKS.len()];
+    let mut changes = Vec::new();
+    for at in moments {
+        for (link, now) in now.iter_mut().enumerate() {
+            let there = |p: &&Problem| p.links.contains(&link) && p.from_s <= at && at < p.to_s;
+            let losses = problems.iter().filter(there).map(|p| p.loss_pct);
+            let loss = losses.fold(0.0, f64::max);
+            if loss != core::mem::replace(now, loss) {
+                changes.push((at, link, loss));
+            }
+        }
+    }
+    changes
+}
+
+fn scenario(scheme: &str, problems: &[Problem], seconds: u64) -> String {
+    let mut text = format!(
+        "[scenario]\nname = \"cities\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n"
+    );
+    for node in NODES {
+        text += &format!("[[node]]\nname = \"{node}\"\n");
+    }
+    for (a, b, ms) in LINKS {
+        text += &format!("[[link]]\na = \"{a}\"\nb = \"{b}\"\npath = \"delay={ms}ms\"\n");
+    }
+    for (from, to, deadline_ms) in CALLS {
+        text += &format!(
+            "[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nrouting = \"{scheme}\"\ndeadline = \"{deadline_ms}ms\"\n"
+        );
+    }
+    let all = changes(problems).into_iter();
+    for (at, link, loss) in all.filter(|(at, ..)| *at < seconds as f64) {
+        let (a, b, ms) = LINKS[link];
+        let at_ms = (at * 1_000.0) as u64;
+        let loss = match loss > 0.0 {
+            true => format!(" loss={loss:.2}% burst=50%"),
+            false => String::new(),
+        };
+        text += &format!(
+            "[[fault]]\nat = \"{at_ms}ms\"\nkind = \"link-set\"\na = \"{a}\"\nb = \"{b}\"\npath = \"delay={ms}ms{loss}\"\n"
+        );
+    }
+    text
+}
+
+/// Missed packets that were sent in the first seconds of a problem.
+fn missed_early(calls: &[crate::scenario::Call], problems: &[Problem], seconds: u64) -> u64 {
+    let is_early = |second: u64| {
+        let starts = problems.iter().map(|p| p.from_s as u64);
+        starts
+            .into_iter()
+            .any(|start| (start..=start + EARLY_S).contains(&second))
+    };
+    let early = (0..seconds).filter(|second| is_early(*second));
+    early
+        .flat_map(|second| {
+            calls
+                .iter()
+                .zip(CALLS)
+                .map(move |(call, (.., ms))| (second, call, ms))
+        })
+        .map(|(second, call, ms)| missed(call, ms, second..second + 1).1)
+        .sum()
+}
+
+impl Experiment for Cities {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn title(&self) -> &'static str {
+        "Twelve cities with trouble that comes and goes: what targeted redundancy saves and costs"
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "Production nodes in the simulator: twelve cities, {} links with delays of 1.3 times the great circle at 200 km/ms, {} calls at once, \
+             deadline 65 ms across a continent and 150 ms between continents, {} s per run and scheme. A problem begins every {BETWEEN_S} s in the mean, \
+             with 60 % around a node and else on one link, lasts 10 to 120 s, and loses 5 to 40 % in bursts of 50 %. All schemes of a run \
+             live the same problems. Bytes are all that links carry but for control packets, per byte delivered.",
+            LINKS.len(),
+            CALLS.len(),
+            seconds(size)
+        )
+    }
+
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let runs = match size {
+            Size::Quick => 4,
+            Size::Full => 10,
+        };
+        (1..=runs)
+            .map(|n| Cell::at(&[("run", f64::from(n))]))
+            .collect()
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
+        let seconds = seconds(plan.size);
+        let problems = trouble(seed, seconds);
+        let mut row = Row::of(cell);
+        row.set("problems", problems.len() as f64);
+        for scheme in SCHEMES {
+            let run = run(&scenario(scheme, &problems, seconds), seed, &[])?;
+            let judged = run.calls.iter().zip(CALLS);
+            let judged = judged.map(|(call, (.., ms))| missed(call, ms, 0..seconds));
+            let (sent, missed) = judged.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let bytes = run.bytes.iter().sum();
+            row.set(format!("{scheme} sent"), sent as f64);
+            row.set(format!("{scheme} missed"), missed as f64);
+            row.set(format!("{scheme} cost"), cost(bytes, sent - missed));
+            let early = missed_early(&run.calls, &problems, seconds);
+            row.set(format!("{scheme} early"), early as f64);
+        }
+        Ok(row)
+    }
+
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+        Findings {
+            charts: Vec::new(),
+            verdicts: verdicts(rows),
+        }
+    }
+
+    fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
+        let head = [
+            "scheme",
+            "missed %",
+            "of them early",
+            "saved %",
+            "bytes",
+            "of one path",
+        ];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        for scheme in SCHEMES {
+            let sum = |what: &str| sum(rows, scheme, what);
+            let line = [
+                scheme.to_owned(),
+                format!("{:.4}", percent(sum("missed") as u64, sum("sent") as u64)),
+                format!(
+                    "{:.0} %",
+                    percent(sum("early") as u64, sum("missed") as u64)
+                ),
+                format!("{:.2}", saved_pct(rows, scheme)),
+                format!("{:.2}", sum("cost") / rows.0.len() as f64),
+                format!("{:.3}", sum("cost") / self::sum(rows, "best", "cost")),
+            ];
+            table.push(line.to_vec());
+        }
+        table
+    }
+
+    fn files(&self, plan: &Plan) -> Vec<(String, String)> {
+        let seconds = seconds(plan.size);
+        let file = |cell: Cell| {
+            let problems = trouble(cell.seed(ID, plan.seed), seconds);
+            let name = cell.key.replace('=', "-");
+            (
+                format!("{name}.toml"),
+                scenario("targeted", &problems, seconds),
+            )
+        };
+        self.cells(plan.size).into_iter().map(file).collect()
+    }
+}
+
+fn sum(rows: &Rows, scheme: &str, what: &str) -> f64 {
+    let name = format!("{scheme} {what}");
+    rows.0.iter().map(|row| row.value(&name)).sum()
+}
+
+/// What a scheme saves of what flooding saves over one path, of all runs together.
+fn saved_pct(rows: &Rows, scheme: &str) -> f64 {
+    let missed = |scheme| sum(rows, scheme, "missed");
+    100.0 * (missed("best") - missed(scheme)) / (missed("best") - missed("flooding"))
+}
+
+fn verdicts(rows: &Rows) -> Vec<Verdict> {
+    if rows.0.is_empty() {
+        return CLAIMS
+            .iter()
+            .map(|claim| Verdict::untested(claim.key, "no cell"))
+            .collect();
+    }
+    let missed = |scheme| sum(rows, scheme, "missed");
+    let saved = |scheme| saved_pct(rows, scheme);
+    let of_one = |scheme| sum(rows, scheme, "cost") / sum(rows, "best", "cost");
+    let told = |of: &dyn Fn(&'static str) -> f64, digits: usize| {
+        SCHEMES
+            .map(|scheme| format!("{scheme} {:.digits$}", of(scheme)))
+            .join(", ")
+    };
+    vec![
+        Verdict::of(
+            "saved",
+            saved("targeted") >= SAVED_PCT,
+            format!("saved %: {}", told(&saved, 2)),
+        ),
+        Verdict::of(
+            "cost",
+            of_one("targeted") <= COST,
+            format!("bytes, of one path: {}", told(&of_one, 3)),
+        ),
+        Verdict::of(
+            "beyond-two",
+            missed("targeted") < missed("disjoint"),
+            format!(
+                "missed of {:.0}: {}",
+                sum(rows, "best", "sent"),
+                told(&missed, 0)
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn each_verdict_can_fail() {
+        let judge = |targeted: f64, bytes: f64| {
+            let mut row = Row::default();
+            let all = [("best", 10_100.0), ("disjoint", 200.0), ("flooding", 100.0)];
+            for (scheme, missed) in all.into_iter().chain([("targeted", targeted)]) {
+                row.set(format!("{scheme} sent"), 1e6);
+                row.set(format!("{scheme} missed"), missed);
+                row.set(format!("{scheme} cost"), 4.0);
+            }
+            row.set("targeted cost", bytes);
+            let verdicts = verdicts(&Rows(vec![row]));
+            verdicts
+                .iter()
+                .map(|verdict| verdict.holds)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(judge(199.0, 8.6), [Some(true); 3]);
+        assert_eq!(judge(201.0, 8.7), [Some(false); 3]);
+    }
+
+    #[test]
+    fn problems_are_as_stated_and_the_greater_loss_counts() {
+        let problems = trouble(7, 100_000);
+        assert!(
+            (1_500..1_850).contains(&problems.len()),
+            "{}",
+            problems.len()
+        );
+        for problem in &problems {
+            assert!((10.0..=120.0).contains(&(problem.to_s - problem.from_s)));
+            assert!((5.0..=40.0).contains(&problem.loss_pct));
+            assert!([1, 4, 5, 6].contains(&problem.links.len()));
+        }
+        let problem = |from_s, to_s, loss_pct| Problem {
+            links: vec![3],
+            from_s,
+            to_s,
+            loss_pct,
+        };
+        let told = changes(&[problem(1.0, 5.0, 10.0), problem(2.0, 3.0, 20.0)]);
+        assert_eq!(
+            told,
+            [
+                (1.0, 3, 10.0),
+                (2.0, 3, 20.0),
+                (3.0, 3, 10.0),
+                (5.0, 3, 0.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn every_run_is_a_scenario() {
+        for seed in 0..3 {
+            let text = scenario("targeted", &trouble(seed, 300), 300);
+            let scenario = Scenario::parse("cities", &text);
+            assert!(scenario.is_ok(), "{:?}", scenario.err());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Dissemination graphs in a world of nodes: one path while it is calm, all links of the ends while they lose, and
+//! one path again. [Babay17]
+//!
+//! ```text
+//!        .─ 1 ─.    .─ 4 ─.
+//!     0 ─┼─ 2 ─┼╳╳╳─┼─ 5 ─┼─ 7       edge links 5 ms, each of 1, 2, 3 to each of 4, 5, 6 25 ms
+//!        '─ 3 ─'    '─ 6 ─'
+//! ```
+
+use crate::world::{Nodes, PORT, RECEIVER, SENDER, voice};
+use base::Duration;
+use overlay::event::Drop;
+use overlay::request::Options;
+use std::collections::BTreeSet;
+use wire::ipc::Scheme;
+
+const TO: usize = 7;
+const EDGES: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (4, TO), (5, TO), (6, TO)];
+const DEADLINE: Duration = Duration::from_millis(65);
+
+fn world(seed: u64) -> Nodes {
+    let middle = (1..=3).flat_map(|a| (4..=6).map(move |b| (a, b)));
+    let links: Vec<(usize, usize)> = EDGES.into_iter().chain(middle).collect();
+    let mut nodes = Nodes::new(seed, 8, &links, "delay=25ms");
+    set_edges(&mut nodes, "");
+    nodes.run_ms(5_000);
+    let options = Options {
+        deadline: Some(DEADLINE),
+        ..voice().routed_by(Scheme::Targeted)
+    };
+    nodes.bind_to(TO, RECEIVER, PORT, options);
+    nodes.set_sender(0, SENDER, options);
+    nodes.run_ms(10);
+    nodes.count();
+    nodes
+}
+
+fn set_edges(nodes: &mut Nodes, words: &str) {
+    for (a, b) in EDGES {
+        nodes.link(a, b, &format!("delay=5ms {words}"));
+    }
+}
+
+/// Sends packets for so many seconds, one every 10 ms: how many were missed, and copies sent for each.
+fn talk(nodes: &mut Nodes, number: &mut u64, seconds: u64) -> (usize, f64) {
+    let carried = |nodes: &mut Nodes| nodes.count().forwarded + nodes.count().originated;
+    let (before, start) = (carried(nodes), nodes.world.now());
+    let count = 100 * seconds;
+    for i in 0..count {
+        let at = start + Duration::from_millis(10 * i);
+        nodes.send(at, 0, SENDER, TO, *number + i);
+    }
+    nodes.run_ms(10 * count + 300);
+    *number += count;
+    let arrivals = nodes.arrivals().into_iter();
+    let in_time = arrivals.filter(|(_, delay)| *delay <= DEADLINE);
+    let in_time: BTreeSet<u64> = in_time.map(|(number, _)| number).collect();
+    let copies = (carried(nodes) - before) as f64 / count as f64;
+    (count as usize - in_time.len(), copies)
+}
+
+#[test]
+fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
+    for seed in 0..2 {
+        let (mut nodes, mut number) = (world(seed), 0);
+        assert_eq!(talk(&mut nodes, &mut number, 10), (0, 3.0), "seed {seed}");
+        set_edges(&mut nodes, "loss=20% burst=50%");
+        talk(&mut nodes, &mut number, 5);
+        let (missed, copies) = talk(&mut nodes, &mut number, 40);
+        // Three links at each end and six or seven between them, less what never reaches a relay.
+        assert!(
+            missed <= 4 && (10.0..=13.0).contains(&copies),
+            "{seed}: {missed} {copies}"
+        );
+        set_edges(&mut nodes, "");
+        // 50 losses in 5000 packets are 1 %; then the announcement waits, and then the hold.
+        talk(&mut nodes, &mut number, 120);
+        assert_eq!(talk(&mut nodes, &mut number, 5), (0, 3.0), "seed {seed}");
+        let totals = nodes.count();
+        for never in [Drop::StampLoops, Drop::StampStray, Drop::TtlExceeded] {
+            assert_eq!(totals.drops(never), 0, "{seed} {never:?}");
+        }
+        assert_eq!(totals.unstamped, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_relay_that_dies_costs_no_more_than_it_takes_to_notice() {
+    for seed in 0..3 {
+        let (mut nodes, mut number) = (world(seed), 0);
+        talk(&mut nodes, &mut number, 5);
+        for i in 1..=6 {
+            // Whichever the path leads through, with the last one of each side left.
+            if i % 3 != 0 {
+                nodes.crash(i);
+            }
+        }
+        talk(&mut nodes, &mut number, 3);
+        assert_eq!(talk(&mut nodes, &mut number, 5).0, 0, "seed {seed}");
+    }
+}
