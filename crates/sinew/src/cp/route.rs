@@ -291,11 +291,7 @@ impl Route {
             return None;
         }
         let nodes: Option<Vec<NodeAddr>> = way.addresses.iter().map(|a| a.parse().ok()).collect();
-        let count = |n: &usize| {
-            u8::try_from(*n)
-                .unwrap_or(STRIPES_MAX)
-                .clamp(1, STRIPES_MAX)
-        };
+        let count = |n: &usize| offered(*n);
         let (mut nodes, mut stripes) = (nodes?, way.stripes.iter().map(count).collect::<Vec<_>>());
         if self.pull {
             nodes.reverse();
@@ -388,6 +384,18 @@ impl Shape<'_> {
         };
         let own = self.stripes.get(segment).or(self.stripes.last());
         own.copied().unwrap_or(1)
+    }
+}
+
+/// Connections that the sender of a segment may use where so many are planned.
+///
+/// Choice: where more than one helps, as many as a probe tries. The plan takes the fewest that would carry what was
+/// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help.
+fn offered(planned: usize) -> u8 {
+    let planned = u8::try_from(planned).unwrap_or(STRIPES_MAX);
+    match planned {
+        0 | 1 => 1,
+        several => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
     }
 }
 
@@ -548,5 +556,11 @@ mod tests {
         let free = route().to(&ends(&[2])).unwrap();
         let hop = Hop::parse(&free.bytes).unwrap().below().next().unwrap();
         assert!(hop.adapts);
+    }
+
+    #[test]
+    fn where_more_than_one_helps_the_sender_finds_out_how_many() {
+        let planned = [0, 1, 2, 5, 8, 20, 1_000];
+        assert_eq!(planned.map(offered), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
     }
 }
