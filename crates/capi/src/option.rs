@@ -92,7 +92,7 @@ mod tests {
         let plain = Options::best_effort();
         for (name, most) in [
             (LINK, 2),
-            (ROUTING, 7),
+            (ROUTING, 8),
             (PRIORITY, 7),
             (DEADLINE, 1_000_000),
             (GIVE_UP, 86_400_000),

@@ -378,12 +378,17 @@ fn verdicts(rows: &Rows) -> Vec<Verdict> {
             "saved",
             saved("targeted") >= SAVED_PCT,
             format!("saved %: {}", told(&saved, 2)),
-        ),
+        )
+        .because(format!(
+            "{:.0} % of what targeted misses was sent in the first {EARLY_S} s of a problem, in which it has one path still",
+            percent(sum(rows, "targeted", "early") as u64, missed("targeted") as u64)
+        )),
         Verdict::of(
             "cost",
             of_one("targeted") <= COST,
             format!("bytes, of one path: {}", told(&of_one, 3)),
-        ),
+        )
+        .because("a link's estimate falls as slowly as packets arrive, and the larger graph stays for as long"),
         Verdict::of(
             "beyond-two",
             missed("targeted") < missed("disjoint"),
