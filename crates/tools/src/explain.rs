@@ -171,6 +171,8 @@ pub struct LinkNumbers {
     pub residual_pct: f64,
     /// What protects a call's packets: `none`, `requests`, `repair` or `copies` beside them.
     pub protection: &'static str,
+    /// Repair packets, or copies, per hundred packets of a call.
+    pub repair_pct: f64,
     /// What that is expected to leave lost of a call's packets with this deadline over this path.
     pub left_pct: f64,
     /// Expected latency.
@@ -329,6 +331,7 @@ impl LinkNumbers {
             loss_pct: percent(leg.link.loss_share()),
             residual_pct: percent(leg.link.residual_share(view.topology().parameters())),
             protection: left.by,
+            repair_pct: percent(left.repair),
             left_pct: percent(left.share),
             expected_latency_ms: rounded(expected.in_natural_unit(leg.costs[expected.index()])),
             width_bps: leg.width.0,

@@ -2,14 +2,16 @@
 //! help it most.
 //!
 //! ```text
-//!   candidates:  a node of the network ┐                         ┌ the path that calls would take,
-//!                a city on the way     ├─▶ topology with its ────┤ if it leads over the candidate,
-//!                a node half way       ┘   links added           └ and what it would miss
+//!   candidates:  a node of the network ┐
+//!                a city on the way     │   topology with its     ┌ the path that calls would take,
+//!                a node half way       ├─▶ links added       ────┤ if it leads over one of them,
+//!                no node: a direct link┘                         └ and what it would miss
 //! ```
 //!
 //! A candidate's links do not exist, so their numbers are estimates: the delay is that of the map,
 //! or that of the links that there are, and they lose as much per millisecond as the present path.
-//! Routing decides as it does in the nodes: a candidate over which no call would go is none.
+//! Routing decides as it does in the nodes: a candidate over which no call would go is none. Each link
+//! is protected up to the target of a link, so where repair does, a further node often gains nothing.
 
 mod text;
 
@@ -27,6 +29,9 @@ use serde::Serialize;
 pub const CANDIDATES_MAX: usize = 5;
 /// Nodes and cities that are tried, the nearest to the way first: each takes two paths and their plans.
 const TRIED_MAX: usize = 24;
+/// A candidate helps if calls miss no more than this share of what they miss today. Choice: predictions
+/// are no better than that.
+const HELPS: f64 = 0.8;
 /// A city is on the way if the way over it is longer by less than this factor.
 const DETOUR_MAX: f64 = 1.5;
 
@@ -50,7 +55,7 @@ pub struct Advice {
 /// A further node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// `node`: one of the network; `city`; or `half-way`.
+    /// `node`: one of the network; `city`; `half-way`; or `link`: none but a direct link.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -58,6 +63,8 @@ pub struct Candidate {
     pub missed_pct: f64,
     /// The delay of their path.
     pub latency_ms: f64,
+    /// Repair packets and copies per hundred packets, on the link of the path that has most.
+    pub repair_pct: f64,
     /// Their path.
     pub path: Vec<String>,
     /// The links that do not exist yet.
@@ -155,14 +162,14 @@ fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
 }
 
 /// A further node, before it is judged.
-struct Place {
+struct Prospect {
     kind: &'static str,
     name: String,
     node: NodeAddr,
     links: Vec<Planned>,
 }
 
-impl Place {
+impl Prospect {
     /// The delay of its new links together.
     fn latency_us(&self) -> f64 {
         self.links.iter().map(|link| link.latency_us).sum()
@@ -188,8 +195,8 @@ struct Adviser<'a> {
 
 impl Adviser<'_> {
     /// All that may help.
-    fn sites(&self) -> Vec<Place> {
-        let nearest = |mut sites: Vec<Place>| {
+    fn sites(&self) -> Vec<Prospect> {
+        let nearest = |mut sites: Vec<Prospect>| {
             sites.sort_by(|a, b| a.latency_us().total_cmp(&b.latency_us()));
             sites.truncate(TRIED_MAX);
             sites
@@ -197,11 +204,25 @@ impl Adviser<'_> {
         let mut sites = nearest(self.nodes());
         sites.extend(nearest(self.cities()));
         sites.extend(self.half_way());
+        sites.extend(self.direct());
         sites
     }
 
+    /// A link between the two, if there is none.
+    fn direct(&self) -> Option<Prospect> {
+        let (src, dst) = self.ends;
+        let lacks = link(self.view.topology(), src, dst).is_none();
+        let planned = self.planned(src, dst).filter(|_| lacks)?;
+        Some(Prospect {
+            kind: "link",
+            name: format!("{}-{}", self.view.name(src), self.view.name(dst)),
+            node: dst,
+            links: vec![planned],
+        })
+    }
+
     /// The nodes that are not on the path and lack a link to an end.
-    fn nodes(&self) -> Vec<Place> {
+    fn nodes(&self) -> Vec<Prospect> {
         let topology = self.view.topology();
         let nodes = topology.nodes().map(|node| topology.addr(node));
         let others = nodes.filter(|node| self.today.nodes().all(|on_path| on_path != *node));
@@ -209,7 +230,7 @@ impl Adviser<'_> {
             let ends = [self.ends.0, self.ends.1].into_iter();
             let lacking = ends.filter(|end| link(topology, *end, node).is_none());
             let links: Option<Vec<Planned>> = lacking.map(|end| self.planned(end, node)).collect();
-            links.filter(|links| !links.is_empty()).map(|links| Place {
+            links.filter(|links| !links.is_empty()).map(|links| Prospect {
                 kind: "node",
                 name: self.view.name(node),
                 node,
@@ -239,7 +260,7 @@ impl Adviser<'_> {
     }
 
     /// The cities on the way in which no node stands.
-    fn cities(&self) -> Vec<Place> {
+    fn cities(&self) -> Vec<Prospect> {
         let (view, (src, dst)) = (self.view, self.ends);
         let Some((a, b)) = place(view, src).zip(place(view, dst)) else {
             return Vec::new();
@@ -255,7 +276,7 @@ impl Adviser<'_> {
         let near = free.filter(|city| legs(city).iter().sum::<f64>() < direct_us * DETOUR_MAX);
         let site = |city: &Site| {
             let links = legs(city).into_iter().zip([src, dst]);
-            Place {
+            Prospect {
                 kind: "city",
                 name: city.name.to_owned(),
                 node: self.unused(),
@@ -272,7 +293,7 @@ impl Adviser<'_> {
     }
 
     /// A node half way on the link of the path that leaves most.
-    fn half_way(&self) -> Option<Place> {
+    fn half_way(&self) -> Option<Prospect> {
         let legs = self.today.legs.iter().zip(&self.missed.legs);
         let (worst, _) = legs.max_by(|(_, a), (_, b)| a.share.total_cmp(&b.share))?;
         let half = |node| Planned {
@@ -281,7 +302,7 @@ impl Adviser<'_> {
             by: "half",
         };
         let (from, to) = (self.view.name(worst.from), self.view.name(worst.to));
-        Some(Place {
+        Some(Prospect {
             kind: "half-way",
             name: format!("half way on {from}-{to}"),
             node: self.unused(),
@@ -298,7 +319,7 @@ impl Adviser<'_> {
     }
 
     /// The candidate, if calls would take it and miss less.
-    fn judge(&self, site: &Place) -> Option<Candidate> {
+    fn judge(&self, site: &Prospect) -> Option<Candidate> {
         let mut topology = self.view.topology().clone();
         topology.add_node(site.node);
         for planned in &site.links {
@@ -314,17 +335,25 @@ impl Adviser<'_> {
             deadline_us: self.asked.deadline_us(),
         }
         .over(route);
-        let is_used = route.nodes().any(|node| node == site.node);
+        let is_new = |from, to| {
+            let ends = |planned: &Planned| (planned.node, site.node);
+            let mut links = site.links.iter().map(ends);
+            links.any(|link| link == (from, to) || link == (to, from))
+        };
+        let is_used = route.legs.iter().any(|leg| is_new(leg.from, leg.to));
         let name = |node: NodeAddr| match node == site.node {
             true if site.kind == "half-way" => "?".to_owned(),
-            true => site.name.clone(),
-            false => self.view.name(node),
+            true if site.kind == "city" => site.name.clone(),
+            _ => self.view.name(node),
         };
-        (is_used && missed.share < self.missed.share).then(|| Candidate {
+        let repairs = missed.legs.iter().map(|left| left.repair);
+        let repair = repairs.fold(0.0, f64::max);
+        (is_used && missed.share <= self.missed.share * HELPS).then(|| Candidate {
             kind: site.kind,
             name: site.name.clone(),
             missed_pct: percent(missed.share),
             latency_ms: rounded(route.latency_us as f64 / 1e3),
+            repair_pct: percent(repair),
             path: route.nodes().map(name).collect(),
             links: site
                 .links

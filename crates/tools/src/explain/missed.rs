@@ -80,6 +80,8 @@ pub(super) struct Left {
     pub(super) share: f64,
     /// `none`, `requests`, `repair` beside requests, or `copies` beside them.
     pub(super) by: &'static str,
+    /// Repair packets, or copies, per packet.
+    pub(super) repair: f64,
 }
 
 /// Calls with a deadline over links that are protected so.
@@ -107,7 +109,11 @@ impl Calls<'_> {
     /// What a link leaves lost of packets that have so much time after their way.
     fn left(&self, leg: &Leg, slack: Duration) -> Left {
         let share = leg.link.loss_share();
-        let nothing = Left { share, by: "none" };
+        let nothing = Left {
+            share,
+            by: "none",
+            repair: 0.0,
+        };
         if slack < SLACK_LEAST || share <= 0.0 {
             return nothing;
         }
@@ -117,6 +123,7 @@ impl Calls<'_> {
         let requests = Left {
             share: predict_requests(losses, rtt, slack, INTERVAL, strikes),
             by: "requests",
+            repair: 0.0,
         };
         match self.protections.at(leg) {
             Protect::Off => nothing,
@@ -161,13 +168,14 @@ fn planned(
     };
     pilot.look(begin + INTERVAL * PACKETS, &link);
     let plan = pilot.plan();
-    let by = match plan.share?.lag {
-        0 => "repair",
-        _ => "copies",
-    };
+    let added = plan.share?;
     Some(Left {
         share: plan.predicted,
-        by,
+        by: match added.lag {
+            0 => "repair",
+            _ => "copies",
+        },
+        repair: added.ratio(),
     })
 }
 

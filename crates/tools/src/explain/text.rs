@@ -318,15 +318,13 @@ pub(super) fn missed(path: &PathNumbers, deadline_ms: f64) -> String {
     let links: Vec<String> = lossy
         .map(|link| {
             let does = match link.protection {
-                "none" => "no protection",
-                "repair" => "requests and coded repair",
-                "copies" => "requests and copies",
-                requests => requests,
+                "none" => "no protection".to_owned(),
+                "repair" => format!("requests, {:.0} % repair packets", link.repair_pct),
+                "copies" => format!("requests, {:.0} % copies", link.repair_pct),
+                requests => requests.to_owned(),
             };
-            format!(
-                "{does} on {}-{} leave {:.3} %",
-                link.from, link.to, link.left_pct
-            )
+            let (from, to) = (&link.from, &link.to);
+            format!("{from}-{to} leaves {:.3} % ({does})", link.left_pct)
         })
         .collect();
     let mut text = format!(

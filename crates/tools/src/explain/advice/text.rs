@@ -18,7 +18,7 @@ impl fmt::Display for Advice {
         if self.candidates.is_empty() {
             return write!(
                 f,
-                "more  no further node would make calls miss less: none that they would take"
+                "more  no further node helps: calls would not take it, or would miss about as much"
             );
         }
         for candidate in &self.candidates {
@@ -31,26 +31,34 @@ impl fmt::Display for Advice {
 impl Advice {
     /// Today's path, and those over further nodes.
     fn table(&self) -> String {
-        let titles = ["  further node", "path", "missed %", "delay ms"];
+        let titles = ["  further node", "path", "missed %", "delay ms", "repair %"];
         let today = &self.today;
-        let row = |name: String, path: &[String], missed_pct: f64, latency_ms: f64| {
-            let numbers = [format!("{missed_pct:.3}"), format!("{latency_ms:.1}")];
+        let row = |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
+            let numbers = [
+                format!("{missed_pct:.3}"),
+                format!("{latency_ms:.1}"),
+                format!("{repair_pct:.0}"),
+            ];
             let words = [name, path.join("-")];
             words.into_iter().chain(numbers).collect::<Vec<String>>()
         };
+        let repairs = today.links.iter().map(|link| link.repair_pct);
+        let repair_pct = repairs.fold(0.0, f64::max);
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         rows.push(row(
             "  none: today".into(),
             &today.path,
-            today.missed_pct,
-            today.latency_ms,
+            [today.missed_pct, today.latency_ms, repair_pct],
         ));
         for (rank, candidate) in (1..).zip(&self.candidates) {
             rows.push(row(
                 format!("{rank} {}", candidate.called()),
                 &candidate.path,
-                candidate.missed_pct,
-                candidate.latency_ms,
+                [
+                    candidate.missed_pct,
+                    candidate.latency_ms,
+                    candidate.repair_pct,
+                ],
             ));
         }
         align_with(&rows, 2)
@@ -62,6 +70,7 @@ impl Candidate {
         match self.kind {
             "city" => format!("a node in {}", self.name),
             "half-way" => format!("a node {}", self.name),
+            "link" => format!("no node, a link {}", self.name),
             _ => self.name.clone(),
         }
     }
