@@ -52,16 +52,17 @@ pub(crate) fn has_route(status: &Value, address: &str) -> bool {
 }
 
 /// Bytes of sealed datagrams that the node has sent to its neighbours: first and repeated
-/// transmissions of data, and control.
+/// transmissions of data, coded repair, and control.
 pub(crate) fn bytes_out(status: &Value) -> u64 {
     let links = status["snapshot"]["links"]
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default();
     let of = |link: &Value, key: &str| link[key].as_u64().unwrap_or(0);
+    let sent = ["data_out_bytes", "repair_out_bytes", "control_out_bytes"];
     links
         .iter()
-        .map(|l| of(l, "data_out_bytes") + of(l, "control_out_bytes"))
+        .flat_map(|link| sent.map(|key| of(link, key)))
         .sum()
 }
 
@@ -73,12 +74,17 @@ mod tests {
 
     #[test]
     fn states_are_read_out_of_a_snapshot() {
-        let link = |state| json!({"state": state, "data_out_bytes": 100, "control_out_bytes": 7});
+        let bytes = json!({"data_out_bytes": 100, "repair_out_bytes": 20, "control_out_bytes": 7});
+        let link = |state| {
+            let mut link = bytes.clone();
+            link["state"] = json!(state);
+            link
+        };
         let route = json!({"to": "10.7.0.6", "metric": "expected-latency"});
         let status = json!({"snapshot": {"links": [link("up"), link("up")], "routes": [route]}});
         assert!(links_up(&status, 2) && !links_up(&status, 1));
         assert!(has_route(&status, "10.7.0.6") && !has_route(&status, "10.7.0.5"));
-        assert_eq!(bytes_out(&status), 214);
+        assert_eq!(bytes_out(&status), 254);
         let down = json!({"snapshot": {"links": [link("up"), link("probing")], "routes": []}});
         assert!(!links_up(&down, 2) && !has_route(&down, "10.7.0.6"));
         assert_eq!(bytes_out(&json!({})), 0);

@@ -6,10 +6,11 @@
 //!     └───────── UDP ───────── emulator: 50 ms, the same loss ──────── UDP ────────┘   direct
 //! ```
 //!
-//! Six processes, five links, two paths, one clock. Life cycle of a run:
+//! Six processes, five links, two ways, one clock. `--long` is the same with another layout: one
+//! link of 60 ms, and two overlays, one without protection (`layout.rs`). Life cycle of a run:
 //!
 //! ```text
-//!   check options, speech, folder ─> chain is up ─> calls ─> nodes end ─> judge ─> write files
+//!   check options, speech, folder ─> chains are up ─> calls ─> nodes end ─> judge ─> write files
 //! ```
 //!
 //! docs/demo.md defines every number.
@@ -17,6 +18,7 @@
 mod chain;
 mod error;
 mod judge;
+mod layout;
 mod options;
 mod output;
 mod report;
@@ -28,8 +30,9 @@ pub use options::DemoOptions;
 pub use result::{Ceiling, DemoResult, PathResult, Scenario, Score};
 
 use base::Duration;
-use chain::{Chain, HOPS, LOSSY_HOP, Links, NAMES};
+use chain::{Blueprint, Chain, Links};
 use judge::Judged;
+use layout::Layout;
 use net::Clock;
 use output::{Output, Said};
 use report::Evidence;
@@ -37,22 +40,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use talk::{Live, Times};
+use talk::{Ask, Live, Times};
 use tools::emulator::Emulator;
 use tools::interrupt::Interrupt;
-use tools::pace::{self, DEADLINE, Schedule};
+use tools::pace::{self, Schedule};
 use tools::progress::Progress;
 use tools::quality::Call;
 use voice::call::Original;
 use voice::frames::FRAME_SAMPLES;
 
-/// Delay of each link of the chain.
-const HOP_DELAY: Duration = Duration::from_millis(10);
 /// From the threads' start to the first packet.
 const LEAD: Duration = Duration::from_millis(50);
-/// From the last packet until nobody waits any more: five times the deadline, so that late packets
-/// count as late and not as lost.
-const TAIL: Duration = Duration::from_millis(500);
+/// From the last packet until nobody waits any more, in deadlines: late packets count as late and
+/// not as lost.
+const TAIL_DEADLINES: u64 = 5;
 /// How often the bar is drawn and the nodes are looked after.
 const TICK: Duration = Duration::from_millis(100);
 /// A sender that is later than this on 1 % of its packets measures the machine, not the paths.
@@ -64,51 +65,33 @@ const BEHIND_MAX_US: u64 = 5_000;
 /// [`DemoError`]; whatever was started has ended then.
 pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     options.check()?;
-    let progress = options.progress;
+    let (progress, layout) = (options.progress, options.layout());
     progress.begin(&format!(
-        "sinew demo: {} of {} s, directly and over six nodes, {} loss",
+        "sinew demo: {} of {} s, directly and {}, {} loss",
         pace::count_calls(options.calls),
         options.seconds,
+        layout.phrase,
         tools::share::percent(options.loss),
     ));
     let said = Said::load(options)?;
-    let output = Output::prepare(&options.out, &said)?;
+    let output = Output::prepare(&options.out, &said, layout.ways.len())?;
     let interrupt = Interrupt::install()?;
     let calls = make_calls(options, &said.original, &interrupt)?;
-    let ratio = |wire: f64| wire / calls.payload_bytes.max(1) as f64;
-    let mut judged = 0;
-    let total = 2 * options.calls as usize;
-    let mut judge = |calls: Vec<Call>| -> Result<Judged, DemoError> {
-        let before = judged;
-        let done = judge::judge(&said.original, calls, |done| {
-            judged = before + done;
-            progress.draw(
-                judged as f64 / total as f64,
-                "listening: PESQ of every segment",
-            );
-            !interrupt.came()
-        });
-        done.map_err(|error| said.error(&error.to_string()))?
-            .ok_or(DemoError::Interrupted)
-    };
-    let direct = judge(calls.direct)?;
-    let overlay = judge(calls.overlay)?;
-    progress.clear();
-    let ceiling = said.original.ceiling();
+    let judged = listen(&said, calls.delays, (layout, progress), &interrupt)?;
+    let payload = calls.payload_bytes.max(1) as f64;
+    let results = judged
+        .iter()
+        .zip(&calls.wire_bytes)
+        .map(|(judged, bytes)| judge::summary(judged, bytes / payload));
     let result = DemoResult {
         scenario: scenario(options, &said),
-        direct: judge::summary(&direct, ratio(calls.direct_bytes as f64)),
-        overlay: judge::summary(
-            &overlay,
-            ratio(calls.overlay_bytes as f64 / f64::from(HOPS)),
-        ),
+        ways: layout.ways.iter().zip(results).collect(),
         ceiling: judge::ceiling(&said.original),
         report: output.report(),
     };
     let evidence = Evidence {
-        direct: &direct,
-        overlay: &overlay,
-        ceiling: &ceiling,
+        judged: &judged,
+        ceiling: &said.original.ceiling(),
         behind_p99_us: calls.behind_p99_us,
         restarts: calls.restarts,
     };
@@ -123,18 +106,46 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     Ok(result)
 }
 
+/// Judges what arrived, way by way.
+fn listen(
+    said: &Said,
+    delays: Vec<Vec<Call>>,
+    (layout, progress): (&Layout, Progress),
+    interrupt: &Interrupt,
+) -> Result<Vec<Judged>, DemoError> {
+    let total: usize = delays.iter().map(Vec::len).sum();
+    let mut before = 0;
+    let mut all = Vec::new();
+    for calls in delays {
+        let count = calls.len();
+        let judged = judge::judge(&said.original, calls, layout.deadline, |done| {
+            progress.draw(
+                (before + done) as f64 / total as f64,
+                "listening: PESQ of every segment",
+            );
+            !interrupt.came()
+        });
+        let judged = judged.map_err(|error| said.error(&error.to_string()))?;
+        all.push(judged.ok_or(DemoError::Interrupted)?);
+        before += count;
+    }
+    progress.clear();
+    Ok(all)
+}
+
 fn scenario(options: &DemoOptions, said: &Said) -> Scenario {
+    let layout = options.layout();
     Scenario {
-        nodes: NAMES.len() as u32,
-        chain: NAMES.join("-"),
-        hop_delay_ms: HOP_DELAY.as_secs_f64() * 1e3,
-        lossy_link: NAMES[LOSSY_HOP..LOSSY_HOP + 2].join("-"),
-        direct_delay_ms: (HOP_DELAY * u64::from(HOPS)).as_secs_f64() * 1e3,
+        nodes: layout.names.len() as u32,
+        chain: layout.names.join("-"),
+        hop_delay_ms: layout.hop_delay.as_secs_f64() * 1e3,
+        lossy_link: layout.names[layout.lossy_hop..layout.lossy_hop + 2].join("-"),
+        direct_delay_ms: layout.delay().as_secs_f64() * 1e3,
         loss_pct: 100.0 * options.loss,
         burst_pct: 100.0 * options.burst,
         calls: options.calls,
         seconds: options.seconds,
-        deadline_ms: DEADLINE.as_secs_f64() * 1e3,
+        deadline_ms: layout.deadline.as_secs_f64() * 1e3,
         codec: "G.711 mu-law".into(),
         packet_ms: pace::FRAME.as_secs_f64() * 1e3,
         speech: said.name.clone(),
@@ -143,12 +154,12 @@ fn scenario(options: &DemoOptions, said: &Said) -> Scenario {
 
 /// What came out of the calls.
 struct Calls {
-    direct: Vec<Call>,
-    overlay: Vec<Call>,
+    /// The calls of each way.
+    delays: Vec<Vec<Call>>,
     /// What the phones handed over, RTP headers included, once per packet.
     payload_bytes: u64,
-    direct_bytes: u64,
-    overlay_bytes: u64,
+    /// Bytes on one hop of each way.
+    wire_bytes: Vec<f64>,
     behind_p99_us: u64,
     restarts: u32,
 }
@@ -158,24 +169,23 @@ fn make_calls(
     original: &Original,
     interrupt: &Interrupt,
 ) -> Result<Calls, DemoError> {
-    let progress = options.progress;
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => tools::program::path()?,
-    };
-    let links = Links {
-        clean: options.clean(HOP_DELAY)?,
-        lossy: options.impairment(HOP_DELAY)?,
-    };
-    let started = Chain::start(&program, &links, || interrupt.came());
-    let mut chain = unless_interrupted(started, interrupt)?;
-    progress.step("six nodes are up, and A has a route to F");
+    let (progress, layout) = (options.progress, options.layout());
+    let mut chains = start_chains(options, interrupt)?;
+    let (first, last) = layout.ends();
+    progress.step(&format!(
+        "{} nodes are up, and {first} has a route to {last}",
+        layout.processes()
+    ));
 
-    let listener = talk::listener(&chain, options.calls)?;
-    let model = options.impairment(HOP_DELAY * u64::from(HOPS))?;
+    let ask = Ask {
+        calls: options.calls,
+        deadline: layout.deadline,
+    };
+    let listener = talk::listener(&chains, &ask)?;
+    let model = options.impairment(layout.delay())?;
     let emulator = Emulator::start(model, seed()?, listener.direct_address()?)?;
-    let speaker = talk::speaker(&chain, options.calls, emulator.address())?;
-    let bytes_before = chain.bytes_out()?;
+    let speaker = talk::speaker(&chains, &ask, emulator.address())?;
+    let bytes_before = bytes_out(&chains)?;
 
     let clock = Clock::new();
     let packets = original.packets().len() as u32;
@@ -184,7 +194,7 @@ fn make_calls(
         calls: options.calls,
         packets,
     };
-    let live = Arc::new(Live::default());
+    let live = Arc::new(Live::new(layout.ways.len()));
     let talking = {
         let frames: Vec<[u8; FRAME_SAMPLES]> = original.packets().to_vec();
         let (speaker_live, listener_live) = (Arc::clone(&live), Arc::clone(&live));
@@ -198,45 +208,77 @@ fn make_calls(
             live,
         }
     };
-    let end = schedule.due(0, packets) + TAIL;
+    let end = schedule.due(0, packets) + layout.deadline * TAIL_DEADLINES;
     attend(
-        &mut chain,
+        (layout, &mut chains),
         &talking.live,
         (clock, schedule, end),
         progress,
         interrupt,
     )?;
     let (sent, arrived) = talking.finish()?;
-    let overlay_bytes = chain.bytes_out()?.saturating_sub(bytes_before);
-    let restarts = chain.restarts();
-    drop(chain);
-    let traffic = emulator.stop()?;
+    let overlay_bytes = bytes_out(&chains)?;
+    let restarts = chains.iter().map(Chain::restarts).sum();
+    drop(chains);
+    let direct_bytes = emulator.stop()?.bytes_in;
     progress.clear();
 
-    let mut behind_us = sent.behind_us;
-    behind_us.sort_unstable();
-    let p99 = (behind_us.len() * 99).div_ceil(100).saturating_sub(1);
-    let calls = 0..options.calls;
-    let of = |sent, arrived| {
-        calls
-            .clone()
-            .map(|c| pace::delays_us(sent, arrived, c))
+    let per_hop = overlay_bytes.iter().zip(&bytes_before).map(|(after, before)| {
+        after.saturating_sub(*before) as f64 / f64::from(layout.hops())
+    });
+    let wire_bytes = std::iter::once(direct_bytes as f64).chain(per_hop).collect();
+    let delays = sent.ways.iter().zip(&arrived.ways).map(|(sent, arrived)| {
+        (0..options.calls)
+            .map(|call| pace::delays_us(sent, arrived, call))
             .collect()
-    };
+    });
     Ok(Calls {
-        direct: of(&sent.direct, &arrived.direct),
-        overlay: of(&sent.overlay, &arrived.overlay),
-        payload_bytes: behind_us.len() as u64 * tools::rtp::PACKET_BYTES as u64,
-        direct_bytes: traffic.bytes_in,
-        overlay_bytes,
-        behind_p99_us: behind_us.get(p99).copied().unwrap_or(0),
+        delays: delays.collect(),
+        payload_bytes: sent.behind_us.len() as u64 * tools::rtp::PACKET_BYTES as u64,
+        wire_bytes,
+        behind_p99_us: p99(sent.behind_us),
         restarts,
     })
 }
 
+/// Starts the nodes of every overlay.
+fn start_chains(options: &DemoOptions, interrupt: &Interrupt) -> Result<Vec<Chain>, DemoError> {
+    let layout = options.layout();
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => tools::program::path()?,
+    };
+    let links = Links {
+        clean: options.clean(layout.hop_delay)?,
+        lossy: options.impairment(layout.hop_delay)?,
+    };
+    let start = |way| {
+        let blueprint = Blueprint {
+            layout,
+            way,
+            links: &links,
+        };
+        let started = Chain::start(&program, &blueprint, || interrupt.came());
+        unless_interrupted(started, interrupt)
+    };
+    layout.overlays().iter().map(start).collect()
+}
+
+/// Bytes that the nodes of each overlay have sent to each other.
+fn bytes_out(chains: &[Chain]) -> Result<Vec<u64>, DemoError> {
+    chains.iter().map(Chain::bytes_out).collect()
+}
+
+/// The 99th percentile, by nearest rank.
+fn p99(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    let rank = (values.len() * 99).div_ceil(100).saturating_sub(1);
+    values.get(rank).copied().unwrap_or(0)
+}
+
 /// Waits for the end of the calls, tells how far they are, and starts killed nodes again.
 fn attend(
-    chain: &mut Chain,
+    (layout, chains): (&Layout, &mut [Chain]),
     live: &Live,
     (clock, schedule, end): (Clock, Schedule, base::Time),
     progress: Progress,
@@ -247,16 +289,19 @@ fn attend(
         if interrupt.wait(TICK)? {
             return Err(DemoError::Interrupted);
         }
-        for name in unless_interrupted(chain.revive(), interrupt)? {
-            progress.step(&format!("node {name} was killed: started again"));
+        for chain in &mut *chains {
+            for name in unless_interrupted(chain.revive(), interrupt)? {
+                progress.step(&format!("node {name} was killed: started again"));
+            }
         }
         let gone = clock.now().since(schedule.start).as_secs_f64();
-        let [sent, direct, overlay] =
-            [&live.sent, &live.direct, &live.overlay].map(|n| n.load(Ordering::Relaxed));
-        progress.draw(
-            gone / span,
-            &format!("{sent} sent, arrived: direct {direct}, overlay {overlay}"),
-        );
+        let sent = live.sent.load(Ordering::Relaxed);
+        let arrived = layout.ways.iter().zip(&live.arrived);
+        let arrived: Vec<String> = arrived
+            .map(|(way, count)| format!("{} {}", way.head, count.load(Ordering::Relaxed)))
+            .collect();
+        let text = format!("{sent} sent, arrived: {}", arrived.join(", "));
+        progress.draw(gone / span, &text);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `sinew demo`: the same calls directly and over six nodes, side by side.
+//! `sinew demo`: the same calls directly and over the overlay, side by side.
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
@@ -10,6 +10,10 @@ use tools::progress::Progress;
 /// What the demonstration is asked.
 #[derive(Debug, Args)]
 pub struct Demo {
+    /// One link of 60 ms instead of five of 10 ms, where a packet that is sent again comes too late:
+    /// the calls also take an overlay without protection
+    #[arg(long)]
+    pub long: bool,
     /// Calls in parallel, on each path
     #[arg(long, default_value_t = 10)]
     pub calls: u32,
@@ -39,6 +43,7 @@ pub struct Demo {
 /// Runs the demonstration.
 pub fn run(args: &Demo) -> Outcome {
     let options = DemoOptions {
+        long: args.long,
         calls: args.calls,
         loss: args.loss,
         burst: args.burst,

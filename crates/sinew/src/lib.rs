@@ -186,14 +186,16 @@ Examples:
 Examples:
   sinew whatif 'ams-par loss=8%' ams par --node net/ams
   sinew whatif 'fra down, ams-lon delay=40ms' --metric latency
+  sinew whatif 'west-upper protect=off' west east --scenario examples/diamond.toml
   sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
     Whatif(why::WhatIf),
-    /// Plan a bulk transfer between two nodes: relays, stripes, expected rate
+    /// Plan a bulk transfer between two nodes, or say which further node would help calls
     #[command(after_help = "\
 Examples:
   sinew plan ams par --node net/ams
   sinew plan ams par --connections 16 --json
-  sinew plan west east --along path --scenario examples/diamond.toml")]
+  sinew plan west east --along path --scenario examples/diamond.toml
+  sinew plan --voice west east --deadline 130ms --scenario examples/diamond.toml")]
     Plan(plan::Plan),
     /// Record a live network: a scenario that replays its links, with their delays, losses and outages
     #[command(after_help = "\
@@ -205,8 +207,11 @@ Examples:
     /// Impair a link of a laboratory: the old name of `sinew lab impair`
     #[command(subcommand, hide = true)]
     Link(link::Link),
-    /// Hear the difference: calls over a lossy path, direct and over six nodes
-    #[command(after_help = "Example:\n  sinew demo --loss 10% --burst 50% --out demo-10")]
+    /// Hear the difference: calls over a lossy path, direct and over the overlay
+    #[command(after_help = "\
+Examples:
+  sinew demo --loss 10% --burst 50% --out demo-10
+  sinew demo --long --calls 1 --out demo-long")]
     Demo(demo::Demo),
     /// Measure round trip and loss to a node
     #[command(after_help = "\

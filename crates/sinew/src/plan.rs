@@ -1,12 +1,15 @@
-//! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. The
-//! network is asked for as `sinew why` does it; all else is `tools::explain`.
+//! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. With
+//! `--voice`, what calls between the two miss, and which further node would help them. The network is
+//! asked for as `sinew why` does it; all else is `tools::explain`.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::probe::Prober;
+use crate::quantity::span;
 use crate::show::text;
 use crate::why::Network;
+use base::Duration;
 use clap::{Args, ValueEnum};
 use tools::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX, View};
 use tools::share;
@@ -14,10 +17,16 @@ use tools::share;
 /// Arguments of `sinew plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The node with the data: name or overlay address
+    /// The node with the data, or the one that speaks: name or overlay address
     pub src: String,
-    /// The node that gets the data
+    /// The node that gets the data, or the one that listens
     pub dst: String,
+    /// Plan for calls: what they miss today, and which further node would help most
+    #[arg(long, conflicts_with_all = ["connections", "relays", "margin", "length", "along", "probe"])]
+    pub voice: bool,
+    /// With --voice: packets of a call that arrive later are lost
+    #[arg(long, value_name = "TIME", default_value = "150ms", requires = "voice", value_parser = span)]
+    pub deadline: Duration,
     /// TCP connections in total, on all segments together
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     pub connections: usize,
@@ -64,6 +73,11 @@ pub enum LengthArg {
 
 /// Plans.
 pub fn plan(args: &Plan) -> Outcome {
+    if args.voice {
+        let view = args.network.view()?;
+        let advice = explain::advise(&view, &args.src, &args.dst, args.deadline);
+        return args.network.tell(&advice.map_err(crate::why::failure)?);
+    }
     let asked = PlanAsked {
         along: match args.along {
             AlongArg::Overlay => Along::Overlay,

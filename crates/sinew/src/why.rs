@@ -42,7 +42,8 @@ pub struct Why {
 #[derive(Debug, Args)]
 pub struct WhatIf {
     /// The change: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; separate several with
-    /// commas. `C>D loss=8%` changes one direction. A delay adds a link that does not exist
+    /// commas. `C>D loss=8%` changes one direction. A delay adds a link that does not exist.
+    /// `C-D protect=off` or `protect=requests`, `auto` or `hop` changes what is done about losses
     pub edits: String,
     /// The source; default: show every pair of nodes whose path changes
     #[arg(requires = "dst")]

@@ -92,6 +92,30 @@ fn two_seconds_of_it_give_every_number_and_every_file() {
 }
 
 #[test]
+fn on_a_long_link_two_overlays_carry_the_same_calls() {
+    let folder = Folder::new("demo-long");
+    let output = folder
+        .demo(&["--long", "--seconds", "2", "--loss", "0", "--json"])
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["scenario"]["chain"], "A-B");
+    assert_eq!(json["scenario"]["deadline_ms"], 130.0);
+    for way in ["direct", "requests", "overlay"] {
+        assert_eq!(json[way]["sent"], 100);
+        assert!(
+            json[way]["delay_ms"]["p50"].as_f64().unwrap() >= 60.0,
+            "{json}"
+        );
+        let recording = fs::read(folder.0.join("out").join(format!("{way}.wav"))).unwrap();
+        assert_eq!(recording.len(), 44 + 2 * 16_000, "{way}");
+    }
+    folder.assert_nothing_is_left();
+}
+
+#[test]
 fn an_interrupt_ends_everything_that_was_started() {
     let folder = Folder::new("demo-interrupt");
     let mut demo = folder
@@ -101,7 +125,7 @@ fn an_interrupt_ends_everything_that_was_started() {
         .unwrap();
     let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines();
     let mut line_with = |words: &str| lines.any(|line| line.unwrap().contains(words));
-    assert!(line_with("six nodes are up"));
+    assert!(line_with("6 nodes are up"));
     assert_eq!(folder.processes().len(), 7, "the demo and its nodes");
     let pid = demo.id().to_string();
     assert!(
@@ -141,7 +165,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
     let nobody = folder.0.join("nobody.wav");
     let (status, complaint) = refused(&["--speech", nobody.to_str().unwrap()]);
     assert_eq!(status, Some(1));
-    assert!(complaint.contains("nobody.wav") && !complaint.contains("six nodes are up"));
+    assert!(complaint.contains("nobody.wav") && !complaint.contains("6 nodes are up"));
     assert!(
         !Path::new("sinew-demo").exists(),
         "the default folder is not touched"

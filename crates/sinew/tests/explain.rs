@@ -333,6 +333,13 @@ fn scenarios_are_explained_in_words() {
         "in time, with recovery and without: {text}"
     );
     assert!(text.contains("recovered  unrecovered"), "{text}");
+    // What calls miss, and what would help them.
+    let text = told(&["plan", "--voice", "lon", "chi", "--scenario", "cities.toml"]);
+    assert!(text.starts_with("a call from lon to chi, deadline 150 ms\n"));
+    assert!(text.contains("none: today"), "{text}");
+    let edit = "lon-nyc protect=off";
+    let text = told(&["whatif", edit, "lon", "nyc", "--scenario", "cities.toml"]);
+    assert!(text.contains("call  "), "{text}");
     // Every example can be asked.
     for file in ["chain", "cities", "flapping", "partition"] {
         let file = format!("{file}.toml");
@@ -378,6 +385,15 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
         (&["whatif", "west-upper loss=5"], "is not a share"),
         (&["whatif", "upper down", "west"], "<DST>"),
         (&["whatif"], "<EDITS>"),
+        (&["whatif", "west-upper protect=much"], "use auto, requests"),
+        (
+            &["plan", "west", "east", "--deadline", "1s"],
+            "--voice",
+        ),
+        (
+            &["plan", "--voice", "west", "east", "--relays", "2"],
+            "cannot be used with",
+        ),
     ] {
         let complaint = refused(&diamond(words), 2);
         assert!(complaint.contains(expected), "{words:?}: {complaint}");

@@ -1,9 +1,9 @@
-//! Why packets take the path that they take, what would be if links were otherwise, and how bulk data
-//! is best moved: `sinew why`, `sinew whatif` and `sinew plan`.
+//! Why packets take the path that they take, what would be if links were otherwise, how bulk data is
+//! best moved, and what would help calls: `sinew why`, `sinew whatif` and `sinew plan`.
 //!
 //! ```text
 //!   running node ── control socket ──┐
-//!                                    ├─▶ NetworkSnapshot ─▶ View ─▶ why, what_if, plan ─▶ text, JSON
+//!                                    ├─▶ NetworkSnapshot ─▶ View ─▶ why, what_if, plan, advise ─▶ text, JSON
 //!   scenario file (the laboratory) ──┘            (graph::explain, graph::plan choose)
 //! ```
 //!
@@ -12,18 +12,23 @@
 //! back the announcements of its own links at the moment, and of all others only the profile's rule
 //! is known.
 
+mod advice;
 mod edits;
 mod held;
+mod missed;
+mod places;
 mod plan;
 mod text;
 mod view;
 mod whatif;
 
+pub use advice::{Advice, CANDIDATES_MAX, Candidate, NewLink, advise};
 pub use edits::{EDIT_BYTES_MAX, EDITS_MAX};
 pub use graph::explain::{Class, RUNNERS_UP_MAX};
 pub use graph::plan::{CONNECTIONS, MARGIN, RELAYS_MAX};
 pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
+pub use missed::BURST;
 pub use plan::{
     Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, along, plan,
 };
@@ -34,6 +39,7 @@ use base::{Duration, NodeAddr};
 use graph::Metric;
 use graph::explain::{self, Answer, Leg, PATH_METRIC, Question, Route};
 use graph::paths::NoPath;
+use missed::{Calls, Left};
 use serde::Serialize;
 
 /// The longest deadline that may be asked for.
@@ -144,6 +150,8 @@ pub struct PathNumbers {
     pub in_time_pct: f64,
     /// The same without recovery.
     pub in_time_unrecovered_pct: f64,
+    /// Predicted share of a call's packets that are lost or late, with the protection in force.
+    pub missed_pct: f64,
     /// Its links in order.
     pub links: Vec<LinkNumbers>,
 }
@@ -161,6 +169,12 @@ pub struct LinkNumbers {
     pub loss_pct: f64,
     /// What recovery is expected to leave of it, as routing reckons it.
     pub residual_pct: f64,
+    /// What protects a call's packets: `none`, `requests`, `repair` or `copies` beside them.
+    pub protection: &'static str,
+    /// Repair packets, or copies, per hundred packets of a call.
+    pub repair_pct: f64,
+    /// What that is expected to leave lost of a call's packets with this deadline over this path.
+    pub left_pct: f64,
     /// Expected latency.
     pub expected_latency_ms: f64,
     /// What one TCP connection would carry.
@@ -182,7 +196,7 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
         decided_by: asked.decided_by(),
         deadline_ms: millis(asked.deadline),
         held_by: HeldBy::of(view, &answer),
-        choice: Choice::of(view, &answer),
+        choice: Choice::of(view, &asked.calls(view), &answer),
     })
 }
 
@@ -203,6 +217,15 @@ impl Asked {
             runners_up: self.runners_up,
         };
         explain::answer(topology, &question).map_err(|why| no_path(view, why))
+    }
+
+    /// Calls over the network as it is.
+    fn calls<'a>(&self, view: &'a View) -> Calls<'a> {
+        Calls {
+            topology: view.topology(),
+            protections: view.protections(),
+            deadline_us: self.deadline_us(),
+        }
     }
 
     fn check(&self) -> Result<(), ExplainError> {
@@ -245,11 +268,11 @@ impl Asked {
 }
 
 impl Choice {
-    fn of(view: &View, answer: &Answer) -> Choice {
+    fn of(view: &View, calls: &Calls<'_>, answer: &Answer) -> Choice {
         let numbers = |routes: &[Route]| -> Vec<PathNumbers> {
             routes
                 .iter()
-                .map(|route| PathNumbers::of(view, route))
+                .map(|route| PathNumbers::of(view, calls, route))
                 .collect()
         };
         let [first, next] = [answer.chosen.first(), answer.runners_up.first()];
@@ -274,7 +297,8 @@ impl Choice {
 }
 
 impl PathNumbers {
-    fn of(view: &View, route: &Route) -> PathNumbers {
+    fn of(view: &View, calls: &Calls<'_>, route: &Route) -> PathNumbers {
+        let missed = calls.over(route);
         let natural = |metric: Metric| rounded(metric.in_natural_unit(route.cost(metric)));
         PathNumbers {
             path: route.nodes().map(|node| view.name(node)).collect(),
@@ -286,17 +310,19 @@ impl PathNumbers {
             width_bps: route.width.0,
             in_time_pct: percent(route.recovered),
             in_time_unrecovered_pct: percent(route.unrecovered),
+            missed_pct: percent(missed.share),
             links: route
                 .legs
                 .iter()
-                .map(|leg| LinkNumbers::of(view, leg))
+                .zip(&missed.legs)
+                .map(|(leg, left)| LinkNumbers::of(view, leg, left))
                 .collect(),
         }
     }
 }
 
 impl LinkNumbers {
-    fn of(view: &View, leg: &Leg) -> LinkNumbers {
+    fn of(view: &View, leg: &Leg, left: &Left) -> LinkNumbers {
         let expected = Metric::ExpectedLatency;
         LinkNumbers {
             from: view.name(leg.from),
@@ -304,6 +330,9 @@ impl LinkNumbers {
             latency_ms: rounded(f64::from(leg.link.latency_us) / 1e3),
             loss_pct: percent(leg.link.loss_share()),
             residual_pct: percent(leg.link.residual_share(view.topology().parameters())),
+            protection: left.by,
+            repair_pct: percent(left.repair),
+            left_pct: percent(left.share),
             expected_latency_ms: rounded(expected.in_natural_unit(leg.costs[expected.index()])),
             width_bps: leg.width.0,
         }

@@ -1,6 +1,6 @@
 //! Changes of a topology that somebody wonders about.
 
-use crate::metric::LinkCost;
+use crate::metric::{LinkCost, Repair};
 use crate::topology::Topology;
 use base::NodeAddr;
 use core::fmt;
@@ -21,6 +21,8 @@ pub enum Edit {
         latency_us: Option<u32>,
         /// Its loss, in shares of 65 536.
         loss: Option<u16>,
+        /// How often a packet that it has lost is asked for.
+        strikes: Option<u8>,
     },
     /// A link is down, in both directions: nodes use none that is up in one alone.
     LinkDown {
@@ -69,10 +71,11 @@ impl Edit {
                 direction,
                 latency_us,
                 loss,
+                strikes,
             } => {
                 known(topology, a, b)?;
                 for (from, to) in direction.of(a, b) {
-                    let link = match (present(topology, from, to), latency_us) {
+                    let mut link = match (present(topology, from, to), latency_us) {
                         (Some(link), _) => LinkCost {
                             latency_us: latency_us.unwrap_or(link.latency_us),
                             ..link.with_loss(loss.unwrap_or(link.loss))
@@ -82,6 +85,14 @@ impl Edit {
                         }
                         (None, None) => return Err(BadEdit::NoLink(a, b)),
                     };
+                    if let Some(strikes) = strikes {
+                        let back = present(topology, to, from).unwrap_or(link);
+                        let unknown = Repair::new(strikes, link.loss, back.loss);
+                        link.repair = Some(Repair {
+                            strikes,
+                            ..link.repair.unwrap_or(unknown)
+                        });
+                    }
                     topology.set_link(from, to, Some(link));
                 }
             }
@@ -114,7 +125,8 @@ impl Edit {
 }
 
 impl Direction {
-    fn of(self, a: NodeAddr, b: NodeAddr) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
+    /// From where to where, between two ends.
+    pub fn of(self, a: NodeAddr, b: NodeAddr) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
         let back = (self == Direction::Both).then_some((b, a));
         core::iter::once((a, b)).chain(back)
     }

@@ -180,6 +180,7 @@ fn link(a: NodeAddr, b: NodeAddr, latency_us: Option<u32>, loss: Option<u16>) ->
         direction: Direction::Both,
         latency_us,
         loss,
+        strikes: None,
     }
 }
 
@@ -202,12 +203,27 @@ fn edits_change_what_they_name_and_nothing_else() {
         direction: Direction::There,
         latency_us: Some(7),
         loss: None,
+        strikes: None,
     };
     let slow = apply(&t, &[one_way]).unwrap();
     assert_eq!(at(&slow, A, B).unwrap().latency_us, 7);
     assert_eq!(at(&slow, B, A), at(&t, B, A));
     let added = apply(&t, &[link(B, C, Some(500), None)]).unwrap();
     assert_eq!(at(&added, C, B), Some(LinkCost::new(500, 0.0)));
+    let asked = |strikes| {
+        let edit = Edit::Link {
+            a: A,
+            b: B,
+            direction: Direction::Both,
+            latency_us: None,
+            loss: Some(6_554),
+            strikes: Some(strikes),
+        };
+        at(&apply(&t, &[edit]).unwrap(), A, B).unwrap()
+    };
+    assert_eq!(asked(5).repair.map(|repair| repair.strikes), Some(5));
+    let residual = |strikes| asked(strikes).residual_share(t.parameters());
+    assert!((residual(0) - 0.1).abs() < 1e-4 && residual(5) < 0.01);
     let down = apply(&t, &[Edit::LinkDown { a: A, b: B }]).unwrap();
     assert_eq!((at(&down, A, B), at(&down, B, A)), (None, None));
     assert_eq!(down.link_count(), t.link_count() - 2);

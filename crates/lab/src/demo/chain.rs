@@ -1,4 +1,4 @@
-//! Six nodes as six processes, in a folder of their own: the chain A-B-C-D-E-F.
+//! The nodes of one overlay, each a process, in a folder of their own: a chain A-B-….
 //!
 //! ```text
 //!   keys, certificates, configurations ─> spawn ─> wait until all links are up ─> calls ─> kill
@@ -11,6 +11,7 @@
 //! folder.
 
 use super::DemoError;
+use super::layout::{Layout, Way};
 use crate::control;
 use crate::files::{Scratch, write, write_secret};
 use base::impair::Model;
@@ -24,12 +25,6 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The nodes, in the order of the chain.
-pub(crate) const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
-/// Links of the chain.
-pub(crate) const HOPS: u32 = NAMES.len() as u32 - 1;
-/// Position of the link that loses: C-D.
-pub(crate) const LOSSY_HOP: usize = 2;
 /// A handshake lost at the highest loss is repeated within a second or so; a loaded machine takes
 /// longer to start six processes.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -49,6 +44,7 @@ const LOG_LINES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Chain {
     program: PathBuf,
+    layout: &'static Layout,
     nodes: Vec<Process>,
     /// Bytes that nodes had sent when they were asked last before they were started again.
     restarts: u32,
@@ -63,24 +59,34 @@ struct Process {
 }
 
 /// What each link of the chain is like, in both directions.
+#[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) clean: Model,
     pub(crate) lossy: Model,
+}
+
+/// What a chain is made from.
+#[derive(Debug)]
+pub(crate) struct Blueprint<'a> {
+    pub(crate) layout: &'static Layout,
+    pub(crate) way: &'static Way,
+    pub(crate) links: &'a Links,
 }
 
 impl Chain {
     /// Starts the nodes and waits until the first has a route to the last.
     pub(crate) fn start(
         program: &Path,
-        links: &Links,
+        blueprint: &Blueprint<'_>,
         mut interrupted: impl FnMut() -> bool,
     ) -> Result<Chain, DemoError> {
         let mut attempt = 1;
         loop {
             let dir = Scratch::new("demo").map_err(|e| start_error("a temporary folder", &e))?;
-            prepare(dir.path(), links)?;
+            prepare(dir.path(), blueprint)?;
             let mut chain = Chain {
                 program: program.to_owned(),
+                layout: blueprint.layout,
                 nodes: Vec::new(),
                 restarts: 0,
                 dir,
@@ -102,12 +108,22 @@ impl Chain {
 
     /// The clients' socket file of the first node, where the calls come from.
     pub(crate) fn first_socket(&self) -> PathBuf {
-        self.dir.path().join(client_socket(NAMES[0]))
+        self.dir.path().join(client_socket(self.layout.ends().0))
+    }
+
+    /// The overlay address of the first node.
+    pub(crate) fn first_address(&self) -> NodeAddr {
+        address(0)
+    }
+
+    /// The overlay address of the last node.
+    pub(crate) fn last_address(&self) -> NodeAddr {
+        address(self.layout.names.len() - 1)
     }
 
     /// The clients' socket file of the last node, where the calls go to.
     pub(crate) fn last_socket(&self) -> PathBuf {
-        self.dir.path().join(client_socket(NAMES[NAMES.len() - 1]))
+        self.dir.path().join(client_socket(self.layout.ends().1))
     }
 
     /// Bytes that all nodes together have sent to each other since each was started.
@@ -154,7 +170,7 @@ impl Chain {
     }
 
     fn spawn_all(&mut self) -> Result<(), DemoError> {
-        for name in NAMES {
+        for name in self.layout.names {
             let child = self.spawn(name)?;
             self.nodes.push(Process { name, child });
         }
@@ -210,20 +226,21 @@ impl Chain {
 
     /// A node that is not ready yet; none when the calls can begin.
     fn not_ready(&self) -> Option<&'static str> {
+        let names = self.layout.names;
         let ready = |i: usize, name: &str| {
             let Ok(status) = control::snapshot(&self.dir.path().join(control_socket(name))) else {
                 return false;
             };
-            let links = neighbors(i).count();
+            let links = neighbors(i, names.len()).count();
             // Calls go one way, and what keeps them alive goes the other.
             let route = match i {
-                0 => control::has_route(&status, &address(NAMES.len() - 1).to_string()),
-                _ if i == NAMES.len() - 1 => control::has_route(&status, &address(0).to_string()),
+                0 => control::has_route(&status, &self.last_address().to_string()),
+                _ if i == names.len() - 1 => control::has_route(&status, &self.first_address().to_string()),
                 _ => true,
             };
             control::links_up(&status, links) && route
         };
-        NAMES
+        names
             .iter()
             .enumerate()
             .find(|&(i, name)| !ready(i, name))
@@ -252,19 +269,19 @@ impl Drop for Chain {
 }
 
 /// The overlay address of the `i`-th node.
-pub(crate) fn address(i: usize) -> NodeAddr {
+fn address(i: usize) -> NodeAddr {
     NodeAddr(u32::from(Ipv4Addr::new(10, 7, 0, i as u8 + 1)))
 }
 
-fn neighbors(i: usize) -> impl Iterator<Item = usize> {
+fn neighbors(i: usize, nodes: usize) -> impl Iterator<Item = usize> {
     let before = i.checked_sub(1);
     before
         .into_iter()
-        .chain(Some(i + 1).filter(|&next| next < NAMES.len()))
+        .chain(Some(i + 1).filter(move |&next| next < nodes))
 }
 
 /// Writes what the nodes read: the network, and for each its keys, certificate and configuration.
-fn prepare(dir: &Path, links: &Links) -> Result<(), DemoError> {
+fn prepare(dir: &Path, blueprint: &Blueprint<'_>) -> Result<(), DemoError> {
     let failed = |what: &str| DemoError::Start(what.to_owned());
     let mut authority = Authority::generate(&net::sched::entropy()?);
     let network = authority.network();
@@ -274,8 +291,9 @@ fn prepare(dir: &Path, links: &Links) -> Result<(), DemoError> {
         not_before_s: now_s,
         not_after_s: now_s + CERTIFICATE_S,
     };
-    let ports = free_ports()?;
-    for (i, name) in NAMES.iter().enumerate() {
+    let names = blueprint.layout.names;
+    let ports = free_ports(names.len())?;
+    for (i, name) in names.iter().enumerate() {
         let keys = Keys::generate(&entropy_64()?);
         let request = keys
             .request(network.id(), address(i), name, &[])
@@ -285,14 +303,15 @@ fn prepare(dir: &Path, links: &Links) -> Result<(), DemoError> {
             .map_err(|error| failed(&error.to_string()))?;
         put_secret(dir, &format!("{name}.key"), &keys.to_text())?;
         put(dir, &format!("{name}.cert"), &certificate.to_text())?;
-        put(dir, &config_file(name), &config(i, &ports, links))?;
+        put(dir, &config_file(name), &config(i, &ports, blueprint))?;
     }
     Ok(())
 }
 
 /// The configuration of the `i`-th node. Of two neighbours the earlier one dials.
-fn config(i: usize, ports: &[u16], links: &Links) -> String {
-    let name = NAMES[i];
+fn config(i: usize, ports: &[u16], blueprint: &Blueprint<'_>) -> String {
+    let Blueprint { layout, way, links } = blueprint;
+    let name = layout.names[i];
     let mut text = format!(
         "certificate = \"{name}.cert\"\nkey = \"{name}.key\"\nnetwork = \"network.pub\"\n\
          listen = [\"127.0.0.1:{}\"]\nclient_socket = \"{}\"\ncontrol_socket = \"{}\"\n\
@@ -301,9 +320,12 @@ fn config(i: usize, ports: &[u16], links: &Links) -> String {
         client_socket(name),
         control_socket(name),
     );
-    for n in neighbors(i) {
+    if !way.settings.is_empty() {
+        let _ = writeln!(text, "\n[settings]\n{}", way.settings);
+    }
+    for n in neighbors(i, layout.names.len()) {
         let hop = n.min(i);
-        let model = if hop == LOSSY_HOP {
+        let model = if hop == layout.lossy_hop {
             &links.lossy
         } else {
             &links.clean
@@ -311,7 +333,7 @@ fn config(i: usize, ports: &[u16], links: &Links) -> String {
         let _ = write!(
             text,
             "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\nimpair = \"{model}\"\n",
-            NAMES[n],
+            layout.names[n],
             address(n),
         );
         if n > i {
@@ -322,9 +344,8 @@ fn config(i: usize, ports: &[u16], links: &Links) -> String {
 }
 
 /// Ports that are free now, all different, because all are held until the last is found.
-fn free_ports() -> io::Result<Vec<u16>> {
-    let sockets: io::Result<Vec<UdpSocket>> = NAMES
-        .iter()
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let sockets: io::Result<Vec<UdpSocket>> = (0..count)
         .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
         .collect();
     sockets?
@@ -382,6 +403,20 @@ fn last_lines(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::layout::{CHAIN, LONG};
+
+    fn blueprint<'a>(layout: &'static Layout, links: &'a Links) -> Blueprint<'a> {
+        let way = &layout.overlays()[0];
+        Blueprint { layout, way, links }
+    }
+
+    fn clean() -> Links {
+        let clean: Model = "clean".parse().unwrap();
+        Links {
+            clean: clean.clone(),
+            lossy: clean,
+        }
+    }
 
     #[test]
     fn each_link_stands_in_both_configurations_and_is_dialled_once() {
@@ -390,7 +425,7 @@ mod tests {
             lossy: "delay=10ms loss=5% burst=25%".parse().unwrap(),
         };
         let ports = [1, 2, 3, 4, 5, 6];
-        let texts: Vec<String> = (0..6).map(|i| config(i, &ports, &links)).collect();
+        let texts: Vec<String> = (0..6).map(|i| config(i, &ports, &blueprint(&CHAIN, &links))).collect();
         let count = |text: &str, word: &str| text.matches(word).count();
         let all = texts.concat();
         assert_eq!(count(&all, "[[neighbor]]"), 10);
@@ -403,23 +438,26 @@ mod tests {
         );
         assert_eq!(count(&texts[0], "[[neighbor]]"), 1);
         assert_eq!(count(&texts[5], "endpoint"), 0);
+        assert_eq!(count(&all, "[settings]"), 0);
+    }
+
+    #[test]
+    fn the_settings_of_a_way_stand_in_the_configuration_of_each_of_its_nodes() {
+        let links = clean();
+        for i in 0..2 {
+            let text = config(i, &[1, 2], &blueprint(&LONG, &links));
+            let settings = "\n[settings]\nprotect = \"requests\"\n\n[[neighbor]]";
+            assert_eq!(text.matches(settings).count(), 1, "{text}");
+        }
     }
 
     #[test]
     fn certificates_are_of_the_one_network() {
         let dir = Scratch::new("chain").unwrap();
-        let clean: Model = "clean".parse().unwrap();
-        prepare(
-            dir.path(),
-            &Links {
-                clean: clean.clone(),
-                lossy: clean,
-            },
-        )
-        .unwrap();
+        prepare(dir.path(), &blueprint(&CHAIN, &clean())).unwrap();
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         let network = secure::Network::from_text(&read("network.pub")).unwrap();
-        for (i, name) in NAMES.iter().enumerate() {
+        for (i, name) in CHAIN.names.iter().enumerate() {
             let certificate =
                 secure::Certificate::from_text(&read(&format!("{name}.cert"))).unwrap();
             let peer = network.verify(&certificate, Clock::new().unix_s()).unwrap();
@@ -431,12 +469,9 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_node_is_told_with_its_last_words() {
-        let clean: Model = "clean".parse().unwrap();
-        let links = Links {
-            clean: clean.clone(),
-            lossy: clean,
-        };
-        let started = |program: &str| Chain::start(Path::new(program), &links, || false);
+        let links = clean();
+        let blueprint = blueprint(&CHAIN, &links);
+        let started = |program: &str| Chain::start(Path::new(program), &blueprint, || false);
         let error = started("/nonexistent/sinew").unwrap_err().to_string();
         assert!(error.contains("/nonexistent/sinew"), "{error}");
         // It refuses the word `node` as a file that is not there.
@@ -446,7 +481,7 @@ mod tests {
             "{error}"
         );
         assert!(matches!(
-            Chain::start(Path::new("/bin/cat"), &links, || true),
+            Chain::start(Path::new("/bin/cat"), &blueprint, || true),
             Err(DemoError::Interrupted)
         ));
     }

@@ -1,9 +1,9 @@
 //! From times to scores: each call judged by `voice`, and the calls of a path put together.
 
 use super::result::{Ceiling, PathResult, Score};
+use base::Duration;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use tools::pace::DEADLINE;
 use tools::quality::{Call, Quality, round};
 use voice::call::{CallError, Evaluation, Original};
 use voice::score::Scores;
@@ -11,6 +11,7 @@ use voice::score::Scores;
 /// The calls of one path with their judgements.
 #[derive(Debug)]
 pub(crate) struct Judged {
+    pub(crate) deadline: Duration,
     pub(crate) calls: Vec<Call>,
     pub(crate) evaluations: Vec<Evaluation>,
 }
@@ -23,6 +24,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(
     original: &Original,
     calls: Vec<Call>,
+    deadline: Duration,
     mut go_on: impl FnMut(usize) -> bool,
 ) -> Result<Option<Judged>, CallError> {
     let next = AtomicUsize::new(0);
@@ -37,7 +39,7 @@ pub(crate) fn judge(
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(call) = calls.get(i) else { return };
-                    let deadline_us = Some(DEADLINE.as_micros());
+                    let deadline_us = Some(deadline.as_micros());
                     // Nobody listens any more when it was not to go on.
                     if done
                         .send((i, original.evaluate(call, deadline_us)))
@@ -54,7 +56,11 @@ pub(crate) fn judge(
         next.store(calls.len(), Ordering::Relaxed);
         results
     })?;
-    Ok(results.map(|evaluations| Judged { calls, evaluations }))
+    Ok(results.map(|evaluations| Judged {
+        deadline,
+        calls,
+        evaluations,
+    }))
 }
 
 fn collect(
@@ -79,7 +85,7 @@ fn collect(
 pub(crate) fn summary(judged: &Judged, wire_bytes_ratio: f64) -> PathResult {
     let scores = scores(judged);
     PathResult {
-        quality: Quality::of(&judged.calls, DEADLINE),
+        quality: Quality::of(&judged.calls, judged.deadline),
         pesq: pesq(&scores).rounded(),
         mos_lqo: mos_lqo(&scores).rounded(),
         wire_bytes_ratio: round(wire_bytes_ratio, 3),
@@ -121,6 +127,7 @@ fn mos_lqo(scores: &Scores) -> Score {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tools::pace::DEADLINE;
     use voice::g711::Law;
 
     /// Two seconds of the sample in which somebody speaks.
@@ -136,7 +143,7 @@ mod tests {
         bad[40..60].fill(None);
         bad[60] = Some(100_001);
         let mut seen = Vec::new();
-        let judged = judge(&original, vec![good, bad], |done| {
+        let judged = judge(&original, vec![good, bad], DEADLINE, |done| {
             seen.push(done);
             true
         });
@@ -160,7 +167,7 @@ mod tests {
     fn it_stops_when_it_is_told_and_refuses_what_does_not_fit() {
         let original = original();
         let calls = || vec![vec![Some(1); 100]; 5];
-        assert!(judge(&original, calls(), |_| false).unwrap().is_none());
-        assert!(judge(&original, vec![vec![Some(1); 99]], |_| true).is_err());
+        assert!(judge(&original, calls(), DEADLINE, |_| false).unwrap().is_none());
+        assert!(judge(&original, vec![vec![Some(1); 99]], DEADLINE, |_| true).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What the demonstration is asked to do.
 
 use super::DemoError;
+use super::layout::{self, Layout};
 use base::Duration;
 use base::impair::{LossModel, Model};
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ const LOSS_MAX: f64 = 0.5;
 /// What the demonstration is asked to do; the default is what `sinew demo` does without options.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
+    /// One link of 60 ms instead of five of 10 ms, and a third way: requests only.
+    pub long: bool,
     /// Calls in parallel, on each path.
     pub calls: u32,
     /// Share of the datagrams that the lossy link and the direct path lose, 0.05 for 5 %.
@@ -39,6 +42,7 @@ pub struct DemoOptions {
 impl Default for DemoOptions {
     fn default() -> DemoOptions {
         DemoOptions {
+            long: false,
             calls: 10,
             loss: 0.05,
             burst: 0.25,
@@ -52,6 +56,14 @@ impl Default for DemoOptions {
 }
 
 impl DemoOptions {
+    /// What the calls run over.
+    pub(super) fn layout(&self) -> &'static Layout {
+        match self.long {
+            true => &layout::LONG,
+            false => &layout::CHAIN,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), DemoError> {
         let bad = |what: String| Err(DemoError::Option(what));
         if !(1..=CALLS_MAX).contains(&self.calls) {

@@ -89,7 +89,7 @@ pub(super) struct Output {
 impl Output {
     /// Makes the folder and writes into it what is known before the calls, so that a folder which
     /// cannot be written is told before a minute has passed.
-    pub(super) fn prepare(dir: &Path, said: &Said) -> Result<Output, DemoError> {
+    pub(super) fn prepare(dir: &Path, said: &Said, ways: usize) -> Result<Output, DemoError> {
         let output = Output {
             dir: dir.to_owned(),
         };
@@ -99,8 +99,8 @@ impl Output {
         })?;
         let reference = wav::write(&said.pcm);
         output.put("reference.wav", &reference)?;
-        // The two others are as long.
-        output.reserve(2 * reference.len() + REPORT_BYTES)?;
+        // That of each way is as long.
+        output.reserve(ways * reference.len() + REPORT_BYTES)?;
         Ok(output)
     }
 
@@ -120,13 +120,11 @@ impl Output {
         result: &DemoResult,
         evidence: &Evidence<'_>,
     ) -> Result<(), DemoError> {
-        for (name, judged) in [
-            ("direct.wav", evidence.direct),
-            ("overlay.wav", evidence.overlay),
-        ] {
+        for ((way, _), judged) in result.ways.iter().zip(evidence.judged) {
             // Options ask for one call at least.
             let heard = judged.evaluations.first().map(|e| e.received.as_slice());
-            self.put(name, &wav::write(heard.unwrap_or_default()))?;
+            let name = format!("{}.wav", way.key);
+            self.put(&name, &wav::write(heard.unwrap_or_default()))?;
         }
         self.put("result.json", (result.json() + "\n").as_bytes())?;
         self.put("report.html", report::page(result, evidence).as_bytes())
@@ -205,14 +203,14 @@ mod tests {
             file.join("below"),
             PathBuf::from("/proc/sinew"),
         ] {
-            let error = Output::prepare(&bad, &said).unwrap_err().to_string();
+            let error = Output::prepare(&bad, &said, 2).unwrap_err().to_string();
             assert!(
                 error.contains("cannot write") && error.contains("--out DIR"),
                 "{error}"
             );
         }
         let good = dir.path().join("new/folder");
-        Output::prepare(&good, &said).unwrap();
+        Output::prepare(&good, &said, 2).unwrap();
         let files: Vec<_> = fs::read_dir(&good)
             .unwrap()
             .map(|f| f.unwrap().file_name())

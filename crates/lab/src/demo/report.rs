@@ -1,16 +1,15 @@
 //! The report: one HTML file with everything in it, also the plots.
 
 use super::judge::Judged;
+use super::layout::Way;
 use super::result::DemoResult;
 use crate::plot::{Axis, Chart, Mark, Series, distribution, escape};
 use std::fmt::Write as _;
-use tools::pace::{DEADLINE, count_calls};
+use tools::pace::count_calls;
 use voice::frames::FRAME_US;
 use voice::score::Scores;
 
-/// Colours of the page's style.
-const DIRECT: u8 = 0;
-const OVERLAY: u8 = 1;
+/// Colour of the codec alone, in the page's style.
 const CEILING: u8 = 2;
 /// Delays are told apart by tenths of a millisecond.
 const DELAY_STEP_MS: f64 = 0.1;
@@ -21,8 +20,8 @@ const STYLE: &str = include_str!("report.css");
 /// What the report shows besides the table.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
-    pub(super) direct: &'a Judged,
-    pub(super) overlay: &'a Judged,
+    /// The calls of each way, in the order of the result.
+    pub(super) judged: &'a [Judged],
     /// Scores of the codec alone, one per segment.
     pub(super) ceiling: &'a Scores,
     /// How late packets were sent: 99th percentile in microseconds.
@@ -53,7 +52,10 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     );
     out.push_str(&topology(result));
     out.push_str(&table(result));
-    out.push_str(&players());
+    if let Some(line) = result.codec_line() {
+        let _ = writeln!(out, "<p>{}</p>", escape(&line));
+    }
+    out.push_str(&players(result));
     for chart in charts(result, evidence) {
         let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg());
     }
@@ -63,17 +65,17 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
 }
 
 /// The first call, to be heard.
-fn players() -> String {
+fn players(result: &DemoResult) -> String {
     let mut out = String::from("<h2>Listen to the first call</h2>\n<div class=\"players\">\n");
-    for (file, what) in [
-        ("reference.wav", "what was said"),
-        ("direct.wav", "what was heard directly"),
-        ("overlay.wav", "what was heard over the overlay"),
-    ] {
+    let heard = result
+        .ways
+        .iter()
+        .map(|(way, _)| (way.key, format!("what was heard {}", way.phrase)));
+    for (file, what) in std::iter::once(("reference", "what was said".into())).chain(heard) {
         let _ = writeln!(
             out,
-            "<p><a href=\"{file}\">{what}</a><br>\
-             <audio controls preload=\"none\" src=\"{file}\"></audio></p>"
+            "<p><a href=\"{file}.wav\">{what}</a><br>\
+             <audio controls preload=\"none\" src=\"{file}.wav\"></audio></p>"
         );
     }
     out + "</div>\n"
@@ -134,38 +136,54 @@ fn topology(result: &DemoResult) -> String {
             escape(name)
         );
     }
+    let overlays = result.ways.len() - 1;
+    if overlays > 1 {
+        let _ = writeln!(
+            out,
+            "<text class=\"tick\" x=\"360\" y=\"14\" text-anchor=\"middle\">{overlays} overlays like \
+             this one: with requests only, and protected</text>"
+        );
+    }
     let _ = writeln!(
         out,
         "<path class=\"line s0 lossy\" d=\"M60 70V115H660V70\"/>\
          <text class=\"tick\" x=\"360\" y=\"108\" text-anchor=\"middle\">direct UDP: {} ms, {} % loss</text>\
-         <text class=\"tick\" x=\"360\" y=\"138\" text-anchor=\"middle\">every packet is sent on both \
-         paths at the same moment</text>\n</svg>\n</figure>",
+         <text class=\"tick\" x=\"360\" y=\"138\" text-anchor=\"middle\">every packet is sent on \
+         all paths at the same moment</text>\n</svg>\n</figure>",
         scenario.direct_delay_ms, scenario.loss_pct
     );
     out
 }
 
+/// The calls of one way, and how they are drawn.
+type Drawn<'a> = (&'static Way, &'a Judged);
+
 fn charts(result: &DemoResult, evidence: &Evidence<'_>) -> Vec<Chart> {
     let seconds = f64::from(result.scenario.seconds);
+    let ways = result.ways.iter().map(|(way, _)| *way);
+    let drawn: Vec<Drawn<'_>> = ways.zip(evidence.judged).collect();
     vec![
-        loss_chart(evidence, seconds),
-        delay_chart(evidence, seconds),
-        distribution_chart(evidence),
-        score_chart(evidence),
+        loss_chart(&drawn, seconds),
+        delay_chart(&drawn, seconds, result.scenario.deadline_ms),
+        distribution_chart(&drawn, result.scenario.deadline_ms),
+        score_chart(&drawn, evidence.ceiling),
     ]
 }
 
-fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
-    let series = |name: &'static str, color, judged: &Judged| Series {
-        name: name.into(),
-        color,
-        mark: Mark::Steps,
-        points: missed_by_second(judged),
-    };
-    let series = vec![
-        series("direct", DIRECT, evidence.direct),
-        series("overlay", OVERLAY, evidence.overlay),
-    ];
+fn series(way: &Way, mark: Mark, points: Vec<(f64, f64)>) -> Series {
+    Series {
+        name: way.head.into(),
+        color: way.color,
+        mark,
+        points,
+    }
+}
+
+fn loss_chart(drawn: &[Drawn<'_>], seconds: f64) -> Chart {
+    let series: Vec<Series> = drawn
+        .iter()
+        .map(|(way, judged)| series(way, Mark::Steps, missed_by_second(judged)))
+        .collect();
     let highest = highest(&series);
     Chart {
         title: "Lost or late, over time".into(),
@@ -183,19 +201,14 @@ fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
     }
 }
 
-fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
-    let series = |name: &'static str, color, judged: &Judged| Series {
-        name: name.into(),
-        color,
-        mark: Mark::Dots,
-        points: slow_packets(judged),
-    };
-    let series = vec![
-        // The path with fewer dots is drawn over the other.
-        series("overlay", OVERLAY, evidence.overlay),
-        series("direct", DIRECT, evidence.direct),
-    ];
-    let highest = highest(&series).max(DEADLINE.as_secs_f64() * 1e3);
+fn delay_chart(drawn: &[Drawn<'_>], seconds: f64, deadline_ms: f64) -> Chart {
+    // The path with the fewest dots, the direct one, is drawn over the others.
+    let series: Vec<Series> = drawn
+        .iter()
+        .rev()
+        .map(|(way, judged)| series(way, Mark::Dots, slow_packets(judged)))
+        .collect();
+    let highest = highest(&series).max(deadline_ms);
     Chart {
         title: "Delay over time: slow packets, and one of the others each second".into(),
         x: Axis {
@@ -212,26 +225,20 @@ fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
     }
 }
 
-fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
+fn distribution_chart(drawn: &[Drawn<'_>], deadline_ms: f64) -> Chart {
     let of = |judged: &Judged| {
         let values: Vec<f64> = delays_ms(judged).map(|(_, ms)| ms).collect();
-        distribution(
-            &values,
-            judged.calls.iter().map(Vec::len).sum(),
-            DELAY_STEP_MS,
-        )
+        let sent = judged.calls.iter().map(Vec::len).sum();
+        distribution(&values, sent, DELAY_STEP_MS)
     };
-    let (direct, overlay) = (of(evidence.direct), of(evidence.overlay));
+    let curves: Vec<_> = drawn.iter().map(|(way, judged)| (*way, of(judged))).collect();
     let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
-    let right = end(&direct)
-        .0
-        .max(end(&overlay).0)
-        .max(DEADLINE.as_secs_f64() * 1e3)
-        * 1.05;
+    let ends = || curves.iter().map(|(_, points)| end(points));
+    let right = ends().map(|(ms, _)| ms).fold(deadline_ms, f64::max) * 1.05;
     // The ends of the curves are what differs: show them and as much again below.
-    let lowest = end(&direct).1.min(end(&overlay).1);
+    let lowest = ends().map(|(_, share)| share).fold(100.0, f64::min);
     let bottom = (lowest - (100.0 - lowest) - 1.0).floor().max(0.0);
-    let series = |name: &'static str, color, mut points: Vec<(f64, f64)>| {
+    let curve = |(way, mut points): (&Way, Vec<(f64, f64)>)| {
         let (_, top) = end(&points);
         // From the bottom up, and level to the right edge.
         if let Some(first) = points.iter().position(|p| p.1 >= bottom) {
@@ -240,12 +247,7 @@ fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
             points.insert(0, (at, bottom));
         }
         points.push((right, top));
-        Series {
-            name: name.into(),
-            color,
-            mark: Mark::Steps,
-            points,
-        }
+        series(way, Mark::Steps, points)
     };
     Chart {
         title: "Arrived within a delay".into(),
@@ -259,37 +261,34 @@ fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
             min: bottom,
             max: 100.0,
         },
-        series: vec![
-            series("direct", DIRECT, direct),
-            series("overlay", OVERLAY, overlay),
-        ],
+        series: curves.into_iter().map(curve).collect(),
     }
 }
 
-fn score_chart(evidence: &Evidence<'_>) -> Chart {
-    let per_call = evidence.ceiling.0.len().max(1);
+fn score_chart(drawn: &[Drawn<'_>], ceiling: &Scores) -> Chart {
+    let per_call = ceiling.0.len().max(1);
     let of = |judged: &Judged| -> Vec<(f64, f64)> {
         let all = judged.evaluations.iter().flat_map(|e| &e.scores.0);
         all.enumerate()
             .map(|(i, score)| (i as f64 + 1.0, f64::from(score.0)))
             .collect()
     };
-    let (direct, overlay) = (of(evidence.direct), of(evidence.overlay));
-    let segments = direct.len().max(overlay.len()).max(1);
+    let scored: Vec<Series> = drawn
+        .iter()
+        .map(|(way, judged)| series(way, Mark::Dots, of(judged)))
+        .collect();
+    let segments = scored.iter().map(|s| s.points.len()).fold(1, usize::max);
+    let points = scored.iter().flat_map(|s| &s.points);
+    let lowest = points.map(|p| p.1).fold(2.0, f64::min);
     let ceiling = (0..segments).filter_map(|i| {
-        let score = evidence.ceiling.0.get(i % per_call)?;
+        let score = ceiling.0.get(i % per_call)?;
         Some((i as f64 + 1.0, f64::from(score.0)))
     });
-    let lowest = direct
-        .iter()
-        .chain(&overlay)
-        .map(|p| p.1)
-        .fold(2.0, f64::min);
-    let series = |name: &'static str, color, mark, points| Series {
-        name: name.into(),
-        color,
-        mark,
-        points,
+    let codec = Series {
+        name: "codec alone".into(),
+        color: CEILING,
+        mark: Mark::Line,
+        points: ceiling.collect(),
     };
     Chart {
         title: "PESQ by segment, call after call".into(),
@@ -303,17 +302,13 @@ fn score_chart(evidence: &Evidence<'_>) -> Chart {
             min: lowest.floor(),
             max: 4.6,
         },
-        series: vec![
-            series("codec alone", CEILING, Mark::Line, ceiling.collect()),
-            series("direct", DIRECT, Mark::Dots, direct),
-            series("overlay", OVERLAY, Mark::Dots, overlay),
-        ],
+        series: std::iter::once(codec).chain(scored).collect(),
     }
 }
 
 /// Percent of the packets of all calls that were lost or late, second by second.
 fn missed_by_second(judged: &Judged) -> Vec<(f64, f64)> {
-    let deadline_us = DEADLINE.as_micros();
+    let deadline_us = judged.deadline.as_micros();
     let mut seconds: Vec<(u32, u32)> = Vec::new();
     for call in &judged.calls {
         for (index, delay) in call.iter().enumerate() {
@@ -376,7 +371,7 @@ fn method(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     let scenario = &result.scenario;
     let mut out = format!(
         "<h2>How it was measured</h2>\n<ul>\n\
-         <li>Six nodes ran as processes of their own on this machine, with certificates, sealed \
+         <li>{} nodes ran as processes of their own on this machine, with certificates, sealed \
          datagrams and all; each link was delayed, and {} impaired in both directions, inside the \
          nodes. The direct path is real UDP through an emulator of the same model, with the same \
          loss, that delays {} ms.</li>\n\
@@ -390,6 +385,7 @@ fn method(result: &DemoResult, evidence: &Evidence<'_>) -> String {
          <li>Bytes on the wire: for the overlay all sealed datagrams that the nodes sent to each \
          other, repetitions and control included, divided by the number of hops; for the direct \
          path the UDP payloads.</li>\n",
+        scenario.nodes as usize * (result.ways.len() - 1),
         escape(&scenario.lossy_link),
         scenario.direct_delay_ms,
         evidence.behind_p99_us as f64 / 1e3,
@@ -412,12 +408,13 @@ fn method(result: &DemoResult, evidence: &Evidence<'_>) -> String {
 mod tests {
     use super::*;
     use crate::demo::judge::judge;
-    use crate::demo::result::tests::example;
+    use crate::demo::result::tests::{example, example_long};
+    use tools::pace::DEADLINE;
     use voice::call::Original;
     use voice::g711::Law;
 
     fn judged(original: &Original, call: Vec<Option<u64>>) -> Judged {
-        judge(original, vec![call], |_| true).unwrap().unwrap()
+        judge(original, vec![call], DEADLINE, |_| true).unwrap().unwrap()
     }
 
     #[test]
@@ -428,12 +425,11 @@ mod tests {
         let late: Vec<_> = (0..100)
             .map(|i| Some(if i == 70 { 101_000 } else { 50_000 }))
             .collect();
-        let (direct, overlay) = (judged(&original, lossy), judged(&original, late));
+        let judged = [judged(&original, lossy), judged(&original, late)];
         let mut result = example();
         result.scenario.speech = "<my \"file\">.wav".into();
         let evidence = Evidence {
-            direct: &direct,
-            overlay: &overlay,
+            judged: &judged,
             ceiling: &original.ceiling(),
             behind_p99_us: 250,
             restarts: 1,
@@ -469,6 +465,22 @@ mod tests {
     }
 
     #[test]
+    fn a_third_way_is_drawn_and_heard() {
+        let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
+        let whole = || judged(&original, vec![Some(60_000); 100]);
+        let evidence = Evidence {
+            judged: &[whole(), whole(), whole()],
+            ceiling: &original.ceiling(),
+            behind_p99_us: 0,
+            restarts: 0,
+        };
+        let page = page(&example_long(), &evidence);
+        assert_eq!(page.matches("class=\"line s3\"").count(), 2, "loss and delays");
+        assert_eq!(page.matches("src=\"requests.wav\"").count(), 1);
+        assert!(page.contains("PESQ of the codec alone"));
+    }
+
+    #[test]
     fn missed_packets_are_counted_by_the_second() {
         let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
         let mut call = vec![Some(50_000); 100];
@@ -487,15 +499,16 @@ mod tests {
     #[test]
     fn an_empty_path_makes_no_strange_plots() {
         let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
-        let nothing = judged(&original, vec![None; 100]);
+        let nothing = || judged(&original, vec![None; 100]);
         let evidence = Evidence {
-            direct: &nothing,
-            overlay: &nothing,
+            judged: &[nothing(), nothing(), nothing()],
             ceiling: &original.ceiling(),
             behind_p99_us: 0,
             restarts: 0,
         };
-        let page = page(&example(), &evidence);
-        assert!(!page.contains("NaN") && !page.contains("inf"));
+        for result in [example(), example_long()] {
+            let page = page(&result, &evidence);
+            assert!(!page.contains("NaN") && !page.contains("inf"));
+        }
     }
 }

@@ -2,32 +2,43 @@
 //!
 //! docs/demo.md defines every number; the keys are a contract.
 
-use serde::Serialize;
+use super::layout::Way;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 use std::path::PathBuf;
 use tools::quality::{self, Quality, round};
 use tools::table;
 
 /// Everything that the demonstration found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DemoResult {
     /// What was done.
     pub scenario: Scenario,
-    /// The calls over plain UDP.
-    pub direct: PathResult,
-    /// The same calls over the overlay.
-    pub overlay: PathResult,
+    /// The same calls on every way; plain UDP is the first, the overlay without settings the last.
+    pub(super) ways: Vec<(&'static Way, PathResult)>,
     /// The same speech through the codec alone.
     pub ceiling: Ceiling,
     /// Where the report was written.
-    #[serde(skip)]
     pub report: PathBuf,
 }
 
+/// Each way is an object of its own.
+impl Serialize for DemoResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.ways.len() + 2))?;
+        map.serialize_entry("scenario", &self.scenario)?;
+        for (way, result) in &self.ways {
+            map.serialize_entry(way.key, result)?;
+        }
+        map.serialize_entry("ceiling", &self.ceiling)?;
+        map.end()
+    }
+}
+
 /// What was done.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Scenario {
-    /// Nodes, each a process.
+    /// Nodes of each overlay, each a process.
     pub nodes: u32,
     /// The chain that they form.
     pub chain: String,
@@ -56,7 +67,7 @@ pub struct Scenario {
 }
 
 /// One path's calls, judged together.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PathResult {
     /// What can be said without speech; its keys stand beside the others.
     #[serde(flatten)]
@@ -70,7 +81,7 @@ pub struct PathResult {
 }
 
 /// A score over the segments of all calls.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Score {
     /// Arithmetic mean.
     pub mean: f64,
@@ -79,7 +90,7 @@ pub struct Score {
 }
 
 /// What no call over this codec can exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Ceiling {
     /// Raw P.862.
     pub pesq: Score,
@@ -102,26 +113,30 @@ impl Score {
     }
 }
 
-/// Heads of the table's columns.
-const HEADS: [&str; 4] = ["", "direct", "overlay", "codec alone"];
+/// Columns of ways beside which the table has room for one of the codec alone.
+const WAYS_BESIDE_CODEC: usize = 2;
 
 impl DemoResult {
     /// What it comes to, in a sentence.
     pub(super) fn headline(&self) -> String {
-        let (direct, overlay) = (&self.direct.quality, &self.overlay.quality);
-        let mos = format!("MOS {:.2} \u{2192} {:.2}", direct.mos, overlay.mos);
-        let missed = |quality: &Quality| quality.lost_pct + quality.late_pct;
-        let (before, after) = (missed(direct), missed(overlay));
+        let [(_, direct), between @ .., (_, overlay)] = self.ways.as_slice() else {
+            return String::new();
+        };
+        let mos = format!(
+            "MOS {:.2} \u{2192} {:.2}",
+            direct.quality.mos, overlay.quality.mos
+        );
+        let (before, after) = (missed_pct(direct), missed_pct(overlay));
         if before <= 0.0 {
             return format!("The direct path lost nothing that could be repaired: {mos}");
         }
-        match 100.0 * (1.0 - after / before) {
-            share if share > 0.0 => {
-                // Never rounded up to all of them.
-                let share = (share * 10.0).floor() / 10.0;
-                format!("The overlay repaired {share:.1} % of the losses: {mos}")
-            }
-            _ => format!(
+        match (repaired_pct(before, after), between) {
+            (Some(share), []) => format!("The overlay repaired {share:.1} % of the losses: {mos}"),
+            (Some(share), [(_, requests), ..]) => format!(
+                "Protection repaired {share:.1} % of the losses, requests alone {:.1} %: {mos}",
+                repaired_pct(before, missed_pct(requests)).unwrap_or(0.0)
+            ),
+            (None, _) => format!(
                 "The overlay repaired nothing here: {after:.2} % missed instead of {before:.2} %: {mos}"
             ),
         }
@@ -129,52 +144,78 @@ impl DemoResult {
 
     /// The table, row by row, its head first.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
-        let (direct, overlay) = (&self.direct, &self.overlay);
-        let row = |what: &str, show: &dyn Fn(&PathResult) -> String, ceiling: &str| {
-            vec![
-                what.to_owned(),
-                show(direct),
-                show(overlay),
-                ceiling.to_owned(),
-            ]
+        let row = |what: &str, show: &dyn Fn(&PathResult) -> String| -> Vec<String> {
+            let cells = self.ways.iter().map(|(_, result)| show(result));
+            std::iter::once(what.to_owned()).chain(cells).collect()
         };
-        let score = |score: Score| format!("{:.2} / {:.2}", score.mean, score.p5);
-        let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
-        let qualities = [&direct.quality, &overlay.quality];
+        let heads = self.ways.iter().map(|(way, _)| way.head.to_owned());
+        let mut rows = vec![std::iter::once(String::new()).chain(heads).collect()];
+        let qualities: Vec<_> = self.ways.iter().map(|(_, r)| &r.quality).collect();
         rows.extend(quality::rows(&qualities, self.scenario.deadline_ms));
-        let ceiling = score(self.ceiling.pesq);
-        rows.push(row(
-            "PESQ mean / p5 (raw P.862)",
-            &|p| score(p.pesq),
-            &ceiling,
-        ));
-        rows.push(row(
-            "MOS-LQO mean / p5 (P.862.1)",
-            &|p| score(p.mos_lqo),
-            "",
-        ));
+        let mut pesq = row("PESQ mean / p5 (raw P.862)", &|p| p.pesq.show());
+        if self.codec_has_column() {
+            rows[0].push("codec alone".into());
+            pesq.push(self.ceiling.pesq.show());
+        }
+        rows.push(pesq);
+        rows.push(row("MOS-LQO mean / p5 (P.862.1)", &|p| p.mos_lqo.show()));
         let ratio = |p: &PathResult| format!("{:.2}", p.wire_bytes_ratio);
-        rows.push(row("bytes on the wire per payload byte", &ratio, ""));
+        rows.push(row("bytes on the wire per payload byte", &ratio));
         rows
     }
+
+    fn codec_has_column(&self) -> bool {
+        self.ways.len() <= WAYS_BESIDE_CODEC
+    }
+
+    /// The best possible score, where the table has no column for it.
+    pub(super) fn codec_line(&self) -> Option<String> {
+        let score = self.ceiling.pesq.show();
+        (!self.codec_has_column()).then(|| format!("PESQ of the codec alone: {score}"))
+    }
+}
+
+impl Score {
+    fn show(self) -> String {
+        format!("{:.2} / {:.2}", self.mean, self.p5)
+    }
+}
+
+fn missed_pct(result: &PathResult) -> f64 {
+    result.quality.lost_pct + result.quality.late_pct
+}
+
+/// How much of what was missed is missed no more, never rounded up to all of it; `None` for
+/// nothing.
+fn repaired_pct(before: f64, after: f64) -> Option<f64> {
+    let share = 100.0 * (1.0 - after / before);
+    (share > 0.0).then(|| (share * 10.0).floor() / 10.0)
 }
 
 impl fmt::Display for DemoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}\n{}\nreport: {}",
-            table::align(&self.rows()),
-            self.headline(),
-            self.report.display()
-        )
+        writeln!(f, "{}", table::align(&self.rows()))?;
+        if let Some(line) = self.codec_line() {
+            writeln!(f, "{line}")?;
+        }
+        write!(f, "{}\nreport: {}", self.headline(), self.report.display())
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::demo::layout::{CHAIN, LONG};
     use tools::quality::DelayMs;
+
+    /// The result of a demonstration with a third way.
+    pub(in crate::demo) fn example_long() -> DemoResult {
+        let mut result = example();
+        let requests = result.ways[0].1.clone();
+        result.ways.insert(1, (&LONG.ways[1], requests));
+        result.ways[2].0 = &LONG.ways[2];
+        result
+    }
 
     pub(in crate::demo) fn example() -> DemoResult {
         let score = |mean, p5| Score { mean, p5 };
@@ -223,8 +264,7 @@ pub(super) mod tests {
                 packet_ms: 20.0,
                 speech: "the sample".into(),
             },
-            direct,
-            overlay,
+            ways: CHAIN.ways.iter().zip([direct, overlay]).collect(),
             ceiling: Ceiling {
                 pesq: score(4.35, 4.3),
             },
@@ -260,16 +300,32 @@ pub(super) mod tests {
     #[test]
     fn the_headline_is_computed() {
         let mut result = example();
-        result.overlay.quality.mos = 4.34;
-        result.direct.quality.lost_pct = 5.0;
+        result.ways[1].1.quality.mos = 4.34;
+        result.ways[0].1.quality.lost_pct = 5.0;
         let headline = "The overlay repaired 99.4 % of the losses: MOS 3.95 \u{2192} 4.34";
         assert_eq!(result.headline(), headline);
-        result.overlay.quality.lost_pct = 0.0001;
+        result.ways[1].1.quality.lost_pct = 0.0001;
         assert!(result.headline().contains("repaired 99.9 %"), "never all");
-        result.overlay.quality.lost_pct = 6.0;
+        result.ways[1].1.quality.lost_pct = 6.0;
         assert!(result.headline().contains("repaired nothing"));
-        result.direct.quality.lost_pct = 0.0;
+        result.ways[0].1.quality.lost_pct = 0.0;
         assert!(result.headline().contains("lost nothing"));
+    }
+
+    #[test]
+    fn a_third_way_is_an_object_a_column_and_a_part_of_the_headline() {
+        let result = example_long();
+        let json: serde_json::Value = serde_json::from_str(&result.json()).unwrap();
+        assert_eq!(json["requests"]["lost_pct"], 5.02);
+        assert_eq!(json["overlay"]["lost_pct"], 0.03);
+        let text = result.to_string();
+        let heads: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(heads, ["direct", "requests", "protected"]);
+        assert!(text.contains("\nPESQ of the codec alone: 4.35 / 4.30\n"));
+        let headline =
+            "Protection repaired 99.4 % of the losses, requests alone 0.0 %: MOS 3.95 \u{2192} 3.95";
+        assert_eq!(result.headline(), headline);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

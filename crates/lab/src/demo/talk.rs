@@ -1,24 +1,26 @@
-//! The calls themselves: who speaks at node A and who listens at node F, on both paths.
+//! The calls themselves: the first node speaks and the last one listens, on every way.
 //!
 //! ```text
-//!   speaker thread:   at each packet's moment  ─┬─ overlay socket of the call, at A
-//!                                               └─ UDP to the emulator
-//!   listener thread:  epoll over the overlay sockets at F and one UDP socket ─> arrival times
+//!   speaker thread:   at each packet's moment  ─┬─ UDP to the emulator
+//!                                               └─ each overlay's socket of the call
+//!   listener thread:  epoll over the overlays' sockets and one UDP socket ─> arrival times
 //! ```
+//!
+//! Way 0 is plain UDP; way 1 is the first chain.
 //!
 //! Both threads are of one process, so one clock times both ends. A phone whose node is killed
 //! goes on speaking, and comes back when the node does.
 
 use super::DemoError;
-use super::chain::{Chain, NAMES, address};
-use base::{Duration, Time, VirtualPort};
+use super::chain::Chain;
+use base::{Duration, NodeAddr, Time, VirtualPort};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller, Ready};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tools::pace::{self, DEADLINE, Moments, Schedule};
+use tools::pace::{self, Moments, Schedule};
 use tools::rtp::{self, Place};
 use voice::frames::FRAME_SAMPLES;
 
@@ -31,39 +33,49 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often a phone tries to reach its node again.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
-const TOKEN_DIRECT: u64 = 1 << 32;
-
 /// What is counted while the calls run, for whoever waits for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) sent: AtomicU64,
-    pub(crate) direct: AtomicU64,
-    pub(crate) overlay: AtomicU64,
+    /// What arrived, way by way.
+    pub(crate) arrived: Vec<AtomicU64>,
     /// Asks both threads to end.
     pub(crate) stop: AtomicBool,
 }
 
 impl Live {
+    pub(crate) fn new(ways: usize) -> Live {
+        Live {
+            sent: AtomicU64::new(0),
+            arrived: (0..ways).map(|_| AtomicU64::new(0)).collect(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn count(&self, way: usize) {
+        if let Some(arrived) = self.arrived.get(way) {
+            arrived.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 }
 
-/// When the packets were sent, or arrived, on both paths.
+/// When the packets were sent, or arrived.
 #[derive(Debug)]
 pub(crate) struct Times {
-    pub(crate) direct: Moments,
-    pub(crate) overlay: Moments,
+    /// Way by way.
+    pub(crate) ways: Vec<Moments>,
     /// How late packets were sent, after their moment, in microseconds; empty for arrivals.
     pub(crate) behind_us: Vec<u64>,
 }
 
 impl Times {
-    fn new(schedule: &Schedule) -> Times {
-        let moments = Moments::new(schedule.calls, schedule.packets);
+    fn new(schedule: &Schedule, ways: usize) -> Times {
         Times {
-            direct: moments.clone(),
-            overlay: moments,
+            ways: vec![Moments::new(schedule.calls, schedule.packets); ways],
             behind_us: Vec::new(),
         }
     }
@@ -73,15 +85,17 @@ impl Times {
 #[derive(Debug)]
 struct Phone {
     node: Node,
+    deadline: Duration,
     port: u16,
     socket: Option<DatagramSocket>,
     retry_at: Time,
 }
 
 impl Phone {
-    fn connect(node: &Node, call: u32) -> Result<Phone, client::Error> {
+    fn connect(node: &Node, call: u32, deadline: Duration) -> Result<Phone, client::Error> {
         let mut phone = Phone {
             node: node.clone(),
+            deadline,
             port: FIRST_PORT + call as u16,
             socket: None,
             retry_at: Time::ZERO,
@@ -91,7 +105,7 @@ impl Phone {
     }
 
     fn bind(&self) -> Result<DatagramSocket, client::Error> {
-        let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
+        let deadline = std::time::Duration::from_nanos(self.deadline.as_nanos());
         let socket = self.node.bind(self.port, Options::voice(deadline))?;
         socket.set_nonblocking(true)?;
         Ok(socket)
@@ -121,47 +135,87 @@ impl Phone {
     }
 }
 
-/// Opens the calls' ends at the first node.
+/// The phones of all calls at one node of an overlay.
+#[derive(Debug)]
+struct Exchange {
+    phones: Vec<Phone>,
+    /// The node at the other end.
+    peer: NodeAddr,
+}
+
+impl Exchange {
+    fn open(node: &Node, peer: NodeAddr, ask: &Ask) -> Result<Exchange, DemoError> {
+        let phones: Result<Vec<Phone>, client::Error> = (0..ask.calls)
+            .map(|call| Phone::connect(node, call, ask.deadline))
+            .collect();
+        Ok(Exchange {
+            phones: phones?,
+            peer,
+        })
+    }
+
+    fn speak(&mut self, call: u32, packet: &[u8]) {
+        let Some(phone) = self.phones.get_mut(call as usize) else {
+            return;
+        };
+        let to = Target {
+            node: self.peer,
+            port: VirtualPort(phone.port),
+        };
+        phone.send(packet, to);
+    }
+}
+
+/// How many calls, and when their packets are played.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) calls: u32,
+    pub(crate) deadline: Duration,
+}
+
+/// Opens the calls' ends at the first nodes.
 pub(crate) fn speaker(
-    chain: &Chain,
-    calls: u32,
+    chains: &[Chain],
+    ask: &Ask,
     emulator: SocketAddr,
 ) -> Result<Speaker, DemoError> {
     let direct = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     direct.set_nonblocking(true)?;
     direct.connect(emulator)?;
+    let open = |chain: &Chain| {
+        let node = Node::at(chain.first_socket());
+        Exchange::open(&node, chain.last_address(), ask)
+    };
     Ok(Speaker {
-        phones: phones(&Node::at(chain.first_socket()), calls)?,
         direct,
+        overlays: chains.iter().map(open).collect::<Result<_, _>>()?,
     })
 }
 
-/// Opens the calls' ends at the last node.
-pub(crate) fn listener(chain: &Chain, calls: u32) -> Result<Listener, DemoError> {
+/// Opens the calls' ends at the last nodes.
+pub(crate) fn listener(chains: &[Chain], ask: &Ask) -> Result<Listener, DemoError> {
     let direct = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     direct.set_nonblocking(true)?;
+    let open = |chain: &Chain| {
+        let node = Node::at(chain.last_socket());
+        Exchange::open(&node, chain.first_address(), ask)
+    };
     Ok(Listener {
-        phones: phones(&Node::at(chain.last_socket()), calls)?,
         direct,
+        overlays: chains.iter().map(open).collect::<Result<_, _>>()?,
     })
-}
-
-fn phones(node: &Node, calls: u32) -> Result<Vec<Phone>, DemoError> {
-    let phones: Result<Vec<Phone>, client::Error> =
-        (0..calls).map(|call| Phone::connect(node, call)).collect();
-    Ok(phones?)
 }
 
 /// The end that speaks.
 #[derive(Debug)]
 pub(crate) struct Speaker {
-    phones: Vec<Phone>,
     direct: UdpSocket,
+    overlays: Vec<Exchange>,
 }
 
 impl Speaker {
-    /// Sends every packet at its moment on both paths, as soon after each other as two system
-    /// calls can be; which path is first changes with every packet.
+    /// Sends every packet at its moment on all ways, as soon after each other as system calls can
+    /// be; which way is first changes with every packet.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -170,7 +224,8 @@ impl Speaker {
         live: &Live,
     ) -> Times {
         pace::prepare_thread();
-        let mut times = Times::new(&schedule);
+        let ways = 1 + self.overlays.len();
+        let mut times = Times::new(&schedule, ways);
         for n in 0..schedule.total() {
             let (call, index) = schedule.place(n);
             if live.stopping() {
@@ -188,42 +243,37 @@ impl Speaker {
             );
             let behind = pace::sleep_until(clock, schedule.due(call, index));
             times.behind_us.push(behind.as_micros());
-            for turn in [0, 1] {
-                let now = clock.now();
-                if (call + index) % 2 == turn {
-                    times.overlay.note(call, index, now);
-                    self.speak(call, &packet);
-                } else {
-                    times.direct.note(call, index, now);
-                    // What the kernel refuses is lost.
-                    let _ = self.direct.send(&packet);
-                }
+            for turn in 0..ways {
+                let way = (call as usize + index as usize + turn) % ways;
+                times.ways[way].note(call, index, clock.now());
+                self.speak(way, call, &packet);
             }
             live.sent.fetch_add(1, Ordering::Relaxed);
-            if let Some(phone) = self.phones.get_mut(call as usize) {
-                phone.retry(clock.now());
+            for overlay in &mut self.overlays {
+                if let Some(phone) = overlay.phones.get_mut(call as usize) {
+                    phone.retry(clock.now());
+                }
             }
         }
         times
     }
 
-    fn speak(&mut self, call: u32, packet: &[u8]) {
-        let Some(phone) = self.phones.get_mut(call as usize) else {
-            return;
-        };
-        let to = Target {
-            node: address(NAMES.len() - 1),
-            port: VirtualPort(phone.port),
-        };
-        phone.send(packet, to);
+    fn speak(&mut self, way: usize, call: u32, packet: &[u8]) {
+        match way.checked_sub(1) {
+            None => {
+                // What the kernel refuses is lost.
+                let _ = self.direct.send(packet);
+            }
+            Some(overlay) => self.overlays[overlay].speak(call, packet),
+        }
     }
 }
 
 /// The end that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    phones: Vec<Phone>,
     direct: UdpSocket,
+    overlays: Vec<Exchange>,
 }
 
 impl Listener {
@@ -241,27 +291,37 @@ impl Listener {
     ) -> io::Result<Times> {
         pace::prepare_thread();
         let mut poller = Poller::new()?;
-        poller.add(&self.direct, TOKEN_DIRECT, Interest::READ)?;
-        for (call, phone) in self.phones.iter().enumerate() {
-            watch(&poller, phone, call as u64)?;
+        poller.add(&self.direct, token(0, 0), Interest::READ)?;
+        for (overlay, exchange) in self.overlays.iter().enumerate() {
+            for (call, phone) in exchange.phones.iter().enumerate() {
+                watch(&poller, phone, token(1 + overlay, call))?;
+            }
         }
-        let mut times = Times::new(&schedule);
+        let mut times = Times::new(&schedule, 1 + self.overlays.len());
         let mut ready: Vec<Ready> = Vec::new();
         while !live.stopping() {
             poller.wait(Some(LOOK_EVERY), &mut ready)?;
             for event in &ready {
-                match event.token {
-                    TOKEN_DIRECT => self.hear_direct(clock, &mut times.direct, live)?,
-                    call => self.hear_overlay(call as u32, clock, &mut times.overlay, live),
+                match way_and_call(event.token) {
+                    (0, _) => self.hear_direct(clock, &mut times.ways[0], live)?,
+                    (way, call) => self.hear_overlay((way, call), clock, &mut times, live),
                 }
             }
-            for (call, phone) in self.phones.iter_mut().enumerate() {
-                if phone.socket.is_none() && phone.retry(clock.now()) {
-                    watch(&poller, phone, call as u64)?;
+            self.look_for_nodes(&poller, clock.now())?;
+        }
+        Ok(times)
+    }
+
+    /// Listens again where a node has come back.
+    fn look_for_nodes(&mut self, poller: &Poller, now: Time) -> io::Result<()> {
+        for (overlay, exchange) in self.overlays.iter_mut().enumerate() {
+            for (call, phone) in exchange.phones.iter_mut().enumerate() {
+                if phone.socket.is_none() && phone.retry(now) {
+                    watch(poller, phone, token(1 + overlay, call))?;
                 }
             }
         }
-        Ok(times)
+        Ok(())
     }
 
     fn hear_direct(&mut self, clock: Clock, times: &mut Moments, live: &Live) -> io::Result<()> {
@@ -272,7 +332,7 @@ impl Listener {
                     let now = clock.now();
                     let place = rtp::parse(&buffer[..len]);
                     if place.is_some_and(|place| times.note(place.source, place.index, now)) {
-                        live.direct.fetch_add(1, Ordering::Relaxed);
+                        live.count(0);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -283,11 +343,19 @@ impl Listener {
         Ok(())
     }
 
-    fn hear_overlay(&mut self, call: u32, clock: Clock, times: &mut Moments, live: &Live) {
+    fn hear_overlay(
+        &mut self,
+        (way, call): (usize, u32),
+        clock: Clock,
+        times: &mut Times,
+        live: &Live,
+    ) {
         let mut buffer = [0; 2 * rtp::PACKET_BYTES];
-        let Some(phone) = self.phones.get_mut(call as usize) else {
+        let exchange = self.overlays.get_mut(way - 1);
+        let Some(phone) = exchange.and_then(|e| e.phones.get_mut(call as usize)) else {
             return;
         };
+        let times = &mut times.ways[way];
         for _ in 0..READS_PER_TURN {
             let Some(socket) = &phone.socket else { return };
             match socket.recv_from(&mut buffer) {
@@ -296,7 +364,7 @@ impl Listener {
                     // A call hears only itself.
                     let place = rtp::parse(&buffer[..len]).filter(|place| place.source == call);
                     if place.is_some_and(|place| times.note(call, place.index, now)) {
-                        live.overlay.fetch_add(1, Ordering::Relaxed);
+                        live.count(way);
                     }
                 }
                 Err(client::Error::WouldBlock) => return,
@@ -306,6 +374,15 @@ impl Listener {
             }
         }
     }
+}
+
+/// What the poller reports for a call's socket on a way.
+fn token(way: usize, call: usize) -> u64 {
+    (way as u64) << 32 | call as u64
+}
+
+fn way_and_call(token: u64) -> (usize, u32) {
+    ((token >> 32) as usize, token as u32)
 }
 
 fn watch(poller: &Poller, phone: &Phone, token: u64) -> io::Result<()> {

@@ -39,6 +39,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
         detect_us: settings.detection.as_micros() as u32,
         late_us: settings.codec_threshold.as_micros() as u32,
         loss_us: settings.loss_burden.as_micros() as u32,
+        protect: Some(settings.realtime.aims.protect.label().to_owned()),
         nodes: nodes
             .into_iter()
             .map(|node| NamedNode {

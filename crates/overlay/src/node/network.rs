@@ -25,6 +25,7 @@ impl Node {
             detect_us: parameters.detect_us,
             late_us: parameters.late_us,
             loss_us: parameters.loss_us,
+            protect: Some(self.settings.realtime.aims.protect.label().to_owned()),
             links: nodes
                 .iter()
                 .flat_map(|node| self.links_from(topology, *node))

@@ -20,6 +20,9 @@ pub struct NetworkSnapshot {
     /// What the loss of every packet costs beside the time of repair; 0 of an older node.
     #[serde(default)]
     pub loss_us: u32,
+    /// What is done about losses on real-time lanes, as the teller is set; none of an older node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<String>,
     /// The nodes in order of address.
     pub nodes: Vec<NamedNode>,
     /// The links that are up in both directions, each direction by itself.

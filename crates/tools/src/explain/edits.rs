@@ -1,24 +1,42 @@
-//! Edits as people write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; several
-//! with commas between them.
+//! Edits as people write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D protect=off`, `C-D down`,
+//! `fra down`; several with commas between them.
 
+use super::missed::Protections;
 use super::{ExplainError, View};
 use crate::share;
 use base::{NodeAddr, impair};
 use graph::LinkCost;
 use graph::Topology;
 use graph::explain::edit::{BadEdit, Direction, Edit, apply};
+use overlay::realtime::{MAX_STRIKES, Protect};
 use wire::Latency;
 
 /// Edits in one text, at most: more are a scenario of their own.
 pub const EDITS_MAX: usize = 100;
-/// The longest text: 100 edits with two names of 32 bytes and two words each.
+/// The longest text: 100 edits with two names of 32 bytes and three words each.
 pub const EDIT_BYTES_MAX: usize = 16 << 10;
 
-const WORDS: &str = "write `A-B loss=5% delay=20ms`, `A>B loss=5%` for one direction, `A-B down`, or \
-                     `A down`; several with commas between them";
+const WORDS: &str = "write `A-B loss=5% delay=20ms`, `A>B loss=5%` for one direction, `A-B \
+                     protect=off`, `A-B down`, or `A down`; several with commas between them";
 
-/// The network after the edits, and the edits in one way of writing.
-pub(super) fn edited(view: &View, text: &str) -> Result<(Topology, Vec<String>), ExplainError> {
+/// The network after some edits.
+#[derive(Debug)]
+pub(super) struct Edited {
+    pub(super) topology: Topology,
+    pub(super) protections: Protections,
+    /// The edits, in one way of writing.
+    pub(super) said: Vec<String>,
+}
+
+/// What somebody writes of one link or node.
+struct Written {
+    edit: Edit,
+    /// How the link is protected, if that is said.
+    protect: Option<Protect>,
+}
+
+/// The network after the edits.
+pub(super) fn edited(view: &View, text: &str) -> Result<Edited, ExplainError> {
     if text.len() > EDIT_BYTES_MAX {
         return Err(misused(format!(
             "the edits have more than {EDIT_BYTES_MAX} bytes"
@@ -32,10 +50,11 @@ pub(super) fn edited(view: &View, text: &str) -> Result<(Topology, Vec<String>),
         )));
     }
     let mut topology = view.topology().clone();
+    let mut protections = view.protections().clone();
     let mut said = Vec::new();
     for text in texts {
-        let edit = parse(view, text)?;
-        topology = apply(&topology, &[edit]).map_err(|why| {
+        let written = parse(view, text)?;
+        topology = apply(&topology, &[written.edit]).map_err(|why| {
             let why = match why {
                 BadEdit::NoLink(a, b) => format!(
                     "there is no link between {} and {}: give it a delay to see what it would \
@@ -47,12 +66,40 @@ pub(super) fn edited(view: &View, text: &str) -> Result<(Topology, Vec<String>),
             };
             misused(format!("`{text}`: {why}"))
         })?;
-        said.push(say(view, &edit));
+        written.protect(&mut protections);
+        said.push(say(view, &written));
     }
-    Ok((topology, said))
+    Ok(Edited {
+        topology,
+        protections,
+        said,
+    })
 }
 
-fn parse(view: &View, text: &str) -> Result<Edit, ExplainError> {
+impl Written {
+    fn of(edit: Edit) -> Written {
+        Written {
+            edit,
+            protect: None,
+        }
+    }
+
+    fn protect(&self, protections: &mut Protections) {
+        let Edit::Link {
+            a, b, direction, ..
+        } = self.edit
+        else {
+            return;
+        };
+        if let Some(protect) = self.protect {
+            direction
+                .of(a, b)
+                .for_each(|(from, to)| protections.set(from, to, protect));
+        }
+    }
+}
+
+fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
     let bad = |why: String| misused(format!("`{text}`: {why}"));
     let mut words = text.split_whitespace();
     let Some(subject) = words.next() else {
@@ -62,38 +109,75 @@ fn parse(view: &View, text: &str) -> Result<Edit, ExplainError> {
     let subject = Subject::of(view, subject).map_err(bad)?;
     match (subject, words.as_slice()) {
         (_, []) => Err(bad(format!("nothing is said of it: {WORDS}"))),
-        (Subject::Node(node), ["down"]) => Ok(Edit::NodeDown(node)),
+        (Subject::Node(node), ["down"]) => Ok(Written::of(Edit::NodeDown(node))),
         (Subject::Node(_), _) => Err(bad(format!("a node can be `down`; {WORDS}"))),
-        (Subject::Link(a, b, Direction::Both), ["down"]) => Ok(Edit::LinkDown { a, b }),
+        (Subject::Link(a, b, Direction::Both), ["down"]) => {
+            Ok(Written::of(Edit::LinkDown { a, b }))
+        }
         (Subject::Link(..), words) if words.contains(&"down") => Err(bad(
             "a link is down in both directions and has no loss or delay then: write `A-B down`"
                 .into(),
         )),
         (Subject::Link(a, b, direction), words) => {
-            let (mut latency_us, mut loss) = (None, None);
-            for word in words {
-                match word.split_once('=') {
-                    Some(("delay", value)) if latency_us.is_none() => {
-                        latency_us = Some(delay(value).map_err(bad)?);
-                    }
-                    Some(("loss", value)) if loss.is_none() => {
-                        let share = share::parse(value).map_err(|why| bad(why.to_string()))?;
-                        loss = Some(LinkCost::new(0, share).loss);
-                    }
-                    Some(("delay" | "loss", _)) => {
-                        return Err(bad(format!("`{word}` is said twice")));
-                    }
-                    _ => return Err(bad(format!("`{word}` is not understood: {WORDS}"))),
-                }
-            }
-            Ok(Edit::Link {
-                a,
-                b,
-                direction,
-                latency_us,
-                loss,
+            let said = Words::of(words).map_err(bad)?;
+            Ok(Written {
+                edit: Edit::Link {
+                    a,
+                    b,
+                    direction,
+                    latency_us: said.latency_us,
+                    loss: said.loss,
+                    strikes: said.protect.map(strikes),
+                },
+                protect: said.protect,
             })
         }
+    }
+}
+
+/// What is said of a link.
+#[derive(Default)]
+struct Words {
+    latency_us: Option<u32>,
+    loss: Option<u16>,
+    protect: Option<Protect>,
+}
+
+impl Words {
+    fn of(words: &[&str]) -> Result<Words, String> {
+        let mut said = Words::default();
+        for word in words {
+            match word.split_once('=') {
+                Some(("delay", value)) if said.latency_us.is_none() => {
+                    said.latency_us = Some(delay(value)?);
+                }
+                Some(("loss", value)) if said.loss.is_none() => {
+                    let share = share::parse(value).map_err(|why| why.to_string())?;
+                    said.loss = Some(LinkCost::new(0, share).loss);
+                }
+                Some(("protect", value)) if said.protect.is_none() => {
+                    said.protect = Some(protect(value)?);
+                }
+                Some(("delay" | "loss" | "protect", _)) => {
+                    return Err(format!("`{word}` is said twice"));
+                }
+                _ => return Err(format!("`{word}` is not understood: {WORDS}")),
+            }
+        }
+        Ok(said)
+    }
+}
+
+fn protect(text: &str) -> Result<Protect, String> {
+    Protect::of_label(text)
+        .ok_or_else(|| format!("`{text}` is no protection: use auto, requests, hop or off"))
+}
+
+/// How often a lost packet is asked for: all that routing knows of a link's protection.
+fn strikes(protect: Protect) -> u8 {
+    match protect {
+        Protect::Off => 0,
+        Protect::Auto | Protect::Requests | Protect::Hop => MAX_STRIKES,
     }
 }
 
@@ -154,8 +238,8 @@ impl Subject {
     }
 }
 
-fn say(view: &View, edit: &Edit) -> String {
-    match *edit {
+fn say(view: &View, written: &Written) -> String {
+    match written.edit {
         Edit::NodeDown(node) => format!("{} down", view.name(node)),
         Edit::LinkDown { a, b } => format!("{}-{} down", view.name(a), view.name(b)),
         Edit::Link {
@@ -164,6 +248,7 @@ fn say(view: &View, edit: &Edit) -> String {
             direction,
             latency_us,
             loss,
+            ..
         } => {
             let sign = if direction == Direction::Both {
                 "-"
@@ -176,6 +261,9 @@ fn say(view: &View, edit: &Edit) -> String {
             }
             if let Some(loss) = loss {
                 said += &format!(" loss={}", share::percent(f64::from(loss) / 65_536.0));
+            }
+            if let Some(protect) = written.protect {
+                said += &format!(" protect={}", protect.label());
             }
             said
         }

@@ -190,6 +190,9 @@ impl fmt::Display for Why {
         )?;
         f.write_str(&links(&self.choice))?;
         writeln!(f, "\nwhy   {}", self.choice.reason)?;
+        if let [path] = self.choice.chosen.as_slice() {
+            writeln!(f, "call  {}", missed(path, self.deadline_ms))?;
+        }
         for price in &self.held_by.prices {
             writeln!(f, "price {price}")?;
         }
@@ -300,7 +303,7 @@ impl fmt::Display for WhatIf {
         let about = format!("by {}, deadline {} ms", self.class, self.deadline_ms);
         writeln!(f, "if {}", self.edits.join(", "))?;
         if let Some(pair) = &self.pair {
-            pair.tell(f, &about)?;
+            pair.tell(f, (&about, self.deadline_ms))?;
         }
         if let Some(pairs) = &self.pairs {
             pairs.tell(f, &about, self.decided_by)?;
@@ -309,8 +312,33 @@ impl fmt::Display for WhatIf {
     }
 }
 
+/// What a call would miss on a path, and what its links do about losses.
+pub(super) fn missed(path: &PathNumbers, deadline_ms: f64) -> String {
+    let lossy = path.links.iter().filter(|link| link.loss_pct > 0.0);
+    let links: Vec<String> = lossy
+        .map(|link| {
+            let does = match link.protection {
+                "none" => "no protection".to_owned(),
+                "repair" => format!("requests, {:.0} % repair packets", link.repair_pct),
+                "copies" => format!("requests, {:.0} % copies", link.repair_pct),
+                requests => requests.to_owned(),
+            };
+            let (from, to) = (&link.from, &link.to);
+            format!("{from}-{to} leaves {:.3} % ({does})", link.left_pct)
+        })
+        .collect();
+    let mut text = format!(
+        "{:.3} % of a call's packets are expected to be lost or late by {deadline_ms} ms",
+        path.missed_pct
+    );
+    if !links.is_empty() {
+        text += &format!(": {}", links.join(", "));
+    }
+    text
+}
+
 impl Pair {
-    fn tell(&self, f: &mut fmt::Formatter<'_>, about: &str) -> fmt::Result {
+    fn tell(&self, f: &mut fmt::Formatter<'_>, (about, deadline_ms): (&str, f64)) -> fmt::Result {
         let (from, to) = (&self.from.name, &self.to.name);
         let verdict = match (self.changes, &self.before, &self.after) {
             (_, None, None) => "there is no path, before and after",
@@ -323,7 +351,13 @@ impl Pair {
         for (when, choice) in [("before", &self.before), ("after", &self.after)] {
             match choice {
                 None => write!(f, "\n{when}\n  no path\n")?,
-                Some(choice) => write!(f, "\n{when}  {}\n{}", choice.reason, table(choice))?,
+                Some(choice) => {
+                    writeln!(f, "\n{when}  {}", choice.reason)?;
+                    f.write_str(&table(choice))?;
+                    if let [path] = choice.chosen.as_slice() {
+                        writeln!(f, "call  {}", missed(path, deadline_ms))?;
+                    }
+                }
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A snapshot made ready: a topology, and names for its nodes.
 
+use super::missed::Protections;
 use super::{ExplainError, Named};
 use base::NodeAddr;
 use graph::metric::Repair;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct View {
     snapshot: NetworkSnapshot,
     topology: Topology,
+    protections: Protections,
     names: BTreeMap<NodeAddr, String>,
 }
 
@@ -70,6 +72,7 @@ impl View {
             topology.set_known(from, to, known);
         }
         Ok(View {
+            protections: Protections::of(&snapshot),
             snapshot,
             topology,
             names,
@@ -86,6 +89,11 @@ impl View {
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// How they are protected.
+    pub(super) fn protections(&self) -> &Protections {
+        &self.protections
     }
 
     /// The node that a word names, by its name or its overlay address.

@@ -1,9 +1,9 @@
 //! The answer before and after some edits.
 
-use super::edits::edited;
+use super::edits::{Edited, edited};
+use super::missed::Calls;
 use super::{Asked, Choice, ExplainError, Named, PathNumbers, View};
 use base::NodeAddr;
-use graph::Topology;
 use graph::explain::Route;
 use graph::explain::pairs::{self, Changed, TooManyPairs};
 use serde::Serialize;
@@ -83,16 +83,16 @@ pub fn what_if(
     asked: &Asked,
 ) -> Result<WhatIf, ExplainError> {
     asked.check()?;
-    let (topology, edits) = edited(view, edits)?;
+    let edited = edited(view, edits)?;
     let (one, all) = match pair {
         Some((src, dst)) => (
-            Some(compare(view, &topology, view.ends(src, dst)?, asked)?),
+            Some(compare(view, &edited, view.ends(src, dst)?, asked)?),
             None,
         ),
-        None => (None, Some(compare_all(view, &topology, asked)?)),
+        None => (None, Some(compare_all(view, &edited, asked)?)),
     };
     Ok(WhatIf {
-        edits,
+        edits: edited.said,
         class: asked.class.to_string(),
         decided_by: asked.decided_by(),
         deadline_ms: super::millis(asked.deadline),
@@ -103,16 +103,17 @@ pub fn what_if(
 
 fn compare(
     view: &View,
-    after: &Topology,
+    after: &Edited,
     ends: (NodeAddr, NodeAddr),
     asked: &Asked,
 ) -> Result<Pair, ExplainError> {
-    let choice = |topology| match asked.answer(view, topology, ends) {
-        Ok(answer) => Ok(Some(Choice::of(view, &answer))),
+    let choice = |calls: &Calls<'_>| match asked.answer(view, calls.topology, ends) {
+        Ok(answer) => Ok(Some(Choice::of(view, calls, &answer))),
         Err(ExplainError::NoPath(_)) => Ok(None),
         Err(other) => Err(other),
     };
-    let (before, after) = (choice(view.topology())?, choice(after)?);
+    let (before, after) = (asked.calls(view), after.calls(asked));
+    let (before, after) = (choice(&before)?, choice(&after)?);
     let paths = |choice: &Option<Choice>| -> Option<Vec<Vec<String>>> {
         let choice = choice.as_ref()?;
         Some(
@@ -132,11 +133,21 @@ fn compare(
     })
 }
 
-fn compare_all(view: &View, after: &Topology, asked: &Asked) -> Result<Pairs, ExplainError> {
+impl Edited {
+    fn calls(&self, asked: &Asked) -> Calls<'_> {
+        Calls {
+            topology: &self.topology,
+            protections: &self.protections,
+            deadline_us: asked.deadline_us(),
+        }
+    }
+}
+
+fn compare_all(view: &View, after: &Edited, asked: &Asked) -> Result<Pairs, ExplainError> {
     let deadline_us = asked.deadline_us();
     let changed = pairs::changed(
         view.topology(),
-        after,
+        &after.topology,
         asked.class,
         deadline_us,
         LISTED_PAIRS,
@@ -148,17 +159,18 @@ fn compare_all(view: &View, after: &Topology, asked: &Asked) -> Result<Pairs, Ex
             asked.class
         ))
     })?;
-    let numbers = |routes: &[Route]| -> Vec<PathNumbers> {
+    let numbers = |calls: &Calls<'_>, routes: &[Route]| -> Vec<PathNumbers> {
         routes
             .iter()
-            .map(|route| PathNumbers::of(view, route))
+            .map(|route| PathNumbers::of(view, calls, route))
             .collect()
     };
+    let calls = (asked.calls(view), after.calls(asked));
     let listed = changed.listed.iter().map(|pair| PairChange {
         from: view.named(pair.src),
         to: view.named(pair.dst),
-        before: numbers(&pair.before),
-        after: numbers(&pair.after),
+        before: numbers(&calls.0, &pair.before),
+        after: numbers(&calls.1, &pair.after),
     });
     Ok(Pairs {
         compared: changed.compared,

@@ -3,6 +3,8 @@ use crate::scenario::Simulation;
 use serde_json::{Value, json};
 use tools::explain::*;
 
+mod calls;
+
 const DIAMOND: &str = include_str!("../../../../../examples/diamond.toml");
 
 /// Five nodes with names that have dashes, lossy, slow and one-sided links, and faults.
@@ -237,10 +239,11 @@ fn the_json_has_stable_keys() {
          runners_up to"
     );
     let path = "addresses expected_latency_ms hops in_time_pct in_time_unrecovered_pct latency_ms \
-                links loss_pct path width_bps";
+                links loss_pct missed_pct path width_bps";
     assert_eq!(keys(&told["chosen"][0]), path);
     assert_eq!(keys(&told["runners_up"][0]), path);
-    let link = "expected_latency_ms from latency_ms loss_pct residual_pct to width_bps";
+    let link = "expected_latency_ms from latency_ms left_pct loss_pct protection repair_pct \
+                residual_pct to width_bps";
     assert_eq!(keys(&told["chosen"][0]["links"][0]), link);
     assert_eq!(keys(&told["held_by"]), "links prices profile rule timer");
     assert_eq!(keys(&told["from"]), "address name");
@@ -315,6 +318,11 @@ fn names_may_have_dashes_and_addresses_do_as_well() {
         ("10.7.0.1-10.7.0.2 loss=1%", "new-york-lon loss=1%"),
         ("10.7.0.1 down", "new-york down"),
         ("lon-fra delay=0ms loss=0%", "lon-fra delay=0ms loss=0%"),
+        ("lon-fra protect=off", "lon-fra protect=off"),
+        (
+            "lon>fra protect=requests loss=2%",
+            "lon>fra loss=2% protect=requests",
+        ),
     ] {
         let told = what_if(&view, edit, None, &Asked::default());
         assert_eq!(told.unwrap().edits, [said], "{edit}");
@@ -350,6 +358,8 @@ fn bad_questions_say_what_to_do() {
         ("lon-fra delay=-5ms", "is not a delay"),
         ("lon-fra delay=20s", "is not a delay such as 40ms, up to"),
         ("lon-fra delay=1ms delay=2ms", "is said twice"),
+        ("lon-fra protect=off protect=auto", "is said twice"),
+        ("lon-fra protect=much", "use auto, requests, hop or off"),
         ("lon-fra rate=5mbit", "is not understood"),
         ("lon-fra loss", "is not understood"),
         ("lon-fra down loss=5%", "a link is down in both directions"),

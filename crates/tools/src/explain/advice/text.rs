@@ -1,0 +1,96 @@
+//! The advice for people.
+
+use super::super::text::missed;
+use super::{Advice, Candidate, NewLink};
+use crate::table::align_with;
+use std::fmt;
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) = (&self.from.name, &self.to.name);
+        writeln!(
+            f,
+            "a call from {from} to {to}, deadline {} ms\n",
+            self.deadline_ms
+        )?;
+        f.write_str(&self.table())?;
+        writeln!(f, "\ntoday {}", missed(&self.today, self.deadline_ms))?;
+        if self.candidates.is_empty() {
+            return write!(
+                f,
+                "more  no further node helps: calls would not take it, or would miss about as much"
+            );
+        }
+        for candidate in &self.candidates {
+            writeln!(f, "link  {}", candidate.needs())?;
+        }
+        write!(f, "note  {}", self.estimated)
+    }
+}
+
+impl Advice {
+    /// Today's path, and those over further nodes.
+    fn table(&self) -> String {
+        let titles = ["  further node", "path", "missed %", "delay ms", "repair %"];
+        let today = &self.today;
+        let row = |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
+            let numbers = [
+                format!("{missed_pct:.3}"),
+                format!("{latency_ms:.1}"),
+                format!("{repair_pct:.0}"),
+            ];
+            let words = [name, path.join("-")];
+            words.into_iter().chain(numbers).collect::<Vec<String>>()
+        };
+        let repairs = today.links.iter().map(|link| link.repair_pct);
+        let repair_pct = repairs.fold(0.0, f64::max);
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        rows.push(row(
+            "  none: today".into(),
+            &today.path,
+            [today.missed_pct, today.latency_ms, repair_pct],
+        ));
+        for (rank, candidate) in (1..).zip(&self.candidates) {
+            rows.push(row(
+                format!("{rank} {}", candidate.called()),
+                &candidate.path,
+                [
+                    candidate.missed_pct,
+                    candidate.latency_ms,
+                    candidate.repair_pct,
+                ],
+            ));
+        }
+        align_with(&rows, 2)
+    }
+}
+
+impl Candidate {
+    fn called(&self) -> String {
+        match self.kind {
+            "city" => format!("a node in {}", self.name),
+            "half-way" => format!("a node {}", self.name),
+            "link" => format!("no node, a link {}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+
+    /// The links that it takes.
+    fn needs(&self) -> String {
+        let links: Vec<String> = self.links.iter().map(NewLink::text).collect();
+        links.join(", ")
+    }
+}
+
+impl NewLink {
+    fn text(&self) -> String {
+        let about = match self.estimated_by {
+            "links" => "at most",
+            _ => "about",
+        };
+        format!(
+            "{}-{}: {about} {:.1} ms and {:.2} % loss",
+            self.from, self.to, self.latency_ms, self.loss_pct
+        )
+    }
+}
