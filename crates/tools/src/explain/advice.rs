@@ -230,12 +230,14 @@ impl Adviser<'_> {
             let ends = [self.ends.0, self.ends.1].into_iter();
             let lacking = ends.filter(|end| link(topology, *end, node).is_none());
             let links: Option<Vec<Planned>> = lacking.map(|end| self.planned(end, node)).collect();
-            links.filter(|links| !links.is_empty()).map(|links| Prospect {
-                kind: "node",
-                name: self.view.name(node),
-                node,
-                links,
-            })
+            links
+                .filter(|links| !links.is_empty())
+                .map(|links| Prospect {
+                    kind: "node",
+                    name: self.view.name(node),
+                    node,
+                    links,
+                })
         };
         others.filter_map(site).collect()
     }
@@ -377,7 +379,10 @@ impl Adviser<'_> {
         let part = planned.latency_us / (self.today.latency_us as f64).max(1.0);
         let loss = 1.0 - arrives.powf(part);
         let link = LinkCost::new(planned.latency_us.round() as u32, loss);
-        let strikes = legs.iter().filter_map(|leg| leg.link.repair).map(|r| r.strikes);
+        let strikes = legs
+            .iter()
+            .filter_map(|leg| leg.link.repair)
+            .map(|r| r.strikes);
         LinkCost {
             repair: strikes.max().map(|s| Repair::new(s, link.loss, link.loss)),
             ..link

@@ -33,15 +33,16 @@ impl Advice {
     fn table(&self) -> String {
         let titles = ["  further node", "path", "missed %", "delay ms", "repair %"];
         let today = &self.today;
-        let row = |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
-            let numbers = [
-                format!("{missed_pct:.3}"),
-                format!("{latency_ms:.1}"),
-                format!("{repair_pct:.0}"),
-            ];
-            let words = [name, path.join("-")];
-            words.into_iter().chain(numbers).collect::<Vec<String>>()
-        };
+        let row =
+            |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
+                let numbers = [
+                    format!("{missed_pct:.3}"),
+                    format!("{latency_ms:.1}"),
+                    format!("{repair_pct:.0}"),
+                ];
+                let words = [name, path.join("-")];
+                words.into_iter().chain(numbers).collect::<Vec<String>>()
+            };
         let repairs = today.links.iter().map(|link| link.repair_pct);
         let repair_pct = repairs.fold(0.0, f64::max);
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
