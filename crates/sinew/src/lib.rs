@@ -186,7 +186,8 @@ Examples:
 Examples:
   sinew whatif 'ams-par loss=8%' ams par --node net/ams
   sinew whatif 'fra down, ams-lon delay=40ms' --metric latency
-  sinew whatif 'west-upper protect=off' west east --scenario examples/diamond.toml
+  sinew whatif 'west-upper protect=off' west east \\
+    --scenario examples/diamond.toml
   sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
     Whatif(why::WhatIf),
     /// Plan a bulk transfer between two nodes, or say which further node would help calls
@@ -195,7 +196,8 @@ Examples:
   sinew plan ams par --node net/ams
   sinew plan ams par --connections 16 --json
   sinew plan west east --along path --scenario examples/diamond.toml
-  sinew plan --voice west east --deadline 130ms --scenario examples/diamond.toml")]
+  sinew plan --voice west east --deadline 130ms \\
+    --scenario examples/diamond.toml")]
     Plan(plan::Plan),
     /// Record a live network: a scenario that replays its links, with their delays, losses and outages
     #[command(after_help = "\
