@@ -223,10 +223,13 @@ fn make_calls(
     let direct_bytes = emulator.stop()?.bytes_in;
     progress.clear();
 
-    let per_hop = overlay_bytes.iter().zip(&bytes_before).map(|(after, before)| {
-        after.saturating_sub(*before) as f64 / f64::from(layout.hops())
-    });
-    let wire_bytes = std::iter::once(direct_bytes as f64).chain(per_hop).collect();
+    let per_hop = overlay_bytes
+        .iter()
+        .zip(&bytes_before)
+        .map(|(after, before)| after.saturating_sub(*before) as f64 / f64::from(layout.hops()));
+    let wire_bytes = std::iter::once(direct_bytes as f64)
+        .chain(per_hop)
+        .collect();
     let delays = sent.ways.iter().zip(&arrived.ways).map(|(sent, arrived)| {
         (0..options.calls)
             .map(|call| pace::delays_us(sent, arrived, call))

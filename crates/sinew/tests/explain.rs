@@ -386,10 +386,7 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
         (&["whatif", "upper down", "west"], "<DST>"),
         (&["whatif"], "<EDITS>"),
         (&["whatif", "west-upper protect=much"], "use auto, requests"),
-        (
-            &["plan", "west", "east", "--deadline", "1s"],
-            "--voice",
-        ),
+        (&["plan", "west", "east", "--deadline", "1s"], "--voice"),
         (
             &["plan", "--voice", "west", "east", "--relays", "2"],
             "cannot be used with",

@@ -235,7 +235,9 @@ impl Chain {
             // Calls go one way, and what keeps them alive goes the other.
             let route = match i {
                 0 => control::has_route(&status, &self.last_address().to_string()),
-                _ if i == names.len() - 1 => control::has_route(&status, &self.first_address().to_string()),
+                _ if i == names.len() - 1 => {
+                    control::has_route(&status, &self.first_address().to_string())
+                }
                 _ => true,
             };
             control::links_up(&status, links) && route
@@ -425,7 +427,9 @@ mod tests {
             lossy: "delay=10ms loss=5% burst=25%".parse().unwrap(),
         };
         let ports = [1, 2, 3, 4, 5, 6];
-        let texts: Vec<String> = (0..6).map(|i| config(i, &ports, &blueprint(&CHAIN, &links))).collect();
+        let texts: Vec<String> = (0..6)
+            .map(|i| config(i, &ports, &blueprint(&CHAIN, &links)))
+            .collect();
         let count = |text: &str, word: &str| text.matches(word).count();
         let all = texts.concat();
         assert_eq!(count(&all, "[[neighbor]]"), 10);

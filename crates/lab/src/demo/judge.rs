@@ -167,7 +167,11 @@ mod tests {
     fn it_stops_when_it_is_told_and_refuses_what_does_not_fit() {
         let original = original();
         let calls = || vec![vec![Some(1); 100]; 5];
-        assert!(judge(&original, calls(), DEADLINE, |_| false).unwrap().is_none());
+        assert!(
+            judge(&original, calls(), DEADLINE, |_| false)
+                .unwrap()
+                .is_none()
+        );
         assert!(judge(&original, vec![vec![Some(1); 99]], DEADLINE, |_| true).is_err());
     }
 }

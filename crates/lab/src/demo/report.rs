@@ -231,7 +231,10 @@ fn distribution_chart(drawn: &[Drawn<'_>], deadline_ms: f64) -> Chart {
         let sent = judged.calls.iter().map(Vec::len).sum();
         distribution(&values, sent, DELAY_STEP_MS)
     };
-    let curves: Vec<_> = drawn.iter().map(|(way, judged)| (*way, of(judged))).collect();
+    let curves: Vec<_> = drawn
+        .iter()
+        .map(|(way, judged)| (*way, of(judged)))
+        .collect();
     let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
     let ends = || curves.iter().map(|(_, points)| end(points));
     let right = ends().map(|(ms, _)| ms).fold(deadline_ms, f64::max) * 1.05;
@@ -414,7 +417,9 @@ mod tests {
     use voice::g711::Law;
 
     fn judged(original: &Original, call: Vec<Option<u64>>) -> Judged {
-        judge(original, vec![call], DEADLINE, |_| true).unwrap().unwrap()
+        judge(original, vec![call], DEADLINE, |_| true)
+            .unwrap()
+            .unwrap()
     }
 
     #[test]
@@ -475,7 +480,8 @@ mod tests {
             restarts: 0,
         };
         let page = page(&example_long(), &evidence);
-        assert_eq!(page.matches("class=\"line s3\"").count(), 2, "loss and delays");
+        // Loss over time and delays, each with its entry in the legend.
+        assert_eq!(page.matches("class=\"line s3\"").count(), 4);
         assert_eq!(page.matches("src=\"requests.wav\"").count(), 1);
         assert!(page.contains("PESQ of the codec alone"));
     }

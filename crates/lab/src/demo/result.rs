@@ -322,10 +322,12 @@ pub(super) mod tests {
         let heads: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
         assert_eq!(heads, ["direct", "requests", "protected"]);
         assert!(text.contains("\nPESQ of the codec alone: 4.35 / 4.30\n"));
-        let headline =
-            "Protection repaired 99.4 % of the losses, requests alone 0.0 %: MOS 3.95 \u{2192} 3.95";
+        let headline = "Protection repaired 99.4 % of the losses, requests alone 0.0 %: MOS 3.95 \u{2192} 3.95";
         assert_eq!(result.headline(), headline);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl fmt::Display for Advice {
             );
         }
         for candidate in &self.candidates {
-            writeln!(f, "link  {}", candidate.needs())?;
+            writeln!(f, "{}", candidate.needs())?;
         }
         write!(f, "note  {}", self.estimated)
     }
@@ -33,15 +33,16 @@ impl Advice {
     fn table(&self) -> String {
         let titles = ["  further node", "path", "missed %", "delay ms", "repair %"];
         let today = &self.today;
-        let row = |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
-            let numbers = [
-                format!("{missed_pct:.3}"),
-                format!("{latency_ms:.1}"),
-                format!("{repair_pct:.0}"),
-            ];
-            let words = [name, path.join("-")];
-            words.into_iter().chain(numbers).collect::<Vec<String>>()
-        };
+        let row =
+            |name: String, path: &[String], [missed_pct, latency_ms, repair_pct]: [f64; 3]| {
+                let numbers = [
+                    format!("{missed_pct:.3}"),
+                    format!("{latency_ms:.1}"),
+                    format!("{repair_pct:.0}"),
+                ];
+                let words = [name, path.join("-")];
+                words.into_iter().chain(numbers).collect::<Vec<String>>()
+            };
         let repairs = today.links.iter().map(|link| link.repair_pct);
         let repair_pct = repairs.fold(0.0, f64::max);
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
@@ -71,14 +72,22 @@ impl Candidate {
             "city" => format!("a node in {}", self.name),
             "half-way" => format!("a node {}", self.name),
             "link" => format!("no node, a link {}", self.name),
+            "paths" => format!("no node, {}", self.name),
             _ => self.name.clone(),
         }
     }
 
-    /// The links that it takes.
+    /// The links that it takes, and how calls are sent over them.
     fn needs(&self) -> String {
         let links: Vec<String> = self.links.iter().map(NewLink::text).collect();
-        links.join(", ")
+        let asked = match self.class.as_str() {
+            "best" if self.kind != "paths" => "; calls take it with --paths best only",
+            _ => "",
+        };
+        match links.is_empty() {
+            true => "link  none more; sockets of calls ask for --paths best".to_owned(),
+            false => format!("link  {}{asked}", links.join(", ")),
+        }
     }
 }
 

@@ -53,7 +53,10 @@ fn an_edit_changes_the_protection_and_what_calls_miss() {
     let (text, off) = pair("ams-nyc protect=off");
     assert!(missed_pct(&off.before) < 0.1, "{text}");
     assert!((4.9..5.1).contains(&missed_pct(&off.after)), "{text}");
-    assert!(text.contains("ams-nyc leaves 5.000 % (no protection)"), "{text}");
+    assert!(
+        text.contains("ams-nyc leaves 5.000 % (no protection)"),
+        "{text}"
+    );
     let link = |choice: &Option<Choice>| choice.as_ref().unwrap().chosen[0].links[0].clone();
     assert_ne!(link(&off.before).protection, "none");
     assert!(link(&off.before).repair_pct > 0.0 && link(&off.after).repair_pct == 0.0);
