@@ -1,5 +1,5 @@
 //! Dissemination graphs with targeted redundancy: one path while the network is calm, and more links
-//! exactly where there is trouble. [Babay17]
+//! exactly where there is trouble. [Babay et al. 2017]
 //!
 //! ```text
 //!   trouble        what is stamped

@@ -12,7 +12,7 @@
 //! taken if that closes no cycle.
 //!
 //! Of all ears it takes the one with the fewest links that are in trouble, then the fewest new links, then the one that
-//! is expected at the destination first. [Babay17] takes shortest-path trees, and of these the
+//! is expected at the destination first. [Babay et al. 2017] takes shortest-path trees, and of these the
 //! one of the fewest links.
 
 mod crossings;

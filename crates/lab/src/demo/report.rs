@@ -480,11 +480,8 @@ mod tests {
             restarts: 0,
         };
         let page = page(&example_long(), &evidence);
-        assert_eq!(
-            page.matches("class=\"line s3\"").count(),
-            2,
-            "loss and delays"
-        );
+        // Loss over time and delays, each with its entry in the legend.
+        assert_eq!(page.matches("class=\"line s3\"").count(), 4);
         assert_eq!(page.matches("src=\"requests.wav\"").count(), 1);
         assert!(page.contains("PESQ of the codec alone"));
     }

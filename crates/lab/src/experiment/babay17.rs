@@ -1,4 +1,4 @@
-//! Dissemination graphs with targeted redundancy [Babay17]: what they save of what flooding saves over one
+//! Dissemination graphs with targeted redundancy [Babay et al. 2017]: what they save of what flooding saves over one
 //! path, and what they cost.
 //!
 //! ```text

@@ -1,5 +1,5 @@
 //! Dissemination graphs in a world of nodes: one path while it is calm, all links of the ends while they lose, and
-//! one path again. [Babay17]
+//! one path again. [Babay et al. 2017]
 //!
 //! ```text
 //!        .─ 1 ─.    .─ 4 ─.

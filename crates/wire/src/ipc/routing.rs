@@ -14,7 +14,7 @@ pub enum Scheme {
     /// Every link of the network.
     Flooding,
     /// One path while the network is calm, and more links where there is trouble: around the source, around the
-    /// destination, or two paths. [Babay17]
+    /// destination, or two paths. [Babay et al. 2017]
     Targeted,
 }
 

@@ -8,7 +8,7 @@
 //!     '─▶ b ─▶ d ─'
 //! ```
 //!
-//! [Babay17] unites the graphs of both problems as they are. Their links of the middle are calm, so that one more of
+//! [Babay et al. 2017] unites the graphs of both problems as they are. Their links of the middle are calm, so that one more of
 //! them costs one copy, while those of the ends cost repair and retransmissions as well.
 
 use super::{Ears, Towards};

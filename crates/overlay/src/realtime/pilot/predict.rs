@@ -13,6 +13,9 @@
 use super::super::{REPEAT_AFTER, RoundTrip, Share};
 use base::Duration;
 
+/// The largest share, and burst, of which something is predicted: a burst is never less than its share.
+const MOST: f64 = 0.98;
+
 /// Losses on the way to the neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Losses {
@@ -25,9 +28,9 @@ pub struct Losses {
 impl Losses {
     /// From a share and the mean length of a run of losses.
     pub fn of(share: f64, run: f64) -> Losses {
-        let share = share.clamp(0.0, 0.99);
+        let share = share.clamp(0.0, MOST);
         // Runs of independent losses are 1 / (1 - share) long.
-        let burst = (1.0 - 1.0 / run.max(1.0)).clamp(share, 0.98);
+        let burst = (1.0 - 1.0 / run.max(1.0)).clamp(share, MOST);
         Losses { share, burst }
     }
 
@@ -265,8 +268,8 @@ impl Predictions {
         if let Some((_, predicted)) = self.known.iter().find(|(known, _)| *known == key) {
             return *predicted;
         }
-        let share = (f64::from(key.share) / STEPS).exp2().min(0.99);
-        let burst = (f64::from(key.burst) / BURST_STEPS).clamp(share, 0.98);
+        let share = (f64::from(key.share) / STEPS).exp2().min(MOST);
+        let burst = (f64::from(key.burst) / BURST_STEPS).clamp(share, MOST);
         let predicted = repair(Losses { share, burst }, plan, reach);
         match self.known.len() < REMEMBERED {
             true => self.known.push((key, predicted)),

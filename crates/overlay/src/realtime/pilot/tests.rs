@@ -228,6 +228,22 @@ fn requests_do_on_a_short_link_and_repair_comes_and_goes_on_a_long_one() {
     assert_eq!(long.ratio(), 0.0);
 }
 
+/// A link that loses everything is no reason to panic, whatever runs its neighbour tells of.
+#[test]
+fn of_a_link_that_loses_nearly_everything_nothing_is_hoped() {
+    for protect in [Protect::Auto, Protect::Hop] {
+        let aims = Aims { protect, ..auto() };
+        let mut lane = Lane::new(aims, ms(100), ms(60), 1);
+        for (share, run) in [(0.985, 1.0), (1.0, 1.0), (1.0, 1e9)] {
+            (lane.link.share, lane.pilot.run) = (share, run);
+            lane.run(3);
+            let plan = lane.pilot.plan();
+            assert_eq!((plan.share, plan.reason), (None, Reason::Hopeless));
+            assert!(plan.predicted > 0.97, "{plan:?}");
+        }
+    }
+}
+
 #[test]
 fn a_queue_ends_repair_at_once_and_for_longer_each_time() {
     let mut lane = Lane::new(auto(), ms(100), ms(60), 20);

@@ -22,7 +22,7 @@ impl fmt::Display for Advice {
             );
         }
         for candidate in &self.candidates {
-            writeln!(f, "link  {}", candidate.needs())?;
+            writeln!(f, "{}", candidate.needs())?;
         }
         write!(f, "note  {}", self.estimated)
     }
@@ -72,14 +72,22 @@ impl Candidate {
             "city" => format!("a node in {}", self.name),
             "half-way" => format!("a node {}", self.name),
             "link" => format!("no node, a link {}", self.name),
+            "paths" => format!("no node, {}", self.name),
             _ => self.name.clone(),
         }
     }
 
-    /// The links that it takes.
+    /// The links that it takes, and how calls are sent over them.
     fn needs(&self) -> String {
         let links: Vec<String> = self.links.iter().map(NewLink::text).collect();
-        links.join(", ")
+        let asked = match self.class.as_str() {
+            "best" if self.kind != "paths" => "; calls take it with --paths best only",
+            _ => "",
+        };
+        match links.is_empty() {
+            true => "link  none more; sockets of calls ask for --paths best".to_owned(),
+            false => format!("link  {}{asked}", links.join(", ")),
+        }
     }
 }
 

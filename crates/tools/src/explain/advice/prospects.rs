@@ -1,0 +1,208 @@
+//! What may help a call: nodes, cities, a node half way, a direct link.
+
+use super::super::View;
+use super::super::places::{self, is_same};
+use super::Adviser;
+use base::NodeAddr;
+use graph::explain::Route;
+use graph::generate::cities::{CITIES, Site};
+use graph::{LinkCost, Metric, Topology, paths};
+
+/// Nodes and cities that are tried, the nearest to the way first: each takes two paths and their plans.
+const TRIED_MAX: usize = 24;
+/// A city is on the way if the way over it is longer by less than this factor.
+const DETOUR_MAX: f64 = 1.5;
+
+/// A further node, before it is judged.
+pub(super) struct Prospect {
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    pub(super) node: NodeAddr,
+    pub(super) links: Vec<Planned>,
+}
+
+impl Prospect {
+    /// A path leads over one of its links; with none, any does.
+    pub(super) fn is_on(&self, route: &Route) -> bool {
+        let is_new = |from, to| {
+            let ends = |planned: &Planned| (planned.node, self.node);
+            let mut links = self.links.iter().map(ends);
+            links.any(|link| link == (from, to) || link == (to, from))
+        };
+        self.links.is_empty() || route.legs.iter().any(|leg| is_new(leg.from, leg.to))
+    }
+
+    /// The delay of its new links together.
+    fn latency_us(&self) -> f64 {
+        self.links.iter().map(|link| link.latency_us).sum()
+    }
+}
+
+/// A link that does not exist yet, from a node to the candidate.
+#[derive(Clone, Copy)]
+pub(super) struct Planned {
+    pub(super) node: NodeAddr,
+    pub(super) latency_us: f64,
+    pub(super) by: &'static str,
+}
+
+/// By how much the link of the two is longer than the map tells, if it is: so are those of a city.
+pub(super) fn stretch(view: &View, (a, b): (NodeAddr, NodeAddr)) -> f64 {
+    let places = place(view, a).zip(place(view, b));
+    let link = link(view.topology(), a, b);
+    match places.zip(link) {
+        Some(((a, b), link)) if !is_same(&a, &b) => {
+            (f64::from(link.latency_us) / places::latency_us(&a, &b)).max(1.0)
+        }
+        _ => 1.0,
+    }
+}
+
+fn place(view: &View, node: NodeAddr) -> Option<Site> {
+    places::place(&view.name(node))
+}
+
+fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
+    let ends = topology.index(from).zip(topology.index(to));
+    let edge = ends.and_then(|(from, to)| topology.link(from, to));
+    edge.map(|edge| edge.link)
+}
+
+impl Adviser<'_> {
+    /// All that may help.
+    pub(super) fn prospects(&self) -> Vec<Prospect> {
+        let nearest = |mut found: Vec<Prospect>| {
+            found.sort_by(|a, b| a.latency_us().total_cmp(&b.latency_us()));
+            found.truncate(TRIED_MAX);
+            found
+        };
+        let mut all = nearest(self.nodes());
+        all.extend(nearest(self.cities()));
+        all.extend(self.half_way());
+        all.extend(self.direct());
+        all.push(self.other_paths());
+        all
+    }
+
+    /// A link between the two, if there is none.
+    fn direct(&self) -> Option<Prospect> {
+        let (src, dst) = self.ends;
+        let lacks = link(self.view.topology(), src, dst).is_none();
+        let planned = self.planned(src, dst).filter(|_| lacks)?;
+        Some(Prospect {
+            kind: "link",
+            name: format!("{}-{}", self.view.name(src), self.view.name(dst)),
+            node: dst,
+            links: vec![planned],
+        })
+    }
+
+    /// No link and no node more: another path over those that there are.
+    fn other_paths(&self) -> Prospect {
+        Prospect {
+            kind: "paths",
+            name: "--paths best".to_owned(),
+            node: self.ends.1,
+            links: Vec::new(),
+        }
+    }
+
+    /// The nodes that are not on the path and lack a link to an end.
+    fn nodes(&self) -> Vec<Prospect> {
+        let topology = self.view.topology();
+        let nodes = topology.nodes().map(|node| topology.addr(node));
+        let others = nodes.filter(|node| self.today.nodes().all(|on_path| on_path != *node));
+        let prospect = |node: NodeAddr| {
+            let ends = [self.ends.0, self.ends.1].into_iter();
+            let lacking = ends.filter(|end| link(topology, *end, node).is_none());
+            let links: Option<Vec<Planned>> = lacking.map(|end| self.planned(end, node)).collect();
+            links
+                .filter(|links| !links.is_empty())
+                .map(|links| Prospect {
+                    kind: "node",
+                    name: self.view.name(node),
+                    node,
+                    links,
+                })
+        };
+        others.filter_map(prospect).collect()
+    }
+
+    /// The link of two nodes: by the map, or not longer than the existing ones; none if nothing tells.
+    fn planned(&self, end: NodeAddr, node: NodeAddr) -> Option<Planned> {
+        let places = place(self.view, end).zip(place(self.view, node));
+        if let Some((a, b)) = places {
+            return Some(Planned {
+                node: end,
+                latency_us: places::latency_us(&a, &b) * self.stretch,
+                by: "map",
+            });
+        }
+        let shortest = paths::shortest(self.view.topology(), end, node, Metric::Latency, 1).ok()?;
+        let hops = shortest.first()?.hops.iter();
+        Some(Planned {
+            node: end,
+            latency_us: hops.map(|hop| f64::from(hop.link.latency_us)).sum(),
+            by: "links",
+        })
+    }
+
+    /// The cities on the way in which no node stands.
+    fn cities(&self) -> Vec<Prospect> {
+        let (view, (src, dst)) = (self.view, self.ends);
+        let Some((a, b)) = place(view, src).zip(place(view, dst)) else {
+            return Vec::new();
+        };
+        let topology = view.topology();
+        let nodes = topology.nodes().map(|node| topology.addr(node));
+        let taken: Vec<Site> = nodes.filter_map(|node| place(view, node)).collect();
+        let direct_us = places::latency_us(&a, &b);
+        let free = CITIES
+            .iter()
+            .filter(|city| taken.iter().all(|site| !is_same(site, city)));
+        let legs = |city: &Site| [&a, &b].map(|end| places::latency_us(end, city));
+        let near = free.filter(|city| legs(city).iter().sum::<f64>() < direct_us * DETOUR_MAX);
+        let prospect = |city: &Site| {
+            let links = legs(city).into_iter().zip([src, dst]);
+            Prospect {
+                kind: "city",
+                name: city.name.to_owned(),
+                node: self.unused(),
+                links: links
+                    .map(|(latency_us, node)| Planned {
+                        node,
+                        latency_us: latency_us * self.stretch,
+                        by: "map",
+                    })
+                    .collect(),
+            }
+        };
+        near.map(prospect).collect()
+    }
+
+    /// A node half way on the link of the path that leaves most.
+    fn half_way(&self) -> Option<Prospect> {
+        let legs = self.today.legs.iter().zip(&self.missed.legs);
+        let (worst, _) = legs.max_by(|(_, a), (_, b)| a.share.total_cmp(&b.share))?;
+        let half = |node| Planned {
+            node,
+            latency_us: f64::from(worst.link.latency_us) / 2.0,
+            by: "half",
+        };
+        let (from, to) = (self.view.name(worst.from), self.view.name(worst.to));
+        Some(Prospect {
+            kind: "half-way",
+            name: format!("half way on {from}-{to}"),
+            node: self.unused(),
+            links: vec![half(worst.from), half(worst.to)],
+        })
+    }
+
+    /// An address that no node has.
+    fn unused(&self) -> NodeAddr {
+        let topology = self.view.topology();
+        let free = (1..=u32::MAX).rev().map(NodeAddr);
+        let mut free = free.filter(|addr| topology.index(*addr).is_none());
+        free.next().unwrap_or(NodeAddr(u32::MAX))
+    }
+}
