@@ -19,7 +19,7 @@
 //! the destination: around these, only more of their own links help. Almost all trouble that is
 //! left after protection is of that kind, and it is rare, so that the dear graphs are seldom paid for.
 //!
-//! A graph grows from the disjoint paths by *ears* ([`ears`]): chains of new nodes between two nodes
+//! A graph grows from the disjoint paths by *ears* (in `ears`): chains of new nodes between two nodes
 //! that are in it. So it has no cycle at any time, and each of its links is on a way from the source to the destination
 //! that is in time for the deadline. It is told as whole paths, the most important first: whoever has room for fewer leaves
 //! out the last ones.
