@@ -9,10 +9,11 @@
 
 use crate::sys;
 use std::ffi::{CString, OsStr};
-use std::fs::{File, Metadata, ReadDir};
+use std::fs::{File, Metadata, Permissions, ReadDir};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A directory that is open.
@@ -46,9 +47,20 @@ impl Directory {
 
     /// What has this name in this directory, a link itself and not what it leads to.
     pub fn look_at(&self, name: &OsStr) -> io::Result<Metadata> {
+        self.thing_at(name)?.metadata()
+    }
+
+    /// The thing with this name in this directory, a link itself and not what it leads to: not for its
+    /// content, but for what else it has ([`give`], [`permit`], [`path_of`]).
+    pub fn thing_at(&self, name: &OsStr) -> io::Result<File> {
         single(name)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        File::from(self.open_beneath(Path::new(name), flags, 0, 0)?).metadata()
+        Ok(File::from(self.open_beneath(
+            Path::new(name),
+            flags,
+            0,
+            0,
+        )?))
     }
 
     /// Opens a file below for reading; links that stay below are followed. What is no file is
@@ -176,7 +188,7 @@ impl Directory {
 
     /// A path by which this process, and only this one, reaches it.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+        path_of(self)
     }
 
     /// The directory as a file, for its permissions and times.
@@ -219,6 +231,25 @@ impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// A path by which this process, and only this one, reaches what is open. It is a link of the kernel's:
+/// whoever follows it comes to the thing itself, were it a link.
+pub fn path_of(thing: &impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", thing.as_fd().as_raw_fd()))
+}
+
+/// Gives what is open to a user and a group, a link itself and not what it leads to.
+pub fn give(thing: &impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
+    let fd = thing.as_fd().as_raw_fd();
+    // SAFETY: an empty text that ends in a zero byte.
+    let given = unsafe { libc::fchownat(fd, c"".as_ptr(), uid, gid, libc::AT_EMPTY_PATH) };
+    sys::check(given).map(drop)
+}
+
+/// Gives what is open these permissions. A link has none of its own, so it is refused.
+pub fn permit(thing: &impl AsFd, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path_of(thing), Permissions::from_mode(mode))
 }
 
 /// Locks an open file or directory against everybody else who locks; false if somebody has it. It

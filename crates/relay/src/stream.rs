@@ -9,7 +9,7 @@ mod decoder;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{ATTRIBUTES_BYTES_MAX, Decoder, Event, HOLE_BYTES_MAX};
+pub use decoder::{ATTRIBUTE_COST_BYTES, ATTRIBUTES_BYTES_MAX, Decoder, Event, HOLE_BYTES_MAX};
 
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;

@@ -268,14 +268,27 @@ impl Striping {
 
     /// It has found what it wanted to know: more would not help, or there are no more.
     pub fn is_settled(&self) -> bool {
-        self.is_full || self.level(self.most).is_some()
+        self.is_full || (self.level(self.most).is_some() && !self.is_in_vain())
     }
 
-    /// There is no time for more: what has been seen of a level that was never judged is judged.
+    /// There is no time for more: what has been seen of a level that was never judged is judged, and one that
+    /// has gained nothing so far is not waited for.
     pub fn close(&mut self) {
         if self.now.looks > 0 && self.level(self.active).is_none() {
             self.judge();
         }
+        if let (true, Some(fewer)) = (self.is_free && self.is_in_vain(), self.below(self.active)) {
+            self.is_full = true;
+            self.set(fewer);
+        }
+    }
+
+    /// The level in use carries no more than the one below, as far as it was judged.
+    fn is_in_vain(&self) -> bool {
+        let fewer = self.below(self.active).and_then(|fewer| self.level(fewer));
+        let here = self.level(self.active);
+        here.zip(fewer)
+            .is_some_and(|(here, fewer)| !here.gains_over(&fewer))
     }
 
     /// What it has carried; nothing of what was never seen.
@@ -432,6 +445,20 @@ mod tests {
             looks
         };
         assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (12, 12));
+        // The last level gains nothing: 20 at 4 and no more at 8.
+        let mut last = Striping::new(8, true);
+        while !last.is_settled() {
+            path(20 * MBIT).run(&mut last, 1);
+        }
+        let carried = last.carried();
+        assert_eq!((last.active(), carried.is_full), (4, true));
+        assert_eq!(carried.together_bps, Some(20 * MBIT));
+        // No time is left for its three judgements.
+        let mut last = Striping::new(8, true);
+        path(20 * MBIT).run(&mut last, 16);
+        assert_eq!(last.active(), 8);
+        last.close();
+        assert_eq!((last.active(), last.carried().is_full), (4, true));
         let mut short = Striping::new(4, true);
         path(5 * MBIT).run(&mut short, 3);
         assert_eq!(short.carried().one_bps, None);

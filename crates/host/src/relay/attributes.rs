@@ -1,30 +1,32 @@
 //! What an entry has besides content, permissions and time: owner and extended attributes, ACLs among them.
+//! Everything is read from and given to descriptors, so that no link and no rename leads to another file.
 //!
 //! ```text
-//!   source: Attributes::read ─▶ Owner, Attribute …          in front of each entry, those that are kept included
+//!   source: tell ─▶ Owner, Attribute …          in front of each entry, those that are kept included
 //!   sink:   Gathered ─▶ Attributes ─▶ settle                once the entry is there: what differs is changed
 //! ```
 //! Users and groups go by their names where both hosts know them, and by their numbers elsewhere, as with tar
 //! and rsync. ACLs name users by number alone, so they go by number.
 
-use net::beneath::Directory;
+use net::beneath::{self, Directory};
 use nix::unistd::{Gid, Group, Uid, User};
 use relay::Encoder;
-use relay::stream::ATTRIBUTES_BYTES_MAX;
+use relay::stream::{ATTRIBUTE_COST_BYTES, ATTRIBUTES_BYTES_MAX};
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::fs::{Metadata, Permissions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
-use std::path::{Path, PathBuf};
-use wire::relay::entry::{OWNER_BYTES_MAX, Owner};
+use std::os::unix::fs::MetadataExt;
+use wire::relay::entry::{EntryKind, OWNER_BYTES_MAX, Owner, VALUE_BYTES_MAX};
 
 /// Names that are remembered, in each direction. Choice: more owners than one tree has.
 const NAMES_MAX: usize = 4_096;
-/// Extended attributes that are copied begin so. Choice: what programs set, ACLs, and what lets programs do
-/// more; the rest is the system's own business.
-const COPIED: [&[u8]; 3] = [b"user.", b"system.posix_acl_", b"security.capability"];
+/// Extended attributes that are copied begin so. Choice: what programs set, and ACLs; the rest is the
+/// system's own business.
+const COPIED: [&[u8]; 2] = [b"user.", b"system.posix_acl_"];
+/// This one lets a program do more, as set-user-id does.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Users and groups of this host that have been looked up.
 #[derive(Debug, Default)]
@@ -97,11 +99,6 @@ pub(super) struct Attributes {
     extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where something is, by a path that nobody can lead astray.
-pub(super) fn seat(directory: &Directory, name: &OsStr) -> PathBuf {
-    directory.path().join(name)
-}
-
 /// Tells what the thing with this name has.
 pub(super) fn tell(
     (directory, name): (&Directory, &OsStr),
@@ -109,9 +106,9 @@ pub(super) fn tell(
     encoder: &mut Encoder,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let extended = read_extended(&seat(directory, name))?;
-    let metadata = directory.look_at(name)?;
-    encoder.owner(names.owner(&metadata), out);
+    let thing = directory.thing_at(name)?;
+    let extended = read_extended(&thing)?;
+    encoder.owner(names.owner(&thing.metadata()?), out);
     for (name, value) in &extended {
         encoder.attribute(name, value, out);
     }
@@ -119,8 +116,9 @@ pub(super) fn tell(
 }
 
 /// In the order of their names.
-fn read_extended(at: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let list = match xattr::list(at) {
+fn read_extended(thing: &File) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let at = beneath::path_of(thing);
+    let list = match xattr::list_deref(&at) {
         // The file system has none.
         Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(Vec::new()),
         list => list?,
@@ -128,13 +126,14 @@ fn read_extended(at: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut all, mut bytes) = (Vec::new(), 0);
     for name in list.filter(|name| is_copied(name.as_bytes())) {
         // It may have gone in between.
-        let Some(value) = xattr::get(at, &name)? else {
+        let Some(value) = xattr::get_deref(&at, &name)? else {
             continue;
         };
-        bytes += name.len() + value.len();
-        if bytes > ATTRIBUTES_BYTES_MAX / 2 {
-            let text =
-                "its extended attributes are longer than 128 KiB: copy it without --attributes";
+        // As the other end counts them: each piece of a value, with its name.
+        let pieces = value.len() / VALUE_BYTES_MAX + 1;
+        bytes += pieces * (name.len() + ATTRIBUTE_COST_BYTES) + value.len();
+        if bytes > ATTRIBUTES_BYTES_MAX {
+            let text = "it has too many extended attributes: copy it without --attributes";
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         all.push((name.into_encoded_bytes(), value));
@@ -144,7 +143,7 @@ fn read_extended(at: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 fn is_copied(name: &[u8]) -> bool {
-    COPIED.iter().any(|begin| name.starts_with(begin))
+    name == CAPABILITY || COPIED.iter().any(|begin| name.starts_with(begin))
 }
 
 /// What was said of the next entry so far.
@@ -185,37 +184,53 @@ impl Gathered {
 }
 
 impl Attributes {
-    /// Gives what is at `at` these, and permissions, if it has any of its own. What is right is not
-    /// touched.
-    pub(super) fn settle(&self, at: &Path, mode: Option<u32>) -> io::Result<()> {
-        let found = at.symlink_metadata()?;
+    /// Gives what is open these, and permissions, but to links, which have none. What is right is not
+    /// touched; what is not of this kind is refused.
+    pub(super) fn settle(&self, thing: &File, kind: EntryKind, mode: u32) -> io::Result<()> {
+        let found = thing.metadata()?;
+        let is_told = match kind {
+            EntryKind::File | EntryKind::HardLink => found.is_file(),
+            EntryKind::Directory => found.is_dir(),
+            EntryKind::Link => found.is_symlink(),
+        };
+        if !is_told {
+            let text = "something else is there than the source told";
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
         if (found.uid(), found.gid()) != (self.uid, self.gid) {
-            let changed = lchown(at, Some(self.uid), Some(self.gid));
+            let changed = beneath::give(thing, self.uid, self.gid);
             changed.map_err(|error| self.not_owner(error))?;
         }
         // Whom a file belongs to, and what is written to it, takes rights away, so these come last.
-        self.settle_extended(at)?;
-        let Some(mode) = mode else { return Ok(()) };
-        match at.symlink_metadata()?.mode() & 0o7777 == mode {
+        self.settle_extended(thing)?;
+        let mode = mode & 0o7777;
+        match kind == EntryKind::Link || thing.metadata()?.mode() & 0o7777 == mode {
             true => Ok(()),
-            false => std::fs::set_permissions(at, Permissions::from_mode(mode)),
+            false => beneath::permit(thing, mode),
         }
     }
 
-    fn settle_extended(&self, at: &Path) -> io::Result<()> {
-        let there = read_extended(at)?;
+    /// First what goes: there may be no room for both.
+    fn settle_extended(&self, thing: &File) -> io::Result<()> {
+        let there = read_extended(thing)?;
         if there == self.extended {
             return Ok(());
+        }
+        let at = beneath::path_of(thing);
+        let is_told = |name: &Vec<u8>| self.extended.iter().any(|(told, _)| told == name);
+        for (name, _) in there.iter().filter(|(name, _)| !is_told(name)) {
+            match xattr::remove_deref(&at, OsStr::from_bytes(name)) {
+                Err(error) if error.raw_os_error() != Some(nix::libc::ENODATA) => {
+                    return Err(error);
+                }
+                _ => {}
+            }
         }
         for (name, value) in &self.extended {
             // Of another kind the other end has no business to tell.
             if is_copied(name) && !there.iter().any(|(n, v)| n == name && v == value) {
-                xattr::set(at, OsStr::from_bytes(name), value)?;
+                xattr::set_deref(&at, OsStr::from_bytes(name), value)?;
             }
-        }
-        let is_told = |name: &Vec<u8>| self.extended.iter().any(|(told, _)| told == name);
-        for (name, _) in there.iter().filter(|(name, _)| !is_told(name)) {
-            xattr::remove(at, OsString::from(OsStr::from_bytes(name)))?;
         }
         Ok(())
     }

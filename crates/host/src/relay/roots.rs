@@ -57,6 +57,8 @@ pub(super) struct Keeping {
     pub(super) keep: bool,
     /// With its owner and extended attributes.
     pub(super) attributes: bool,
+    /// Any relay on the way could have changed it.
+    pub(super) plain: bool,
 }
 
 impl Keeping {
@@ -65,6 +67,7 @@ impl Keeping {
         Keeping {
             keep: open.keep,
             attributes: open.attributes,
+            plain: open.plain,
         }
     }
 }
@@ -152,6 +155,9 @@ impl Roots {
         let refusal = match to {
             Use::Read if !root.read => Some("gives nothing: it has `read = false`"),
             Use::Write(_) if !root.write => Some("keeps nothing: it has `write = false`"),
+            Use::Write(how) if how.attributes && how.plain => Some(
+                "takes no owners over from a copy that is not sealed: leave out --plain or --attributes",
+            ),
             Use::Write(how) if how.attributes && !root.owners && who.is_some() => {
                 Some("takes no owners over: leave out --attributes, or set `owners = true` for it")
             }
@@ -240,7 +246,7 @@ mod tests {
         assert!(failure.text.contains("[relay] roots"), "{failure}");
         let keep = Keeping {
             keep: true,
-            attributes: false,
+            ..Keeping::default()
         };
         let kept = roots.place(b"b/file", keep, None).map(drop).unwrap_err();
         assert_eq!(kept.kind, FailureKind::Exists);
@@ -319,10 +325,10 @@ mod tests {
             assert_eq!(is_served(names, None), Ok(()), "{names:?}");
         }
         let how = Keeping {
-            keep: false,
             attributes: true,
+            ..Keeping::default()
         };
-        let keeps = |owners, who: Who<'_>| {
+        let keeps = |owners, how, who: Who<'_>| {
             let root = Root {
                 owners,
                 ..Root::open(dir.clone())
@@ -330,9 +336,11 @@ mod tests {
             let kept = Roots::new(NodeAddr(1), vec![root]).place(b"new", how, who);
             kept.map(drop).map_err(|failure| failure.kind)
         };
-        assert_eq!(keeps(false, Some(&ams)), Err(FailureKind::Forbidden));
-        assert_eq!(keeps(true, Some(&ams)), Ok(()));
-        assert_eq!(keeps(false, None), Ok(()), "the operator may");
+        assert_eq!(keeps(false, how, Some(&ams)), Err(FailureKind::Forbidden));
+        assert_eq!(keeps(true, how, Some(&ams)), Ok(()));
+        assert_eq!(keeps(false, how, None), Ok(()), "the operator may");
+        let plain = Keeping { plain: true, ..how };
+        assert_eq!(keeps(true, plain, None), Err(FailureKind::Forbidden));
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -10,11 +10,11 @@ use wire::relay::entry::{
 /// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
 pub const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// The attributes of one entry take so much at most, with `ATTRIBUTE_COST_BYTES` for each. Choice: the
+/// The attributes of one entry take so much at most, with [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
 /// kernel's own limits are 64 KiB of names, and 64 KiB for each value; ext4 has one block for all.
 pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
-/// What an attribute costs beside its bytes where it waits for its entry.
-const ATTRIBUTE_COST_BYTES: usize = 64;
+/// What an attribute, or a piece of one, costs beside its bytes where it waits for its entry.
+pub const ATTRIBUTE_COST_BYTES: usize = 64;
 
 /// What a stream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

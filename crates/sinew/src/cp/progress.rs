@@ -37,7 +37,9 @@ pub(super) struct Meter {
 
 #[derive(Default)]
 struct State {
+    /// Bytes that the ends have written in this attempt, and in those before it.
     written: u64,
+    before: u64,
     attempts: u64,
     /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
@@ -92,10 +94,11 @@ impl State {
 
 impl State {
     /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
-    /// came in between.
+    /// came in between. An attempt that broke early had not told all that was there, so no more counts than
+    /// the ends had written.
     fn came(&self, last: u64) -> u64 {
         let first = self.found.map_or(self.kept.1, |(_, bytes)| bytes);
-        last + self.kept.1.saturating_sub(first)
+        last + self.kept.1.saturating_sub(first).min(self.before)
     }
 
     /// Without the time in which nothing was copied yet.
@@ -161,7 +164,7 @@ impl Meter {
         self.ends = ends;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.attempts += 1;
-        state.written = 0;
+        state.before += std::mem::take(&mut state.written);
         if state.begun {
             let kept = state.kept;
             state.found.get_or_insert(kept);

@@ -291,7 +291,7 @@ impl Route {
             return None;
         }
         let nodes: Option<Vec<NodeAddr>> = way.addresses.iter().map(|a| a.parse().ok()).collect();
-        let count = |n: &usize| offered(*n);
+        let count = |n: &usize| u8::try_from(*n).unwrap_or(STRIPES_MAX).min(STRIPES_MAX);
         let (mut nodes, mut stripes) = (nodes?, way.stripes.iter().map(count).collect::<Vec<_>>());
         if self.pull {
             nodes.reverse();
@@ -358,10 +358,12 @@ impl Shape<'_> {
         }
         let via = self.route.via.iter().find(|(via, _)| *via == node);
         let path = self.ends.get(&node);
+        let adapts = depth > 0 && self.route.stripes.is_empty();
+        let stripes = self.stripes(depth);
         let hop = HopRepr {
             node,
-            stripes: self.stripes(depth),
-            adapts: depth > 0 && self.route.stripes.is_empty(),
+            stripes: if adapts { offered(stripes) } else { stripes },
+            adapts,
             endpoint: via.map_or("", |(_, at)| at.as_str()),
             path: path.map(Vec::as_slice),
             discard: self.route.discard && !self.route.pull && path.is_some(),
@@ -391,8 +393,7 @@ impl Shape<'_> {
 ///
 /// Choice: where more than one helps, as many as a probe tries. The plan takes the fewest that would carry what was
 /// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help.
-fn offered(planned: usize) -> u8 {
-    let planned = u8::try_from(planned).unwrap_or(STRIPES_MAX);
+fn offered(planned: u8) -> u8 {
     match planned {
         0 | 1 => 1,
         several => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
@@ -560,7 +561,7 @@ mod tests {
 
     #[test]
     fn where_more_than_one_helps_the_sender_finds_out_how_many() {
-        let planned = [0, 1, 2, 5, 8, 20, 1_000];
+        let planned = [0, 1, 2, 5, 8, 20, STRIPES_MAX];
         assert_eq!(planned.map(offered), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
     }
 }

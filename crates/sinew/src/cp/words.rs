@@ -55,7 +55,7 @@ pub struct Copy {
     pub no_clobber: bool,
     /// Keep owners, set-user-id, extended attributes and ACLs, too. The target must run as root, or the
     /// files must belong to its user; a root on another node needs `owners = true`
-    #[arg(short = 'a', long)]
+    #[arg(short = 'a', long, conflicts_with = "plain")]
     pub attributes: bool,
     /// Leave out what cannot be read, list it at the end and exit with status 1
     #[arg(long)]

@@ -177,12 +177,19 @@ impl<'a> Item<'a> {
                 Item::Spared { path, why }
             }
             kind @ (1..=3 | 8) => Item::Entry(Entry::read(kind, &mut r)?),
-            9 => Item::Owner(Owner {
-                uid: r.u32()?,
-                gid: r.u32()?,
-                user: read_text(&mut r)?,
-                group: read_text(&mut r)?,
-            }),
+            9 => {
+                let (uid, gid) = (r.u32()?, r.u32()?);
+                // To the kernel this is nobody: "leave it as it is".
+                if uid == u32::MAX || gid == u32::MAX {
+                    return Err(Malformed::Value);
+                }
+                Item::Owner(Owner {
+                    uid,
+                    gid,
+                    user: read_text(&mut r)?,
+                    group: read_text(&mut r)?,
+                })
+            }
             10 => {
                 let goes_on = match r.u8()? {
                     0 => false,

@@ -11,9 +11,10 @@
 
 use super::journal::{self, Journal, Past};
 use super::{JOURNAL, Manner, Named, PART, beside, hash, shown};
-use crate::relay::attributes::{Attributes, Gathered, seat};
+use crate::relay::attributes::{Attributes, Gathered};
 use crate::relay::tree::{Found, Tree};
 use net::beneath::{Directory, try_lock};
+use nix::unistd::Uid;
 use relay::{Event, resume};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -219,15 +220,14 @@ impl Files {
         let Some(attributes) = self.gathered.take() else {
             return Ok(());
         };
-        let at = match (self.open.is_empty(), self.seat(entry.path)) {
-            (true, _) => seat(&self.place.parent, &self.place.name),
-            (false, (directory, name, _)) => seat(directory, &name),
-        };
-        match entry.kind {
-            EntryKind::File => attributes.settle(&at, Some(entry.mode & 0o7777)),
-            EntryKind::Link => attributes.settle(&at, None),
-            EntryKind::Directory | EntryKind::HardLink => Ok(()),
+        if matches!(entry.kind, EntryKind::Directory | EntryKind::HardLink) {
+            return Ok(());
         }
+        let thing = match (self.open.is_empty(), self.seat(entry.path)) {
+            (true, _) => self.place.parent.thing_at(&self.place.name)?,
+            (false, (directory, name, _)) => directory.thing_at(&name)?,
+        };
+        attributes.settle(&thing, entry.kind, entry.mode)
     }
 
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
@@ -262,7 +262,7 @@ impl Files {
                 make_room(directory, &name, self.prunes)?;
                 directory.link(OsStr::from_bytes(entry.target), &name)?;
                 if let Some(attributes) = attributes {
-                    attributes.settle(&seat(directory, &name), None)?;
+                    attributes.settle(&directory.thing_at(&name)?, entry.kind, entry.mode)?;
                 }
             }
             EntryKind::HardLink => {
@@ -288,6 +288,9 @@ impl Files {
                     }
                     _ => directory.create(&part, PART_MODE)?,
                 };
+                if attributes.is_some() {
+                    check_own(&file)?;
+                }
                 file.set_len(from)?;
                 file.seek(SeekFrom::Start(from))?;
                 // What is not known to be long may be.
@@ -341,10 +344,10 @@ impl Files {
                 }
             }
         }
-        finish(&level.directory.as_file()?, level.mode, level.mtime)?;
+        let directory = level.directory.as_file()?;
+        finish(&directory, level.mode, level.mtime)?;
         match &level.attributes {
-            // Its path is a link, and with the dot what that leads to.
-            Some(told) => told.settle(&level.directory.path().join("."), Some(level.mode)),
+            Some(told) => told.settle(&directory, EntryKind::Directory, level.mode),
             None => Ok(()),
         }
     }
@@ -355,8 +358,7 @@ impl Files {
         current.file.set_len(current.bytes)?;
         finish(&current.file, current.mode, current.mtime)?;
         if let Some(attributes) = &current.attributes {
-            let (directory, _, part) = self.seat(&current.path);
-            attributes.settle(&seat(directory, &part), Some(current.mode & 0o7777))?;
+            attributes.settle(&current.file, EntryKind::File, current.mode)?;
         }
         if current.path.is_empty() {
             // It gets its name once the whole stream is known to be right.
@@ -558,6 +560,20 @@ fn too_little(missing: u64, free: u64) -> io::Error {
         mb(free)
     );
     io::Error::new(ErrorKind::StorageFull, text)
+}
+
+/// A part that is gone on with and gets rights in the end has to be this process's alone: who else can
+/// write to it would have what it writes there run with those rights.
+fn check_own(part: &File) -> io::Result<()> {
+    let found = part.metadata()?;
+    match found.uid() == Uid::effective().as_raw() && found.nlink() == 1 {
+        true => Ok(()),
+        false => {
+            let text =
+                "its part is of another user or has two names: remove it, or copy with --fresh";
+            Err(io::Error::new(ErrorKind::PermissionDenied, text))
+        }
+    }
 }
 
 /// Permissions and time of something that is complete.

@@ -448,6 +448,18 @@ fn attributes_are_those_of_the_source_for_what_is_new_and_for_what_is_there() {
     })
     .unwrap();
     check(&[("user.a", b"2")]);
+    // A link where the source says that a file is kept leads nobody to another file.
+    let other = dir.join("other");
+    fs::write(&other, "x").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&other, &file).unwrap();
+    let astray = with_attributes(true, owner(uid, gid), &[]);
+    let failure = write_as(&dir, "out", &manner, |_| astray).unwrap_err();
+    assert!(failure.text.contains("something else"), "{failure}");
+    let found = fs::metadata(&other).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (own.uid(), 0o600));
+    assert_eq!(fs::symlink_metadata(&file).unwrap().uid(), own.uid());
     fs::remove_dir_all(dir).unwrap();
 }
 
