@@ -27,7 +27,7 @@ Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
   sinew lab run examples/experiments/recovery.toml --out out
-  sinew lab run messy/sweep --set settings.hello_interval=50ms
+  sinew lab run messy/loss --set settings.hello_interval=50ms
   sinew lab run all --shard 2/5 --out part-2
   sinew lab run amir06/all --full --on slurm --out job")]
     Run(Run),
