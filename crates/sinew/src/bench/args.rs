@@ -170,7 +170,7 @@ pub struct Fairness {
     /// Number of streams, and of TCP connections beside them
     #[arg(long, value_delimiter = ',', default_values_t = fairness::Options::default().counts)]
     pub counts: Vec<usize>,
-    /// Also compare NewReno with the kernel's CUBIC, and CUBIC with Reno
+    /// Also compare NewReno with the kernel's CUBIC, and CUBIC with its Reno and BBR
     #[arg(long)]
     pub crossed: bool,
     /// Only compare links with this congestion control with the kernel's Reno, CUBIC and BBR (if it has
