@@ -63,7 +63,7 @@ Examples:
         after_help = "\
 Example:
   sinew net request /etc/sinew home --network network.pub --overlay 10.7.0.9
-then give /etc/sinew/node.request to whoever keeps the network, for
+then give /etc/sinew/node.request to the administrator of the network, for
   sinew net add voice home --request node.request"
     )]
     Request(Request),

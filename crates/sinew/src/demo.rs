@@ -10,8 +10,8 @@ use tools::progress::Progress;
 /// What the demonstration is asked.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// One link of 60 ms instead of five of 10 ms, where a packet that is sent again comes too late:
-    /// the calls also take an overlay without protection
+    /// Use one link of 60 ms instead of five of 10 ms: retransmissions are too late there. The calls
+    /// also take an overlay without protection
     #[arg(long)]
     pub long: bool,
     /// Calls in parallel, on each path

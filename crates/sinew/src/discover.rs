@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 pub struct Arguments {
     /// The domain; for SIP also a host with a port, or an address
     pub domain: String,
-    /// What to look for
+    /// The kind of host to look for
     #[arg(long, value_enum, default_value = "all")]
     pub service: Wanted,
     /// The name server to ask instead of this host's own

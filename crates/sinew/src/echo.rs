@@ -24,7 +24,7 @@ use wire::echo::{ECHO_BYTES, Echo, Kind, PORT};
 pub struct Way {
     /// The node: name or overlay address
     pub to: String,
-    /// What the packets need
+    /// The service that the packets need
     #[arg(long, alias = "class", value_enum, default_value_t = Service::BestEffort)]
     pub service: Service,
     #[command(flatten)]

@@ -91,9 +91,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew gateway rtp --in 239.9.1.1:5004@eth1 --in 239.9.1.2:5004@eth2 \\
-    --to 239.1.1.1:5004 --node net/ams                   # two ways become one
+    --to 239.1.1.1:5004 --node net/ams                   # merge two paths
   sinew gateway rtp --from 239.1.1.1:5004 --out 239.9.2.1:5004@eth1 \\
-    --out 239.9.2.2:5004@eth2 --node net/fra             # and one becomes two
+    --out 239.9.2.2:5004@eth2 --node net/fra             # send on two paths
   sinew gateway rtp --from 239.1.1.1:5004 --out 127.0.0.1:1234   # for a player")]
     Rtp(rtp::RtpArgs),
     /// Relay groups to receivers without a node and without multicast: AMT (RFC 7450)

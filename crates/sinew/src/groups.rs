@@ -26,17 +26,17 @@ use std::path::PathBuf;
 pub enum Group {
     /// Show a group: its tree, its members, and what each receiver has received
     #[command(after_help = "\
-What the receivers got is known at the source's node, which they report to every
-two seconds.
+Receivers report their numbers to the source's node every two seconds, so use
+its socket.
 
 Example:
   sinew group show 239.1.1.1 --node net/ams --watch")]
     Show(ShowGroup),
     /// Set how the network carries a group; use the source's node
     #[command(after_help = "\
-The answer is no, with the reasons, when a link of the tree has not enough
-capacity left or a member is too far away. What is sent above the rate is
-dropped at the source.
+The command refuses, with the reasons, if a link of the tree does not have
+enough capacity left, or if a member is too far away. The source drops packets
+above the rate.
 
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
@@ -71,7 +71,7 @@ pub struct SetGroup {
     /// Deadline of its packets, such as 500ms
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub deadline: Option<base::Duration>,
-    /// What its packets need
+    /// The service that its packets need
     #[arg(long, alias = "link", value_enum)]
     pub service: Option<Service>,
     /// The metric for the paths of its tree

@@ -27,7 +27,7 @@ Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
   sinew lab run examples/experiments/recovery.toml --out out
-  sinew lab run messy/sweep --set settings.hello_interval=50ms
+  sinew lab run messy/loss --set settings.hello_interval=50ms
   sinew lab run all --shard 2/5 --out part-2
   sinew lab run amir06/all --full --on slurm --out job")]
     Run(Run),
@@ -41,7 +41,7 @@ Examples:
     /// End the nodes that `lab up --keep` left running
     #[command(after_help = "Example:\n  sinew lab down ring")]
     Down(Down),
-    /// Impair what node A sends to its neighbor B, or stop that (nodes with `lab = true`)
+    /// Impair the packets from node A to its neighbor B, or end this (nodes with `lab = true`)
     #[command(after_help = "\
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
   outage gilbert=..

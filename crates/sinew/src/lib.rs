@@ -278,7 +278,7 @@ Examples:
   tar c dir | sinew cp - fra:/srv/data/dir.tar --background"
     )]
     Cp(cp::Copy),
-    /// Show the copies that go on by themselves, end them or start them again
+    /// Show detached copies, cancel or resume them
     #[command(after_help = "\
 Examples:
   sinew transfers

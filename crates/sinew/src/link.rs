@@ -26,7 +26,7 @@ pub struct Impair {
 /// The subcommands of `sinew link`.
 #[derive(Debug, Subcommand)]
 pub enum Link {
-    /// Impair what node A sends to its neighbor B (both nodes with `lab = true`)
+    /// Impair the packets from node A to its neighbor B (both nodes with `lab = true`)
     #[command(after_help = "\
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
   outage gilbert=..
@@ -63,7 +63,7 @@ struct Ends {
     a: String,
     /// Its neighbor
     b: String,
-    /// Do the same for what B sends to A; both nodes must run here
+    /// Also impair the packets from B to A; both nodes must run here
     #[arg(long)]
     both: bool,
     /// The control socket of A; default: found by its name

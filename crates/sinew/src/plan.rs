@@ -21,7 +21,7 @@ pub struct Plan {
     pub src: String,
     /// The node that gets the data, or the one that listens
     pub dst: String,
-    /// Plan for calls: what they miss today, and which further node would help most
+    /// Plan for calls: the packets that they miss today, and the further nodes that would help
     #[arg(long, conflicts_with_all = ["connections", "relays", "margin", "length", "along", "probe"])]
     pub voice: bool,
     /// With --voice: packets of a call that arrive later are lost
@@ -43,7 +43,7 @@ pub struct Plan {
     /// nodes can all reach each other
     #[arg(long, value_name = "WHERE", default_value = "overlay")]
     pub along: AlongArg,
-    /// First measure what the paths carry, which takes some seconds each
+    /// First measure the rate of each path, which takes some seconds
     #[arg(long, conflicts_with = "scenario")]
     pub probe: bool,
     /// Whose network it is

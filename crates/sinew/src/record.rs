@@ -27,7 +27,7 @@ pub struct Record {
     /// End after this time. Default: at Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = crate::quantity::span)]
     pub span: Option<Duration>,
-    /// Time between two looks at the network
+    /// Time between two queries of the network
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = every)]
     pub every: Duration,
     /// Control socket of the node to ask; default: SINEW_NODE, else the only one below this directory

@@ -45,13 +45,13 @@ pub struct Transfers {
 /// What to do with copies.
 #[derive(Debug, Subcommand)]
 pub enum What {
-    /// End a copy. What has arrived stays there
+    /// Cancel a copy; data that has arrived stays at the target
     #[command(after_help = "Example:\n  sinew transfers cancel 7")]
     Cancel(One),
-    /// Start copies again that were interrupted or have failed; without a number, all of them
+    /// Resume copies that were interrupted or have failed; without a number, all of them
     #[command(after_help = "Examples:\n  sinew transfers resume\n  sinew transfers resume 7")]
     Resume(Which),
-    /// Forget the copies that have ended
+    /// Remove copies that have ended from the list
     #[command(after_help = "Example:\n  sinew transfers clear")]
     Clear,
     /// Do a copy: what runs by itself
@@ -62,14 +62,14 @@ pub enum What {
 /// A copy.
 #[derive(Debug, Args)]
 pub struct One {
-    /// Its number
+    /// The number of the copy
     pub number: u32,
 }
 
 /// A copy, or all of them.
 #[derive(Debug, Args)]
 pub struct Which {
-    /// Its number
+    /// The number of the copy
     pub number: Option<u32>,
 }
 
@@ -326,7 +326,7 @@ fn list(spool: &Spool, as_json: bool) -> Outcome {
             text(&told["text"]).to_owned(),
         ]);
     }
-    let nothing = "no copies go on by themselves: `sinew cp --detach` begins one";
+    let nothing = "there are no detached copies: start one with `sinew cp --detach`";
     let page = table.page(&terminal::look(), nothing)?;
     terminal::line(page.to_string().trim_end())
 }

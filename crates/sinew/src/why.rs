@@ -43,12 +43,12 @@ pub struct Why {
 pub struct WhatIf {
     /// The change: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; separate several with
     /// commas. `C>D loss=8%` changes one direction. A delay adds a link that does not exist.
-    /// `C-D protect=off` or `protect=requests`, `auto` or `hop` changes what is done about losses
+    /// `C-D protect=off` or `protect=requests`, `auto` or `hop` changes the repair of losses
     pub edits: String,
     /// The source; default: show every pair of nodes whose path changes
     #[arg(requires = "dst")]
     pub src: Option<String>,
-    /// Address to forward to
+    /// The destination: a node or a multicast group
     pub dst: Option<String>,
     /// What is asked, and of whom
     #[command(flatten)]

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Request) -> Outcome {
         }));
     }
     terminal::line(&format!(
-        "{} is for whoever keeps the network:\n  \
+        "{} is for the administrator of the network:\n  \
          sinew net add DIR {} --request {} --address HOST:PORT\n\
          {} stays here",
         path.display(),

@@ -170,17 +170,17 @@ pub struct Fairness {
     /// Number of streams, and of TCP connections beside them
     #[arg(long, value_delimiter = ',', default_values_t = fairness::Options::default().counts)]
     pub counts: Vec<usize>,
-    /// Also compare NewReno with the kernel's CUBIC, and CUBIC with Reno
+    /// Also compare NewReno with the kernel's CUBIC, and CUBIC with its Reno and BBR
     #[arg(long)]
     pub crossed: bool,
     /// Only compare links with this congestion control with the kernel's Reno, CUBIC and BBR (if it has
     /// them)
     #[arg(long, value_name = "CONTROL")]
     pub link: Option<overlay::reliable::Family>,
-    /// Instead of bytes: messages that expire after so many milliseconds
+    /// Send messages that expire after this many milliseconds, instead of bytes
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000), conflicts_with = "kernel")]
     pub expiring: Option<u64>,
-    /// Instead of streams: the kernel's own connections, for what its controls leave each other
+    /// Compare the kernel's own connections with each other, instead of streams with them
     #[arg(long)]
     pub kernel: bool,
     /// How it is told
@@ -209,7 +209,7 @@ pub struct Hops {
     /// How long the writers send messages
     #[arg(long, default_value_t = hops::Options::default().seconds)]
     pub seconds: f64,
-    /// Other losses
+    /// Seed of the losses
     #[arg(long, default_value_t = hops::Options::default().seed)]
     pub seed: u64,
     /// How it is told

@@ -37,7 +37,7 @@ pub struct Copy {
     /// Give way to other traffic: stay below the rate at which queues grow
     #[arg(long = "background", alias = "scavenge")]
     pub scavenge: bool,
-    /// First measure what the paths carry, which takes some seconds each. Default: only before a large
+    /// First measure the rate of each path, which takes some seconds. Default: only before a large
     /// copy
     #[arg(long, conflicts_with_all = ["no_probe", "scavenge"])]
     pub probe: bool,
@@ -57,7 +57,7 @@ pub struct Copy {
     /// files must belong to its user; a root on another node needs `owners = true`
     #[arg(short = 'a', long, conflicts_with = "plain")]
     pub attributes: bool,
-    /// Leave out what cannot be read, list it at the end and exit with status 1
+    /// Leave out files that cannot be read, list them at the end and exit with status 1
     #[arg(long)]
     pub skip_errors: bool,
     /// Leave out files with this name: * stands for any characters, ? for one. With a slash, it is a

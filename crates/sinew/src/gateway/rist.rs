@@ -22,10 +22,10 @@ pub struct RistArgs {
     /// Call this address until it answers; may be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub call: Vec<String>,
-    /// Send what is received to this group or node
+    /// Send received data to this group or node
     #[arg(long, value_name = "GROUP:PORT|NODE:PORT", conflicts_with = "from")]
     pub to: Option<String>,
-    /// Deliver what arrives from this group, or at this port of the node
+    /// Deliver data that arrives from this group, or at this port of the node
     #[arg(long, value_name = "GROUP:PORT|:PORT", required_unless_present = "to")]
     pub from: Option<String>,
     /// How long packets are buffered, so that RIST can repair losses

@@ -20,10 +20,10 @@ pub struct RtpArgs {
         conflicts_with = "from"
     )]
     pub inward: Vec<Leg>,
-    /// Send what is received to this group or node
+    /// Send received data to this group or node
     #[arg(long, value_name = "GROUP:PORT|NODE:PORT", requires = "inward")]
     pub to: Option<String>,
-    /// Deliver what arrives from this group, or at this port of the node
+    /// Deliver data that arrives from this group, or at this port of the node
     #[arg(
         long,
         value_name = "GROUP:PORT|:PORT",

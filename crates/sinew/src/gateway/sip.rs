@@ -51,7 +51,7 @@ pub struct SipArgs {
     /// The name server to ask instead of this host's own
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub dns: Option<SocketAddr>,
-    /// Who may use the gateway; without it, private networks
+    /// A network whose hosts may use the gateway; default: private networks
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub allow: Vec<Rule>,
     /// The address by which the gateway is reached from beyond this site's NAT

@@ -25,15 +25,15 @@ pub struct SrtArgs {
     /// Call this listener until it answers; may be repeated
     #[arg(long, value_name = "HOST:PORT")]
     pub call: Vec<String>,
-    /// Send what is received to this group or node; with a name, only for that stream id
+    /// Send received data to this group or node; with a name, only for that stream id
     #[arg(
         long,
         value_name = "[ID=]GROUP:PORT|NODE:PORT",
         required_unless_present = "from"
     )]
     pub to: Vec<String>,
-    /// Deliver what arrives from this group, or at this port of the node; with a name, to callers that
-    /// request that id
+    /// Deliver data that arrives from this group, or at this port of the node; with a name, to callers
+    /// that request that id
     #[arg(long, value_name = "[ID=]GROUP:PORT|:PORT")]
     pub from: Vec<String>,
     /// How long each end buffers packets, so that SRT can repair losses; the other end may require more

@@ -21,7 +21,7 @@ pub struct VideoArgs {
     /// Deadline of a packet in the overlay; until then, losses are repaired and order is kept
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
     pub deadline: base::Duration,
-    /// What packets need on their way across the overlay
+    /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
     /// Print the status at this interval; a bare number is in seconds
