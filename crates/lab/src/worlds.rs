@@ -29,9 +29,11 @@
 
 mod groups;
 mod history;
+mod hostile;
 mod intruder;
 mod messy;
 mod network;
+mod party;
 mod plan;
 mod sessions;
 #[cfg(test)]
@@ -76,6 +78,8 @@ pub struct Options {
     pub tell: bool,
     /// Messy worlds, in which flows are held against twins by plain UDP.
     pub messy: bool,
+    /// Hostile worlds, in which a member lies, forges, floods or swallows.
+    pub hostile: bool,
     /// How often a messy world that fails is lived again, each time with other losses and delays of the same paths.
     pub again: u64,
 }
@@ -266,9 +270,10 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     });
     let told = history::Told::default();
     let teller = options.tell.then(|| told.clone());
-    let past = guarded(seed, options, || match options.messy {
-        true => messy::live(seed, 0, teller, witness),
-        false => history::live(seed, teller, witness).map_err(Worse::from),
+    let past = guarded(seed, options, || match (options.messy, options.hostile) {
+        (true, _) => messy::live(seed, 0, teller, witness),
+        (_, true) => hostile::live(seed, teller, witness).map_err(Worse::from),
+        _ => history::live(seed, teller, witness).map_err(Worse::from),
     });
     let past = past.map_err(|worse| Worse {
         again: (options.messy && options.again > 0).then(|| {
@@ -368,11 +373,15 @@ impl Report {
     fn fail(&mut self, options: &Options, seed: u64, worse: Worse) {
         self.failures += 1;
         if self.failed.len() < FAILURES_MAX {
-            let messy = if options.messy { " --messy" } else { "" };
+            let kind = match (options.messy, options.hostile) {
+                (true, _) => " --messy",
+                (_, true) => " --hostile",
+                _ => "",
+            };
             self.failed.push(Failed {
                 seed,
                 why: worse.why,
-                replay: format!("sinew sim world{messy} --seed {seed} --trace world-{seed}.jsonl"),
+                replay: format!("sinew sim world{kind} --seed {seed} --trace world-{seed}.jsonl"),
                 scene: worse.scene,
                 again: worse.again,
             });

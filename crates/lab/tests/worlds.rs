@@ -12,6 +12,7 @@ fn lived(first: u64, seeds: u64, tell: bool) -> Report {
         trace: None,
         tell,
         messy: false,
+        hostile: false,
         again: 0,
     };
     run(&options, Progress::Silent).unwrap()
@@ -39,6 +40,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         trace: Some(path.clone()),
         tell: false,
         messy: false,
+        hostile: false,
         again: 0,
     };
     let traced = run(&options, Progress::Silent).unwrap();
