@@ -25,6 +25,8 @@
 //! Some worlds are lived twice, once with datagrams handed over in bursts and once one by one, and
 //! must deliver the same packets at the same moments.
 //!
+//! Messy and hostile worlds are other ones: [`messy`] and [`hostile`] tell of them.
+//!
 //! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
 
 mod groups;
@@ -48,6 +50,7 @@ use crate::scenario::TraceFile;
 use base::Duration;
 use history::Past;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,6 +120,9 @@ pub struct Report {
     pub failures: u64,
     /// The first of those.
     pub failed: Vec<Failed>,
+    /// How many hostile worlds failed by faults of each kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<String, u64>,
     /// Nodes of all worlds together.
     pub nodes: u64,
     /// Time that passed in them.
@@ -272,7 +278,7 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     let teller = options.tell.then(|| told.clone());
     let past = guarded(seed, options, || match (options.messy, options.hostile) {
         (true, _) => messy::live(seed, 0, teller, witness),
-        (_, true) => hostile::live(seed, teller, witness).map_err(Worse::from),
+        (_, true) => hostile::live(seed, teller, witness),
         _ => history::live(seed, teller, witness).map_err(Worse::from),
     });
     let past = past.map_err(|worse| Worse {
@@ -306,6 +312,7 @@ fn guarded(
             why: format!("panic: {}", text.unwrap_or("without words")),
             scene: options.messy.then(|| messy::scene_of(seed)),
             again: None,
+            kinds: vec!["fault"],
         })
     })
 }
@@ -317,6 +324,8 @@ struct Worse {
     scene: Option<String>,
     /// How often it failed when it was lived again.
     again: Option<u64>,
+    /// What it comes from, if it is hostile.
+    kinds: Vec<&'static str>,
 }
 
 impl From<String> for Worse {
@@ -325,6 +334,7 @@ impl From<String> for Worse {
             why,
             scene: None,
             again: None,
+            kinds: Vec::new(),
         }
     }
 }
@@ -336,6 +346,7 @@ impl Report {
             seeds: options.seeds,
             failures: 0,
             failed: Vec::new(),
+            kinds: BTreeMap::new(),
             nodes: 0,
             simulated_s: 0.0,
             events: 0,
@@ -372,6 +383,9 @@ impl Report {
 
     fn fail(&mut self, options: &Options, seed: u64, worse: Worse) {
         self.failures += 1;
+        for kind in &worse.kinds {
+            *self.kinds.entry((*kind).to_owned()).or_default() += 1;
+        }
         if self.failed.len() < FAILURES_MAX {
             let kind = match (options.messy, options.hostile) {
                 (true, _) => " --messy",
@@ -426,6 +440,9 @@ impl fmt::Display for Report {
                 again.unwrap_or_default(),
                 failed.replay
             )?;
+        }
+        for (kind, worlds) in &self.kinds {
+            writeln!(f, "{kind}: {worlds} worlds")?;
         }
         // Who asks for one world is told it already.
         let scene = self.failed.iter().find_map(|failed| failed.scene.as_ref());

@@ -20,8 +20,12 @@
 //! sent, once, in order; reliable streams bring every byte and end; no buffers are missing; what
 //! nodes remember stays small; nobody panics. What comes in the name of the member, or of nobody, it may
 //! say as it likes.
+//!
+//! Each fault is of a [`Kind`]. Some kinds are open faults of the engine: docs/security.md says which. They
+//! fail a world like any other.
 
 mod craft;
+mod kind;
 mod member;
 mod mind;
 mod scene;
@@ -30,6 +34,7 @@ mod treason;
 pub(super) use member::Member;
 pub(super) use treason::Treason;
 
+use super::Worse;
 use super::groups::Groups;
 use super::history::{Past, Told, Witness};
 use super::network::Nodes;
@@ -38,6 +43,7 @@ use super::sessions::Sessions;
 use super::streams::Streams;
 use base::{ClientId, Duration, NodeAddr, Time};
 use host::station::Station;
+use kind::Kind;
 use overlay::stream::{StreamReply, StreamRequest};
 use overlay::{Drop, Event, Reply, Request};
 use scene::Scene;
@@ -69,16 +75,12 @@ struct Outcome {
     unfinished: Option<String>,
     resets: u64,
     buffers: usize,
-    faults: Vec<String>,
+    faults: Vec<(Kind, String)>,
     past: Past,
 }
 
 /// Lives the world of a seed and its twin. An error is what must not happen; panics are the caller's.
-pub(super) fn live(
-    seed: u64,
-    told: Option<Told>,
-    witness: Option<Witness>,
-) -> Result<Past, String> {
+pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> Result<Past, Worse> {
     let scene = Scene::draw(seed);
     if let Some(told) = &told {
         told.borrow_mut().push(format!("{scene:#?}"));
@@ -86,36 +88,41 @@ pub(super) fn live(
     let twin = Life::begin(seed, &scene, false, None, None).lived()?;
     let mut world = Life::begin(seed, &scene, true, told, witness).lived()?;
     let mut faults = core::mem::take(&mut world.faults);
+    let of_flow = |what: &str| scene.kind_of_loss(what.starts_with("group"));
     for ((what, lost, sent), (_, gone, _)) in world.flows.iter().zip(&twin.flows) {
         let share = *gone as f64 / (*sent).max(1) as f64;
         let error = (*sent as f64 * share * (1.0 - share)).sqrt();
         let most = *gone as f64 + WORSE * *sent as f64 + 3.0 * error;
         if share < CUT_OFF && *lost as f64 > most {
-            faults.push(format!(
-                "{what} lost {lost} of {sent}, {gone} without the member"
-            ));
+            let fault = format!("{what} lost {lost} of {sent}, {gone} without the member");
+            faults.push((of_flow(what), fault));
         }
     }
     if let (Some(unfinished), None) = (&world.unfinished, &twin.unfinished) {
-        faults.push(format!("a stream did not end: {unfinished}"));
+        let fault = format!("a stream did not end: {unfinished}");
+        faults.push((of_flow("stream"), fault));
     }
     if world.resets > twin.resets {
-        faults.push(format!("{} streams were reset", world.resets));
+        let fault = format!("{} streams were reset", world.resets);
+        faults.push((of_flow("stream"), fault));
     }
     if world.buffers > twin.buffers + GROWTH_BYTES {
         let (here, there) = (world.buffers, twin.buffers);
-        faults.push(format!(
-            "packets took {here} bytes of memory, {there} without the member"
-        ));
+        let fault = format!("packets took {here} bytes of memory, {there} without the member");
+        faults.push((Kind::Fault, fault));
     }
-    match faults.is_empty() {
-        true => Ok(world.past),
-        false => {
-            faults.truncate(FAULTS_MAX);
-            let deeds = scene.treason.told();
-            Err(format!("[{deeds}] {}", faults.join("; ")))
-        }
+    if faults.is_empty() {
+        return Ok(world.past);
     }
+    let mut kinds: Vec<&str> = faults.iter().map(|(kind, _)| kind.label()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let told: Vec<&str> = faults.iter().map(|(_, fault)| fault.as_str()).collect();
+    let told = told[..told.len().min(FAULTS_MAX)].join("; ");
+    Err(Worse {
+        kinds,
+        ..Worse::from(format!("[{}] {told}", scene.treason.told()))
+    })
 }
 
 /// A world while it is lived.
@@ -127,7 +134,7 @@ struct Life<'s> {
     groups: Groups,
     dropped: BTreeMap<Drop, u64>,
     buffers: usize,
-    faults: Vec<String>,
+    faults: Vec<(Kind, String)>,
     /// Streams that the member opened and that were accepted.
     strangers: u32,
     told: Option<Told>,
@@ -170,7 +177,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    fn lived(mut self) -> Result<Outcome, String> {
+    fn lived(mut self) -> Result<Outcome, Worse> {
         let (from, until) = self.scene.judged;
         self.run(until, true);
         self.run(until + DRAIN, false);
@@ -213,7 +220,7 @@ impl<'s> Life<'s> {
         })
     }
 
-    fn fault(&mut self, what: String) {
+    fn fault(&mut self, kind: Kind, what: String) {
         self.tell(|| what.clone());
         // One of each beginning: the same fault meets many packets.
         let front: String = what
@@ -229,8 +236,8 @@ impl<'s> Life<'s> {
                 .collect();
             other == front
         };
-        if !self.faults.iter().any(same) {
-            self.faults.push(what);
+        if !self.faults.iter().any(|(_, other)| same(other)) {
+            self.faults.push((kind, what));
         }
     }
 
@@ -252,8 +259,12 @@ impl<'s> Life<'s> {
             self.nodes.world.run_until(next);
             self.observe();
             for answer in self.nodes.world.take_replies() {
+                let kind = match &answer.reply {
+                    Reply::Datagram { group: Some(_), .. } => Kind::GroupPayload,
+                    _ => Kind::Fault,
+                };
                 if let Err(fault) = self.on_answer(answer) {
-                    self.fault(fault);
+                    self.fault(kind, fault);
                 }
             }
             self.sessions.act(&mut self.nodes);
@@ -272,7 +283,7 @@ impl<'s> Life<'s> {
                 Event::Dropped { reason, packets } => {
                     *self.dropped.entry(reason).or_default() += u64::from(packets);
                     if reason == Drop::NoBuffer {
-                        self.fault(format!("{host} has no buffers"));
+                        self.fault(Kind::Fault, format!("{host} has no buffers"));
                     }
                 }
                 Event::LinkUp { peer } => self.tell(|| format!("{host}: link to {peer} up")),
@@ -322,7 +333,7 @@ impl<'s> Life<'s> {
             let records = self.nodes.running(i).map(Station::node);
             let records = records.map_or(0, |node| node.database().keys().count());
             if records > most {
-                self.fault(format!("node {i} keeps {records} records"));
+                self.fault(Kind::Fault, format!("node {i} keeps {records} records"));
             }
         }
     }
@@ -355,3 +366,47 @@ impl<'s> Life<'s> {
 
 /// The first clients that streams of the member are given to.
 const STRANGERS: u32 = 50_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::treason::Deed;
+    use super::*;
+
+    fn lived(seed: u64, deeds: Vec<Deed>) -> Outcome {
+        let mut scene = Scene::draw(seed);
+        scene.treason.deeds = deeds;
+        let lived = Life::begin(seed, &scene, true, None, None).lived();
+        lived.unwrap_or_else(|worse| panic!("seed {seed}: {}", worse.why))
+    }
+
+    #[test]
+    fn a_member_without_deeds_is_a_node_like_any_other() {
+        for seed in 0..6 {
+            let outcome = lived(seed, Vec::new());
+            assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
+            assert!(outcome.unfinished.is_none(), "{:?}", outcome.unfinished);
+            assert_eq!(outcome.past.forged, 0);
+            let lost: usize = outcome.flows.iter().map(|(_, lost, _)| lost).sum();
+            assert!(lost <= 2, "seed {seed}: {:?}", outcome.flows);
+        }
+    }
+
+    #[test]
+    fn what_a_member_does_is_done_and_noticed() {
+        let swallows = Deed::Swallow {
+            pct: 100,
+            spares_handshakes: true,
+        };
+        let (mut lost, mut forged) = (0, 0);
+        for seed in 0..6 {
+            lost += lived(seed, vec![swallows])
+                .flows
+                .iter()
+                .map(|(_, lost, _)| lost)
+                .sum::<usize>();
+            forged += lived(seed, vec![Deed::Forge { per_s: 200 }]).past.forged;
+        }
+        assert!(lost > 250, "{lost}");
+        assert!(forged > 6_000, "{forged}");
+    }
+}

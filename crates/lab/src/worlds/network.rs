@@ -106,7 +106,7 @@ impl<'p> Nodes<'p> {
                 let network = self.members.network().clone();
                 Party::hostile(treason.clone(), station, own, network, peers.collect())
             }
-            _ => Party::Honest(station),
+            _ => Party::Honest(Box::new(station)),
         }
     }
 

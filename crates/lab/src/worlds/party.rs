@@ -10,7 +10,7 @@ use secure::{Identity, Network};
 /// What runs on a host.
 pub(super) enum Party {
     /// The production engine.
-    Honest(Station),
+    Honest(Box<Station>),
     /// The production engine with somebody between it and its links.
     Hostile(Box<Member>),
 }
