@@ -57,6 +57,16 @@ impl Members {
             .push(identity.expect("the certificate was issued for these keys"));
     }
 
+    /// Keys and certificate of the `i`-th node.
+    pub(crate) fn identity(&self, i: usize) -> &Identity {
+        &self.identities[i]
+    }
+
+    /// The network as its members know it.
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
     /// What the `i`-th node is told at a start that draws its entropy from `rng`.
     pub(crate) fn config(
         &self,

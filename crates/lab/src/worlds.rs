@@ -25,13 +25,17 @@
 //! Some worlds are lived twice, once with datagrams handed over in bursts and once one by one, and
 //! must deliver the same packets at the same moments.
 //!
+//! Messy and hostile worlds are other ones: [`messy`] and [`hostile`] tell of them.
+//!
 //! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
 
 mod groups;
 mod history;
+mod hostile;
 mod intruder;
 mod messy;
 mod network;
+mod party;
 mod plan;
 mod sessions;
 #[cfg(test)]
@@ -46,6 +50,7 @@ use crate::scenario::TraceFile;
 use base::Duration;
 use history::Past;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,6 +81,8 @@ pub struct Options {
     pub tell: bool,
     /// Messy worlds, in which flows are held against twins by plain UDP.
     pub messy: bool,
+    /// Hostile worlds, in which a member lies, forges, floods or swallows.
+    pub hostile: bool,
     /// How often a messy world that fails is lived again, each time with other losses and delays of the same paths.
     pub again: u64,
 }
@@ -113,6 +120,9 @@ pub struct Report {
     pub failures: u64,
     /// The first of those.
     pub failed: Vec<Failed>,
+    /// How many hostile worlds failed by faults of each kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<String, u64>,
     /// Nodes of all worlds together.
     pub nodes: u64,
     /// Time that passed in them.
@@ -266,9 +276,10 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     });
     let told = history::Told::default();
     let teller = options.tell.then(|| told.clone());
-    let past = guarded(seed, options, || match options.messy {
-        true => messy::live(seed, 0, teller, witness),
-        false => history::live(seed, teller, witness).map_err(Worse::from),
+    let past = guarded(seed, options, || match (options.messy, options.hostile) {
+        (true, _) => messy::live(seed, 0, teller, witness),
+        (_, true) => hostile::live(seed, teller, witness),
+        _ => history::live(seed, teller, witness).map_err(Worse::from),
     });
     let past = past.map_err(|worse| Worse {
         again: (options.messy && options.again > 0).then(|| {
@@ -301,6 +312,7 @@ fn guarded(
             why: format!("panic: {}", text.unwrap_or("without words")),
             scene: options.messy.then(|| messy::scene_of(seed)),
             again: None,
+            kinds: vec!["fault"],
         })
     })
 }
@@ -312,6 +324,8 @@ struct Worse {
     scene: Option<String>,
     /// How often it failed when it was lived again.
     again: Option<u64>,
+    /// What it comes from, if it is hostile.
+    kinds: Vec<&'static str>,
 }
 
 impl From<String> for Worse {
@@ -320,6 +334,7 @@ impl From<String> for Worse {
             why,
             scene: None,
             again: None,
+            kinds: Vec::new(),
         }
     }
 }
@@ -331,6 +346,7 @@ impl Report {
             seeds: options.seeds,
             failures: 0,
             failed: Vec::new(),
+            kinds: BTreeMap::new(),
             nodes: 0,
             simulated_s: 0.0,
             events: 0,
@@ -367,12 +383,19 @@ impl Report {
 
     fn fail(&mut self, options: &Options, seed: u64, worse: Worse) {
         self.failures += 1;
+        for kind in &worse.kinds {
+            *self.kinds.entry((*kind).to_owned()).or_default() += 1;
+        }
         if self.failed.len() < FAILURES_MAX {
-            let messy = if options.messy { " --messy" } else { "" };
+            let kind = match (options.messy, options.hostile) {
+                (true, _) => " --messy",
+                (_, true) => " --hostile",
+                _ => "",
+            };
             self.failed.push(Failed {
                 seed,
                 why: worse.why,
-                replay: format!("sinew sim world{messy} --seed {seed} --trace world-{seed}.jsonl"),
+                replay: format!("sinew sim world{kind} --seed {seed} --trace world-{seed}.jsonl"),
                 scene: worse.scene,
                 again: worse.again,
             });
@@ -417,6 +440,9 @@ impl fmt::Display for Report {
                 again.unwrap_or_default(),
                 failed.replay
             )?;
+        }
+        for (kind, worlds) in &self.kinds {
+            writeln!(f, "{kind}: {worlds} worlds")?;
         }
         // Who asks for one world is told it already.
         let scene = self.failed.iter().find_map(|failed| failed.scene.as_ref());

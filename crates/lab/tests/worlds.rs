@@ -12,6 +12,7 @@ fn lived(first: u64, seeds: u64, tell: bool) -> Report {
         trace: None,
         tell,
         messy: false,
+        hostile: false,
         again: 0,
     };
     run(&options, Progress::Silent).unwrap()
@@ -39,6 +40,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         trace: Some(path.clone()),
         tell: false,
         messy: false,
+        hostile: false,
         again: 0,
     };
     let traced = run(&options, Progress::Silent).unwrap();
@@ -63,6 +65,26 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         "{messy}"
     );
     assert!(messy.failed.len() <= 2 && messy.compared > 400, "{messy}");
+
+    // A hostile member does no harm but what docs/security.md tells as open, and much that could be harm.
+    let hostile = Options {
+        first: 0,
+        seeds: 36,
+        trace: None,
+        hostile: true,
+        ..options.clone()
+    };
+    let hostile_worlds = run(&hostile, Progress::Silent).unwrap();
+    let open = ["black-hole", "lies", "group-loss", "group-payload"];
+    let mut kinds = hostile_worlds.kinds.keys();
+    assert!(
+        kinds.all(|kind| open.contains(&kind.as_str())),
+        "{hostile_worlds}"
+    );
+    assert!(
+        hostile_worlds.forged > 50_000 && hostile_worlds.failures < 12,
+        "{hostile_worlds}"
+    );
 
     for (seeds, jobs) in [(0, None), (2, Some(1)), (1, Some(0)), (1, Some(1_000))] {
         let wrong = Options {

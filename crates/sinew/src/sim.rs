@@ -25,7 +25,8 @@ Examples:
 Examples:
   sinew sim world --seeds 500
   sinew sim world --seed 4711 --trace world.jsonl
-  sinew sim world --messy --seeds 20000")]
+  sinew sim world --messy --seeds 20000
+  sinew sim world --hostile --seeds 5000")]
     World(World),
 }
 
@@ -75,6 +76,9 @@ pub struct World {
     /// Messy worlds: the faults of the Internet, and each call compared with plain UDP
     #[arg(long)]
     pub messy: bool,
+    /// Hostile worlds: a member with a valid certificate lies, forges, floods or swallows
+    #[arg(long, conflicts_with = "messy")]
+    pub hostile: bool,
     /// Run each failing messy world N more times, with other losses, and count the failures
     #[arg(long, default_value_t = 0, value_name = "N", requires = "messy")]
     pub again: u64,
@@ -106,6 +110,7 @@ impl World {
             trace: self.trace.clone(),
             tell: self.seed.is_some(),
             messy: self.messy,
+            hostile: self.hostile,
             again: self.again,
         };
         let report =

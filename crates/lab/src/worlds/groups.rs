@@ -332,7 +332,7 @@ impl Groups {
 }
 
 /// The address of a group.
-pub(super) fn address(g: usize) -> NodeAddr {
+pub(super) const fn address(g: usize) -> NodeAddr {
     NodeAddr(0xefc0_0100 + g as u32)
 }
 

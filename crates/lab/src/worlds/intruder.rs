@@ -4,8 +4,8 @@
 //! looks like a handshake or a sealed datagram, changes bits and cuts ends. He does not hold
 //! datagrams back: whoever can do that can make packets late, and no node can tell.
 
+use super::party::Party;
 use base::{Duration, Rng, UnderlayAddr};
-use host::station::Station;
 use sim::trace::{Fate, Packet};
 use sim::{HostId, World};
 use std::cell::RefCell;
@@ -58,7 +58,7 @@ impl Intruder {
     }
 
     /// Sends a volley within the next moments; how many datagrams.
-    pub(super) fn strike(&self, rng: &mut Rng, world: &mut World<Station>) -> u64 {
+    pub(super) fn strike(&self, rng: &mut Rng, world: &mut World<Party>) -> u64 {
         let count = 1 + rng.below(VOLLEY);
         let mut sent = 0;
         for _ in 0..count {

@@ -50,6 +50,7 @@ pub(super) fn live(
         why,
         scene: Some(text.clone()),
         again: None,
+        kinds: Vec::new(),
     };
     let scenario =
         Scenario::parse("world", &text).map_err(|error| worse(format!("no scenario: {error}")))?;

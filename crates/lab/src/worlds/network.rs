@@ -1,5 +1,7 @@
 //! The nodes of a world, with Scribe beside them where groups want it.
 
+use super::hostile::Treason;
+use super::party::Party;
 use super::plan::Plan;
 use crate::members::Members;
 use crate::whole::{self, address};
@@ -21,17 +23,29 @@ const SCRIBE: u64 = 5;
 
 /// Nodes with keys and certificates, that seal what they say.
 pub(super) struct Nodes<'p> {
-    pub(super) world: World<Station>,
+    pub(super) world: World<Party>,
     pub(super) hosts: Vec<HostId>,
     pub(super) down: Vec<bool>,
     plan: &'p Plan,
     members: Members,
     starts: u64,
+    /// The node that is no honest one, and what it does.
+    traitor: Option<(usize, Treason)>,
 }
 
 impl<'p> Nodes<'p> {
     /// All nodes of the plan, with clean paths.
     pub(super) fn new(seed: u64, plan: &'p Plan, arrivals: Arrivals) -> Nodes<'p> {
+        Nodes::with_traitor(seed, plan, arrivals, None)
+    }
+
+    /// The same with one that does what it likes.
+    pub(super) fn with_traitor(
+        seed: u64,
+        plan: &'p Plan,
+        arrivals: Arrivals,
+        traitor: Option<(usize, Treason)>,
+    ) -> Nodes<'p> {
         let pool = Pool::new(plan.nodes * LARGE_PER_NODE, plan.nodes * SMALL_PER_NODE);
         let mut world = World::with_pool(seed, pool);
         world.set_arrivals(arrivals);
@@ -47,6 +61,7 @@ impl<'p> Nodes<'p> {
             plan,
             members,
             starts: 0,
+            traitor,
         };
         for (i, (ahead, drift_ppm)) in plan.clocks.iter().enumerate() {
             let node = nodes.start(i);
@@ -58,7 +73,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// A fresh start of node `i`; it remembers nothing.
-    fn start(&mut self, i: usize) -> Station {
+    fn start(&mut self, i: usize) -> Party {
         self.starts += 1;
         let rng = self.world.rng_of(&[NODE, i as u64, self.starts]);
         let seed = self.world.rng_of(&[SCRIBE, i as u64, self.starts]);
@@ -80,7 +95,19 @@ impl<'p> Nodes<'p> {
             });
         let neighbors = neighbors.collect();
         let config = self.members.config(i, rng, neighbors, Settings::modern());
-        Station::new(Node::new(config), seed)
+        let station = Station::new(Node::new(config), seed);
+        match &self.traitor {
+            Some((at, treason)) if *at == i => {
+                let peers = self.plan.neighbors(i).map(|peer| {
+                    let identity = self.members.identity(peer).clone();
+                    (sim::underlay(peer as u32), identity)
+                });
+                let own = (sim::underlay(i as u32), self.members.identity(i).clone());
+                let network = self.members.network().clone();
+                Party::hostile(treason.clone(), station, own, network, peers.collect())
+            }
+            _ => Party::Honest(Box::new(station)),
+        }
     }
 
     pub(super) fn addr(&self, i: usize) -> NodeAddr {
@@ -116,6 +143,11 @@ impl<'p> Nodes<'p> {
 
     /// A node that is not down.
     pub(super) fn running(&self, i: usize) -> Option<&Station> {
+        self.world.engine(self.hosts[i]).map(Party::station)
+    }
+
+    /// Who is on a host that is not down.
+    pub(super) fn party(&self, i: usize) -> Option<&Party> {
         self.world.engine(self.hosts[i])
     }
 

@@ -153,6 +153,28 @@ impl Plan {
         plan
     }
 
+    /// The same network for flows that shall lose nothing: no faults but those that the caller makes.
+    pub(super) fn calm(&mut self) {
+        for link in &mut self.links {
+            (link.reorders, link.duplicates_pct) = (false, 0);
+        }
+        (self.hostile, self.twice, self.loss_in_peace) = (false, false, 0);
+        self.clocks.fill((Duration::ZERO, 0));
+        self.streams.clear();
+        self.sessions.clear();
+        self.groups.clear();
+    }
+
+    /// The other ends of a node's links.
+    pub(super) fn neighbors(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        let links = self.links.iter();
+        links.filter_map(move |link| match (link.a == i, link.b == i) {
+            (true, _) => Some(link.b),
+            (_, true) => Some(link.a),
+            _ => None,
+        })
+    }
+
     /// Scribe builds trees, at times at least.
     pub(super) fn has_scribe(&self) -> bool {
         let scribes = |group: &Group| group.switches || group.builder == TreeBuilder::Scribe;

@@ -7,6 +7,7 @@ use super::sessions::Sessions;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::request::Delivery;
 use overlay::{Reply, Request};
+use sim::Answer;
 use wire::HEADROOM;
 
 /// Bytes of payload that say which packet it is and when it was sent.
@@ -101,30 +102,42 @@ impl Streams {
         slack: Duration,
     ) -> Result<(), String> {
         for answer in nodes.world.take_replies() {
-            match answer.reply {
-                Reply::Datagram {
-                    from,
-                    group: Some(group),
-                    payload,
-                    ..
-                } => {
-                    let to = (answer.host.place(), answer.client);
-                    let way = (from, group);
-                    groups.on_datagram(answer.at, to, way, payload.bytes(), slack)?;
-                }
-                Reply::Datagram { from, payload, .. } => {
-                    let (at, client) = (answer.at, answer.client);
-                    self.on_datagram(at, client, from, payload.bytes(), nodes, slack)?;
-                }
-                Reply::Refused(_) => self.refused += 1,
-                Reply::Stream(reply) => {
-                    let node = nodes.hosts.iter().position(|host| *host == answer.host);
-                    if let Some(node) = node {
-                        sessions.on_reply(nodes, node, answer.client, reply)?;
-                    }
-                }
-                _ => {}
+            self.on_answer(nodes, (&mut *sessions, &mut *groups), answer, slack)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what one client was told.
+    pub(super) fn on_answer(
+        &mut self,
+        nodes: &mut Nodes<'_>,
+        (sessions, groups): (&mut Sessions, &mut Groups),
+        answer: Answer<Reply>,
+        slack: Duration,
+    ) -> Result<(), String> {
+        match answer.reply {
+            Reply::Datagram {
+                from,
+                group: Some(group),
+                payload,
+                ..
+            } => {
+                let to = (answer.host.place(), answer.client);
+                let way = (from, group);
+                groups.on_datagram(answer.at, to, way, payload.bytes(), slack)?;
             }
+            Reply::Datagram { from, payload, .. } => {
+                let (at, client) = (answer.at, answer.client);
+                self.on_datagram(at, client, from, payload.bytes(), nodes, slack)?;
+            }
+            Reply::Refused(_) => self.refused += 1,
+            Reply::Stream(reply) => {
+                let node = nodes.hosts.iter().position(|host| *host == answer.host);
+                if let Some(node) = node {
+                    sessions.on_reply(nodes, node, answer.client, reply)?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

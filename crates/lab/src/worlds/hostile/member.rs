@@ -1,0 +1,375 @@
+//! A member of the network that is hostile: a whole node, and somebody between it and its links.
+//!
+//! ```text
+//!                     Member
+//!             .----------------------------------------------------.
+//!             |  Station        inner session    Mind    outer session
+//!  clients ---|-> (unchanged) <== sealed, as with ==> ? <== sealed with the ==|==> neighbour
+//!             |                   the neighbour          keys of the member
+//!             '----------------------------------------------------'
+//! ```
+//! Towards a neighbour the member has what its certificate gives it: handshakes and sessions in its
+//! own name, and nothing else. Towards its own engine it poses as that neighbour; whose keys it has for
+//! that only because the laboratory made them, and they open nothing that goes over a wire. What is
+//! opened of one session is sealed under the other, as it was or as [`Mind`] likes it; so hellos, lanes,
+//! records and routes are those of a perfect node wherever `Mind` does not touch them.
+//!
+//! What the wire loses counts in both: a number that was skipped is skipped again.
+
+use super::mind::Mind;
+use super::treason::Treason;
+use crate::members::UNIX_START_S;
+use crate::worlds::party::Party;
+use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
+use host::station::Station;
+use overlay::{Event, Reply, Request};
+use secure::{Due, Handshakes, Identity, Network, Outcome, Session, Sessions};
+use std::collections::{BTreeMap, VecDeque};
+use wire::CLEAR_BYTES;
+use wire::link::{Kind, SEAL_BYTES};
+
+/// Numbers that are skipped at once at most: a longer gap is a new session's.
+const GAP_MAX: u64 = 64;
+
+/// A neighbour that was not heard for so long is dialled again when the engine wants it.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// What a member says on its own account.
+#[derive(Debug)]
+pub(super) enum Say {
+    /// This plaintext, sealed.
+    Sealed(UnderlayAddr, Kind, Vec<u8>),
+    /// These bytes.
+    Raw(UnderlayAddr, Vec<u8>),
+}
+
+/// The two sessions of one link.
+struct Line {
+    outer: Sessions,
+    /// The next number that the neighbour uses.
+    next: u64,
+    inner: Sessions,
+    /// The neighbour as the member's own engine sees it.
+    posing: Handshakes,
+    heard: Time,
+}
+
+/// The member.
+pub(in crate::worlds) struct Member {
+    station: Station,
+    own: UnderlayAddr,
+    handshakes: Handshakes,
+    lines: BTreeMap<UnderlayAddr, Line>,
+    /// What the engine is yet to be given.
+    feed: VecDeque<(UnderlayAddr, Burst)>,
+    mind: Mind,
+}
+
+impl Member {
+    pub(in crate::worlds) fn new(
+        treason: Treason,
+        station: Station,
+        (own, identity): (UnderlayAddr, Identity),
+        network: Network,
+        peers: Vec<(UnderlayAddr, Identity)>,
+    ) -> Member {
+        let mut rng = Rng::new(treason.seed);
+        let mut seed = || {
+            let mut seed = [0; 32];
+            rng.fill(&mut seed);
+            seed
+        };
+        let mind = Mind::new(treason, identity.clone(), network.clone(), &peers);
+        let handshakes = Handshakes::new(identity, network.clone(), seed(), Time::ZERO);
+        let lines = peers.into_iter().map(|(at, peer)| {
+            let line = Line {
+                outer: Sessions::new(),
+                next: 0,
+                inner: Sessions::new(),
+                posing: Handshakes::new(peer, network.clone(), seed(), Time::ZERO),
+                heard: Time::ZERO,
+            };
+            (at, line)
+        });
+        Member {
+            station,
+            own,
+            handshakes,
+            lines: lines.collect(),
+            feed: VecDeque::new(),
+            mind,
+        }
+    }
+
+    pub(in crate::worlds) fn station(&self) -> &Station {
+        &self.station
+    }
+
+    /// Packets that it has swallowed, changed, or invented.
+    pub(in crate::worlds) fn misdeeds(&self) -> u64 {
+        self.mind.misdeeds
+    }
+
+    pub(in crate::worlds) fn handle(
+        &mut self,
+        now: Time,
+        input: Input<Request>,
+        out: &mut impl Outbox<Party>,
+    ) {
+        match input {
+            Input::Datagrams { from, burst } => self.on_outside(now, from, burst, out),
+            Input::Timeout => {
+                self.on_timeout(now, out);
+                self.drive(now, out, |station, out| {
+                    station.handle(now, Input::Timeout, out);
+                });
+            }
+            input => self.drive(now, out, |station, out| station.handle(now, input, out)),
+        }
+        self.settle(now, out);
+    }
+
+    pub(in crate::worlds) fn flush(&mut self, now: Time, out: &mut impl Outbox<Party>) {
+        self.drive(now, out, |station, out| station.flush(now, out));
+        self.settle(now, out);
+    }
+
+    pub(in crate::worlds) fn next_timeout(&self) -> Option<(Time, &'static str)> {
+        let own = self.lines.values().filter_map(|l| l.posing.next_timeout());
+        let own = own.chain(self.handshakes.next_timeout());
+        let own = own.chain(self.mind.next_deed()).min();
+        let own = own.map(|at| (at, "hostile"));
+        [own, self.station.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The engine gets what waits for it.
+    fn settle(&mut self, now: Time, out: &mut impl Outbox<Party>) {
+        while let Some((from, burst)) = self.feed.pop_front() {
+            self.drive(now, out, |station, out| {
+                station.handle(now, Input::Datagrams { from, burst }, out);
+            });
+        }
+    }
+
+    /// Lets the engine act, and passes on what it sends.
+    fn drive<O: Outbox<Party>>(
+        &mut self,
+        now: Time,
+        out: &mut O,
+        act: impl FnOnce(&mut Station, &mut Inside<'_, O>),
+    ) {
+        let mut inside = Inside {
+            sent: Vec::new(),
+            out,
+        };
+        act(&mut self.station, &mut inside);
+        for (to, burst) in inside.sent {
+            self.on_inside(now, to, burst, out);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time, out: &mut impl Outbox<Party>) {
+        for due in self.handshakes.on_timeout(now) {
+            if let Due::Send { to, datagram } = due {
+                send(to, &datagram, out);
+            }
+        }
+        for (at, line) in &mut self.lines {
+            for due in line.posing.on_timeout(now) {
+                if let Due::Send { datagram, .. } = due {
+                    self.feed
+                        .extend(copy(&datagram, out).map(|copy| (*at, copy)));
+                }
+            }
+        }
+        for say in self.mind.act(now) {
+            match say {
+                Say::Raw(to, bytes) => send(to, &bytes, out),
+                Say::Sealed(to, kind, plaintext) => {
+                    let Some(line) = self.lines.get_mut(&to) else {
+                        continue;
+                    };
+                    let mut datagram = vec![0; SEAL_BYTES + plaintext.len()];
+                    datagram[CLEAR_BYTES..][..plaintext.len()].copy_from_slice(&plaintext);
+                    if line.outer.seal(kind, &mut datagram).is_ok() {
+                        send(to, &datagram, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Datagrams of a neighbour, or of whoever writes its address into them.
+    fn on_outside(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        mut burst: Burst,
+        out: &mut impl Outbox<Party>,
+    ) {
+        let Some(line) = self.lines.get_mut(&from) else {
+            return;
+        };
+        let mut is_whole = true;
+        let mut kept = Vec::new();
+        for i in 0..burst.segments() {
+            let datagram = burst.segment_mut(i);
+            if !matches!(Kind::of(datagram), Ok(kind) if kind.is_sealed()) {
+                is_whole = false;
+                let outcome = self
+                    .handshakes
+                    .on_datagram(now, UNIX_START_S, from, datagram);
+                if let Some(session) = shaken(outcome, |bytes| send(from, bytes, out)) {
+                    line.heard = now;
+                    if !session.dialled() {
+                        line.next = 0;
+                    }
+                    line.outer.install(now, session);
+                }
+                if !line.outer.is_empty() && line.inner.is_empty() {
+                    let init = line.posing.dial(now, self.own, None).ok();
+                    let init = init.and_then(|init| copy(&init, out));
+                    self.feed.extend(init.map(|init| (from, init)));
+                }
+                continue;
+            }
+            let Ok(opened) = line.outer.open(now, datagram) else {
+                is_whole = false;
+                continue;
+            };
+            if opened.confirms {
+                self.handshakes.on_confirmed(opened.session);
+                line.next = 0;
+            }
+            line.heard = now;
+            let gap = opened.counter.saturating_sub(line.next);
+            if gap <= GAP_MAX {
+                for _ in 0..gap {
+                    let _ = line.inner.seal(Kind::Control, &mut [0; SEAL_BYTES]);
+                }
+            }
+            line.next = line.next.max(opened.counter + 1);
+            self.mind
+                .on_way_in(now, from, opened.kind, &mut datagram[opened.plaintext]);
+            match line.inner.seal(opened.kind, datagram) {
+                Ok(_) => kept.push(i),
+                Err(_) => is_whole = false,
+            }
+        }
+        if is_whole {
+            self.feed.push_back((from, burst));
+            return;
+        }
+        for i in kept {
+            let copy = copy(burst.segment(i), out);
+            self.feed.extend(copy.map(|copy| (from, copy)));
+        }
+    }
+
+    /// Datagrams of the own engine.
+    fn on_inside(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        mut burst: Burst,
+        out: &mut impl Outbox<Party>,
+    ) {
+        let Some(line) = self.lines.get_mut(&to) else {
+            return;
+        };
+        let mut is_whole = true;
+        let mut kept = Vec::new();
+        for i in 0..burst.segments() {
+            let datagram = burst.segment_mut(i);
+            if !matches!(Kind::of(datagram), Ok(kind) if kind.is_sealed()) {
+                is_whole = false;
+                let is_init = matches!(Kind::of(datagram), Ok(Kind::HandshakeInit));
+                let outcome = line
+                    .posing
+                    .on_datagram(now, UNIX_START_S, self.own, datagram);
+                let feed = &mut self.feed;
+                let session = shaken(outcome, |bytes| {
+                    feed.extend(copy(bytes, out).map(|copy| (to, copy)));
+                });
+                if let Some(session) = session {
+                    line.inner.install(now, session);
+                }
+                let is_cut = line.outer.is_empty() || is_init && now.since(line.heard) > SILENCE;
+                if is_cut && let Ok(init) = self.handshakes.dial(now, to, None) {
+                    send(to, &init, out);
+                }
+                continue;
+            }
+            let Ok(opened) = line.inner.open(now, datagram) else {
+                is_whole = false;
+                continue;
+            };
+            if opened.confirms {
+                line.posing.on_confirmed(opened.session);
+            }
+            self.mind
+                .on_way_out(now, to, opened.kind, &mut datagram[opened.plaintext]);
+            match line.outer.seal(opened.kind, datagram) {
+                Ok(_) => kept.push(i),
+                Err(_) => is_whole = false,
+            }
+        }
+        if is_whole {
+            out.send(to, burst);
+            return;
+        }
+        for i in kept {
+            send(to, burst.segment(i), out);
+        }
+    }
+}
+
+/// The session that a handshake came to, once it has; what is to be answered goes to `reply`.
+fn shaken(outcome: Outcome, mut reply: impl FnMut(&[u8])) -> Option<Session> {
+    match outcome {
+        Outcome::Reply(bytes) => reply(&bytes),
+        Outcome::Cookie(bytes) => reply(&bytes),
+        Outcome::Established(made) => {
+            if let Some(bytes) = &made.reply {
+                reply(bytes);
+            }
+            return Some(made.session);
+        }
+        Outcome::Refused(_) | Outcome::Failed { .. } => {}
+    }
+    None
+}
+
+fn copy<O: Outbox<Party>>(bytes: &[u8], out: &O) -> Option<Burst> {
+    out.pool().copy_of(0, bytes).filter(|copy| !copy.is_empty())
+}
+
+fn send(to: UnderlayAddr, bytes: &[u8], out: &mut impl Outbox<Party>) {
+    if let Some(burst) = copy(bytes, out) {
+        out.send(to, burst);
+    }
+}
+
+/// The outbox of the member's engine: what it sends stays here.
+struct Inside<'a, O> {
+    sent: Vec<(UnderlayAddr, Burst)>,
+    out: &'a mut O,
+}
+
+impl<O: Outbox<Party>> Outbox<Station> for Inside<'_, O> {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        self.sent.push((to, burst));
+    }
+    fn deliver(&mut self, client: ClientId, reply: Reply) {
+        self.out.deliver(client, reply);
+    }
+    fn report(&mut self, _: Event) {
+        // Of what a liar sees nothing is counted.
+    }
+    fn pool(&self) -> &Pool {
+        self.out.pool()
+    }
+}
