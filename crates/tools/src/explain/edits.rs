@@ -2,6 +2,7 @@
 //! `fra down`; several with commas between them.
 
 use super::missed::Protections;
+use super::view::link;
 use super::{ExplainError, View};
 use crate::share;
 use base::{NodeAddr, impair};
@@ -133,12 +134,6 @@ fn own_strikes(view: &View, from: NodeAddr, to: NodeAddr) -> Option<u8> {
     };
     // A network that is `off` tells of no requests: then it is as often as nodes do by default.
     told.or_else(|| view.protections().is_off().then_some(MAX_STRIKES))
-}
-
-fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
-    let ends = topology.index(from).zip(topology.index(to));
-    let edge = ends.and_then(|(from, to)| topology.link(from, to));
-    edge.map(|edge| edge.link)
 }
 
 fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {

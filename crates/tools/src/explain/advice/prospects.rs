@@ -2,11 +2,12 @@
 
 use super::super::View;
 use super::super::places::{self, is_same};
+use super::super::view::link;
 use super::Adviser;
 use base::NodeAddr;
 use graph::explain::Route;
 use graph::generate::cities::{CITIES, Site};
-use graph::{LinkCost, Metric, Topology, paths};
+use graph::{Metric, paths};
 
 /// Nodes that are tried, and cities, those with the shortest way over them first: each takes two paths
 /// and their plans.
@@ -60,12 +61,6 @@ pub(super) fn stretch(view: &View, (a, b): (NodeAddr, NodeAddr)) -> f64 {
 
 fn place(view: &View, node: NodeAddr) -> Option<Site> {
     places::place(&view.name(node))
-}
-
-fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
-    let ends = topology.index(from).zip(topology.index(to));
-    let edge = ends.and_then(|(from, to)| topology.link(from, to));
-    edge.map(|edge| edge.link)
 }
 
 /// Those with the shortest way.
