@@ -78,7 +78,7 @@ impl Edit {
                     let link = match (present(topology, from, to), latency_us) {
                         (Some(link), _) => LinkCost {
                             latency_us: latency_us.unwrap_or(link.latency_us),
-                            ..link.with_loss(loss.unwrap_or(link.loss))
+                            ..loss.map_or(link, |loss| link.with_loss(loss))
                         },
                         (None, Some(latency_us)) => {
                             LinkCost::of_share(latency_us, loss.unwrap_or_default())
