@@ -34,6 +34,7 @@ use crate::metric::{LinkCost, Metric};
 use crate::spf::Tree;
 use crate::topology::{NodeIndex, Topology};
 use base::{Duration, NodeAddr, Time};
+use core::cell::Cell;
 use ears::Ears;
 use least::Least;
 
@@ -114,23 +115,34 @@ impl Watch {
     /// Looks at a topology, and says where there is trouble. The second number counts the links looked at.
     pub fn look(&mut self, now: Time, topology: &Topology, journey: &Journey) -> (Trouble, u64) {
         let Some(ground) = Ground::new(topology, journey) else {
+            // Without one of the ends there is nothing to see, and trouble ends in its time.
+            self.follow(now, Trouble::default());
             return (self.trouble(), 0);
         };
         let path = ground.best_path();
         let before = core::mem::replace(&mut self.path, path.unwrap_or_default());
         let paths = [&self.path, &before];
-        let seen = |spell: &Spell, at: fn(Trouble) -> bool| {
-            at(ground.trouble(paths, spell.seen.is_some()))
+        let was = self.trouble();
+        let places = [was.source, was.destination, was.middle];
+        // The same for all places where it was, or was not.
+        let [fresh, still] = [false, true].map(|was_there| match places.contains(&was_there) {
+            true => ground.trouble(paths, was_there),
+            false => Trouble::default(),
+        });
+        let of = |was_there| if was_there { still } else { fresh };
+        let trouble = Trouble {
+            source: of(was.source).source,
+            destination: of(was.destination).destination,
+            middle: of(was.middle).middle,
         };
-        let (source, destination, middle) = (
-            seen(&self.source, |t| t.source),
-            seen(&self.destination, |t| t.destination),
-            seen(&self.middle, |t| t.middle),
-        );
-        self.source.follow(now, source);
-        self.destination.follow(now, destination);
-        self.middle.follow(now, middle);
+        self.follow(now, trouble);
         (self.trouble(), ground.work())
+    }
+
+    fn follow(&mut self, now: Time, trouble: Trouble) {
+        self.source.follow(now, trouble.source);
+        self.destination.follow(now, trouble.destination);
+        self.middle.follow(now, trouble.middle);
     }
 
     /// When to look again though the topology has not changed; none while all is calm.
@@ -208,10 +220,9 @@ struct Ground<'t> {
     journey: Journey,
     src: NodeIndex,
     dst: NodeIndex,
+    /// Shortest-path runs so far.
+    runs: Cell<u64>,
 }
-
-/// Shortest-path runs of a [`Ground`]: two trees for the path, and both ways for what is of use.
-const GROUND_RUNS: u64 = 4;
 
 impl<'t> Ground<'t> {
     fn new(topology: &'t Topology, journey: &Journey) -> Option<Ground<'t>> {
@@ -221,12 +232,18 @@ impl<'t> Ground<'t> {
             journey: *journey,
             src,
             dst,
+            runs: Cell::new(0),
         };
         (src != dst).then_some(ground)
     }
 
+    fn count_run(&self) {
+        self.runs.set(self.runs.get() + 1);
+    }
+
+    /// Links looked at so far: each run looks at all of them.
     fn work(&self) -> u64 {
-        GROUND_RUNS * self.topology.link_count() as u64
+        self.runs.get() * self.topology.link_count() as u64
     }
 
     /// The path of the least expected latency, or else of the least latency, if it is in time.
@@ -234,6 +251,7 @@ impl<'t> Ground<'t> {
         [Metric::ExpectedLatency, Metric::Latency]
             .into_iter()
             .find_map(|metric| {
+                self.count_run();
                 let tree = Tree::new(self.topology, self.src, metric);
                 let is_in_time = tree.delay_us(self.dst) <= self.journey.deadline_us;
                 let path = tree.path(self.dst);
@@ -305,6 +323,7 @@ impl<'t> Ground<'t> {
         if bad.peek().is_none() {
             return 0;
         }
+        self.count_run();
         let rest = Least::to(self.topology, self.dst, self.src);
         bad.filter(|edge| rest.is_within(edge, self.journey.deadline_us))
             .count()
@@ -316,6 +335,7 @@ impl<'t> Ground<'t> {
         if bad.peek().is_none() {
             return 0;
         }
+        self.count_run();
         let rest = Least::from(self.topology, self.src, self.dst);
         bad.filter(|edge| rest.is_within(edge, self.journey.deadline_us))
             .count()

@@ -196,6 +196,42 @@ fn trouble_comes_at_two_percent_and_goes_after_a_hold_below_one() {
     );
 }
 
+#[test]
+fn trouble_ends_in_its_time_though_the_destination_has_gone() {
+    let at = |s| Time::ZERO + Duration::from_secs(s);
+    let mut bad = rows();
+    lose(&mut bad, 3, 6, 0.2);
+    let mut watch = Watch::default();
+    watch.look(at(1), &rows(), &journey(65));
+    assert_eq!(watch.look(at(2), &bad, &journey(65)).0, MIDDLE);
+    let gone = topology(&[(S, 3, 5)]);
+    assert_eq!(watch.look(at(11), &gone, &journey(65)), (MIDDLE, 0));
+    assert_eq!(watch.next(), Some(at(12)));
+    assert_eq!(watch.look(at(12), &gone, &journey(65)), (CALM, 0));
+    assert_eq!(watch.next(), None);
+}
+
+#[test]
+fn a_look_counts_the_runs_that_it_takes() {
+    let runs = |watch: &mut Watch, t: &Topology, deadline_ms| {
+        let (_, work) = watch.look(Time::ZERO, t, &journey(deadline_ms));
+        assert_eq!(work % t.link_count() as u64, 0);
+        work / t.link_count() as u64
+    };
+    let calm = rows();
+    assert_eq!(runs(&mut Watch::default(), &calm, 65), 1, "one tree");
+    assert_eq!(runs(&mut Watch::default(), &calm, 1), 2, "never in time");
+    let mut bad = rows();
+    for i in 0..3 {
+        lose(&mut bad, S, 3 + i, 0.05);
+        lose(&mut bad, 6 + i, T, 0.05);
+    }
+    let mut watch = Watch::default();
+    assert_eq!(runs(&mut watch, &bad, 65), 3, "and one for each end");
+    // Both ends are in trouble and the middle is not: each is looked at for itself.
+    assert_eq!(runs(&mut watch, &bad, 65), 5);
+}
+
 fn links() -> impl Strategy<Value = Links> {
     let link = (1u32..10, 1u32..10, 1u32..12);
     proptest::collection::vec(link, 1..40)

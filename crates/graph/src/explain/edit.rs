@@ -75,25 +75,23 @@ impl Edit {
             } => {
                 known(topology, a, b)?;
                 for (from, to) in direction.of(a, b) {
-                    let mut link = match (present(topology, from, to), latency_us) {
+                    let link = match (present(topology, from, to), latency_us) {
                         (Some(link), _) => LinkCost {
                             latency_us: latency_us.unwrap_or(link.latency_us),
-                            ..link.with_loss(loss.unwrap_or(link.loss))
+                            ..loss.map_or(link, |loss| link.with_loss(loss))
                         },
                         (None, Some(latency_us)) => {
                             LinkCost::of_share(latency_us, loss.unwrap_or_default())
                         }
                         (None, None) => return Err(BadEdit::NoLink(a, b)),
                     };
-                    if let Some(strikes) = strikes {
-                        let back = present(topology, to, from).unwrap_or(link);
-                        let unknown = Repair::new(strikes, link.loss, back.loss);
-                        link.repair = Some(Repair {
-                            strikes,
-                            ..link.repair.unwrap_or(unknown)
-                        });
-                    }
                     topology.set_link(from, to, Some(link));
+                }
+                // A request goes the other way, so both directions must have their losses by now.
+                if let Some(strikes) = strikes {
+                    for (from, to) in direction.of(a, b) {
+                        set_strikes(topology, from, to, strikes);
+                    }
                 }
             }
             Edit::LinkDown { a, b } => {
@@ -130,6 +128,19 @@ impl Direction {
         let back = (self == Direction::Both).then_some((b, a));
         core::iter::once((a, b)).chain(back)
     }
+}
+
+fn set_strikes(topology: &mut Topology, from: NodeAddr, to: NodeAddr, strikes: u8) {
+    let Some(link) = present(topology, from, to) else {
+        return;
+    };
+    let back = present(topology, to, from).unwrap_or(link);
+    let unknown = Repair::new(strikes, link.loss, back.loss);
+    let repair = Some(Repair {
+        strikes,
+        ..link.repair.unwrap_or(unknown)
+    });
+    topology.set_link(from, to, Some(LinkCost { repair, ..link }));
 }
 
 fn known(topology: &Topology, a: NodeAddr, b: NodeAddr) -> Result<(), BadEdit> {

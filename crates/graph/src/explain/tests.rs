@@ -1,7 +1,7 @@
 use super::edit::{BadEdit, Direction, Edit, apply};
 use super::pairs::{STAMPED_PAIRS_MAX, TooManyPairs, changed};
 use super::*;
-use crate::metric::Parameters;
+use crate::metric::{Parameters, Repair};
 
 const A: NodeAddr = NodeAddr(1);
 const B: NodeAddr = NodeAddr(2);
@@ -224,6 +224,20 @@ fn edits_change_what_they_name_and_nothing_else() {
     assert_eq!(asked(5).repair.map(|repair| repair.strikes), Some(5));
     let residual = |strikes| asked(strikes).residual_share(t.parameters());
     assert!((residual(0) - 0.1).abs() < 1e-4 && residual(5) < 0.01);
+    // The request meets the new loss, too, in either direction.
+    let edit = Edit::Link {
+        a: A,
+        b: B,
+        direction: Direction::Both,
+        latency_us: None,
+        loss: Some(6_554),
+        strikes: Some(5),
+    };
+    let both = apply(&t, &[edit]).unwrap();
+    let expected = Some(Repair::new(5, 6_554, 6_554));
+    for (from, to) in [(A, B), (B, A)] {
+        assert_eq!(at(&both, from, to).unwrap().repair, expected);
+    }
     let down = apply(&t, &[Edit::LinkDown { a: A, b: B }]).unwrap();
     assert_eq!((at(&down, A, B), at(&down, B, A)), (None, None));
     assert_eq!(down.link_count(), t.link_count() - 2);

@@ -386,7 +386,7 @@ fn method(result: &DemoResult, evidence: &Evidence<'_>) -> String {
          <li>PESQ (ITU-T P.862) compares each 12 s of what was heard with what was said ({}); p5 is \
          the 5th percentile over the segments of all calls. MOS-LQO is the same by P.862.1.</li>\n\
          <li>Bytes on the wire: for the overlay all sealed datagrams that the nodes sent to each \
-         other, repetitions and control included, divided by the number of hops; for the direct \
+         other, coded repair, repetitions and control included, divided by the number of hops; for the direct \
          path the UDP payloads.</li>\n",
         scenario.nodes as usize * (result.ways.len() - 1),
         escape(&scenario.lossy_link),

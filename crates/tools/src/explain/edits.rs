@@ -2,12 +2,13 @@
 //! `fra down`; several with commas between them.
 
 use super::missed::Protections;
+use super::view::link;
 use super::{ExplainError, View};
 use crate::share;
 use base::{NodeAddr, impair};
-use graph::LinkCost;
-use graph::Topology;
 use graph::explain::edit::{BadEdit, Direction, Edit, apply};
+use graph::metric::Repair;
+use graph::{LinkCost, Topology};
 use overlay::realtime::{MAX_STRIKES, Protect};
 use wire::Latency;
 
@@ -66,7 +67,7 @@ pub(super) fn edited(view: &View, text: &str) -> Result<Edited, ExplainError> {
             };
             misused(format!("`{text}`: {why}"))
         })?;
-        written.protect(&mut protections);
+        written.protect(view, &mut topology, &mut protections);
         said.push(say(view, &written));
     }
     Ok(Edited {
@@ -84,19 +85,55 @@ impl Written {
         }
     }
 
-    fn protect(&self, protections: &mut Protections) {
+    fn protect(&self, view: &View, topology: &mut Topology, protections: &mut Protections) {
         let Edit::Link {
             a, b, direction, ..
         } = self.edit
         else {
             return;
         };
-        if let Some(protect) = self.protect {
-            direction
-                .of(a, b)
-                .for_each(|(from, to)| protections.set(from, to, protect));
+        let Some(protect) = self.protect else {
+            return;
+        };
+        for (from, to) in direction.of(a, b) {
+            protections.set(from, to, protect);
+            if protect != Protect::Off {
+                ask(view, topology, from, to);
+            }
         }
     }
+}
+
+/// Lets a link ask for lost packets as often as its own end does, also after it was `off`.
+fn ask(view: &View, topology: &mut Topology, from: NodeAddr, to: NodeAddr) {
+    let Some(now) = link(topology, from, to) else {
+        return;
+    };
+    let repair = own_strikes(view, from, to).map(|strikes| {
+        let back = link(topology, to, from).unwrap_or(now);
+        let unknown = Repair::new(strikes, now.loss, back.loss);
+        Repair {
+            strikes,
+            ..now.repair.unwrap_or(unknown)
+        }
+    });
+    topology.set_link(from, to, Some(LinkCost { repair, ..now }));
+}
+
+/// How often a link asks for a lost packet when it is not `off`; none where nothing tells, so that
+/// the paper's single request counts. A new link asks as often as the others.
+fn own_strikes(view: &View, from: NodeAddr, to: NodeAddr) -> Option<u8> {
+    let before = view.topology();
+    let told = match link(before, from, to) {
+        Some(link) => link.repair.map(|repair| repair.strikes),
+        None => {
+            let links = before.nodes().flat_map(|node| before.links_from(node));
+            let repairs = links.filter_map(|edge| edge.link.repair);
+            repairs.map(|repair| repair.strikes).max()
+        }
+    };
+    // A network that is `off` tells of no requests: then it is as often as nodes do by default.
+    told.or_else(|| view.protections().is_off().then_some(MAX_STRIKES))
 }
 
 fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
@@ -127,7 +164,8 @@ fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
                     direction,
                     latency_us: said.latency_us,
                     loss: said.loss,
-                    strikes: said.protect.map(strikes),
+                    // What is not `off` asks as its own end does: see `ask`.
+                    strikes: (said.protect == Some(Protect::Off)).then_some(0),
                 },
                 protect: said.protect,
             })
@@ -171,14 +209,6 @@ impl Words {
 fn protect(text: &str) -> Result<Protect, String> {
     Protect::of_label(text)
         .ok_or_else(|| format!("`{text}` is no protection: use auto, requests, hop or off"))
-}
-
-/// How often a lost packet is asked for: all that routing knows of a link's protection.
-fn strikes(protect: Protect) -> u8 {
-    match protect {
-        Protect::Off => 0,
-        Protect::Auto | Protect::Requests | Protect::Hop => MAX_STRIKES,
-    }
 }
 
 fn delay(text: &str) -> Result<u32, String> {
@@ -272,4 +302,91 @@ fn say(view: &View, written: &Written) -> String {
 
 fn misused(text: String) -> ExplainError {
     ExplainError::Misused(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use overlay::settings::Settings;
+    use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
+
+    const A: NodeAddr = NodeAddr(1);
+    const B: NodeAddr = NodeAddr(2);
+    const C: NodeAddr = NodeAddr(3);
+
+    /// `a` and `b` with a link of 5 % loss, which asks so often; `c` has no link.
+    fn view(protect: &str, strikes: u8) -> View {
+        let settings = Settings::modern();
+        let node = |(name, addr): (&str, NodeAddr)| NamedNode {
+            address: addr.to_string(),
+            name: Some(name.to_owned()),
+            bulk: None,
+        };
+        let link = |(from, to): (NodeAddr, NodeAddr)| KnownLink {
+            from: from.to_string(),
+            to: to.to_string(),
+            latency_us: 10_000,
+            loss: LinkCost::new(0, 0.05).loss,
+            price_us: 0,
+            strikes,
+            capacity_kbps: None,
+            measured_kbps: None,
+            together_kbps: None,
+            together_is_all: false,
+            spread_pct: 0,
+            hops: None,
+            over_tcp: false,
+        };
+        let snapshot = NetworkSnapshot {
+            teller: None,
+            profile: settings.name.to_owned(),
+            detect_us: 2_000,
+            late_us: 100_000,
+            loss_us: 0,
+            protect: Some(protect.to_owned()),
+            nodes: [("a", A), ("b", B), ("c", C)].map(node).into(),
+            links: [(A, B), (B, A)].map(link).into(),
+            rule: DampingRule::of(&settings.announce),
+            holds: Vec::new(),
+        };
+        View::new(snapshot).unwrap()
+    }
+
+    fn after(view: &View, edits: &str, (from, to): (NodeAddr, NodeAddr)) -> LinkCost {
+        link(&edited(view, edits).unwrap().topology, from, to).unwrap()
+    }
+
+    #[test]
+    fn a_protected_link_asks_as_often_as_its_own_end_does() {
+        for strikes in [0, 1, 3] {
+            let view = view("requests", strikes);
+            for way in [(A, B), (B, A)] {
+                let before = link(view.topology(), way.0, way.1).unwrap();
+                for edits in [
+                    "a-b protect=requests",
+                    "a-b protect=auto",
+                    "a-b protect=off, a-b protect=hop",
+                ] {
+                    assert_eq!(after(&view, edits, way), before, "{strikes}: {edits}");
+                }
+                let off = after(&view, "a-b protect=off", way);
+                assert_eq!(off.repair.map(|repair| repair.strikes), Some(0));
+            }
+            let added = after(&view, "a-c delay=5ms protect=auto", (C, A));
+            let asks = added.repair.map(|repair| repair.strikes);
+            assert_eq!(asks, (strikes > 0).then_some(strikes));
+        }
+    }
+
+    #[test]
+    fn both_directions_of_a_network_that_is_off_are_asked_over_the_new_loss() {
+        let view = view("off", 0);
+        let loss = LinkCost::new(0, 0.08).loss;
+        for way in [(A, B), (B, A)] {
+            let link = after(&view, "a-b loss=8% protect=auto", way);
+            assert_eq!(link.loss, loss);
+            let expected = Repair::new(MAX_STRIKES, loss, loss);
+            assert_eq!(link.repair, Some(expected));
+        }
+    }
 }

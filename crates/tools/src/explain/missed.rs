@@ -58,6 +58,11 @@ impl Protections {
         self.edited.insert((from, to), protect);
     }
 
+    /// The network as a whole is not protected.
+    pub(super) fn is_off(&self) -> bool {
+        self.network == Protect::Off
+    }
+
     fn at(&self, leg: &Leg) -> Protect {
         let edited = self.edited.get(&(leg.from, leg.to)).copied();
         edited.unwrap_or(self.network)

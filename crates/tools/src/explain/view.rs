@@ -18,6 +18,13 @@ pub struct View {
     names: BTreeMap<NodeAddr, String>,
 }
 
+/// The link from one node to another, if there is one.
+pub(super) fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
+    let ends = topology.index(from).zip(topology.index(to));
+    let edge = ends.and_then(|(from, to)| topology.link(from, to));
+    edge.map(|edge| edge.link)
+}
+
 impl View {
     /// The view of a snapshot.
     ///

@@ -8,8 +8,13 @@
 //!   content  of a file: pieces (length 32, bytes) and holes (a length with only the highest bit, then
 //!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
-//! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what every sink has already, and From before a file of which all have the same
-//! beginning. Spared names what is at the source and is not sent, so that no sink takes it for gone.
+//! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what
+//! every sink has already, and From before a file of which all have the same beginning. Spared names what is
+//! at the source and is not sent, so that no sink takes it for gone.
+//!
+//! The digest of End is BLAKE3 of all attributes and heads in their order, each as it stands in the stream,
+//! and after the head of a file of the digest of its content, if that came whole. Kept, From and Spared are
+//! not in it.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty

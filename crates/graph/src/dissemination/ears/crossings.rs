@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!     .─▶ a ─▶ c ─.
-//!     │     ╲ ╱   │       With one way from each neighbour of the source on, a packet that only one of them has
-//!  s ─┤      ╳    ├─ t    hangs on one link of the destination. With two it does not: it is lost
-//!     │     ╱ ╲   │       if all links of one end lose it, or almost all of both.
+//!     │     ╲ ╱   │       With one way from each neighbour of the source on, a packet that only one of
+//!  s ─┤      ╳    ├─ t    them has hangs on one link of the destination. With two it does not: it is
+//!     │     ╱ ╲   │       lost if all links of one end lose it, or almost all of both.
 //!     '─▶ b ─▶ d ─'
 //! ```
 //!
-//! [Babay et al. 2017] unites the graphs of both problems as they are. Their links of the middle are calm, so that one more of
-//! them costs one copy, while those of the ends cost repair and retransmissions as well.
+//! [Babay et al. 2017] unites the graphs of both problems as they are. Their links of the middle are calm, so
+//! that one more of them costs one copy, while those of the ends cost repair and retransmissions as well.
 
 use super::{Ears, Towards};
 use crate::topology::NodeIndex;
@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Neighbours of the other end that each neighbour of an end leads to.
 ///
-/// Choice: where a link loses a share q for good, one way leaves about q² times the neighbours of an end, two leave q³,
-/// which is what is lost at one end with three links anyway.
+/// Choice: where a link loses a share q for good, one way leaves about q² times the neighbours of an end, two
+/// leave q³, which is what is lost at one end with three links anyway.
 const REACHED: usize = 2;
 
 impl Ears<'_> {
-    /// Lets each neighbour of the source that is in the graph reach two neighbours of the destination, and the other way round.
+    /// Lets each neighbour of the source that is in the graph reach two neighbours of the destination, and the
+    /// other way round.
     pub(in super::super) fn cross(&mut self) {
         for towards in [Towards::Destination, Towards::Source] {
             for node in self.neighbours(towards.back()) {
@@ -66,7 +67,8 @@ impl Ears<'_> {
         })
     }
 
-    /// The path that comes to the first node of a way as the graph does, and from its last one over the far end's link.
+    /// The path that comes to the first node of a way as the graph does, and from its last one over the far
+    /// end's link.
     fn through(&self, way: &[NodeIndex], towards: Towards) -> Vec<NodeIndex> {
         let first = way.first().map(|first| self.along(*first, towards.back()));
         let mut path = first.unwrap_or_default();

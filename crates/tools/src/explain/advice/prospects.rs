@@ -2,13 +2,15 @@
 
 use super::super::View;
 use super::super::places::{self, is_same};
+use super::super::view::link;
 use super::Adviser;
 use base::NodeAddr;
 use graph::explain::Route;
 use graph::generate::cities::{CITIES, Site};
-use graph::{LinkCost, Metric, Topology, paths};
+use graph::{Metric, paths};
 
-/// Nodes and cities that are tried, the nearest to the way first: each takes two paths and their plans.
+/// Nodes that are tried, and cities, those with the shortest way over them first: each takes two paths
+/// and their plans.
 const TRIED_MAX: usize = 24;
 /// A city is on the way if the way over it is longer by less than this factor.
 const DETOUR_MAX: f64 = 1.5;
@@ -21,6 +23,10 @@ pub(super) struct Prospect {
     pub(super) links: Vec<Planned>,
 }
 
+/// A prospect, and the delay of the way over it: from end to end, over its new links and over those
+/// that there are.
+type Detour = (f64, Prospect);
+
 impl Prospect {
     /// A path leads over one of its links; with none, any does.
     pub(super) fn is_on(&self, route: &Route) -> bool {
@@ -30,11 +36,6 @@ impl Prospect {
             links.any(|link| link == (from, to) || link == (to, from))
         };
         self.links.is_empty() || route.legs.iter().any(|leg| is_new(leg.from, leg.to))
-    }
-
-    /// The delay of its new links together.
-    fn latency_us(&self) -> f64 {
-        self.links.iter().map(|link| link.latency_us).sum()
     }
 }
 
@@ -62,20 +63,16 @@ fn place(view: &View, node: NodeAddr) -> Option<Site> {
     places::place(&view.name(node))
 }
 
-fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
-    let ends = topology.index(from).zip(topology.index(to));
-    let edge = ends.and_then(|(from, to)| topology.link(from, to));
-    edge.map(|edge| edge.link)
+/// Those with the shortest way.
+fn nearest(mut found: Vec<Detour>) -> Vec<Prospect> {
+    found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    found.truncate(TRIED_MAX);
+    found.into_iter().map(|(_, prospect)| prospect).collect()
 }
 
 impl Adviser<'_> {
     /// All that may help.
     pub(super) fn prospects(&self) -> Vec<Prospect> {
-        let nearest = |mut found: Vec<Prospect>| {
-            found.sort_by(|a, b| a.latency_us().total_cmp(&b.latency_us()));
-            found.truncate(TRIED_MAX);
-            found
-        };
         let mut all = nearest(self.nodes());
         all.extend(nearest(self.cities()));
         all.extend(self.half_way());
@@ -108,22 +105,28 @@ impl Adviser<'_> {
     }
 
     /// The nodes that are not on the path and lack a link to an end.
-    fn nodes(&self) -> Vec<Prospect> {
+    fn nodes(&self) -> Vec<Detour> {
         let topology = self.view.topology();
         let nodes = topology.nodes().map(|node| topology.addr(node));
         let others = nodes.filter(|node| self.today.nodes().all(|on_path| on_path != *node));
         let prospect = |node: NodeAddr| {
-            let ends = [self.ends.0, self.ends.1].into_iter();
-            let lacking = ends.filter(|end| link(topology, *end, node).is_none());
-            let links: Option<Vec<Planned>> = lacking.map(|end| self.planned(end, node)).collect();
-            links
-                .filter(|links| !links.is_empty())
-                .map(|links| Prospect {
-                    kind: "node",
-                    name: self.view.name(node),
-                    node,
-                    links,
-                })
+            let (mut detour_us, mut links) = (0.0, Vec::new());
+            for end in [self.ends.0, self.ends.1] {
+                if let Some(link) = link(topology, end, node) {
+                    detour_us += f64::from(link.latency_us);
+                } else {
+                    let planned = self.planned(end, node)?;
+                    detour_us += planned.latency_us;
+                    links.push(planned);
+                }
+            }
+            let prospect = |links| Prospect {
+                kind: "node",
+                name: self.view.name(node),
+                node,
+                links,
+            };
+            (!links.is_empty()).then(|| (detour_us, prospect(links)))
         };
         others.filter_map(prospect).collect()
     }
@@ -148,7 +151,7 @@ impl Adviser<'_> {
     }
 
     /// The cities on the way in which no node stands.
-    fn cities(&self) -> Vec<Prospect> {
+    fn cities(&self) -> Vec<Detour> {
         let (view, (src, dst)) = (self.view, self.ends);
         let Some((a, b)) = place(view, src).zip(place(view, dst)) else {
             return Vec::new();
@@ -164,7 +167,7 @@ impl Adviser<'_> {
         let near = free.filter(|city| legs(city).iter().sum::<f64>() < direct_us * DETOUR_MAX);
         let prospect = |city: &Site| {
             let links = legs(city).into_iter().zip([src, dst]);
-            Prospect {
+            let prospect = Prospect {
                 kind: "city",
                 name: city.name.to_owned(),
                 node: self.unused(),
@@ -175,7 +178,8 @@ impl Adviser<'_> {
                         by: "map",
                     })
                     .collect(),
-            }
+            };
+            (legs(city).iter().sum(), prospect)
         };
         near.map(prospect).collect()
     }
