@@ -25,7 +25,7 @@
 //! Some worlds are lived twice, once with datagrams handed over in bursts and once one by one, and
 //! must deliver the same packets at the same moments.
 //!
-//! Messy and hostile worlds are other ones: [`messy`] and [`hostile`] tell of them.
+//! Messy and hostile worlds are other ones, in modules of their own (`messy`, `hostile`).
 //!
 //! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
 
