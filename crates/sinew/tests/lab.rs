@@ -167,12 +167,13 @@ fn a_stalled_process_goes_on_with_what_has_waited() {
     assert!(received(&report, "overlay") > 0.5, "{report}");
 }
 
-/// Three nodes in a row, and a reliable stream from the first to the last.
-fn stream_over_a_relay(path: &str, fault: &str) -> String {
+/// Three nodes in a row, and for so long a reliable stream from the first to the last.
+fn stream_over_a_relay(path: &str, seconds: u32, fault: &str) -> String {
+    let duration = seconds + 1;
     format!(
-        "[scenario]\nname = 'stream'\nduration = '5s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[[node]]\nname = 'c'\n\
+        "[scenario]\nname = 'stream'\nduration = '{duration}s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[[node]]\nname = 'c'\n\
          [[link]]\na = 'a'\nb = 'c'\npath = '{path}'\n[[link]]\na = 'c'\nb = 'b'\npath = '{path}'\n\
-         [[flow]]\nname = 'bytes'\nfrom = 'a'\nto = 'b'\nstream = true\nclass = 'reliable'\nstop = '4s'\n{fault}"
+         [[flow]]\nname = 'bytes'\nfrom = 'a'\nto = 'b'\nstream = true\nclass = 'reliable'\nstop = '{seconds}s'\n{fault}"
     )
 }
 
@@ -180,7 +181,7 @@ fn stream_over_a_relay(path: &str, fault: &str) -> String {
 fn a_reliable_stream_of_real_nodes_brings_all_in_order_past_losses_and_a_stall() {
     let folder = Folder::new("stream");
     let stall = "[[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'c'\nfor = '400ms'\n";
-    let text = stream_over_a_relay("delay=5ms loss=5%", stall);
+    let text = stream_over_a_relay("delay=5ms loss=5%", 4, stall);
     let file = folder.write("stream.toml", &text);
     let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
     let bytes = flow(&report, "bytes");
@@ -195,10 +196,12 @@ fn a_reliable_stream_is_opened_again_when_its_receiver_is_back() {
     let folder = Folder::new("again");
     let faults = "[[fault]]\nat = '1s'\nkind = 'crash'\nnode = 'b'\n\
                   [[fault]]\nat = '1500ms'\nkind = 'restart'\nnode = 'b'\n";
-    let file = folder.write("again.toml", &stream_over_a_relay("delay=5ms", faults));
+    // On a busy machine a process takes seconds to start.
+    let text = stream_over_a_relay("delay=5ms", 12, faults);
+    let file = folder.write("again.toml", &text);
     let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
-    // Of the first second a quarter.
-    assert!(received(&report, "bytes") > 0.3, "{report}");
+    // Of the first second a twelfth.
+    assert!(received(&report, "bytes") > 0.15, "{report}");
     assert_eq!(flow(&report, "bytes")["reordered"], 0, "{report}");
 }
 
