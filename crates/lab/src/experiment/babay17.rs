@@ -13,7 +13,7 @@
 mod cities;
 mod edge;
 
-use super::{CellError, ClaimText, Experiment};
+use super::{CellError, ClaimText, Experiment, Verdict};
 use crate::scenario::{Call, Scenario, Simulation};
 use base::Duration;
 
@@ -81,4 +81,11 @@ fn cost(bytes: u64, delivered: u64) -> f64 {
 
 fn percent(missed: u64, sent: u64) -> f64 {
     100.0 * missed as f64 / sent.max(1) as f64
+}
+
+/// Of an experiment without a cell no claim is judged.
+fn untested(claims: &[ClaimText]) -> Vec<Verdict> {
+    let all = claims.iter();
+    all.map(|claim| Verdict::untested(claim.key, "no cell"))
+        .collect()
 }

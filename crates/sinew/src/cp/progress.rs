@@ -90,9 +90,7 @@ impl State {
         });
         carried.min().unwrap_or(0).max(self.written)
     }
-}
 
-impl State {
     /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
     /// came in between. An attempt that broke early had not told all that was there, so no more counts than
     /// the ends had written.

@@ -288,7 +288,7 @@ impl Files {
                     }
                     _ => directory.create(&part, PART_MODE)?,
                 };
-                if attributes.is_some() {
+                if attributes.is_some() && from > 0 {
                     check_own(&file)?;
                 }
                 file.set_len(from)?;

@@ -11,7 +11,7 @@
 //!
 //! In trouble the edge links lose 20 % in both directions, in bursts of 50 %.
 
-use super::{PACKET_MS, SCHEMES, SOURCE, cost, missed, percent, run};
+use super::{PACKET_MS, SCHEMES, SOURCE, cost, missed, percent, run, untested};
 use crate::experiment::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
@@ -214,10 +214,7 @@ fn mean_cost(rows: &Rows, scheme: &str, phase: &str) -> f64 {
 
 fn verdicts(rows: &Rows) -> Vec<Verdict> {
     if rows.0.is_empty() {
-        return CLAIMS
-            .iter()
-            .map(|claim| Verdict::untested(claim.key, "no cell"))
-            .collect();
+        return untested(CLAIMS);
     }
     let missed = |scheme, phase| missed_pct(rows, scheme, phase);
     let cost = |scheme, phase| mean_cost(rows, scheme, phase);

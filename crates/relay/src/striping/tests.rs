@@ -1,0 +1,227 @@
+//! Paths of some capacity, connections that each take some of it, and how many are used.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A path of so much, of which one connection takes so much, with a queue of so long once it is full.
+struct Path {
+    all_bps: u64,
+    one_bps: u64,
+    rtt_us: u32,
+    queue_us: u32,
+}
+
+impl Path {
+    fn look(&self, connections: u8) -> Look {
+        let wanted = self.one_bps * u64::from(connections);
+        let is_full = wanted >= self.all_bps;
+        Look {
+            span_us: LOOK_US,
+            bytes: wanted.min(self.all_bps) * LOOK_US / 8_000_000,
+            idle_permille: 0,
+            rtt_us: self.rtt_us + if is_full { self.queue_us } else { 0 },
+            min_rtt_us: self.rtt_us,
+        }
+    }
+
+    fn run(&self, striping: &mut Striping, looks: u32) -> u8 {
+        let mut most = 0;
+        for _ in 0..looks {
+            striping.on_look(self.look(striping.active()));
+            most = most.max(striping.active());
+        }
+        most
+    }
+}
+
+const MBIT: u64 = 1_000_000;
+
+#[test]
+fn two_that_carry_what_one_did_are_the_capacity() {
+    let path = Path {
+        all_bps: 20 * MBIT,
+        one_bps: 20 * MBIT,
+        rtt_us: 8_000,
+        queue_us: 0,
+    };
+    let mut striping = Striping::new(8, true);
+    assert_eq!(path.run(&mut striping, 60), 2, "a second one is tried");
+    assert_eq!(striping.active(), 1);
+    let expected = Carried {
+        one_bps: Some(20 * MBIT),
+        together_bps: Some(20 * MBIT),
+        is_full: true,
+        spread_pct: 10,
+    };
+    assert_eq!(striping.carried(), expected);
+}
+
+#[test]
+fn one_that_fills_the_queue_gets_no_company() {
+    let path = Path {
+        all_bps: 20 * MBIT,
+        one_bps: 20 * MBIT,
+        rtt_us: 8_000,
+        queue_us: 100_000,
+    };
+    let mut striping = Striping::new(8, true);
+    assert_eq!(path.run(&mut striping, 500), 1);
+    assert!(striping.carried().is_full);
+}
+
+#[test]
+fn connections_are_added_while_they_help() {
+    let path = Path {
+        all_bps: 1_000 * MBIT,
+        one_bps: 5 * MBIT,
+        rtt_us: 40_000,
+        queue_us: 0,
+    };
+    let mut striping = Striping::new(6, true);
+    path.run(&mut striping, 40);
+    assert_eq!(striping.active(), 6);
+    let carried = striping.carried();
+    let expected = (Some(5 * MBIT), Some(30 * MBIT), false);
+    assert_eq!(
+        (carried.one_bps, carried.together_bps, carried.is_full),
+        expected
+    );
+}
+
+#[test]
+fn what_delays_by_more_than_20_ms_is_taken_back() {
+    let path = Path {
+        all_bps: 18 * MBIT,
+        one_bps: 5 * MBIT,
+        rtt_us: 100_000,
+        queue_us: 24_000,
+    };
+    let mut striping = Striping::new(8, true);
+    assert_eq!(path.run(&mut striping, 40), 4);
+    assert_eq!(striping.active(), 2);
+    assert!(striping.carried().is_full);
+}
+
+#[test]
+fn it_is_settled_once_more_would_not_help() {
+    let path = |all_bps| Path {
+        all_bps,
+        one_bps: 5 * MBIT,
+        rtt_us: 8_000,
+        queue_us: 0,
+    };
+    let looks = |path: Path| {
+        let mut striping = Striping::new(4, true);
+        let mut looks = 0;
+        while !striping.is_settled() {
+            path.run(&mut striping, 1);
+            looks += 1;
+        }
+        looks
+    };
+    assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (12, 12));
+    // The last level gains nothing: 20 at 4 and no more at 8.
+    let mut last = Striping::new(8, true);
+    while !last.is_settled() {
+        path(20 * MBIT).run(&mut last, 1);
+    }
+    let carried = last.carried();
+    assert_eq!((last.active(), carried.is_full), (4, true));
+    assert_eq!(carried.together_bps, Some(20 * MBIT));
+    // No time is left for its three judgements.
+    let mut last = Striping::new(8, true);
+    path(20 * MBIT).run(&mut last, 16);
+    assert_eq!(last.active(), 8);
+    last.close();
+    assert_eq!((last.active(), last.carried().is_full), (4, true));
+    let mut short = Striping::new(4, true);
+    path(5 * MBIT).run(&mut short, 3);
+    assert_eq!(short.carried().one_bps, None);
+    short.close();
+    assert_eq!(short.carried().one_bps, Some(5 * MBIT));
+}
+
+/// Losses set the pace: what a connection carries in half a second is off by half.
+#[test]
+fn what_is_off_by_chance_does_not_stop_it_for_long() {
+    let (mut short, mut seed) = (0, 1u64);
+    for _ in 0..200 {
+        let mut striping = Striping::new(8, true);
+        for _ in 0..60 {
+            // The sum of so many as there are connections, each between nothing and twice the mean.
+            let rates = (0..striping.active()).map(|_| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (seed >> 32) * 6_000_000 / (1 << 32)
+            });
+            striping.on_look(Look {
+                span_us: LOOK_US,
+                bytes: rates.sum::<u64>() * LOOK_US / 8_000_000,
+                idle_permille: 0,
+                rtt_us: 40_000,
+                min_rtt_us: 40_000,
+            });
+        }
+        short += u32::from(striping.active() < 8);
+    }
+    assert!(short <= 6, "after half a minute {short} of 200 use too few");
+}
+
+#[test]
+fn what_waits_for_others_tells_nothing() {
+    let mut striping = Striping::new(8, true);
+    for _ in 0..100 {
+        striping.on_look(Look {
+            span_us: LOOK_US,
+            bytes: 1_000_000,
+            idle_permille: 400,
+            rtt_us: 8_000,
+            min_rtt_us: 8_000,
+        });
+    }
+    assert_eq!(striping.active(), 1);
+    assert_eq!(striping.carried().together_bps, None);
+}
+
+#[test]
+fn what_is_said_is_used_and_not_divided() {
+    let path = Path {
+        all_bps: 20 * MBIT,
+        one_bps: 20 * MBIT,
+        rtt_us: 8_000,
+        queue_us: 0,
+    };
+    let mut striping = Striping::new(8, false);
+    path.run(&mut striping, 20);
+    assert_eq!(striping.active(), 8);
+    let carried = striping.carried();
+    assert_eq!(
+        (carried.one_bps, carried.together_bps),
+        (None, Some(20 * MBIT))
+    );
+}
+
+proptest! {
+    /// On any steady path it ends at the fewest doublings that carry as much as can be, but for
+    /// a step that gains too little.
+    #[test]
+    fn it_ends_where_more_does_not_help(all in 1u64..200, one in 1u64..200, most in 1u8..32) {
+        let path = Path {
+            all_bps: all * MBIT,
+            one_bps: one.min(all) * MBIT,
+            rtt_us: 10_000,
+            queue_us: 0,
+        };
+        let mut striping = Striping::new(most, true);
+        path.run(&mut striping, 80);
+        let rate = |n: u8| (u64::from(n) * path.one_bps).min(path.all_bps);
+        // What one level more would carry is less than the gain that counts, or there is none.
+        let here = striping.active();
+        let more = here.saturating_mul(2).min(most);
+        prop_assert!(
+            more == here || rate(more) * 100 < rate(here) * (100 + GAIN_PCT),
+            "{here} of {most}"
+        );
+        // And none is used without need.
+        prop_assert!(here == 1 || rate(here) > rate(here / 2));
+    }
+}
