@@ -113,10 +113,14 @@ fn ports_belong_to_one_client_until_it_goes() {
         assert!(error.contains(expected), "{error}");
     }
     drop(first);
-    world.wait("the port is free again", || node.bind(500, options).is_ok());
+    let mut own = None;
+    world.wait("the port is free again", || {
+        own = node.bind(500, options).ok();
+        own.is_some()
+    });
+    let own = own.unwrap();
     // A second node on this host has ports of its own.
     let other = Node::at(socket(&world, "fra")).bind(500, options).unwrap();
-    let own = node.bind(500, options).unwrap();
     own.send_to(b"to the other", other.local()).unwrap();
     let mut buffer = [0; 100];
     let (len, from, info) = other.recv_from(&mut buffer).unwrap();
