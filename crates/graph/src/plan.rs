@@ -167,6 +167,32 @@ pub fn along(topology: &Topology, nodes: &[NodeAddr], stripes: &[usize]) -> Opti
     (!segments.is_empty()).then(|| Way::of(segments))
 }
 
+/// How many connections on each segment of a given way are expected to be the fastest, of so many in all; none if
+/// there is no link from each node to the next.
+pub fn stripes_along(
+    topology: &Topology,
+    nodes: &[NodeAddr],
+    connections: usize,
+) -> Option<Vec<usize>> {
+    let single = along(topology, nodes, &[1])?;
+    if nodes.len() > LINKS_MAX {
+        // Longer than any path that is planned.
+        return None;
+    }
+    let route = Route::of(
+        topology,
+        View::Overlay,
+        indices(topology, nodes.iter().copied()),
+    );
+    let striped = stripes_of(&route.rates, connections.max(route.links()));
+    let several = along(topology, nodes, &striped.stripes)?;
+    // Where no loss is known, nothing says that more would be faster.
+    let is_better = |way: &Way| way.confidence != Confidence::AtLeast && way.is_better(&single);
+    best_of(vec![several], std::slice::from_ref(&single))
+        .filter(is_better)
+        .map(|_| striped.stripes)
+}
+
 /// The ways over the overlay's links: single connections on the shortest path that is wide enough,
 /// and why on that one; and the best stripes on any path that is the widest of its number of links.
 fn over_links(

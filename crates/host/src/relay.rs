@@ -33,6 +33,7 @@ pub mod place;
 mod places;
 pub mod probe;
 mod pump;
+mod recent;
 mod roots;
 mod service;
 mod sink;

@@ -55,7 +55,7 @@ pub const FRAME_COST_BYTES: usize = 128;
 /// 1 Gbit/s, and of slower ones as much as the time permits.
 pub const PROBE_BYTES: u64 = 256 << 20;
 /// So long it may take at most: four levels of 1, 2, 4 and 8 connections with round trips of 100 ms.
-pub const PROBE_US: u64 = 8_500_000;
+pub const PROBE_US: u64 = 10_500_000;
 /// Connections side by side at most, while it is found out: as many as a plan gives a segment, since it
 /// claims no more than what was seen.
 pub const PROBE_STRIPES: u8 = 8;

@@ -38,6 +38,9 @@ const IDLE_PERMILLE: u16 = 250;
 /// After so many looks in which nothing grew, one level more is tried again: the path may have changed.
 /// Choice: a minute, so that a path that does not change is bothered for a thirtieth of the time.
 const RETRY_LOOKS: u32 = 120;
+/// A level is steady once two judgements one after the other are so close, in per cent. Choice: a connection that comes
+/// to its share within ten seconds changes by a tenth or more in each.
+const STEADY_PCT: u64 = 12;
 /// What was measured may be off by this at least, in per cent.
 const SPREAD_LEAST_PCT: u8 = 10;
 /// Judged seconds whose extremes are kept, for the spread.
@@ -105,6 +108,10 @@ struct Sum {
 struct Level {
     /// Smoothed over the judgements.
     rate_bps: u64,
+    /// The last judgement.
+    last_bps: u64,
+    /// It is close to the one before.
+    is_steady: bool,
     /// The least and the most of them.
     range: (u64, u64),
     rtt_us: u32,
@@ -128,6 +135,19 @@ impl Striping {
             calm: 0,
             is_full: false,
         }
+    }
+
+    /// Up to `most` connections of another transfer over the same segment, which begins where this one has ended.
+    pub fn go_on(mut self, most: u8) -> Striping {
+        self.most = most.max(1);
+        self.levels.retain(|(count, _)| *count <= self.most);
+        self.set(self.active.min(self.most));
+        self
+    }
+
+    /// It is free to choose how many are used.
+    pub fn is_free(&self) -> bool {
+        self.is_free
     }
 
     /// So many are to be used.
@@ -207,6 +227,8 @@ impl Striping {
     fn note(&mut self, rate_bps: u64, rtt_us: u32, is_queueing: bool) {
         let fresh = Level {
             rate_bps,
+            last_bps: rate_bps,
+            is_steady: false,
             range: (rate_bps, rate_bps),
             rtt_us,
             is_queueing,
@@ -222,6 +244,8 @@ impl Striping {
         };
         // Choice: half of the last judgement, so that a path which changes is followed in some seconds.
         level.rate_bps = level.rate_bps / 2 + rate_bps / 2;
+        let before_bps = std::mem::replace(&mut level.last_bps, rate_bps);
+        level.is_steady = rate_bps.abs_diff(before_bps) * 100 <= before_bps * STEADY_PCT;
         level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
         level.range = (level.range.0.min(rate_bps), level.range.1.max(rate_bps));
         level.is_queueing = is_queueing;
@@ -266,9 +290,14 @@ impl Striping {
         self.now = Sum::default();
     }
 
-    /// It has found what it wanted to know: more would not help, or there are no more.
+    /// It has found what it wanted to know: more would not help, or there are no more. What was not compared with more
+    /// has to be steady: one that fills a queue by itself may share it with others, and comes to its share only by and
+    /// by; new ones on a path with losses begin with several times their share.
     pub fn is_settled(&self) -> bool {
-        self.is_full || (self.level(self.most).is_some() && !self.is_in_vain())
+        let has_tried_more = self.levels.iter().any(|(count, _)| *count > self.active);
+        let is_steady = self.level(self.active).is_some_and(|here| here.is_steady);
+        let is_last = self.active == self.most && !self.is_in_vain();
+        (self.is_full && has_tried_more) || ((self.is_full || is_last) && is_steady)
     }
 
     /// There is no time for more: what has been seen of a level that was never judged is judged, and one that

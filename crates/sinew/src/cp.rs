@@ -26,6 +26,7 @@ use doubt::{Achieved, Doubt};
 use host::relay::failure::FailureKind;
 use host::relay::origin::Done;
 use host::relay::{Named, Order, Place, Progress, Tree};
+use manifest::Manifest;
 use progress::Meter;
 use retry::{Avoided, Next, Patience};
 use route::{Ends, Planned, Probes, Route};
@@ -33,7 +34,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,19 +114,34 @@ pub fn run(args: &Copy) -> Outcome {
 }
 
 fn copy_all(args: &Copy) -> Result<(), Broke> {
-    if args.manifest.is_some() && (args.paths.len() > 2 || !args.exclude.is_empty()) {
-        // Choice: refused as long as a list of several, or of a part, is not written.
+    if args.manifest.is_some() && !args.exclude.is_empty() {
+        // Choice: refused as long as a list of a part is not written.
         return Err(Broke::for_good(Failure::misused(
-            "--manifest lists one whole copy: leave out --exclude, and copy one source to one target",
+            "--manifest lists whole copies: leave out --exclude",
         )));
     }
-    match wanted(&args.paths).map_err(Broke::for_good)? {
+    let wanted = wanted(&args.paths).map_err(Broke::for_good)?;
+    let manifest = args.manifest.as_deref();
+    let manifest = manifest.map(|path| Manifest::new(path, wanted.sources()));
+    let copied = copy_each(args, manifest.as_ref(), wanted);
+    // What did not come is not in it; where nothing came there is nothing to list.
+    let manifest = manifest.filter(|manifest| copied.is_ok() || !manifest.is_empty());
+    let written = manifest.map_or(Ok(()), |manifest| manifest.write());
+    let written = written.map_err(|error| {
+        let path = args.manifest.clone().unwrap_or_default();
+        Broke::for_good(unread(path.as_os_str(), &error))
+    });
+    copied.and(written)
+}
+
+fn copy_each(args: &Copy, manifest: Option<&Manifest>, wanted: Wanted) -> Result<(), Broke> {
+    match wanted {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
-            let each = |source: &OsString| several::push(args, source, &targets);
+            let each = |source: &OsString| several::push(args, manifest, source, &targets);
             several::each(&sources, each)
         }
         Wanted::Pull(sources, target) => {
@@ -137,13 +153,15 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
                     sources.len()
                 ))));
             }
-            several::each(&sources, |source| copy(args, Job::Pull(source, &target)))
+            several::each(&sources, |source| {
+                copy(args, manifest, Job::Pull(source, &target))
+            })
         }
     }
 }
 
 /// One copy, in as many attempts as it takes.
-fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
+fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Broke> {
     let asked = args
         .give_up
         .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
@@ -155,9 +173,10 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
         let known = (&patience.avoided, &achieved);
         let broke = match attempt(args, job, &mut meter, known, &mut last) {
             Ok(done) => {
-                if let Some(path) = &args.manifest {
-                    let listed = manifest::write(path, &job.local(), meter.digests());
-                    listed.map_err(|error| Broke::for_good(unread(path.as_os_str(), &error)))?;
+                if let Some(manifest) = manifest {
+                    let local = job.local();
+                    let listed = manifest.add(&local, job.name().as_deref(), meter.digests());
+                    listed.map_err(|error| Broke::for_good(unread(local.as_os_str(), &error)))?;
                 }
                 return meter.finish(&job.words(), done).map_err(|failure| Broke {
                     is_told: true,
@@ -215,6 +234,18 @@ impl<'a> Job<'a> {
                     Some(name) if target.join(name).exists() => target.join(name),
                     _ => target,
                 }
+            }
+        }
+    }
+
+    /// What it is called where it goes, in a directory with others; the content of a directory has no name.
+    fn name(self) -> Option<Vec<u8>> {
+        match self {
+            Job::Push(source, _) if source == "-" || is_content(source) => None,
+            Job::Push(source, _) => named(Path::new(source)).map(OsString::into_vec),
+            Job::Pull(source, _) => {
+                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
+                name.map(|name| name.as_bytes().to_vec())
             }
         }
     }
@@ -353,9 +384,7 @@ impl Work {
                             .iter()
                             .map(|pattern| pattern.as_bytes().to_vec());
                         let tree = tree.without(patterns.collect());
-                        // What is in it goes into the target itself, as with rsync.
-                        let is_content = source.as_bytes().ends_with(b"/");
-                        (tree, named(path).filter(|_| !is_content))
+                        (tree, named(path).filter(|_| !is_content(source)))
                     }
                 };
                 let mut ends = Ends::new();
@@ -448,6 +477,11 @@ fn size(path: &Path) -> Option<u64> {
 
 /// Entries that are counted before a copy begins: some 10 µs each, a tenth of a second for all.
 const COUNTED_MAX: usize = 10_000;
+
+/// What is in it goes into the target itself, as with rsync.
+fn is_content(source: &OsStr) -> bool {
+    source.as_bytes().ends_with(b"/")
+}
 
 /// The name that a copy of `path` has in a directory.
 fn named(path: &Path) -> Option<OsString> {

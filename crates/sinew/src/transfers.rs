@@ -29,6 +29,8 @@ const GIVE_UP: base::Duration = base::Duration::from_secs(3_600);
 /// How often a copy is taken over that somebody holds, and how long is waited in between.
 const TAKES: u32 = 20;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+/// How often a copy looks whether it is its turn.
+const TURN_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Options of `sinew transfers`.
 #[derive(Debug, Args)]
@@ -185,6 +187,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     let job = spool.job(number)?;
     spool.reset(number);
     spool.write(number, "pid", &std::process::id().to_string())?;
+    let turn = wait_for_turn(spool, number)?;
     let done = parse(&job.words).and_then(|mut copy| {
         copy.told = Some(spool.file(number, "progress"));
         // Nobody sees it fail, and after a reboot the node may be slower to start.
@@ -197,6 +200,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
         text: done.as_ref().err().map_or("", Failure::text).to_owned(),
         ended_s: Clock::new().unix_s(),
     };
+    drop(turn);
     spool.rest(number);
     spool.end(number, &end)?;
     // From here on it has ended, however long the notification takes.
@@ -214,6 +218,22 @@ fn work(spool: &Spool, number: u32) -> Outcome {
         told.map_err(|error| Failure::failed(format_args!("`{notify}`: {error}")))?;
     }
     done
+}
+
+/// Waits while as many copies are under way as may be.
+fn wait_for_turn(spool: &Spool, number: u32) -> Result<File, Failure> {
+    let mut is_told = false;
+    loop {
+        if let Some(turn) = spool.turn()? {
+            return Ok(turn);
+        }
+        if !is_told {
+            let waits = json!({ "text": "waits for another copy to end" });
+            spool.write(number, "progress", &waits.to_string())?;
+            is_told = true;
+        }
+        std::thread::sleep(TURN_EVERY);
+    }
 }
 
 /// Takes it over. Who lists the copies holds each for a moment.

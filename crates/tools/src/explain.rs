@@ -31,6 +31,7 @@ pub use held::{Held, HeldBy};
 pub use missed::BURST;
 pub use plan::{
     Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, along, plan,
+    stripes_along,
 };
 pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};

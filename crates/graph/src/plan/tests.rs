@@ -438,3 +438,22 @@ fn what_is_known_of_relays_counts_where_no_link_leads_to_the_end() {
         (Width(9_000_000), 2)
     );
 }
+
+#[test]
+fn a_way_that_is_named_has_its_stripes_too() {
+    let mut t = topology(&[(1, 2, 10, 2.0), (2, 3, 10, 0.01), (1, 3, 5, 0.0)]);
+    let [a, b, c] = [1, 2, 3].map(NodeAddr);
+    // The lossy segment gets what the other does not need, and no relay is left out though a link leads past it.
+    let stripes = stripes_along(&t, &[a, b, c], 8).unwrap();
+    assert_eq!(stripes.len(), 2);
+    assert!(stripes[0] >= 4 && stripes[1] < stripes[0], "{stripes:?}");
+    assert!(stripes.iter().sum::<usize>() <= 8, "{stripes:?}");
+    // Nothing is known of a loss: one is enough. Without a link there is nothing to plan.
+    assert_eq!(stripes_along(&t, &[a, c], 8), None);
+    assert_eq!(stripes_along(&t, &[c, a], 8), None);
+    // Four had together all there is, or two no more than one.
+    t.set_known(a, c, carried(Some(5_000_000), Some(18_000_000), true));
+    assert_eq!(stripes_along(&t, &[a, c], 8), Some(vec![4]));
+    t.set_known(a, c, carried(Some(18_000_000), Some(18_000_000), true));
+    assert_eq!(stripes_along(&t, &[a, c], 8), None);
+}

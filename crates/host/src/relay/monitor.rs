@@ -7,6 +7,7 @@
 
 use super::account::Account;
 use super::duplex::Duplex;
+use super::recent::Recent;
 use super::socket::{Data, Socket};
 use super::transfer::Transfer;
 use base::NodeAddr;
@@ -85,9 +86,10 @@ pub(super) struct Monitor {
     account: Arc<Account>,
     clock: Clock,
     state: Mutex<State>,
+    recent: Arc<Recent>,
     scavenge: bool,
-    /// The congestion control was asked for.
-    is_asked: bool,
+    /// The congestion control that was asked for, or none.
+    congestion: String,
 }
 
 struct State {
@@ -102,6 +104,7 @@ impl Monitor {
         here: NodeAddr,
         teller: &Arc<Duplex>,
         account: &Arc<Account>,
+        recent: &Arc<Recent>,
         open: &Open<'_>,
     ) -> Monitor {
         let clock = Clock::new();
@@ -116,8 +119,9 @@ impl Monitor {
                 looked: clock.now(),
                 learnt: clock.now(),
             }),
+            recent: Arc::clone(recent),
             scavenge: open.scavenge,
-            is_asked: !open.congestion.is_empty(),
+            congestion: open.congestion.to_owned(),
         }
     }
 
@@ -136,7 +140,10 @@ impl Monitor {
         let Some(most) = u8::try_from(stripes.len()).ok().filter(|most| *most > 0) else {
             return used;
         };
-        let striping = Striping::new(most, adapts);
+        let before = self.recent.of(to, &self.congestion);
+        let before = before.filter(|_| adapts && !self.scavenge);
+        let striping =
+            before.map_or_else(|| Striping::new(most, adapts), |before| before.go_on(most));
         used.set(striping.active());
         if self.scavenge {
             for stripe in &stripes {
@@ -146,7 +153,7 @@ impl Monitor {
         self.with(|state| {
             state.segments.push(Sending {
                 to,
-                is_usual: !self.is_asked,
+                is_usual: self.congestion.is_empty(),
                 stripes,
                 used: used.clone(),
                 striping,
@@ -224,7 +231,11 @@ impl Monitor {
         if self.scavenge {
             return;
         }
-        let all: Vec<_> = self.with(|state| state.segments.iter().map(Sending::carried).collect());
+        let all: Vec<_> = self.with(|state| {
+            let free = state.segments.iter().filter(|s| s.striping.is_free());
+            free.for_each(|s| self.recent.keep(s.to, &self.congestion, &s.striping));
+            state.segments.iter().map(Sending::carried).collect()
+        });
         let known = all.into_iter().filter_map(|(to, rates)| Some((to, rates?)));
         known.for_each(|(to, rates)| learn(to, rates));
     }
@@ -380,7 +391,12 @@ impl Sending {
             is_full: carried.is_full,
             spread_pct: carried.spread_pct,
         };
-        (self.to, carried.together_bps.map(|_| rates))
+        // Several that nobody could take back have taken their shares from others.
+        let is_fair = self.striping.is_free() || self.stripes.len() == 1;
+        (
+            self.to,
+            carried.together_bps.filter(|_| is_fair).map(|_| rates),
+        )
     }
 
     fn pace(&mut self, now: base::Time) {

@@ -19,6 +19,7 @@ use super::ordered::{self, Beginner, Counted};
 use super::place::Place;
 use super::places::Places;
 use super::probe;
+use super::recent::Recent;
 use super::roots::{Keeping, Root, Roots};
 use super::socket::Data;
 use super::stage::{self, End};
@@ -130,6 +131,7 @@ impl Service {
             links: settings.links,
             ledger,
             stripes: Stripes::default(),
+            recent: Arc::new(Recent::new()),
             counted: Counted::default(),
             clock: Clock::new(),
             log: Mutex::new(Log::new(lines.clone())),
@@ -211,6 +213,7 @@ struct Node {
     links: bool,
     ledger: Arc<Ledger>,
     stripes: Stripes,
+    recent: Arc<Recent>,
     counted: Counted,
     clock: Clock,
     log: Mutex<Log>,
@@ -439,7 +442,8 @@ impl Node {
                 Some(_) => Rights::Others(&self.allow),
             };
             let trust = (&self.trust, rights);
-            stage::run(trust, open, peer, stripes, part, &entered.account)
+            let books = (&entered.account, &self.recent);
+            stage::run(trust, open, peer, stripes, part, books)
         });
         entered.end(&served);
         served
@@ -475,7 +479,7 @@ impl Node {
                 peer,
                 Vec::new(),
                 (End::Probe(bytes), None),
-                &entered.account,
+                (&entered.account, &self.recent),
             )
         };
         entered.end(&served);

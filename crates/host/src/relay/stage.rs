@@ -17,6 +17,7 @@ use super::monitor::{Monitor, Used};
 use super::place::{Manner, Place};
 use super::probe::{self, Noise};
 use super::pump::{self, Ends, Frames, Lane, Outcome};
+use super::recent::Recent;
 use super::sink::{self, Inflow, Sink};
 use super::socket::Data;
 use super::source::{Feedback, Reading, Source};
@@ -59,7 +60,7 @@ pub(super) fn run(
     before: &Peer,
     stripes: Vec<Data>,
     (end, part): (End, Option<Part>),
-    account: &Arc<Account>,
+    (account, recent): (&Arc<Account>, &Arc<Recent>),
 ) -> Outcome {
     let sinks = match open.pull {
         true => 1,
@@ -68,7 +69,7 @@ pub(super) fn run(
     let transfer = Transfer::counted(sinks, Arc::clone(account.traffic()));
     transfer.add_control(&before.control);
     transfer.add_data(&stripes);
-    let monitor = Monitor::new(trust.own(), &before.control, account, open);
+    let monitor = Monitor::new(trust.own(), &before.control, account, recent, open);
     let certificate = trust.certificate();
     let reached = reach((trust, rights), open, &transfer);
     let stage = Stage {

@@ -9,7 +9,8 @@
 //! ```
 //! A stream is worse: one segment that is lost holds up all that were sent after it. So a link never stays on it
 //! where datagrams get through. A path that lets datagrams through for a moment only would pull the link back again
-//! and again, so the rest between two probes doubles each time the link falls back soon after its return.
+//! and again, so the rest between two probes doubles each time the link falls back soon after its return. That says
+//! nothing of datagrams if no stream led to the neighbour either: then its host was away.
 //!
 //! The engine knows of a stream only an address that the host has made up ([`UnderlayAddr::is_stream`]).
 
@@ -30,6 +31,9 @@ const PROBE_EVERY_MAX: Duration = Duration::from_secs(512);
 /// A link that falls back so soon after its return was on such a path. Choice: a NAT or firewall that closes a flow
 /// after a while takes 30 s or more.
 const RELAPSE: Duration = Duration::from_secs(60);
+/// A neighbour was away if the host had to be asked so often before there was a stream. Choice: a TCP and a TLS
+/// handshake that lose two segments take four seconds.
+const AWAY: u32 = 6;
 
 /// The stream beside one link.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,8 @@ pub(crate) struct Fallback {
     /// The stream that is open to the neighbour.
     stream: Option<UnderlayAddr>,
     asked: Option<Time>,
+    /// How often it was asked since the last stream.
+    asked_count: u32,
     probe_at: Time,
     rest: Duration,
     /// When the link came back to datagrams last.
@@ -50,6 +56,7 @@ impl Default for Fallback {
         Fallback {
             stream: None,
             asked: None,
+            asked_count: 0,
             probe_at: Time::ZERO,
             rest: PROBE_EVERY,
             returned: None,
@@ -71,6 +78,7 @@ impl Fallback {
         let asks = self.stream.is_none() && is_blocked && has_rested;
         if asks {
             self.asked = Some(now);
+            self.asked_count = self.asked_count.saturating_add(1);
         }
         asks
     }
@@ -98,7 +106,9 @@ impl Fallback {
         match (was_stream, to.is_stream()) {
             (true, false) => self.returned = Some(now),
             (false, true) => {
-                let is_relapse = self.returned.is_some_and(|at| now.since(at) < RELAPSE);
+                let was_away = core::mem::take(&mut self.asked_count) >= AWAY;
+                let is_soon = self.returned.is_some_and(|at| now.since(at) < RELAPSE);
+                let is_relapse = is_soon && !was_away;
                 let (rest, first) = match is_relapse {
                     true => {
                         let rest = (self.rest * 2).min(PROBE_EVERY_MAX);
@@ -177,6 +187,15 @@ mod tests {
             now += 1 + rest;
             assert!(fallback.probes(s(now)), "{rest}");
         }
+        // Nothing led to the neighbour for some seconds: it was away, and datagrams may get through at once.
+        fallback.on_moved(s(now), Some(tcp), udp);
+        assert!(fallback.on_end(tcp));
+        for second in 1..=10 {
+            assert!(fallback.asks(s(now + second), Some(Duration::from_secs(second + 1))));
+        }
+        now += 11;
+        fallback.on_moved(s(now), Some(udp), tcp);
+        assert!(!fallback.probes(s(now)) && fallback.probes(s(now + 1)));
         // It has held for longer: the next fall is another matter.
         fallback.on_moved(s(now), Some(tcp), udp);
         fallback.on_moved(s(now + 60), Some(udp), tcp);

@@ -119,7 +119,7 @@ fn it_is_settled_once_more_would_not_help() {
         }
         looks
     };
-    assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (12, 12));
+    assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (12, 14));
     // The last level gains nothing: 20 at 4 and no more at 8.
     let mut last = Striping::new(8, true);
     while !last.is_settled() {
@@ -224,4 +224,60 @@ proptest! {
         // And none is used without need.
         prop_assert!(here == 1 || rate(here) > rate(here / 2));
     }
+}
+
+#[test]
+fn what_follows_begins_where_the_last_one_has_ended() {
+    let path = Path {
+        all_bps: 100 * MBIT,
+        one_bps: 12 * MBIT,
+        rtt_us: 20_000,
+        queue_us: 0,
+    };
+    let mut probe = Striping::new(8, true);
+    path.run(&mut probe, 17);
+    assert_eq!(probe.active(), 8);
+    let mut copy = probe.clone().go_on(8);
+    assert_eq!(copy.active(), 8, "at once");
+    path.run(&mut copy, 200);
+    assert_eq!(copy.active(), 8, "and for as long as it helps");
+    // It has fewer: it uses what it has.
+    let mut fewer = probe.clone().go_on(3);
+    assert_eq!(fewer.active(), 3);
+    path.run(&mut fewer, 200);
+    assert_eq!(fewer.active(), 3);
+    // The path has changed since: one is enough now.
+    let mut changed = probe.go_on(8);
+    let path = Path {
+        all_bps: 12 * MBIT,
+        queue_us: 30_000,
+        ..path
+    };
+    path.run(&mut changed, 60);
+    assert_eq!(changed.active(), 1);
+    assert_eq!(changed.carried().together_bps, Some(12 * MBIT));
+}
+
+#[test]
+fn one_that_still_comes_to_its_share_of_a_queue_is_not_settled() {
+    let path = |one_mbit| Path {
+        all_bps: 1_000 * MBIT,
+        one_bps: one_mbit * MBIT,
+        rtt_us: 60_000,
+        queue_us: 0,
+    };
+    let mut probe = Striping::new(8, true);
+    for one_mbit in [5, 6, 7, 8, 10, 10] {
+        assert!(!probe.is_settled(), "{one_mbit}");
+        for _ in 0..JUDGE_LOOKS {
+            // Its round trip is that of the queue: the least was 20 ms.
+            let look = path(one_mbit).look(1);
+            probe.on_look(Look {
+                min_rtt_us: 20_000,
+                ..look
+            });
+        }
+    }
+    assert!(probe.is_settled());
+    assert_eq!(probe.active(), 1);
 }

@@ -1,4 +1,9 @@
 //! `--manifest`: the digests of all that was copied, in the form of `b3sum`, for `b3sum --check`.
+//!
+//! ```text
+//!   one source:       names as they are below the target       a   sub/b
+//!   several sources:  as they are in the directory with all    top/a   top/sub/b   file
+//! ```
 
 use super::progress::hex;
 use std::collections::BTreeMap;
@@ -6,15 +11,72 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// What is read at once of a file that did not come, because it was there.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Writes the digests of the files at or below `local`: as they came, and of those that were there
-/// already as they are here.
-pub(super) fn write(to: &Path, local: &Path, came: BTreeMap<Vec<u8>, [u8; 32]>) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(to)?);
+type Digests = BTreeMap<Vec<u8>, [u8; 32]>;
+
+/// What was copied so far.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    to: PathBuf,
+    /// Several sources: names begin with that of the source.
+    is_of_several: bool,
+    digests: Mutex<Digests>,
+}
+
+impl Manifest {
+    /// Nothing yet. It will be at `to`.
+    pub(super) fn new(to: &Path, sources: usize) -> Manifest {
+        Manifest {
+            to: to.to_owned(),
+            is_of_several: sources > 1,
+            digests: Mutex::default(),
+        }
+    }
+
+    /// Takes in a source that was copied. `came` has what was sent, by its path below `local`; `name` is what the
+    /// source is called at the target.
+    pub(super) fn add(&self, local: &Path, name: Option<&[u8]>, came: Digests) -> io::Result<()> {
+        let found = digests(local, came)?;
+        let name = name.unwrap_or_default();
+        let below = self.is_of_several && !name.is_empty();
+        let named = found.into_iter().map(|(path, digest)| {
+            let path = match (path.is_empty(), below) {
+                (true, _) if name.is_empty() => b"-".to_vec(),
+                (true, _) => name.to_vec(),
+                (false, true) => [name, b"/", &path].concat(),
+                (false, false) => path,
+            };
+            (path, digest)
+        });
+        let mut all = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(named);
+        Ok(())
+    }
+
+    /// Nothing was copied yet.
+    pub(super) fn is_empty(&self) -> bool {
+        let all = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        all.is_empty()
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self) -> io::Result<()> {
+        let all = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = BufWriter::new(File::create(&self.to)?);
+        for (name, digest) in all.iter() {
+            line(&mut out, &hex(digest), name)?;
+        }
+        out.flush()
+    }
+}
+
+/// The digests of the files at or below `local`: as they came, and of those that were there already as they are here.
+fn digests(local: &Path, came: Digests) -> io::Result<Digests> {
     let mut rest = vec![Vec::new()];
     let mut all = BTreeMap::new();
     while let Some(path) = rest.pop() {
@@ -44,14 +106,7 @@ pub(super) fn write(to: &Path, local: &Path, came: BTreeMap<Vec<u8>, [u8; 32]>) 
         }
     }
     // A stream has no file here.
-    for (path, digest) in came.into_iter().chain(all).collect::<BTreeMap<_, _>>() {
-        let name = match path.is_empty() {
-            true => local.file_name().map_or(&b"-"[..], OsStrExt::as_bytes),
-            false => &path,
-        };
-        line(&mut out, &hex(&digest), name)?;
-    }
-    out.flush()
+    Ok(came.into_iter().chain(all).collect())
 }
 
 fn digest(path: &Path) -> io::Result<[u8; 32]> {
@@ -96,12 +151,24 @@ mod tests {
         std::fs::create_dir_all(dir.join("top/sub")).unwrap();
         std::fs::write(dir.join("top/a"), "abc").unwrap();
         std::fs::write(dir.join("top/sub/b\nc"), "").unwrap();
-        let came = BTreeMap::from([(b"a".to_vec(), [7; 32])]);
-        write(&dir.join("list"), &dir.join("top"), came).unwrap();
-        let text = std::fs::read_to_string(dir.join("list")).unwrap();
         let empty = blake3::hash(b"").to_hex();
-        let expected = format!("{}  a\n\\{empty}  sub/b\\nc\n", "07".repeat(32));
-        assert_eq!(text, expected);
+        let seven = "07".repeat(32);
+        let came = || BTreeMap::from([(b"a".to_vec(), [7; 32])]);
+        let list = dir.join("list");
+        let text = |manifest: &Manifest| {
+            manifest.write().unwrap();
+            std::fs::read_to_string(&list).unwrap()
+        };
+        let one = Manifest::new(&list, 1);
+        one.add(&dir.join("top"), Some(b"top"), came()).unwrap();
+        assert_eq!(text(&one), format!("{seven}  a\n\\{empty}  sub/b\\nc\n"));
+        let several = Manifest::new(&list, 2);
+        several.add(&dir.join("top"), Some(b"top"), came()).unwrap();
+        several
+            .add(&dir.join("top/sub/b\nc"), Some(b"z"), BTreeMap::new())
+            .unwrap();
+        let expected = format!("{seven}  top/a\n\\{empty}  top/sub/b\\nc\n{empty}  z\n");
+        assert_eq!(text(&several), expected);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -229,8 +229,9 @@ impl Route {
                 below.entry(pair[0]).or_default().insert(pair[1]);
             }
         }
-        if let (Some((_, planned)), true) = (plan, stripes.is_empty()) {
-            stripes = planned;
+        if stripes.is_empty() && ends.len() == 1 {
+            let planned = plan.map(|(_, planned)| planned);
+            stripes = planned.unwrap_or_else(|| self.stripes_along(ways, &path));
         }
         let segments: usize = below.values().map(BTreeSet::len).sum();
         if stripes.len() > 1 && (ends.len() > 1 || segments != stripes.len()) {
@@ -291,13 +292,28 @@ impl Route {
             return None;
         }
         let nodes: Option<Vec<NodeAddr>> = way.addresses.iter().map(|a| a.parse().ok()).collect();
-        let count = |n: &usize| u8::try_from(*n).unwrap_or(STRIPES_MAX).min(STRIPES_MAX);
-        let (mut nodes, mut stripes) = (nodes?, way.stripes.iter().map(count).collect::<Vec<_>>());
+        let stripes = way.stripes.iter().copied().map(count);
+        let (mut nodes, mut stripes) = (nodes?, stripes.collect::<Vec<_>>());
         if self.pull {
             nodes.reverse();
             stripes.reverse();
         }
         Some((nodes, stripes))
+    }
+
+    /// The stripes that are expected to be the fastest on a way that was named, from here on; none if one each is as
+    /// good.
+    fn stripes_along(&self, ways: &Ways, path: &[NodeAddr]) -> Vec<u8> {
+        let mut nodes = path.to_vec();
+        if self.pull {
+            nodes.reverse();
+        }
+        let stripes = explain::stripes_along(&ways.view, &nodes).unwrap_or_default();
+        let mut stripes: Vec<u8> = stripes.into_iter().map(count).collect();
+        if self.pull {
+            stripes.reverse();
+        }
+        stripes
     }
 
     /// What a path is expected to carry.
@@ -387,6 +403,12 @@ impl Shape<'_> {
         let own = self.stripes.get(segment).or(self.stripes.last());
         own.copied().unwrap_or(1)
     }
+}
+
+fn count(stripes: usize) -> u8 {
+    u8::try_from(stripes)
+        .unwrap_or(STRIPES_MAX)
+        .min(STRIPES_MAX)
 }
 
 /// Connections that the sender of a segment may use where so many are planned.

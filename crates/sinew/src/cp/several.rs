@@ -8,6 +8,7 @@
 //! ```
 //! What a target has got stays there, so nothing that has arrived is sent again.
 
+use super::manifest::Manifest;
 use super::{Broke, Copy, Job, Remote, copy};
 use crate::names::Names;
 use base::NodeAddr;
@@ -17,11 +18,16 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 
 /// Copies to all of them. The last failure is returned, those before it are told.
-pub(super) fn push(args: &Copy, source: &OsStr, targets: &[Remote]) -> Result<(), Broke> {
+pub(super) fn push(
+    args: &Copy,
+    manifest: Option<&Manifest>,
+    source: &OsStr,
+    targets: &[Remote],
+) -> Result<(), Broke> {
     let mut together = targets.to_vec();
     let mut alone = Vec::new();
     let mut failed = loop {
-        match copy(args, Job::Push(source, &together)) {
+        match copy(args, manifest, Job::Push(source, &together)) {
             Ok(()) => break Vec::new(),
             Err(broke) => match broke.target {
                 // A stream cannot be read twice.
@@ -40,7 +46,7 @@ pub(super) fn push(args: &Copy, source: &OsStr, targets: &[Remote]) -> Result<()
         }
     };
     for target in alone {
-        failed.extend(copy(args, Job::Push(source, &[target])).err());
+        failed.extend(copy(args, manifest, Job::Push(source, &[target])).err());
     }
     let last = failed.pop();
     failed.iter().for_each(|broke| say(broke.failure.text()));

@@ -159,6 +159,16 @@ pub(super) enum Wanted {
     Pull(Vec<Remote>, OsString),
 }
 
+impl Wanted {
+    /// How many things are copied.
+    pub(super) fn sources(&self) -> usize {
+        match self {
+            Wanted::Push(sources, _) => sources.len(),
+            Wanted::Pull(sources, _) => sources.len(),
+        }
+    }
+}
+
 /// A word that names a path of a node.
 pub(super) fn remote(word: &OsStr) -> Option<Remote> {
     let bytes = word.as_bytes();

@@ -6,6 +6,7 @@
 //!     7.progress   how far it is, written anew several times a second
 //!     7.end        how it ended
 //!     7.log        what it said
+//!     turn.1 …     locked by the copies that are under way; the others wait for one of them
 //! ```
 //! Which state a copy is in follows from the lock and from whether there is an end: nothing has to be put right
 //! after the host went down.
@@ -22,6 +23,9 @@ use std::path::{Path, PathBuf};
 
 /// Copies that are kept, those that have ended included.
 const JOBS_MAX: usize = 10_000;
+/// Copies that are under way at once. Choice: as many as keep several paths busy; the others come sooner to their end
+/// one after the other than all at once, and the node has places left.
+const TURNS: u32 = 4;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +146,19 @@ impl Spool {
         Ok(locked.then_some(file))
     }
 
+    /// One of the few turns, until the file is dropped; none while all are taken.
+    pub(super) fn turn(&self) -> Result<Option<File>, Failure> {
+        for number in 1..=TURNS {
+            let path = self.0.join(format!("turn.{number}"));
+            let file = File::options().create(true).append(true).open(&path);
+            let file = file.map_err(|error| unusable(&path, &error))?;
+            if try_lock(&file).map_err(|error| unusable(&path, &error))? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
     /// Where it is.
     pub(super) fn state(&self, number: u32) -> Result<State, Failure> {
         if self.hold(number)?.is_none() {
@@ -241,6 +258,10 @@ mod tests {
         };
         spool.end(1, &end).unwrap();
         assert_eq!(spool.state(1).unwrap(), State::Ended(end));
+        let mut turns: Vec<File> = (0..TURNS).map(|_| spool.turn().unwrap().unwrap()).collect();
+        assert!(spool.turn().unwrap().is_none());
+        turns.pop();
+        assert!(spool.turn().unwrap().is_some());
         spool.remove(1);
         assert_eq!(spool.numbers().unwrap(), [2]);
         assert!(matches!(spool.job(1), Err(Failure::Misused(_))));

@@ -211,6 +211,13 @@ pub fn along(view: &View, nodes: &[NodeAddr], stripes: &[usize]) -> Option<WayNu
     Some(WayNumbers::of(view, &way, way.rate))
 }
 
+/// How many connections on each segment of a given way are expected to be the fastest; none if one is as good, or
+/// nothing is known.
+#[must_use]
+pub fn stripes_along(view: &View, nodes: &[NodeAddr]) -> Option<Vec<usize>> {
+    plan::stripes_along(view.topology(), nodes, plan::CONNECTIONS)
+}
+
 impl PlanAsked {
     fn check(&self) -> Result<(), ExplainError> {
         let bad = |text: String| Err(ExplainError::Misused(text));
