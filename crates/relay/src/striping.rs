@@ -193,13 +193,16 @@ impl Striping {
             self.is_full |= is_queueing;
             return;
         }
+        if self.was_misjudged() && !is_queueing {
+            // Before what is below is believed: it was seen even earlier.
+            return self.climb();
+        }
         let Some(fewer) = self.below(self.active) else {
             // One connection: more are tried unless it queues already.
             // Once more were tried and gained nothing, that stays known.
             self.is_full |= is_queueing;
             let is_untried = self.levels.len() < 2 || self.calm >= RETRY_LOOKS;
-            let may = !is_queueing && (is_untried || self.was_misjudged());
-            if may {
+            if !is_queueing && is_untried {
                 self.climb();
             }
             return;
@@ -216,8 +219,7 @@ impl Striping {
             self.is_full = true;
         } else if gains
             && (self.levels.iter().all(|(count, _)| *count <= self.active)
-                || self.calm >= RETRY_LOOKS
-                || self.was_misjudged())
+                || self.calm >= RETRY_LOOKS)
         {
             self.is_full = false;
             self.climb();
@@ -259,7 +261,7 @@ impl Striping {
         let (Some((_, next)), Some(here)) = (next, self.level(self.active)) else {
             return false;
         };
-        here.judged >= 2 * PATIENCE && next.gains_over(&here) && !next.rises_over(&here)
+        here.judged >= PATIENCE && next.gains_over(&here) && !next.rises_over(&here)
     }
 
     fn level(&self, count: u8) -> Option<Level> {

@@ -281,3 +281,30 @@ fn one_that_still_comes_to_its_share_of_a_queue_is_not_settled() {
     assert!(probe.is_settled());
     assert_eq!(probe.active(), 1);
 }
+
+#[test]
+fn what_new_connections_had_at_first_does_not_take_them_all_away() {
+    let path = |inflated: u64| Path {
+        all_bps: 1_000 * MBIT,
+        one_bps: 3 * MBIT * inflated / 10,
+        rtt_us: 40_000,
+        queue_us: 0,
+    };
+    // On a path with losses, new connections have for some seconds more than they keep.
+    let mut probe = Striping::new(8, true);
+    while !probe.is_settled() {
+        let inflated = if probe.active() < 8 { 18 } else { 10 };
+        path(inflated).run(&mut probe, 1);
+    }
+    let mut copy = probe.go_on(8);
+    let mut carried = 0;
+    for _ in 0..120 {
+        carried += u64::from(copy.active());
+        path(10).run(&mut copy, 1);
+    }
+    assert!(
+        carried >= 120 * 7,
+        "{} of 8 on average",
+        carried as f64 / 120.0
+    );
+}
