@@ -302,12 +302,16 @@ impl Striping {
         (self.is_full && has_tried_more) || ((self.is_full || is_last) && is_steady)
     }
 
-    /// There is no time for more: what has been seen of a level that was never judged is judged, and one that
-    /// has gained nothing so far is not waited for.
+    /// Nothing more will be seen: what has been seen of a level that was never judged is judged.
     pub fn close(&mut self) {
         if self.now.looks > 0 && self.level(self.active).is_none() {
             self.judge();
         }
+    }
+
+    /// There is no time for more: a level that has gained nothing so far is not waited for.
+    pub fn hurry(&mut self) {
+        self.close();
         if let (true, Some(fewer)) = (self.is_free && self.is_in_vain(), self.below(self.active)) {
             self.is_full = true;
             self.set(fewer);

@@ -193,12 +193,15 @@ impl Monitor {
     pub(super) fn find_out(&self, transfer: &Transfer) -> Carried {
         let begun = self.clock.now();
         let mut rtt_us = 0;
-        loop {
+        let is_cut_short = loop {
             let tick = match rtt_us > PROBE_NEAR_US {
                 true => Duration::from_micros(LOOK_US),
                 false => Duration::from_micros(LOOK_NEAR_US),
             };
-            let is_over = transfer.wait(tick);
+            if transfer.wait(tick) {
+                // The bytes are used up. A span in which they ran out says nothing.
+                break true;
+            }
             let now = self.clock.now();
             let is_settled = self.with(|state| {
                 state.look(now);
@@ -206,15 +209,18 @@ impl Monitor {
                 rtt_us = segment.map_or(0, |s| s.looked.min_rtt_us);
                 segment.is_none_or(|s| s.striping.is_settled())
             });
-            if is_over || is_settled || now.since(begun).as_micros() >= relay::PROBE_US {
-                break;
+            if is_settled || now.since(begun).as_micros() >= relay::PROBE_US {
+                break false;
             }
-        }
+        };
         self.with(|state| {
             let Some(segment) = state.segments.first_mut() else {
                 return Carried::default();
             };
-            segment.striping.close();
+            match is_cut_short {
+                true => segment.striping.close(),
+                false => segment.striping.hurry(),
+            }
             let carried = segment.striping.carried();
             Carried {
                 one_bps: carried.one_bps.unwrap_or(0),

@@ -132,12 +132,12 @@ fn it_is_settled_once_more_would_not_help() {
     let mut last = Striping::new(8, true);
     path(20 * MBIT).run(&mut last, 16);
     assert_eq!(last.active(), 8);
-    last.close();
+    last.hurry();
     assert_eq!((last.active(), last.carried().is_full), (4, true));
     let mut short = Striping::new(4, true);
     path(5 * MBIT).run(&mut short, 3);
     assert_eq!(short.carried().one_bps, None);
-    short.close();
+    short.hurry();
     assert_eq!(short.carried().one_bps, Some(5 * MBIT));
 }
 
