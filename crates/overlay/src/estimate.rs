@@ -96,6 +96,8 @@ pub struct Loss {
     base: u64,
     received_total: u64,
     lost_total: u64,
+    /// Runs that have begun and were not taken back.
+    begun: u64,
     /// Losses that cannot be taken back, of a run no more than [`RUN_COUNTS`].
     told_total: u64,
 }
@@ -183,6 +185,17 @@ impl Loss {
         let counted = self.runs.range(from.saturating_sub(LOSS_EVENTS - 1)..);
         let lost: u64 = counted.map(|run| run.lost.min(longest)).sum();
         lost as f64 / self.runs.len() as f64
+    }
+
+    /// Runs of losses that have begun since the link did, without those of packets that have come after all.
+    #[inline]
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Where the last runs have begun: packets that had come or been lost before each, the last run first.
+    pub fn last_begun(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().rev().map(|run| run.first)
     }
 
     /// The packets that the rate is taken over, come or lost, and not assumed.
@@ -326,7 +339,7 @@ impl Loss {
     }
 
     /// The position after the last one of which it is known whether it arrived or was lost.
-    fn settled(&self) -> u64 {
+    pub fn settled(&self) -> u64 {
         let absent = self.next - u64::from(u64::BITS - self.absent.leading_zeros());
         self.pending.front().map_or(absent, |&at| at.min(absent))
     }
@@ -393,6 +406,7 @@ impl Loss {
             self.base = oldest.last;
             self.full = true;
         }
+        self.begun += 1;
         self.runs.push_back(Run {
             first: position,
             last: position,
@@ -414,6 +428,7 @@ impl Loss {
         self.runs[k].lost -= 1;
         if self.runs[k].lost == 0 {
             self.runs.remove(k);
+            self.begun -= 1;
         }
         true
     }

@@ -22,6 +22,7 @@ pub use impairment::Impairment;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
+use crate::alarm::Alarm;
 use crate::announce::Announce;
 use crate::carried::Carried;
 use crate::estimate::{Inbound, Loss, Split};
@@ -63,6 +64,9 @@ const ASKED: usize = 32;
 /// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
 /// over by then.
 const FULL_AFTER: Duration = Duration::from_secs(1);
+
+/// Hellos that are so much later than usual have stood in a queue. Choice: what the brake takes for one (`brake_queue_floor`).
+const QUEUED: Duration = Duration::from_millis(10);
 
 /// What a link over a byte stream (TCP) costs more than one of the same round trip by datagrams, in microseconds of
 /// latency. Choice: a lost segment holds up what follows for a round trip and more, which no measurement of a quiet
@@ -108,6 +112,11 @@ pub struct Link {
     pub mtu: Mtu,
     /// Loss of the direction from the neighbour to here.
     pub loss: Loss,
+    /// Whether that direction is in trouble, and what others have been told of it.
+    pub(crate) alarm: Alarm,
+    pub(crate) is_alarm_told: bool,
+    /// Runs of losses that the alarm has been told.
+    runs_seen: u64,
     /// When the link's cost is told to others.
     pub announce: Announce,
     /// The real-time lane to the neighbour.
@@ -214,6 +223,8 @@ pub struct Received {
     pub confirms: bool,
     /// The neighbour has moved to another address below.
     pub moved: bool,
+    /// It has shown that packets are being lost.
+    pub alarmed: bool,
 }
 
 impl Link {
@@ -236,6 +247,9 @@ impl Link {
             hello: Hello::new(now, settings.hello),
             mtu: Mtu::new(now),
             loss: Loss::default(),
+            alarm: Alarm::default(),
+            is_alarm_told: false,
+            runs_seen: 0,
             announce: Announce::new(settings.announce),
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),
@@ -466,6 +480,7 @@ impl Link {
         } else {
             self.loss.on_packet(counter);
         }
+        let alarmed = self.loss.begun() != self.runs_seen && self.note_runs(now);
         self.hello.on_traffic(now);
         self.heard = now;
         self.dials = 0;
@@ -488,7 +503,43 @@ impl Link {
             kind,
             confirms,
             moved,
+            alarmed,
         })
+    }
+
+    /// Runs of losses have begun, or have turned out to be none; true if that gives an alarm.
+    #[cold]
+    fn note_runs(&mut self, now: Time) -> bool {
+        let was_on = self.alarm.is_on();
+        let begun = self.loss.begun();
+        for _ in begun..self.runs_seen {
+            self.alarm.on_taken_back();
+        }
+        let news = begun.saturating_sub(self.runs_seen);
+        self.runs_seen = begun;
+        // A queue that is full loses packets too, and more of them do not make it shorter: that is for the brake.
+        if self.is_queued_here() {
+            return false;
+        }
+        let run = self.loss.run();
+        let last: Vec<u64> = self.loss.last_begun().take(news as usize).collect();
+        for at in last.into_iter().rev() {
+            self.alarm.on_run(now, at, run);
+        }
+        self.alarm.is_on() && !was_on
+    }
+
+    /// The neighbour's packets wait in a queue on the way here, as far as its hellos tell.
+    fn is_queued_here(&self) -> bool {
+        let jitter = self.hello.rtt().deviation() * 2;
+        self.inbound.excess() > QUEUED + jitter
+    }
+
+    /// Looks whether what comes from the neighbour is in trouble, or is no more; true if others are to be told. To be called
+    /// about once per second.
+    pub(crate) fn look_for_trouble(&mut self, now: Time) -> bool {
+        self.alarm.look(now, self.loss.settled());
+        self.alarm.is_on() != self.is_alarm_told
     }
 
     /// The datagram before the newest was a probe of the path's length, come or not: its absence says

@@ -61,13 +61,17 @@ impl Database {
             return (None, None);
         };
         // The end that misses a packet asks for it, and its request goes the other way.
-        let protected = |link: LinkCost, by: NodeAddr, back: u16| LinkCost {
+        let protected = |link: LinkCost, (from, by): (NodeAddr, NodeAddr), back: u16| LinkCost {
+            alarm: self.alarm(from, by),
             repair: self
                 .strikes_of(by)
                 .map(|strikes| Repair::new(strikes, link.loss, back)),
             ..link
         };
-        let costs = (protected(out, b, back.loss), protected(back, a, out.loss));
+        let costs = (
+            protected(out, (a, b), back.loss),
+            protected(back, (b, a), out.loss),
+        );
         (Some(costs.0), Some(costs.1))
     }
 
@@ -75,6 +79,12 @@ impl Database {
     pub(crate) fn strikes_of(&self, node: NodeAddr) -> Option<u8> {
         let told = self.link_state_of(node).map(|entry| entry.strikes);
         told.filter(|strikes| *strikes > 0)
+    }
+
+    /// Whether `by` loses packets of `from` at present, if it watches.
+    fn alarm(&self, from: NodeAddr, by: NodeAddr) -> Option<bool> {
+        let alarms = self.link_state_of(by)?.alarms.as_deref()?;
+        Some(alarms.contains(&from))
     }
 
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
