@@ -538,7 +538,7 @@ impl Link {
     /// Looks whether what comes from the neighbour is in trouble, or is no more; true if others are to be told. To be called
     /// about once per second.
     pub(crate) fn look_for_trouble(&mut self, now: Time) -> bool {
-        self.alarm.look(now, self.loss.settled());
+        self.alarm.look(now, self.loss.position());
         self.alarm.is_on() != self.is_alarm_told
     }
 
@@ -546,7 +546,7 @@ impl Link {
     /// nothing of loss.
     pub(crate) fn forgive(&mut self) {
         if let Some(before) = self.newest.checked_sub(1) {
-            self.loss.on_packet(before);
+            self.loss.forgive(before);
         }
     }
 

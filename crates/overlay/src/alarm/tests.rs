@@ -72,7 +72,7 @@ impl Wire {
         }
         self.seen = begun;
         if self.seq % self.pps == 0 {
-            self.alarm.look(at(now_s), self.loss.settled());
+            self.alarm.look(at(now_s), self.loss.position());
         }
         match (was_on, self.alarm.is_on()) {
             (false, true) => self.on.push(now_s),

@@ -81,10 +81,14 @@ impl Database {
         told.filter(|strikes| *strikes > 0)
     }
 
-    /// Whether `by` loses packets of `from` at present, if it watches.
-    fn alarm(&self, from: NodeAddr, by: NodeAddr) -> Option<bool> {
-        let alarms = self.link_state_of(by)?.alarms.as_deref()?;
-        Some(alarms.contains(&from))
+    /// Whether packets from one node to another are being lost at present, if the other one watches that.
+    ///
+    /// Choice: what is lost on the way back counts as well. Requests for lost packets take it; and what befalls both
+    /// directions is known as soon as either end has noticed.
+    fn alarm(&self, from: NodeAddr, to: NodeAddr) -> Option<bool> {
+        let told = |by| self.link_state_of(by)?.alarms.as_deref();
+        let is_back = told(from).is_some_and(|alarms| alarms.contains(&to));
+        Some(told(to)?.contains(&from) || is_back)
     }
 
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {

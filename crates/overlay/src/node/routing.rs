@@ -199,7 +199,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 // What was lost while the link was down says nothing of the link when it is up.
                 link.loss.on_outage();
-                link.alarm.on_outage(link.loss.settled());
+                link.alarm.on_outage(link.loss.position());
                 match tried {
                     true => link.announce.on_silence(),
                     false => link.announce.on_link_down(),
