@@ -6,12 +6,13 @@
 //!                 |<------ quiet -------->|<-- w -->|        |<--- too long for what it has lost --->|
 //!   alarm                                           on                                             off
 //! ```
-//! What is counted are the beginnings of runs, because losses come in runs anyway: at the background rate of `q` per
-//! packet they are independent, and losses are not.
+//! What is counted are the beginnings of runs ([`Loss::begun`](crate::estimate::Loss::begun)): losses come in runs
+//! anyway, so that one says much of the next, and a beginning little. On a link that is as before one begins with each packet
+//! with a chance of `q`.
 //!
-//! *On.* The last `k` beginnings lie within `w` packets. Of a link that is as before, the `k − 1` before the last one do
-//! so with a chance of `(qw)^(k−1) / (k−1)!` at most. With `n` packets per hour there are `nq` beginnings, and the alarm is
-//! given when
+//! *On.* The last `k` beginnings lie within `w` packets. On a link that is as before, `k − 1` of them are within the `w`
+//! packets before the last one with a chance of `(qw)^(k−1) / (k−1)!` at most. With `n` packets per hour there are `nq`
+//! beginnings, and the alarm is given when
 //!
 //! ```text
 //!     n q (q w)^(k−1) / (k−1)!  ≤  1 / (number of k that are tried)
@@ -26,8 +27,7 @@
 //! *Off.* The same question the other way round, as a sequential test: packets without a loss speak for calm, and each
 //! run against it. A link that carries next to nothing says nothing, so the alarm ends some time after its last loss.
 //!
-//! Choice: the papers average losses, which takes seconds; [Babay17] measures every 100 ms and has paths of dedicated
-//! links. A link's own packets tell sooner, and an idle link, over which nothing is lost, tells nothing.
+//! Choice: the papers average losses, which takes seconds. An idle link, over which nothing is lost, tells nothing.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
@@ -184,7 +184,8 @@ impl Alarm {
             }
             let quiet = first.background.rate(run);
             let chance: f64 = (1..=others).map(|i| quiet * within / i as f64).product();
-            self.pace.per_hour.max(PACE_LEAST) * quiet * chance <= FALSE_PER_HOUR / RUNS.len() as f64
+            self.pace.per_hour.max(PACE_LEAST) * quiet * chance
+                <= FALSE_PER_HOUR / RUNS.len() as f64
         })
     }
 

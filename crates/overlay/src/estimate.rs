@@ -236,9 +236,12 @@ impl Loss {
         self.begun.count
     }
 
-    /// Where the last of them have begun: packets that had come or been lost before each, the last run first.
-    pub fn last_begun(&self) -> impl Iterator<Item = u64> {
-        self.begun.last.iter().rev().copied()
+    /// Where the last so many of them have begun, or those of them that are known: packets that had come or been lost before
+    /// each.
+    pub fn last_begun(&self, count: u64) -> impl Iterator<Item = u64> {
+        let known = self.begun.last.len();
+        let count = usize::try_from(count).map_or(known, |count| count.min(known));
+        self.begun.last.range(known - count..).copied()
     }
 
     /// Packets that have come or been lost since the link began, those included that may still come.

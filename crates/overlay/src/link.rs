@@ -522,8 +522,7 @@ impl Link {
             return false;
         }
         let run = self.loss.run();
-        let last: Vec<u64> = self.loss.last_begun().take(news as usize).collect();
-        for at in last.into_iter().rev() {
+        for at in self.loss.last_begun(news) {
             self.alarm.on_run(now, at, run);
         }
         self.alarm.is_on() && !was_on

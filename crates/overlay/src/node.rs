@@ -255,7 +255,11 @@ impl Node {
             echo_seq: boot.rotate_left(16),
             bulk: None,
             own_record_due: true,
-            alarms_told: TokenBucket::new(routing::ALARMS_PER_S, routing::ALARMS_AT_ONCE, Time::ZERO),
+            alarms_told: TokenBucket::new(
+                routing::ALARMS_PER_S,
+                routing::ALARMS_AT_ONCE,
+                Time::ZERO,
+            ),
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,
         }

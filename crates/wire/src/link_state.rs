@@ -515,7 +515,10 @@ pub fn write_tunnels(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
 pub fn write_alarms(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     let mut bits = [0; LINKS_MAX / 8];
     let mut len = 0;
-    for &place in places.iter().filter(|place| usize::from(**place) < LINKS_MAX) {
+    for &place in places
+        .iter()
+        .filter(|place| usize::from(**place) < LINKS_MAX)
+    {
         let byte = usize::from(place / 8);
         bits[byte] |= 1 << (place % 8);
         len = len.max(byte + 1);

@@ -218,7 +218,11 @@ fn where_alarms_are_told_they_decide_and_not_the_loss() {
     assert_eq!(look(&mut watch, 10, 0.5, Some(false), 0), MIDDLE, "held");
     assert_eq!(watch.next(), Some(at(19)));
     assert_eq!(look(&mut watch, 19, 0.5, Some(false), 0), CALM);
-    assert_eq!(look(&mut watch, 20, 0.0, Some(false), 64_000), MIDDLE, "an outage");
+    assert_eq!(
+        look(&mut watch, 20, 0.0, Some(false), 64_000),
+        MIDDLE,
+        "an outage"
+    );
     // The far end goes on without alarms.
     assert_eq!(look(&mut watch, 40, 0.019, None, 0), CALM);
     assert_eq!(look(&mut watch, 41, 0.5, None, 0), MIDDLE);

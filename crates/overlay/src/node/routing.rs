@@ -16,9 +16,9 @@ use core::cmp::Reverse;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk, write_capacities,
-    write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels, write_usable,
-    write_version,
+    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
+    write_capacities, write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};

@@ -595,5 +595,8 @@ fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
     assert_eq!(read(&[13, 1, 0x03]), Some(vec![0, 1]));
     // The record has two links, and more bits than any has are no error.
     assert_eq!(read(&[13, 2, 0xfe, 0xff]), Some(vec![1]));
-    assert_eq!(read(&[&[13, 40][..], &[0xff; 40]].concat()), Some(vec![0, 1]));
+    assert_eq!(
+        read(&[&[13, 40][..], &[0xff; 40]].concat()),
+        Some(vec![0, 1])
+    );
 }
