@@ -89,9 +89,10 @@ fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
     }
 }
 
-/// An alarm is given within some packets and told at once, and ends within seconds.
+/// An alarm is given within some packets and told at once. It ends 10 s after the last loss at the latest, and trouble 10 s
+/// after that; until then the path may move from one link that has failed meanwhile to the next.
 #[test]
-fn the_graph_is_there_within_a_second_and_gone_within_half_a_minute() {
+fn the_graph_is_there_within_a_second_and_gone_within_forty() {
     for seed in 0..4 {
         let (mut nodes, mut number) = (world(seed), 0);
         talk(&mut nodes, &mut number, 30);
@@ -101,7 +102,7 @@ fn the_graph_is_there_within_a_second_and_gone_within_half_a_minute() {
         assert!(copies >= 9.0, "{seed}: {copies}");
         talk(&mut nodes, &mut number, 20);
         set_edges(&mut nodes, "");
-        talk(&mut nodes, &mut number, 25);
+        talk(&mut nodes, &mut number, 40);
         assert_eq!(talk(&mut nodes, &mut number, 5), (0, 3.0), "seed {seed}");
     }
 }
@@ -120,7 +121,7 @@ fn without_alarms_the_average_decides() {
     let (missed, copies) = talk(&mut nodes, &mut number, 20);
     assert!(missed <= 4 && copies >= 9.0, "{missed} {copies}");
     set_edges(&mut nodes, "");
-    talk(&mut nodes, &mut number, 25);
+    talk(&mut nodes, &mut number, 40);
     assert!(
         talk(&mut nodes, &mut number, 5).1 >= 9.0,
         "it is slow to fall"
