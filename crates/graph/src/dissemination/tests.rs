@@ -224,7 +224,7 @@ fn where_alarms_are_told_they_decide_and_not_the_loss() {
         "an outage"
     );
     // The far end goes on without alarms.
-    assert_eq!(look(&mut watch, 40, 0.019, None, 0), CALM);
+    assert_eq!(look(&mut watch, 40, 0.009, None, 0), CALM);
     assert_eq!(look(&mut watch, 41, 0.5, None, 0), MIDDLE);
 }
 
