@@ -9,6 +9,7 @@
 //! A session outlives an outage: after silence the hellos go on, and the link comes up again with
 //! the same keys unless the neighbour has restarted and brings a new session.
 
+mod alarmed;
 mod dialling;
 mod fallback;
 mod impairment;
@@ -64,9 +65,6 @@ const ASKED: usize = 32;
 /// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
 /// over by then.
 const FULL_AFTER: Duration = Duration::from_secs(1);
-
-/// Hellos that are so much later than usual have stood in a queue. Choice: what the brake takes for one (`brake_queue_floor`).
-const QUEUED: Duration = Duration::from_millis(10);
 
 /// What a link over a byte stream (TCP) costs more than one of the same round trip by datagrams, in microseconds of
 /// latency. Choice: a lost segment holds up what follows for a round trip and more, which no measurement of a quiet
@@ -505,40 +503,6 @@ impl Link {
             moved,
             alarmed,
         })
-    }
-
-    /// Runs of losses have begun, or have turned out to be none; true if that gives an alarm.
-    #[cold]
-    fn note_runs(&mut self, now: Time) -> bool {
-        let was_on = self.alarm.is_on();
-        let begun = self.loss.begun();
-        for _ in begun..self.runs_seen {
-            self.alarm.on_taken_back();
-        }
-        let news = begun.saturating_sub(self.runs_seen);
-        self.runs_seen = begun;
-        // A queue that is full loses packets too, and more of them do not make it shorter: that is for the brake.
-        if self.is_queued_here() {
-            return false;
-        }
-        let run = self.loss.run();
-        for at in self.loss.last_begun(news) {
-            self.alarm.on_run(now, at, run);
-        }
-        self.alarm.is_on() && !was_on
-    }
-
-    /// The neighbour's packets wait in a queue on the way here, as far as its hellos tell.
-    fn is_queued_here(&self) -> bool {
-        let jitter = self.hello.rtt().deviation() * 2;
-        self.inbound.excess() > QUEUED + jitter
-    }
-
-    /// Looks whether what comes from the neighbour is in trouble, or is no more; true if others are to be told. To be called
-    /// about once per second.
-    pub(crate) fn look_for_trouble(&mut self, now: Time) -> bool {
-        self.alarm.look(now, self.loss.position());
-        self.alarm.is_on() != self.is_alarm_told
     }
 
     /// The datagram before the newest was a probe of the path's length, come or not: its absence says
