@@ -43,16 +43,30 @@ impl Database {
         let mut others: Vec<NodeAddr> = told.iter().chain(before).map(|l| l.neighbor).collect();
         others.sort_unstable();
         others.dedup();
-        let mut changes = Vec::new();
+        let mut is_other = false;
         for other in others {
             let (out, back) = self.two_way(origin, other);
-            changes.extend(self.topology.set_link(origin, other, out));
-            changes.extend(self.topology.set_link(other, origin, back));
+            is_other |= self.follow_edge(origin, other, out);
+            is_other |= self.follow_edge(other, origin, back);
         }
-        if !changes.is_empty() {
-            self.generation += 1;
-            self.changes.append(&mut changes);
+        self.generation += u64::from(is_other);
+    }
+
+    /// Brings an edge in line; true if it was another one. No tree depends on its alarm.
+    fn follow_edge(&mut self, from: NodeAddr, to: NodeAddr, link: Option<LinkCost>) -> bool {
+        let ends = self.topology.index(from).zip(self.topology.index(to));
+        let before = ends.and_then(|(from, to)| Some(self.topology.link(from, to)?.link));
+        let Some(change) = self.topology.set_link(from, to, link) else {
+            return false;
+        };
+        let cost = |link: LinkCost| LinkCost {
+            alarm: None,
+            ..link
+        };
+        if before.map(cost) != link.map(cost) {
+            self.changes.push(change);
         }
+        true
     }
 
     /// The edges in both directions: both or none.
