@@ -348,7 +348,7 @@ fn is_bad(link: LinkCost, was_there: bool) -> bool {
         true => (LEAVE_LOSS, LEAVE_PRICE_US),
         false => (ENTER_LOSS, ENTER_PRICE_US),
     };
-    link.loss >= loss || link.price_us >= price_us
+    link.alarm.unwrap_or(link.loss >= loss) || link.price_us >= price_us
 }
 
 #[cfg(test)]

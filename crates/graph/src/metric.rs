@@ -41,6 +41,9 @@ pub struct LinkCost {
     pub price_us: u32,
     /// The protection in force, where it is known; without, the paper's single request counts.
     pub repair: Option<Repair>,
+    /// Whether packets are being lost on it right now, where its far end watches that; without, the loss tells. No metric
+    /// depends on it.
+    pub alarm: Option<bool>,
 }
 
 /// The protection in force on a link: lost packets are asked for, several times if there is time.
@@ -304,6 +307,7 @@ impl LinkCost {
             loss,
             price_us: 0,
             repair: None,
+            alarm: None,
         }
     }
 

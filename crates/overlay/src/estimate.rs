@@ -55,6 +55,10 @@ const RUN_OUTLIER: f64 = 4.0;
 const RUN_COUNTS: u64 = 3;
 /// The longest run that is remembered, which bounds the work per input.
 const RUN_MAX: u64 = 256;
+/// Beginnings of runs whose positions are known: more than one packet shows at once.
+const BEGUN_KEPT: usize = 32;
+/// A link that has reordered may do so again within so many packets. Choice: a minute of six calls.
+const REORDERS_FOR: u64 = 20_000;
 /// Numbers that a packet may come behind others at most and still take its loss back. Choice: 60 ms at
 /// 16 000 packets/s.
 const LATE_MAX: u64 = 1024;
@@ -96,8 +100,23 @@ pub struct Loss {
     base: u64,
     received_total: u64,
     lost_total: u64,
+    begun: Begun,
     /// Losses that cannot be taken back, of a run no more than [`RUN_COUNTS`].
     told_total: u64,
+}
+
+/// Where runs of losses have begun, for who wants to know at once. On a link that has not reordered of late a run has begun
+/// as soon as a number is passed over; on others when its first packet counts as lost.
+#[derive(Clone, Debug, Default)]
+struct Begun {
+    /// All, without those that were taken back.
+    count: u64,
+    /// The positions of the last ones, ascending.
+    last: VecDeque<u64>,
+    /// Runs before this position have been counted.
+    counted: u64,
+    /// The link has reordered, and may do so again until it is here.
+    reorders_until: u64,
 }
 
 /// Losses in a row.
@@ -106,6 +125,25 @@ struct Run {
     first: u64,
     last: u64,
     lost: u64,
+}
+
+impl Begun {
+    fn on_run(&mut self, at: u64) {
+        if self.last.len() == BEGUN_KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(at);
+        self.count += 1;
+    }
+
+    /// A packet that was passed over has come: the run that began with it was none.
+    fn on_late(&mut self, position: u64, next: u64) {
+        self.reorders_until = next + REORDERS_FOR;
+        if let Some(k) = self.last.iter().rposition(|at| *at == position) {
+            self.last.remove(k);
+            self.count -= 1;
+        }
+    }
 }
 
 impl Loss {
@@ -127,6 +165,13 @@ impl Loss {
             return;
         }
         self.on_disorder(first, count);
+    }
+
+    /// The packet with this sequence number, if it has not arrived, was not lost, and not overtaken either.
+    pub fn forgive(&mut self, seq: u64) {
+        let reorders_until = self.begun.reorders_until;
+        self.on_packet(seq);
+        self.begun.reorders_until = reorders_until;
     }
 
     /// A new session begins: its sequence numbers have nothing to do with the earlier ones. What
@@ -185,6 +230,25 @@ impl Loss {
         lost as f64 / self.runs.len() as f64
     }
 
+    /// Runs of losses that have begun since the link did, without those of packets that have come after all.
+    #[inline]
+    pub fn begun(&self) -> u64 {
+        self.begun.count
+    }
+
+    /// Where the last so many of them have begun, or those of them that are known: packets that had come or been lost before
+    /// each.
+    pub fn last_begun(&self, count: u64) -> impl Iterator<Item = u64> {
+        let known = self.begun.last.len();
+        let count = usize::try_from(count).map_or(known, |count| count.min(known));
+        self.begun.last.range(known - count..).copied()
+    }
+
+    /// Packets that have come or been lost since the link began, those included that may still come.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
     /// The packets that the rate is taken over, come or lost, and not assumed.
     pub fn packets(&self) -> u64 {
         self.settled().saturating_sub(self.base)
@@ -237,6 +301,10 @@ impl Loss {
             self.lost_total = self.lost_total.saturating_add(gap - RUN_MAX);
             gap = RUN_MAX;
         }
+        if gap > 0 && self.next >= self.begun.reorders_until {
+            self.begun.on_run(self.next);
+            self.begun.counted = self.next + gap;
+        }
         self.advance(gap, true);
         self.advance(count, false);
         self.received_total += count;
@@ -286,6 +354,7 @@ impl Loss {
         } else {
             return;
         }
+        self.begun.on_late(position, self.next);
         // A quarter more, and some: the next one may be later still.
         let lateness = (behind + behind / 4 + u64::from(REORDER_PACKETS)).min(LATE_MAX);
         if behind >= u64::from(REORDER_PACKETS) {
@@ -392,6 +461,9 @@ impl Loss {
         {
             self.base = oldest.last;
             self.full = true;
+        }
+        if position >= self.begun.counted {
+            self.begun.on_run(position);
         }
         self.runs.push_back(Run {
             first: position,

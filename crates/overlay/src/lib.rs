@@ -25,6 +25,7 @@
 //! `now` and return values.
 #![forbid(unsafe_code)]
 
+pub mod alarm;
 pub mod announce;
 pub mod carried;
 pub mod detour;

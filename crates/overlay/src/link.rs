@@ -9,6 +9,7 @@
 //! A session outlives an outage: after silence the hellos go on, and the link comes up again with
 //! the same keys unless the neighbour has restarted and brings a new session.
 
+mod alarmed;
 mod dialling;
 mod fallback;
 mod impairment;
@@ -22,6 +23,7 @@ pub use impairment::Impairment;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
+use crate::alarm::Alarm;
 use crate::announce::Announce;
 use crate::carried::Carried;
 use crate::estimate::{Inbound, Loss, Split};
@@ -108,6 +110,11 @@ pub struct Link {
     pub mtu: Mtu,
     /// Loss of the direction from the neighbour to here.
     pub loss: Loss,
+    /// Whether that direction is in trouble, and what others have been told of it.
+    pub(crate) alarm: Alarm,
+    pub(crate) is_alarm_told: bool,
+    /// Runs of losses that the alarm has been told.
+    runs_seen: u64,
     /// When the link's cost is told to others.
     pub announce: Announce,
     /// The real-time lane to the neighbour.
@@ -214,6 +221,8 @@ pub struct Received {
     pub confirms: bool,
     /// The neighbour has moved to another address below.
     pub moved: bool,
+    /// It has shown that packets are being lost.
+    pub alarmed: bool,
 }
 
 impl Link {
@@ -236,6 +245,9 @@ impl Link {
             hello: Hello::new(now, settings.hello),
             mtu: Mtu::new(now),
             loss: Loss::default(),
+            alarm: Alarm::default(),
+            is_alarm_told: false,
+            runs_seen: 0,
             announce: Announce::new(settings.announce),
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),
@@ -466,6 +478,7 @@ impl Link {
         } else {
             self.loss.on_packet(counter);
         }
+        let alarmed = self.loss.begun() != self.runs_seen && self.note_runs(now);
         self.hello.on_traffic(now);
         self.heard = now;
         self.dials = 0;
@@ -488,6 +501,7 @@ impl Link {
             kind,
             confirms,
             moved,
+            alarmed,
         })
     }
 
@@ -495,7 +509,7 @@ impl Link {
     /// nothing of loss.
     pub(crate) fn forgive(&mut self) {
         if let Some(before) = self.newest.checked_sub(1) {
-            self.loss.on_packet(before);
+            self.loss.forgive(before);
         }
     }
 

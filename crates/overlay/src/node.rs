@@ -56,6 +56,7 @@ use crate::settings::Settings;
 use crate::sockets::Sockets;
 use crate::stamps::Stamps;
 use crate::stream::Streams;
+use base::token_bucket::TokenBucket;
 use base::{
     ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
 };
@@ -162,6 +163,8 @@ pub struct Node {
     echo_seq: u32,
     /// Something that the record says has changed.
     own_record_due: bool,
+    /// Records that alarms may be told in.
+    alarms_told: TokenBucket,
     /// Not before this moment.
     own_record_after: Time,
     housekeeping: Time,
@@ -252,6 +255,11 @@ impl Node {
             echo_seq: boot.rotate_left(16),
             bulk: None,
             own_record_due: true,
+            alarms_told: TokenBucket::new(
+                routing::ALARMS_PER_S,
+                routing::ALARMS_AT_ONCE,
+                Time::ZERO,
+            ),
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,
         }

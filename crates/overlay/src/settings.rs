@@ -55,6 +55,8 @@ pub struct Settings {
     pub sealing: Sealing,
     /// With how many nodes there is a session from end to end before anything is sent.
     pub prepared_ends: u32,
+    /// Whether the node tells at once over which links packets to it are being lost.
+    pub alarms: bool,
     /// Whether nodes that have traffic for each other make a link of their own.
     pub direct_links: bool,
     /// What the metrics of its links are made of.
@@ -88,6 +90,7 @@ impl Settings {
             // Choice: networks that were configured by hand have the links that they name. `sinew up` and `sinew join`
             // switch this on.
             direct_links: false,
+            alarms: true,
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.
             codec_threshold: Duration::from_millis(150),
@@ -111,6 +114,8 @@ impl Settings {
             // The papers' systems do not seal, and their packets are as much shorter.
             sealing: Sealing::Off,
             prepared_ends: 0,
+            // Losses are averaged, and told every 30 s.
+            alarms: false,
             metric: MetricOf::Paper,
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),

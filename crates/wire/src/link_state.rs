@@ -133,6 +133,17 @@ pub const OPTION_ENDPOINTS: u8 = 10;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_TUNNELS: u8 = 12;
+/// The option that tells over which links packets to the origin are being lost, as far as it can tell by now: bit `i` of
+/// byte `k`, from the lowest, is the link with the place `8 k + i` in the record, in the direction from the neighbour to
+/// the origin. Bytes of zero at the end are left out. An origin that watches its links tells it though there is none,
+/// and whoever gets a record without it goes by the losses of the links. It has what room the others leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+
+/// | 0 0 0 0 1 1 0 1 |  n, 0 to 12   |     bits      | ...
+/// +---------------+---------------+---------------+
+/// ```
+pub const OPTION_ALARMS: u8 = 13;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
@@ -324,6 +335,18 @@ impl<'a> LinkState<'a> {
         places.filter(move |place| *place < count)
     }
 
+    /// The links over which packets to the origin are being lost, by place, if the origin watches them. What names no
+    /// link of the record is passed over.
+    pub fn alarms(&self) -> Option<impl Iterator<Item = usize> + Clone + use<'a>> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_ALARMS)?;
+        let is_set = |place: &usize| {
+            let byte = told.value.get(place / 8).copied().unwrap_or(0);
+            byte >> (place % 8) & 1 == 1
+        };
+        Some((0..count).filter(is_set))
+    }
+
     /// The options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
@@ -486,6 +509,31 @@ pub fn write_tunnels(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
             write_option(w, Opt { kind, value })
         }
     }
+}
+
+/// Appends [`OPTION_ALARMS`] for these links by place, if there is room for all.
+pub fn write_alarms(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
+    let mut bits = [0; LINKS_MAX / 8];
+    let mut len = 0;
+    for &place in places
+        .iter()
+        .filter(|place| usize::from(**place) < LINKS_MAX)
+    {
+        let byte = usize::from(place / 8);
+        bits[byte] |= 1 << (place % 8);
+        len = len.max(byte + 1);
+    }
+    if w.room() < 2 + len {
+        return Ok(());
+    }
+    let kind = OPTION_ALARMS;
+    write_option(
+        w,
+        Opt {
+            kind,
+            value: &bits[..len],
+        },
+    )
 }
 
 /// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those

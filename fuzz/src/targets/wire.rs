@@ -254,6 +254,8 @@ fn link_state_body(body: &[u8]) {
     let links: Vec<_> = view.links().collect();
     assert!(view.hops().all(|(place, _)| place < links.len()));
     assert!(view.tunnels().all(|place| place < links.len()));
+    let mut alarms = view.alarms().into_iter().flatten();
+    assert!(alarms.all(|place| place < links.len()));
     let mut options = [0xa5; link_state::OPTIONS_BYTES_MAX];
     let mut w = wire::bytes::Writer::new(&mut options);
     for option in view.options() {

@@ -197,6 +197,38 @@ fn trouble_comes_at_two_percent_and_goes_after_a_hold_below_one() {
 }
 
 #[test]
+fn where_alarms_are_told_they_decide_and_not_the_loss() {
+    let mut watch = Watch::default();
+    let at = |s| Time::ZERO + Duration::from_secs(s);
+    // One way only, so that the path stays.
+    let look = |watch: &mut Watch, s, loss, alarm, price_us| {
+        let mut t = topology(&[(S, 3, 5), (3, 4, 20), (4, T, 5)]);
+        let link = LinkCost {
+            alarm,
+            price_us,
+            ..LinkCost::new(20_000, loss)
+        };
+        t.set_link(NodeAddr(3), NodeAddr(4), Some(link));
+        watch.look(at(s), &t, &journey(65)).0
+    };
+    assert_eq!(look(&mut watch, 1, 0.5, Some(false), 0), CALM);
+    assert_eq!(look(&mut watch, 2, 0.0, Some(true), 0), MIDDLE);
+    assert_eq!(look(&mut watch, 9, 0.5, Some(true), 0), MIDDLE);
+    // What was announced of the loss stays for minutes.
+    assert_eq!(look(&mut watch, 10, 0.5, Some(false), 0), MIDDLE, "held");
+    assert_eq!(watch.next(), Some(at(19)));
+    assert_eq!(look(&mut watch, 19, 0.5, Some(false), 0), CALM);
+    assert_eq!(
+        look(&mut watch, 20, 0.0, Some(false), 64_000),
+        MIDDLE,
+        "an outage"
+    );
+    // The far end goes on without alarms.
+    assert_eq!(look(&mut watch, 40, 0.009, None, 0), CALM);
+    assert_eq!(look(&mut watch, 41, 0.5, None, 0), MIDDLE);
+}
+
+#[test]
 fn trouble_ends_in_its_time_though_the_destination_has_gone() {
     let at = |s| Time::ZERO + Duration::from_secs(s);
     let mut bad = rows();

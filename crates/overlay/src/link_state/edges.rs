@@ -43,16 +43,30 @@ impl Database {
         let mut others: Vec<NodeAddr> = told.iter().chain(before).map(|l| l.neighbor).collect();
         others.sort_unstable();
         others.dedup();
-        let mut changes = Vec::new();
+        let mut is_other = false;
         for other in others {
             let (out, back) = self.two_way(origin, other);
-            changes.extend(self.topology.set_link(origin, other, out));
-            changes.extend(self.topology.set_link(other, origin, back));
+            is_other |= self.follow_edge(origin, other, out);
+            is_other |= self.follow_edge(other, origin, back);
         }
-        if !changes.is_empty() {
-            self.generation += 1;
-            self.changes.append(&mut changes);
+        self.generation += u64::from(is_other);
+    }
+
+    /// Brings an edge in line; true if it was another one. No tree depends on its alarm.
+    fn follow_edge(&mut self, from: NodeAddr, to: NodeAddr, link: Option<LinkCost>) -> bool {
+        let ends = self.topology.index(from).zip(self.topology.index(to));
+        let before = ends.and_then(|(from, to)| Some(self.topology.link(from, to)?.link));
+        let Some(change) = self.topology.set_link(from, to, link) else {
+            return false;
+        };
+        let cost = |link: LinkCost| LinkCost {
+            alarm: None,
+            ..link
+        };
+        if before.map(cost) != link.map(cost) {
+            self.changes.push(change);
         }
+        true
     }
 
     /// The edges in both directions: both or none.
@@ -61,13 +75,17 @@ impl Database {
             return (None, None);
         };
         // The end that misses a packet asks for it, and its request goes the other way.
-        let protected = |link: LinkCost, by: NodeAddr, back: u16| LinkCost {
+        let protected = |link: LinkCost, (from, by): (NodeAddr, NodeAddr), back: u16| LinkCost {
+            alarm: self.alarm(from, by),
             repair: self
                 .strikes_of(by)
                 .map(|strikes| Repair::new(strikes, link.loss, back)),
             ..link
         };
-        let costs = (protected(out, b, back.loss), protected(back, a, out.loss));
+        let costs = (
+            protected(out, (a, b), back.loss),
+            protected(back, (b, a), out.loss),
+        );
         (Some(costs.0), Some(costs.1))
     }
 
@@ -75,6 +93,16 @@ impl Database {
     pub(crate) fn strikes_of(&self, node: NodeAddr) -> Option<u8> {
         let told = self.link_state_of(node).map(|entry| entry.strikes);
         told.filter(|strikes| *strikes > 0)
+    }
+
+    /// Whether packets from one node to another are being lost at present, if the other one watches that.
+    ///
+    /// Choice: what is lost on the way back counts as well. Requests for lost packets take it; and what befalls both
+    /// directions is known as soon as either end has noticed.
+    fn alarm(&self, from: NodeAddr, to: NodeAddr) -> Option<bool> {
+        let told = |by| self.link_state_of(by)?.alarms.as_deref();
+        let is_back = told(from).is_some_and(|alarms| alarms.contains(&to));
+        Some(told(to)?.contains(&from) || is_back)
     }
 
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {

@@ -94,6 +94,8 @@ struct Entry {
     lifetime_s: u16,
     /// The links of a link-state record.
     links: Vec<Link>,
+    /// Neighbours whose packets its origin loses at present, if it watches.
+    alarms: Option<Box<[NodeAddr]>>,
     /// How often its origin asks for a lost packet; 0 if that is not told.
     strikes: u8,
     /// The version of the program that its origin runs, if that is told.
@@ -389,7 +391,7 @@ impl Database {
     }
 
     fn store(&mut self, now: Time, key: Key, age_s: u16, claim: &Claim<'_>, body: &[u8]) {
-        let (lifetime_s, links) = match claim {
+        let (lifetime_s, links): (u16, Vec<Link>) = match claim {
             Claim::LinkState(state) => (state.lifetime_s, state.links().collect()),
             Claim::Groups(groups) => (groups.lifetime_s, Vec::new()),
             Claim::Certificate { .. } => (CERTIFICATE_LINGERS_S, Vec::new()),
@@ -401,6 +403,13 @@ impl Database {
             age_s,
             stored: now,
             lifetime_s,
+            alarms: match claim {
+                Claim::LinkState(state) => state.alarms().map(|places| {
+                    let neighbors = places.map(|place| links[place].neighbor);
+                    neighbors.collect()
+                }),
+                _ => None,
+            },
             links,
             strikes: match claim {
                 Claim::LinkState(state) => state.strikes,

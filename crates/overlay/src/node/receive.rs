@@ -185,6 +185,9 @@ impl Node {
         if opened.moved {
             self.on_moved(now, index, from, out);
         }
+        if opened.alarmed {
+            self.tell_alarm(now);
+        }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {
             Kind::Data => self.judge_packet(now, index, plaintext, out),

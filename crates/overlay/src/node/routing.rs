@@ -16,9 +16,9 @@ use core::cmp::Reverse;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities,
-    write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels, write_usable,
-    write_version,
+    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
+    write_capacities, write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -26,6 +26,11 @@ use wire::{Availability, Endpoint, Latency, Loss};
 /// The least time between two records of this node: several links that change at once are told
 /// together, and a node with many unstable links does not flood the network.
 const OWN_RECORD_SPACING: Duration = Duration::from_millis(50);
+
+/// Records that this node makes because of alarms: so many at once, and one per second. Choice: all links of most nodes at
+/// once; an alarm that comes then goes with the record of the next second.
+pub(super) const ALARMS_AT_ONCE: f64 = 10.0;
+pub(super) const ALARMS_PER_S: f64 = 1.0;
 
 /// Records per second that are taken of one origin, signed by it or not one: an honest node makes 20 at most, and
 /// as many of its groups.
@@ -137,6 +142,7 @@ fn write_options(
     now: Time,
     links: &[&Link],
     own: (&[Endpoint], Option<Bulk>, &str),
+    alarms: bool,
 ) {
     let (endpoints, bulk, version) = own;
     const BOUNDED: &str = "it bounds itself to what is left";
@@ -153,6 +159,11 @@ fn write_options(
         .filter_map(|(i, link)| Some((i, link.hops?)))
         .collect();
     write_usable(w, &usable).expect(BOUNDED);
+    if alarms {
+        let alarms = told().filter(|(_, link)| link.alarm.is_on());
+        let alarms: Vec<u8> = alarms.map(|(i, _)| i).collect();
+        write_alarms(w, &alarms).expect(BOUNDED);
+    }
     write_endpoints(w, endpoints).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
     if let Some(bulk) = bulk {
@@ -188,6 +199,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 // What was lost while the link was down says nothing of the link when it is up.
                 link.loss.on_outage();
+                link.alarm.on_outage(link.loss.position());
                 match tried {
                     true => link.announce.on_silence(),
                     false => link.announce.on_link_down(),
@@ -212,13 +224,24 @@ impl Node {
 
     /// Slow housekeeping: costs, refresh, ageing.
     pub(super) fn keep_records(&mut self, now: Time) {
+        let mut is_news = false;
         for index in self.links.indices() {
+            is_news |= self.links.at_mut(index).look_for_trouble(now);
             if self.links.at(index).is_up() {
                 self.consider_cost(now, index);
             }
         }
+        if is_news {
+            self.tell_alarm(now);
+        }
         self.own_record_due |= now >= self.database.refresh_at();
         self.database.expire(now);
+    }
+
+    /// A link to this node has begun to lose packets, or has ceased to: others are told at once, if they have not been told of
+    /// too many others of late.
+    pub(super) fn tell_alarm(&mut self, now: Time) {
+        self.own_record_due |= self.settings.alarms && self.alarms_told.try_take(now, 1.0);
     }
 
     /// Says what is new of the own links, and repairs the routes. Called once per flush.
@@ -268,7 +291,7 @@ impl Node {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
         let own = (self.direct.announced(), self.bulk, self.version);
-        write_options(&mut writer, now, &links, own);
+        write_options(&mut writer, now, &links, own, self.settings.alarms);
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self
@@ -302,6 +325,10 @@ impl Node {
         }
         for key in news.into_iter().chain([key]) {
             self.flood.on_record_accepted(key, None);
+        }
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            link.is_alarm_told = link.alarm.is_on();
         }
     }
 

@@ -9,6 +9,7 @@
 
 use crate::world::{Nodes, PORT, RECEIVER, SENDER, voice};
 use base::Duration;
+use overlay::Settings;
 use overlay::event::Drop;
 use overlay::request::Options;
 use std::collections::BTreeSet;
@@ -19,9 +20,13 @@ const EDGES: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (4, TO), (5, TO), (6
 const DEADLINE: Duration = Duration::from_millis(65);
 
 fn world(seed: u64) -> Nodes {
+    world_with(seed, Settings::modern())
+}
+
+fn world_with(seed: u64, settings: Settings) -> Nodes {
     let middle = (1..=3).flat_map(|a| (4..=6).map(move |b| (a, b)));
     let links: Vec<(usize, usize)> = EDGES.into_iter().chain(middle).collect();
-    let mut nodes = Nodes::new(seed, 8, &links, "delay=25ms");
+    let mut nodes = Nodes::with(seed, 8, &links, "delay=25ms", settings);
     set_edges(&mut nodes, "");
     nodes.run_ms(5_000);
     let options = Options {
@@ -81,6 +86,67 @@ fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
             assert_eq!(totals.drops(never), 0, "{seed} {never:?}");
         }
         assert_eq!(totals.unstamped, 0, "seed {seed}");
+    }
+}
+
+/// An alarm is given within some packets and told at once. It ends 10 s after the last loss at the latest, and trouble 10 s
+/// after that. Hellos that are lost in a row are an outage, and its price would count for a minute.
+#[test]
+fn the_graph_is_there_within_a_second_and_gone_within_forty() {
+    for seed in 0..4 {
+        let mut settings = Settings::modern();
+        settings.hello.price.first = Duration::ZERO;
+        settings.hello.price.most = Duration::ZERO;
+        let (mut nodes, mut number) = (world_with(seed, settings), 0);
+        talk(&mut nodes, &mut number, 30);
+        set_edges(&mut nodes, "loss=10% burst=50%");
+        talk(&mut nodes, &mut number, 1);
+        let (_, copies) = talk(&mut nodes, &mut number, 4);
+        assert!(copies >= 9.0, "{seed}: {copies}");
+        talk(&mut nodes, &mut number, 20);
+        set_edges(&mut nodes, "");
+        talk(&mut nodes, &mut number, 40);
+        assert_eq!(talk(&mut nodes, &mut number, 5), (0, 3.0), "seed {seed}");
+    }
+}
+
+/// Where nobody tells alarms, the average of the losses decides, as it did.
+#[test]
+fn without_alarms_the_average_decides() {
+    let settings = Settings {
+        alarms: false,
+        ..Settings::modern()
+    };
+    let (mut nodes, mut number) = (world_with(0, settings), 0);
+    talk(&mut nodes, &mut number, 10);
+    set_edges(&mut nodes, "loss=20% burst=50%");
+    talk(&mut nodes, &mut number, 5);
+    let (missed, copies) = talk(&mut nodes, &mut number, 20);
+    assert!(missed <= 4 && copies >= 9.0, "{missed} {copies}");
+    set_edges(&mut nodes, "");
+    talk(&mut nodes, &mut number, 40);
+    assert!(
+        talk(&mut nodes, &mut number, 5).1 >= 9.0,
+        "it is slow to fall"
+    );
+}
+
+/// What a full queue loses is for the brake: more copies would make it longer.
+#[test]
+fn what_a_full_queue_loses_gives_no_alarm() {
+    for seed in 0..2 {
+        let settings = Settings {
+            brake: None,
+            ..Settings::modern()
+        };
+        let (mut nodes, mut number) = (world_with(seed, settings), 0);
+        talk(&mut nodes, &mut number, 10);
+        for (a, b) in EDGES {
+            nodes.link(a, b, "delay=5ms rate=150kbit queue=50");
+        }
+        let (missed, copies) = talk(&mut nodes, &mut number, 30);
+        assert!(missed >= 300, "seed {seed}: it is too narrow, {missed}");
+        assert!(copies <= 3.5, "seed {seed}: {copies}");
     }
 }
 

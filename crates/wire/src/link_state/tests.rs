@@ -567,3 +567,36 @@ fn links_over_a_byte_stream_are_named_by_place() {
         assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
     }
 }
+
+#[test]
+fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
+    let written = |room: usize, places: &[u8]| {
+        let mut bytes = [0xa5; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut bytes[..room]);
+        write_alarms(&mut w, places).unwrap();
+        w.written().to_vec()
+    };
+    let read = |options: &[u8]| {
+        let body = with_options(options);
+        let alarms = LinkState::parse(&body).unwrap().alarms();
+        alarms.map(Iterator::collect::<Vec<_>>)
+    };
+    assert_eq!(written(20, &[]), [13, 0]);
+    assert_eq!(written(20, &[1]), [13, 1, 0x02]);
+    assert_eq!(written(20, &[0, 9, 95])[..4], [13, 12, 0x01, 0x02]);
+    assert_eq!(written(14, &[95])[13], 0x80);
+    assert_eq!(written(20, &[96]), [13, 0], "no record has such a link");
+    // Without room for all, nothing is told: whoever reads it goes by losses.
+    assert_eq!(written(13, &[95]), []);
+    assert_eq!(written(1, &[]), []);
+
+    assert_eq!(read(&[]), None);
+    assert_eq!(read(&[13, 0]), Some(vec![]));
+    assert_eq!(read(&[13, 1, 0x03]), Some(vec![0, 1]));
+    // The record has two links, and more bits than any has are no error.
+    assert_eq!(read(&[13, 2, 0xfe, 0xff]), Some(vec![1]));
+    assert_eq!(
+        read(&[&[13, 40][..], &[0xff; 40]].concat()),
+        Some(vec![0, 1])
+    );
+}

@@ -1,0 +1,261 @@
+//! A link begins to lose packets: told within some of them, long before an average over fifty losses says how many.
+//!
+//! ```text
+//!   packets   ....x.......................x.xx...x.xxx.x..x.......................................
+//!   runs          1                       2 3    4 5   6  7
+//!                 |<------ quiet -------->|<-- w -->|        |<--- too long for what it has lost --->|
+//!   alarm                                           on                                             off
+//! ```
+//! What is counted are the beginnings of runs ([`Loss::begun`](crate::estimate::Loss::begun)): losses come in runs
+//! anyway, so that one says much of the next, and a beginning little. On a link that is as before one begins with each packet
+//! with a chance of `q`.
+//!
+//! *On.* The last `k` beginnings lie within `w` packets. On a link that is as before, `k − 1` of them are within the `w`
+//! packets before the last one with a chance of `(qw)^(k−1) / (k−1)!` at most. With `n` packets per hour there are `nq`
+//! beginnings, and the alarm is given when
+//!
+//! ```text
+//!     n q (q w)^(k−1) / (k−1)!  ≤  1 / (number of k that are tried)
+//! ```
+//! Each `k` then gives so many false alarms an hour at most, whatever `q` and `n` are, and all of them together give
+//! [`FALSE_PER_HOUR`]. No `k` is right for all: a link that loses a third shows three runs in ten packets, one that loses 2 %
+//! is told from one that loses 1 % by thirty runs.
+//!
+//! *Background.* `q` is that of the last ten thousand packets before the first of these runs, so that what an alarm is
+//! about is no part of it.
+//!
+//! *Off.* The same question the other way round, as a sequential test: packets without a loss speak for calm, and each
+//! run against it. A link that carries next to nothing says nothing, so the alarm ends some time after its last loss.
+//!
+//! Choice: the papers average losses, which takes seconds. An idle link, over which nothing is lost, tells nothing.
+
+use base::{Duration, Time};
+use std::collections::VecDeque;
+
+/// False alarms per hour that are taken into account, of a link whose background is between [`QUIET_LEAST`] and
+/// [`CALM_LOSS`]. Choice: one costs some ten seconds of a few more links for the paths that take it, 0.3 % of an hour.
+const FALSE_PER_HOUR: f64 = 1.0;
+/// Beginnings of runs that are looked at together.
+const RUNS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
+const RUNS_MAX: usize = RUNS[RUNS.len() - 1];
+/// The loss that is trouble, as with links that tell no alarm ([`graph::dissemination`]): less is none, however new it is.
+const TROUBLE_LOSS: f64 = 0.02;
+/// The loss that is none, however much it is for this link.
+const CALM_LOSS: f64 = 0.01;
+
+/// The least background. Choice: in ten thousand packets without a loss there may have been one by chance.
+const QUIET_LEAST: f64 = 1e-4;
+/// A new link is taken for one that has begun one run in so many packets.
+const NEW_PACKETS: f64 = 1_000.0;
+/// The background is that of so many packets at most, and of half as many at least. Choice: a call of five minutes.
+const MEMORY_PACKETS: f64 = 20_000.0;
+/// How fast the pace that counts falls to the present one, per second. Choice: the test is the stricter, the higher the
+/// pace, and a pause of a few seconds does not make a link slow.
+const PACE_KEPT: f64 = 0.9;
+/// The least pace that counts, in packets per hour: that of hellos on a link with data.
+const PACE_LEAST: f64 = 10.0 * 3_600.0;
+
+/// What the packets must say against the loss that there was before an alarm ends: ln 1000. Choice: in trouble that goes
+/// on, one beginning in a thousand is followed by as long a pause.
+const CALM_EVIDENCE: f64 = 6.9;
+/// And after so long without a loss it ends, whatever is known. Choice: that of a link which is hardly used any more.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// Tells whether a direction of a link is in trouble.
+#[derive(Clone, Debug, Default)]
+pub struct Alarm {
+    /// The last runs, the oldest first.
+    begun: VecDeque<Begun>,
+    background: Background,
+    /// The position up to which packets are in the background.
+    counted: u64,
+    pace: Pace,
+    spell: Option<Spell>,
+}
+
+/// The beginning of a run of losses.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    at: u64,
+    /// What was known before it.
+    background: Background,
+}
+
+/// How often runs begin while there is no alarm.
+#[derive(Clone, Copy, Debug, Default)]
+struct Background {
+    packets: f64,
+    runs: f64,
+}
+
+/// Packets per hour.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    per_hour: f64,
+    since: Option<(Time, u64)>,
+}
+
+/// A time of trouble.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    /// Beginnings per packet that led to it, and of a link that is calm.
+    trouble: f64,
+    calm: f64,
+    /// What the packets up to a position say for calm.
+    evidence: f64,
+    at: u64,
+    /// The last beginning.
+    last: Time,
+}
+
+impl Alarm {
+    /// Packets are being lost.
+    pub fn is_on(&self) -> bool {
+        self.spell.is_some()
+    }
+
+    /// A run of losses has begun with the packet at this position: the number of packets that have come or been lost
+    /// before. `run` is the mean length of the link's runs.
+    pub fn on_run(&mut self, now: Time, at: u64, run: f64) {
+        if let Some(spell) = &mut self.spell {
+            return spell.on_run(now, at);
+        }
+        self.count(at);
+        if self.begun.len() == RUNS_MAX {
+            self.begun.pop_front();
+        }
+        let background = self.background;
+        self.begun.push_back(Begun { at, background });
+        self.background.runs += 1.0;
+        let run = run.max(1.0);
+        if let Some(first) = self.unlikely(at, run) {
+            self.begin(now, at, run, first);
+        }
+    }
+
+    /// The last run was none: its packets have come after all.
+    pub fn on_taken_back(&mut self) {
+        if let Some(spell) = &mut self.spell {
+            spell.on_taken_back();
+        } else if let Some(begun) = self.begun.pop_back() {
+            self.background.runs = begun.background.runs;
+        }
+    }
+
+    /// The packets before this position have come or been lost. To be called about once per second.
+    pub fn look(&mut self, now: Time, at: u64) {
+        self.pace.look(now, at);
+        match &mut self.spell {
+            None => self.count(at),
+            Some(spell) => {
+                spell.count(at);
+                let is_over = spell.evidence >= CALM_EVIDENCE || now.since(spell.last) >= LASTS;
+                if is_over {
+                    self.spell = None;
+                    self.counted = at;
+                }
+            }
+        }
+    }
+
+    /// The link was given up: what it loses while it is out says nothing, and what comes then is another matter.
+    pub fn on_outage(&mut self, at: u64) {
+        self.begun.clear();
+        self.spell = None;
+        self.counted = at;
+    }
+
+    fn count(&mut self, at: u64) {
+        self.background.count(at.saturating_sub(self.counted));
+        self.counted = self.counted.max(at);
+    }
+
+    /// The place of the first of the last runs that are too close together to be of the background.
+    fn unlikely(&self, at: u64, run: f64) -> Option<usize> {
+        let least = TROUBLE_LOSS / run;
+        let groups = RUNS.into_iter().take_while(|k| *k <= self.begun.len());
+        let mut places = groups.map(|k| self.begun.len() - k);
+        places.find(|place| {
+            let first = &self.begun[*place];
+            let others = self.begun.len() - place - 1;
+            let within = (at - first.at) as f64;
+            if (others as f64) < least * within {
+                return false;
+            }
+            let quiet = first.background.rate(run);
+            let chance: f64 = (1..=others).map(|i| quiet * within / i as f64).product();
+            self.pace.per_hour.max(PACE_LEAST) * quiet * chance
+                <= FALSE_PER_HOUR / RUNS.len() as f64
+        })
+    }
+
+    fn begin(&mut self, now: Time, at: u64, run: f64, first: usize) {
+        let (count, first) = (self.begun.len() - first, self.begun[first]);
+        let rate = (count - 1) as f64 / (at - first.at).max(1) as f64;
+        self.spell = Some(Spell {
+            // Choice: few runs that happen to be close together are no measurement, and the next pause would end the alarm.
+            trouble: (rate / 2.0).max(TROUBLE_LOSS / run),
+            calm: CALM_LOSS / run,
+            evidence: 0.0,
+            at,
+            last: now,
+        });
+        self.background = first.background;
+        self.begun.clear();
+    }
+}
+
+impl Spell {
+    fn on_run(&mut self, now: Time, at: u64) {
+        self.count(at);
+        self.evidence = (self.evidence - self.of_run()).max(0.0);
+        self.last = now;
+    }
+
+    fn on_taken_back(&mut self) {
+        self.evidence += self.of_run();
+    }
+
+    /// What a run says for trouble.
+    fn of_run(&self) -> f64 {
+        (self.trouble / self.calm).ln()
+    }
+
+    /// ln((1 − calm) / (1 − trouble)) of each packet, as nearly as matters here.
+    fn count(&mut self, at: u64) {
+        self.evidence += at.saturating_sub(self.at) as f64 * (self.trouble - self.calm);
+        self.at = self.at.max(at);
+    }
+}
+
+impl Background {
+    fn count(&mut self, packets: u64) {
+        self.packets += packets as f64;
+        while self.packets > MEMORY_PACKETS {
+            self.packets /= 2.0;
+            self.runs /= 2.0;
+        }
+    }
+
+    /// Beginnings per packet.
+    fn rate(&self, run: f64) -> f64 {
+        let rate = (self.runs + 1.0) / (self.packets + NEW_PACKETS);
+        rate.clamp(QUIET_LEAST, CALM_LOSS / run)
+    }
+}
+
+impl Pace {
+    fn look(&mut self, now: Time, at: u64) {
+        let Some((since, from)) = self.since.replace((now, at)) else {
+            return;
+        };
+        let s = now.since(since).as_secs_f64();
+        if s > 0.0 {
+            let per_hour = at.saturating_sub(from) as f64 / s * 3_600.0;
+            self.per_hour = per_hour.max(self.per_hour * PACE_KEPT.powf(s));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
