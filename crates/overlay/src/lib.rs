@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+mod audit;
 pub mod carried;
 pub mod detour;
 pub mod doubts;
@@ -52,6 +53,7 @@ pub mod sockets;
 pub mod stamps;
 pub mod stream;
 
+pub use audit::Suspect;
 pub use event::{Drop, Event};
 pub use node::{Config, Neighbor, Node};
 pub use request::{Reply, Request, RequestError};

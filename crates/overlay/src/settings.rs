@@ -53,6 +53,8 @@ pub struct Settings {
     pub streams: stream::Settings,
     /// Whether what goes to other nodes is sealed from end to end.
     pub sealing: Sealing,
+    /// Whether nodes that seal find out if what they send arrives, and avoid paths that swallow it.
+    pub audit: bool,
     /// With how many nodes there is a session from end to end before anything is sent.
     pub prepared_ends: u32,
     /// Whether nodes that have traffic for each other make a link of their own.
@@ -82,6 +84,7 @@ impl Settings {
             node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
             sealing: Sealing::On,
+            audit: true,
             // Choice: a network of that size shakes hands once in ten minutes with each of them, 0.4 times a
             // second, about 6 kbit/s. In a larger network, packets to the others wait for their handshake.
             prepared_ends: 256,
@@ -110,6 +113,7 @@ impl Settings {
             announce: announce::Settings::paper(),
             // The papers' systems do not seal, and their packets are as much shorter.
             sealing: Sealing::Off,
+            audit: false,
             prepared_ends: 0,
             metric: MetricOf::Paper,
             codec_threshold: Duration::from_millis(100),

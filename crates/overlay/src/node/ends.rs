@@ -8,6 +8,7 @@
 use super::Node;
 use super::receive::Verdict;
 use super::send::{assemble, own_header};
+use crate::audit::WayId;
 use crate::ends::{Opened, Sealed, is_to_be_sealed};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
@@ -21,13 +22,13 @@ use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
 
 /// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
-const CLASS: Class = Class {
+pub(super) const CLASS: Class = Class {
     link: LinkProtocol::RealTime,
     routing: Routing::ExpectedLatency,
     priority: 6,
 };
 /// The port that handshakes come from and go to: nobody can bind it.
-const PORT: VirtualPort = VirtualPort(0);
+pub(super) const PORT: VirtualPort = VirtualPort(0);
 
 /// What is to be done with a packet for this node, before its flow hears of it.
 pub(super) enum Arrived {
@@ -86,8 +87,27 @@ impl Node {
             out.report(Event::Dropped { reason, packets });
             return None;
         }
+        let way = self.natural_way(now, to, &packets);
+        let packets = self.divert(now, to, way, packets, out)?;
+        self.seal_noted(now, to, packets, way, out)
+    }
+
+    /// The same for packets that go this way, whatever is known of it.
+    pub(super) fn seal_noted(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        packets: Burst,
+        way: Option<WayId>,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let count = packets.segments() as u32;
+        let note = self.note_of(to, way, &packets);
         match self.ends.seal(now, to, packets, out.pool()) {
-            Sealed::Ready(packets) => return Some(packets),
+            Sealed::Ready(packets, counters) => {
+                self.audits.note(now, to, note.sealed(counters, count));
+                return Some(packets);
+            }
             Sealed::Waits(Some(init)) => self.send_handshake(now, to, &init, out),
             Sealed::Waits(None) => {}
             Sealed::Dropped(reason) => {
@@ -369,6 +389,11 @@ pub(super) struct Around {
 }
 
 impl Around {
+    /// It was sealed by its source.
+    pub(super) fn is_end(self) -> bool {
+        self.front > Around::HOP.front
+    }
+
     /// The seal of the last hop alone.
     pub(super) const HOP: Around = Around {
         front: CLEAR_BYTES,

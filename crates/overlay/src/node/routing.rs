@@ -17,8 +17,8 @@ use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities,
-    write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels, write_usable,
-    write_version,
+    write_endpoints, write_hops, write_link_rates, write_seals, write_tallies, write_tunnels,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -136,9 +136,9 @@ fn write_options(
     w: &mut Writer<'_>,
     now: Time,
     links: &[&Link],
-    own: (&[Endpoint], Option<Bulk>, &str),
+    own: (bool, &[Endpoint], Option<Bulk>, &str),
 ) {
-    let (endpoints, bulk, version) = own;
+    let (tallies, endpoints, bulk, version) = own;
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
     let usable = told().map(|(i, link)| (i, link.mtu.usable()));
@@ -153,6 +153,9 @@ fn write_options(
         .filter_map(|(i, link)| Some((i, link.hops?)))
         .collect();
     write_usable(w, &usable).expect(BOUNDED);
+    if tallies {
+        write_tallies(w).expect(BOUNDED);
+    }
     write_endpoints(w, endpoints).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
     if let Some(bulk) = bulk {
@@ -239,6 +242,10 @@ impl Node {
                 true
             });
         }
+        if self.reviewed != self.tables.followed() {
+            self.reviewed = self.tables.followed();
+            self.review_audits(now, out);
+        }
         // What became due on any link goes out in this flush.
         while let Some(index) = self.flood.poll_ready() {
             self.links.touch(index);
@@ -267,7 +274,8 @@ impl Node {
         if self.settings.sealing != Sealing::Off {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
-        let own = (self.direct.announced(), self.bulk, self.version);
+        let tallies = self.settings.audit && self.settings.sealing != Sealing::Off;
+        let own = (tallies, self.direct.announced(), self.bulk, self.version);
         write_options(&mut writer, now, &links, own);
         let options = writer.written();
         let certificate = identity.certificate();

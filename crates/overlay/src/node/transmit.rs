@@ -171,9 +171,10 @@ impl Node {
                 (usable, EXTENSION_LENGTH_BYTES + len)
             }
         };
+        let diverted = self.diversion_bytes(to);
         if let Some(stream) = self.streams.at(index) {
             let ticket = if stream.is_early() { TICKET_BYTES } else { 0 };
-            let around = around_bytes(&[], seals) + stamp + SEGMENT_BYTES + ticket;
+            let around = around_bytes(&[], seals) + stamp.max(diverted) + SEGMENT_BYTES + ticket;
             stream.sender.set_fit(usize::from(usable) - around);
         }
     }
