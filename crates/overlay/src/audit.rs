@@ -186,11 +186,6 @@ impl Audits {
         });
     }
 
-    /// Forgets a destination.
-    pub(crate) fn remove(&mut self, to: NodeAddr) {
-        self.all.remove(&to);
-    }
-
     /// The destinations whose packets do not all go by table.
     pub(crate) fn diverted(&self) -> Vec<NodeAddr> {
         let all = self.all.iter();
@@ -245,6 +240,12 @@ impl Audit {
         let way = path().map(|path| self.ways.enter(now, path));
         self.natural.insert(routing, (generation, way));
         way
+    }
+
+    /// The neighbour that gets packets of a routing, if they go otherwise than by table.
+    pub(crate) fn first_hop(&self, routing: Routing) -> Option<NodeAddr> {
+        let (_, natural) = self.natural.get(&routing)?;
+        self.ways.settled((*natural)?)?.get(1).copied()
     }
 
     /// The way of packets with this stamp, if it is a single path.

@@ -35,6 +35,8 @@ pub(crate) struct Promise {
 
 /// How much evidence makes a path bad.
 const BAD: f64 = 16.0;
+/// Nothing counts beyond this, so that what is over is soon no reproach any more.
+const BAD_MOST: f64 = 20.0;
 /// How much makes it good.
 const GOOD: f64 = 7.0;
 /// What one slot adds at most.
@@ -50,6 +52,8 @@ const HALF: f64 = 0.25;
 const HOLE: f64 = 0.8;
 /// A path that promises more loss than this cannot be told from one that swallows.
 const LOSS_MOST: f64 = 0.3;
+/// A path that has delivered so many packets since it lost one loses no longer, until it does.
+const RECENT: u64 = 40;
 /// A path that has lost so much is a hole, not a leak.
 pub(crate) const HEAVY: f64 = 0.3;
 
@@ -64,6 +68,8 @@ pub(crate) struct Evidence {
     before: [f64; 3],
     sent: u64,
     lost: u64,
+    /// What has arrived since something was lost.
+    arrived: u64,
 }
 
 impl Evidence {
@@ -72,6 +78,10 @@ impl Evidence {
         let lost = lost.min(sent);
         self.sent += u64::from(sent);
         self.lost += u64::from(lost);
+        self.arrived = match lost {
+            0 => self.arrived + u64::from(sent),
+            _ => 0,
+        };
         let p0 = (promise.loss * TOLERANCE).max(TOLERATED);
         if p0 > LOSS_MOST {
             return;
@@ -86,7 +96,7 @@ impl Evidence {
             lost * (p1 / p0).ln() + arrived * ((1.0 - p1) / (1.0 - p0)).ln()
         };
         for (i, p1) in [LEAK * p0, HALF, HOLE].into_iter().enumerate() {
-            let most = self.before[i] + PER_SLOT;
+            let most = (self.before[i] + PER_SLOT).min(BAD_MOST);
             self.bad[i] = (self.bad[i] + ratio(p1)).clamp(0.0, most);
         }
         for (good, p1) in self.good.iter_mut().zip([LEAK * p0, HALF]) {
@@ -97,6 +107,16 @@ impl Evidence {
     /// It loses more than its links promise.
     pub(crate) fn is_bad(&self) -> bool {
         self.bad.iter().any(|s| *s >= BAD)
+    }
+
+    /// The same, and it is not over.
+    pub(crate) fn is_bad_still(&self) -> bool {
+        self.is_bad() && self.arrived < RECENT
+    }
+
+    /// So many packets were judged.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// It delivers what they promise, by comparison with a path that loses `rival`.
@@ -111,11 +131,6 @@ impl Evidence {
     /// The share lost, as far as it is known: of nothing it is a half.
     pub(crate) fn loss(&self) -> f64 {
         (self.lost + 1) as f64 / (self.sent + 2) as f64
-    }
-
-    /// So many packets were judged, and so many of them never arrived.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.sent, self.lost)
     }
 }
 

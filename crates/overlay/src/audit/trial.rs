@@ -38,10 +38,17 @@ const SUSPECTS_MAX: usize = 16;
 /// A suspect is tried again after so long, and after twice as long each time it fails.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_MOST: Duration = Duration::from_secs(3600);
-/// A trial without a verdict ends after so long.
+/// Nobody is blamed sooner after the beginning of a trial. Choice: until then link state may find that a link has
+/// failed. The flow is saved meanwhile: its packets go twice.
+const BLAME_AFTER: Duration = Duration::from_secs(5);
+/// A trial without a verdict ends after so long, if there have been so many packets, and at last.
 const TRIAL_LASTS: Duration = Duration::from_secs(60);
+const TRIAL_PACKETS: u64 = 1_000;
+const TRIAL_LASTS_MOST: Duration = Duration::from_secs(600);
 /// Ways that packets have taken within so long count.
 const IN_USE: Duration = Duration::from_secs(5);
+/// Where a search finds no other way, the next one is so much later.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Packets per second that go twice in a trial, and at once. Choice: what two calls send. More of a flow goes
 /// by the better of the two ways alone: a trial is to cost little where a path is bad because it is full.
 const COPIES_PER_S: f64 = 200.0;
@@ -60,6 +67,13 @@ struct Way {
     stamp: Vec<u8>,
     evidence: Evidence,
     used: Time,
+}
+
+#[cfg(test)]
+impl WayId {
+    pub(super) const fn numbered(n: u32) -> WayId {
+        WayId(n)
+    }
 }
 
 /// What may be to blame.
@@ -138,6 +152,8 @@ pub(crate) struct Ways {
     /// No search until then, and how many were in vain.
     quiet_until: Time,
     in_vain: u32,
+    /// The last search found nothing to try.
+    is_alone: bool,
 }
 
 impl Ways {
@@ -150,6 +166,7 @@ impl Ways {
             copies: TokenBucket::new(COPIES_PER_S, COPIES_BURST, now),
             quiet_until: Time::ZERO,
             in_vain: 0,
+            is_alone: false,
         }
     }
 
@@ -247,6 +264,16 @@ impl Ways {
         }
     }
 
+    /// The way of packets whose path by table is `natural`, if they go one other way.
+    pub(crate) fn settled(&self, natural: WayId) -> Option<&[NodeAddr]> {
+        match self.plan {
+            Plan::Settled(way) if way != natural && self.is_suspected(natural) => {
+                Some(self.nodes(way))
+            }
+            _ => None,
+        }
+    }
+
     /// Takes in what became of packets.
     pub(super) fn judge(
         &mut self,
@@ -256,6 +283,7 @@ impl Ways {
         let Some(way) = self.ways.iter_mut().find(|way| way.id == judged.way) else {
             return;
         };
+        way.used = way.used.max(judged.at);
         if let Some(promise) = promise(&way.nodes, judged.link) {
             way.evidence
                 .take(judged.at, judged.sent, judged.lost, promise);
@@ -270,13 +298,15 @@ impl Ways {
         ends: (NodeAddr, NodeAddr),
     ) -> Option<Finding> {
         match self.plan.clone() {
-            Plan::Plain => self.look_for_bad(now, topology, ends),
+            Plan::Plain => {
+                if self.has_suspects() {
+                    self.settle_anew(now, topology, ends);
+                }
+                self.look_for_bad(now, topology, ends)
+            }
             Plan::Settled(way) => {
                 if !self.is_whole(way, topology) {
-                    self.plan = match self.other(topology, ends, &[], true) {
-                        Some(nodes) => Plan::Settled(self.enter_anew(now, nodes)),
-                        None => Plan::Plain,
-                    };
+                    self.settle_anew(now, topology, ends);
                     return None;
                 }
                 if let Some(finding) = self.look_for_bad(now, topology, ends) {
@@ -287,6 +317,14 @@ impl Ways {
             }
             Plan::Trial(trial) => self.decide_trial(now, topology, ends, trial),
         }
+    }
+
+    /// The way that was settled on has lost a link: takes the best one without suspects, if there is one.
+    fn settle_anew(&mut self, now: Time, topology: &Topology, ends: (NodeAddr, NodeAddr)) {
+        self.plan = match self.other(topology, ends, &[], true) {
+            Some(nodes) => Plan::Settled(self.enter_anew(now, nodes)),
+            None => Plan::Plain,
+        };
     }
 
     fn look_for_bad(
@@ -303,7 +341,8 @@ impl Ways {
             _ => None,
         };
         let counts = |way: &&Way| {
-            let in_use = now.since(way.used) < IN_USE && !self.is_suspected(way.id);
+            let goes_by_table = settled.is_none() || !self.is_suspected(way.id);
+            let in_use = goes_by_table && now.since(way.used) < IN_USE;
             (in_use || Some(way.id) == settled) && way.evidence.is_bad()
         };
         let bad = self.ways.iter().find(counts)?;
@@ -316,8 +355,9 @@ impl Ways {
             failed: Vec::new(),
         };
         self.reset(incumbent);
+        let was_alone = self.is_alone;
         self.go_on(now, topology, ends, trial);
-        Some(Finding::Bad { loss })
+        (!was_alone).then_some(Finding::Bad { loss })
     }
 
     /// Seeks another candidate; ends the trial if there is none.
@@ -335,22 +375,41 @@ impl Ways {
             .flatten();
         match other {
             Some(nodes) => {
+                self.is_alone = false;
                 // So that it is kept while its place is sought.
                 self.plan = Plan::Trial(trial.clone());
                 trial.candidate = self.enter_anew(now, nodes);
                 trial.is_retry = false;
                 self.plan = Plan::Trial(trial);
             }
-            None => self.give_up(now),
+            None if trial.failed.is_empty() => {
+                self.is_alone = true;
+                self.quiet_until = now + LOOK_AGAIN;
+                self.plan = self.as_before(trial.incumbent);
+            }
+            None => self.give_up(now, &trial),
         }
     }
 
-    /// All ways are alike, or no verdict is to be had.
-    fn give_up(&mut self, now: Time) {
+    /// All ways are alike, or no verdict is to be had: back to where the search began.
+    fn give_up(&mut self, now: Time, trial: &Trial) {
         self.quiet_until = now + backoff(self.in_vain);
         self.in_vain += 1;
-        self.suspicions.retain(|suspicion| !suspicion.is_active);
-        self.plan = Plan::Plain;
+        self.reset(trial.incumbent);
+        self.plan = self.as_before(trial.incumbent);
+        if matches!(self.plan, Plan::Plain) {
+            for suspicion in &mut self.suspicions {
+                suspicion.is_active = false;
+            }
+        }
+    }
+
+    /// The plan without a trial of this way: what was found worse before is no better for it.
+    fn as_before(&self, incumbent: WayId) -> Plan {
+        match self.has_suspects() && !self.is_suspected(incumbent) {
+            true => Plan::Settled(incumbent),
+            false => Plan::Plain,
+        }
     }
 
     fn decide_trial(
@@ -394,17 +453,16 @@ impl Ways {
             return None;
         }
         if p.is_good(0.0) {
-            self.plan = match self.suspicions.iter().any(|s| s.is_active) {
-                true => Plan::Settled(incumbent),
-                false => Plan::Plain,
-            };
+            self.plan = self.as_before(incumbent);
             return None;
         }
-        if p_bad && q.is_good(p_loss) {
+        let age = now.since(trial.since);
+        if age >= BLAME_AFTER && p.is_bad_still() && q.is_good(p_loss) {
             return Some(self.condemn(now, &trial, p_loss));
         }
-        if now.since(trial.since) >= TRIAL_LASTS {
-            self.give_up(now);
+        let is_long = age >= TRIAL_LASTS && p.sent() >= TRIAL_PACKETS;
+        if is_long || age >= TRIAL_LASTS_MOST {
+            self.give_up(now, &trial);
         }
         None
     }
@@ -467,6 +525,9 @@ impl Ways {
                 !good.iter().any(has)
             });
             suspects = links.map(|(from, to)| Suspect::Link(from, to)).collect();
+        }
+        for at in self.suspects_of(trial.candidate) {
+            self.suspicions[at].is_active = false;
         }
         for suspect in &suspects {
             self.suspect(now, *suspect, loss, suspects.len());

@@ -12,6 +12,7 @@ use super::ends::{CLASS, PORT};
 use super::send::{assemble, extension_bytes, metric, own_header};
 use crate::audit::{Course, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
 use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
@@ -111,6 +112,13 @@ impl Node {
                 self.send_copies(now, None, sealed, out);
             }
         }
+    }
+
+    /// The link by which packets leave, if they go one way and it is not that of the tables.
+    pub(super) fn diverted_hop(&self, routing: Routing, to: NodeAddr) -> Option<LinkIndex> {
+        let hop = self.audits.get(to)?.first_hop(routing)?;
+        let link = self.links.by_peer(hop)?;
+        self.links.at(link).is_up().then_some(link)
     }
 
     /// What stamps take from the payload of packets to a node at present.

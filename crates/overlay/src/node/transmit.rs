@@ -146,7 +146,9 @@ impl Node {
         let hop = hop.ok().filter(|_| !is_silent);
         let link = hop.filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
-        link.map(Way::Link)
+        // The room of a lane counts where packets leave.
+        let diverted = self.diverted_hop(routing, to);
+        link.map(|link| Way::Link(diverted.unwrap_or(link)))
     }
 
     /// Cuts a stream's segments to what its way carries.
