@@ -35,7 +35,6 @@ pub(crate) use trial::{Course, Finding, Suspicion, WayId};
 use base::{Duration, Map, NodeAddr, Time};
 use graph::Topology;
 use ledger::Ledger;
-use std::collections::BTreeMap;
 use trial::Ways;
 use wire::data::Routing;
 
@@ -60,7 +59,7 @@ const ANSWERS_BURST: f64 = 20.0;
 /// The audits of all destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Audits {
-    all: BTreeMap<NodeAddr, Audit>,
+    all: Map<NodeAddr, Audit>,
     /// When the next question may be due, at the latest.
     next: Option<Time>,
     answered: Map<NodeAddr, base::token_bucket::TokenBucket>,
@@ -80,6 +79,8 @@ pub(crate) struct Audit {
     /// A question is out, and should be answered by then.
     answer_by: Option<Time>,
     doubled_until: Time,
+    /// Questions in a row without an answer.
+    in_vain: u32,
     used: Time,
 }
 
@@ -88,8 +89,18 @@ pub(crate) struct Audit {
 pub(crate) struct Due {
     pub(crate) to: NodeAddr,
     pub(crate) question: Question,
-    /// By two paths.
-    pub(crate) is_doubled: bool,
+    pub(crate) by: By,
+}
+
+/// How a question goes, or an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// As packets do.
+    Table,
+    /// By two paths that have no relay in common.
+    Two,
+    /// Over every link: both paths may be bad, or be none, as where a member invents links.
+    All,
 }
 
 impl Audits {
@@ -98,7 +109,8 @@ impl Audits {
         if self.all.len() >= AUDITS_MAX && !self.all.contains_key(&to) {
             let idle = |audit: &Audit| now.since(audit.used) >= IDLE;
             let oldest = self.all.iter().filter(|(_, audit)| idle(audit));
-            let oldest = oldest.min_by_key(|(_, audit)| (audit.ways.has_suspects(), audit.used));
+            let oldest =
+                oldest.min_by_key(|(to, audit)| (audit.ways.has_suspects(), audit.used, **to));
             let oldest = *oldest?.0;
             self.all.remove(&oldest);
         }
@@ -147,11 +159,11 @@ impl Audits {
         }
         let mut next: Option<Time> = None;
         for (to, audit) in &mut self.all {
-            if let Some((question, is_doubled)) = audit.ask(now, latency(*to)) {
+            if let Some((question, by)) = audit.ask(now, latency(*to)) {
                 due.push(Due {
                     to: *to,
                     question,
-                    is_doubled,
+                    by,
                 });
             }
             next = next.into_iter().chain(audit.next_timeout()).min();
@@ -219,6 +231,7 @@ impl Audit {
             ask_at: None,
             answer_by: None,
             doubled_until: Time::ZERO,
+            in_vain: 0,
             used: now,
         }
     }
@@ -235,9 +248,12 @@ impl Audit {
             && *known == generation
             && way.is_none_or(|way| self.ways.has(way))
         {
-            return *way;
+            let way = *way;
+            way.inspect(|way| self.ways.want(now, *way));
+            return way;
         }
         let way = path().map(|path| self.ways.enter(now, path));
+        way.inspect(|way| self.ways.want(now, *way));
         self.natural.insert(routing, (generation, way));
         way
     }
@@ -256,9 +272,12 @@ impl Audit {
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
         if self.stamped.0 == stamp && self.stamped.1.is_none_or(|way| self.ways.has(way)) {
-            return self.stamped.1;
+            let way = self.stamped.1;
+            way.inspect(|way| self.ways.want(now, *way));
+            return way;
         }
         let way = path().map(|path| self.ways.enter(now, path));
+        way.inspect(|way| self.ways.want(now, *way));
         self.stamped.0.clear();
         self.stamped.0.extend_from_slice(stamp);
         self.stamped.1 = way;
@@ -269,7 +288,7 @@ impl Audit {
         self.ask_at.into_iter().chain(self.answer_by).min()
     }
 
-    fn ask(&mut self, now: Time, latency: Duration) -> Option<(Question, bool)> {
+    fn ask(&mut self, now: Time, latency: Duration) -> Option<(Question, By)> {
         let is_unanswered = self.answer_by.is_some_and(|by| by <= now);
         let is_due = self.ask_at.is_some_and(|at| at <= now);
         if !is_due && !is_unanswered {
@@ -278,6 +297,7 @@ impl Audit {
         if is_unanswered {
             self.answer_by = None;
             self.doubled_until = now + DOUBLED_FOR;
+            self.in_vain = self.in_vain.saturating_add(1);
         }
         self.ask_at = None;
         let question = self.ledger.ask(now, latency);
@@ -292,7 +312,13 @@ impl Audit {
         if self.answer_by.is_none() {
             self.answer_by = Some(on_grid(now + ANSWER_WITHIN + latency * 4));
         }
-        Some((question, now < self.doubled_until))
+        // Ever more seldom: the other end may be gone.
+        let by = match self.in_vain {
+            in_vain @ 2.. if is_unanswered && in_vain.is_power_of_two() => By::All,
+            _ if now < self.doubled_until => By::Two,
+            _ => By::Table,
+        };
+        Some((question, by))
     }
 
     /// An answer: judges what it is about. `promise` says what a path promises at present.
@@ -302,7 +328,7 @@ impl Audit {
         opened: impl ExactSizeIterator<Item = u16>,
         mut promise: impl FnMut(&[NodeAddr], wire::data::LinkProtocol) -> Option<Promise>,
     ) {
-        self.answer_by = None;
+        (self.answer_by, self.in_vain) = (None, 0);
         let Audit { ledger, ways, .. } = self;
         ledger.on_told(number, opened, |judged| ways.judge(&judged, &mut promise));
     }

@@ -66,7 +66,9 @@ struct Way {
     /// Empty if it fits none.
     stamp: Vec<u8>,
     evidence: Evidence,
+    /// When packets went by it, and when packets would have done so that nobody diverts.
     used: Time,
+    wanted: Option<Time>,
 }
 
 #[cfg(test)]
@@ -206,8 +208,17 @@ impl Ways {
             nodes,
             evidence: Evidence::default(),
             used: now,
+            wanted: None,
         });
         id
+    }
+
+    /// Packets are about to take this way, if nobody diverts them.
+    #[inline]
+    pub(super) fn want(&mut self, now: Time, id: WayId) {
+        if let Some(way) = self.ways.iter_mut().find(|way| way.id == id) {
+            (way.used, way.wanted) = (now, Some(now));
+        }
     }
 
     pub(crate) fn is_in_trial(&self) -> bool {
@@ -244,9 +255,6 @@ impl Ways {
         let Some(natural) = natural else {
             return Course::Table;
         };
-        if let Some(way) = self.ways.iter_mut().find(|way| way.id == natural) {
-            way.used = now;
-        }
         match &self.plan {
             Plan::Plain => Course::Table,
             Plan::Settled(way) if *way == natural || !self.is_suspected(natural) => Course::Table,
@@ -342,7 +350,7 @@ impl Ways {
         };
         let counts = |way: &&Way| {
             let goes_by_table = settled.is_none() || !self.is_suspected(way.id);
-            let in_use = goes_by_table && now.since(way.used) < IN_USE;
+            let in_use = goes_by_table && way.is_wanted(now);
             (in_use || Some(way.id) == settled) && way.evidence.is_bad()
         };
         let bad = self.ways.iter().find(counts)?;
@@ -514,26 +522,26 @@ impl Ways {
                 || now.since(way.used) < IN_USE && way.evidence.is_good(HEAVY.min(loss))
         };
         let good: Vec<&Way> = self.ways.iter().filter(good).collect();
-        let bad = self.nodes(trial.incumbent);
-        let relays = bad[1..bad.len() - 1].iter();
-        let relays = relays.filter(|node| good.iter().all(|way| !way.nodes.contains(node)));
-        let mut suspects: Vec<Suspect> = relays.map(|node| Suspect::Node(*node)).collect();
-        if suspects.is_empty() {
-            let links = bad.windows(2).map(|hop| (hop[0], hop[1]));
-            let links = links.filter(|(from, to)| {
-                let has = |way: &&Way| way.nodes.windows(2).any(|hop| hop == [*from, *to]);
-                !good.iter().any(has)
-            });
-            suspects = links.map(|(from, to)| Suspect::Link(from, to)).collect();
+        let bad = [trial.incumbent].into_iter().chain(trial.failed.clone());
+        let mut groups: Vec<Vec<Suspect>> = Vec::new();
+        for bad in bad.filter_map(|id| self.at(id)) {
+            // One that has a suspect already needs no others.
+            let explains = |suspect: &Suspect| suspect.is_on(&bad.nodes);
+            if !groups.iter().flatten().any(explains) {
+                groups.push(blamed(bad, &good));
+            }
         }
         for at in self.suspects_of(trial.candidate) {
             self.suspicions[at].is_active = false;
         }
-        for suspect in &suspects {
-            self.suspect(now, *suspect, loss, suspects.len());
+        for group in &groups {
+            for suspect in group {
+                self.suspect(now, *suspect, loss, group.len());
+            }
         }
         self.in_vain = 0;
         self.plan = Plan::Settled(trial.candidate);
+        let suspects = groups.into_iter().flatten().collect();
         Finding::Suspects { suspects, loss }
     }
 
@@ -571,7 +579,7 @@ impl Ways {
     fn consider_retry(&mut self, now: Time, settled: WayId, topology: &Topology) {
         let is_due = |way: &&Way| {
             let at = self.suspects_of(way.id);
-            now.since(way.used) < IN_USE
+            way.is_wanted(now)
                 && way.id != settled
                 && !at.is_empty()
                 && at.iter().all(|at| self.suspicions[*at].until <= now)
@@ -705,6 +713,20 @@ impl Ways {
     }
 }
 
+impl Way {
+    fn is_wanted(&self, now: Time) -> bool {
+        self.wanted.is_some_and(|at| now.since(at) < IN_USE)
+    }
+
+    fn relays(&self) -> &[NodeAddr] {
+        &self.nodes[1..self.nodes.len() - 1]
+    }
+
+    fn has_link(&self, from: NodeAddr, to: NodeAddr) -> bool {
+        self.nodes.windows(2).any(|hop| hop == [from, to])
+    }
+}
+
 impl Suspicion {
     fn strike(&mut self, now: Time, loss: f64) {
         self.until = now + backoff(self.strikes);
@@ -730,6 +752,19 @@ impl fmt::Display for Suspect {
             Suspect::Link(from, to) => write!(f, "link {from} to {to}"),
         }
     }
+}
+
+/// What a bad way has and no good one: the relays, or the links if there is no such relay.
+fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
+    let relays = bad.relays().iter();
+    let relays = relays.filter(|node| good.iter().all(|way| !way.nodes.contains(node)));
+    let relays: Vec<Suspect> = relays.map(|node| Suspect::Node(*node)).collect();
+    if !relays.is_empty() {
+        return relays;
+    }
+    let links = bad.nodes.windows(2).map(|hop| (hop[0], hop[1]));
+    let links = links.filter(|(from, to)| !good.iter().any(|way| way.has_link(*from, *to)));
+    links.map(|(from, to)| Suspect::Link(from, to)).collect()
 }
 
 /// 1, 2, 4 ... 60 minutes.

@@ -10,7 +10,8 @@
 use super::Node;
 use super::ends::{CLASS, PORT};
 use super::send::{assemble, extension_bytes, metric, own_header};
-use crate::audit::{Course, Due, Finding, Promise, Sent, Suspect, WayId};
+use super::stamped::is_flood;
+use crate::audit::{By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::snapshot::SuspectStatus;
@@ -26,6 +27,8 @@ use wire::{CLEAR_BYTES, SEALED_HEADROOM};
 /// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
 /// anybody.
 const TIME_TO_SPARE: Duration = Duration::from_millis(20);
+/// The stamp "over every link".
+const FLOODING: [u8; 1] = [1];
 /// The same for one that may not take many hops more.
 const TTL_TO_SPARE: u8 = 16;
 
@@ -150,16 +153,12 @@ impl Node {
         let tables = &self.tables;
         let latency = |to: NodeAddr| tables.latency(to).unwrap_or_default();
         for due in self.audits.due(now, latency) {
-            let Due {
-                to,
-                question,
-                is_doubled,
-            } = due;
+            let Due { to, question, by } = due;
             let mut bytes = [0; TALLY_BYTES_MAX];
             let about = (question.number, question.session, question.first);
             let len = Tally::ask(about, &question.lengths, &mut bytes);
             let len = len.expect("a question fits the longest message");
-            self.send_tally(now, to, &bytes[..len], is_doubled, out);
+            self.send_tally(now, (to, by), &bytes[..len], out);
             self.decide_audit(now, to, out);
         }
     }
@@ -174,9 +173,8 @@ impl Node {
     fn send_tally(
         &mut self,
         now: Time,
-        to: NodeAddr,
+        (to, by): (NodeAddr, By),
         bytes: &[u8],
-        is_doubled: bool,
         out: &mut impl Outbox<Node>,
     ) {
         if !self.ends.has_session(to) {
@@ -185,20 +183,11 @@ impl Node {
         let seq = self.next_echo_seq();
         let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
         header.has_transport = true;
-        let mut stamp: &[u8] = &[];
-        if is_doubled {
-            let wish = Wish {
-                to,
-                scheme: Scheme::Disjoint,
-                link: CLASS.link,
-                deadline: None,
-            };
-            let (generation, topology) = (self.database.generation(), self.database.topology());
-            let known = self
-                .stamps
-                .stamp(now, self.addr, wish, generation, topology);
-            stamp = known.unwrap_or_default();
-        }
+        let stamp = match by {
+            By::Table => &[],
+            By::Two => self.disjoint_stamp(now, to).unwrap_or_default(),
+            By::All => &FLOODING,
+        };
         if !stamp.is_empty() {
             (header.class.routing, header.has_extension) = (Routing::Stamped, true);
         }
@@ -207,6 +196,19 @@ impl Node {
             Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }
+    }
+
+    /// Two paths to a node at once, for what must arrive though one of them swallows.
+    pub(super) fn disjoint_stamp(&mut self, now: Time, to: NodeAddr) -> Option<&[u8]> {
+        let wish = Wish {
+            to,
+            scheme: Scheme::Disjoint,
+            link: CLASS.link,
+            deadline: None,
+        };
+        let (generation, topology) = (self.database.generation(), self.database.topology());
+        self.stamps
+            .stamp(now, self.addr, wish, generation, topology)
     }
 
     /// A question or an answer of another end, out of its seal.
@@ -233,9 +235,13 @@ impl Node {
                 let mut bytes = [0; TALLY_BYTES_MAX];
                 let len = Tally::tell(number, &opened[..told], &mut bytes);
                 let len = len.expect("an answer fits the longest message");
-                // What had to be asked by two paths is answered so.
-                let is_doubled = routing == Routing::Stamped;
-                self.send_tally(now, source, &bytes[..len], is_doubled, out);
+                // What had to be asked by several paths is answered so.
+                let by = match routing {
+                    Routing::Stamped if is_flood(&header) => By::All,
+                    Routing::Stamped => By::Two,
+                    _ => By::Table,
+                };
+                self.send_tally(now, (source, by), &bytes[..len], out);
             }
             Ok(Tally::Told { number, counts }) => {
                 let topology = self.database.topology();

@@ -70,6 +70,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
         while self.now < end {
             for _ in 0..25 {
                 let natural = self.ways.enter(self.now, self.natural.clone());
+                self.ways.want(self.now, natural);
                 let by = match self.ways.course(self.now, Some(natural), 1) {
                     Course::Table => vec![natural],
                     Course::One(way) => vec![way],
@@ -134,6 +135,8 @@ fn of_two_holes_the_third_way_is_found() {
         ref other => panic!("{other:?}"),
     };
     assert_eq!(way, path(&[1, 4, 5, 9]));
+    let both = [Suspect::Node(NodeAddr(2)), Suspect::Node(NodeAddr(3))];
+    assert_eq!(call.suspects(), both);
 }
 
 #[test]
@@ -228,6 +231,7 @@ fn more_than_the_copies_allow_goes_by_the_better_way() {
     let mut ways = Ways::new(Time::ZERO);
     let topology = diamond();
     let natural = ways.enter(Time::ZERO, path(&[1, 2, 9]));
+    ways.want(Time::ZERO, natural);
     let judge = |ways: &mut Ways, way, lost| {
         for i in 0..40u64 {
             let at = Time::ZERO + Duration::from_millis(50) * i;
