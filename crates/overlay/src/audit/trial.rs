@@ -7,7 +7,7 @@
 //!     ▲  ▲                       │ │    ▲                                 │    ▲
 //!     │  │ P good                │ │    │ Q bad: the next Q               │    │ P bad: twice
 //!     │  '───────────────────────' └────'                                 ▼    │ as long
-//!     │    no Q left, or no verdict in a minute                  Trial(Q, P) after 1, 2 ... 60 min
+//!     │    no Q left, or no verdict in a while                   Trial(Q, P) after 1, 2 ... 60 min
 //!     '─────────────────────────────────────────────────── P good ────────┘
 //! ```
 //! What P has and Q has not is suspect: the relays, or the links where there is no such relay. Packets whose
@@ -42,8 +42,10 @@ const RETRY_MOST: Duration = Duration::from_secs(3600);
 /// failed. The flow is saved meanwhile: its packets go twice.
 const BLAME_AFTER: Duration = Duration::from_secs(5);
 /// A trial without a verdict ends after so long, if there have been so many packets, and at last.
-const TRIAL_LASTS: Duration = Duration::from_secs(60);
+const TRIAL_LASTS: Duration = Duration::from_secs(30);
 const TRIAL_PACKETS: u64 = 1_000;
+/// What loses so many times less is better.
+const CLEARLY: f64 = 2.0;
 const TRIAL_LASTS_MOST: Duration = Duration::from_secs(600);
 /// Ways that packets have taken within so long count.
 const IN_USE: Duration = Duration::from_secs(5);
@@ -470,6 +472,10 @@ impl Ways {
         }
         let is_long = age >= TRIAL_LASTS && p.sent() >= TRIAL_PACKETS;
         if is_long || age >= TRIAL_LASTS_MOST {
+            // The other one does not keep its promise, nor break it: it will do if it is clearly better.
+            if p_bad && q_loss * CLEARLY < p_loss {
+                return Some(self.condemn(now, &trial, p_loss));
+            }
             self.give_up(now, &trial);
         }
         None

@@ -111,10 +111,9 @@ fn questions_and_answers_are_four_packets_a_second() {
     assert_eq!(talk(&mut nodes, 1, 20), 2_000);
     let asked = end(&nodes, 0, 1).sealed - asked - 2_000;
     let told = end(&nodes, 1, 0).sealed - told;
-    assert!(
-        (30..=44).contains(&asked) && told == asked,
-        "{asked} {told}"
-    );
+    assert!((30..=44).contains(&asked), "{asked}");
+    // One answer may belong to a question of before.
+    assert!(told.abs_diff(asked) <= 1, "{asked} {told}");
     // Nobody asks about questions.
     let quiet = end(&nodes, 0, 1).sealed;
     nodes.run_ms(20_000);

@@ -168,6 +168,17 @@ fn where_all_ways_are_alike_packets_go_by_table() {
 }
 
 #[test]
+fn a_way_that_is_clearly_better_will_do_though_it_is_not_good() {
+    // The other relays lose more than is no reproach, and less than can be told from it soon.
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| match node {
+        NodeAddr(2) => 0.08,
+        _ => 0.015,
+    });
+    call.talk(120);
+    assert!(call.suspects().contains(&Suspect::Node(NodeAddr(2))));
+}
+
+#[test]
 fn an_outage_of_some_seconds_is_over_without_a_suspect() {
     for ms in [200, 1_000, 2_000, 4_000] {
         let out =
