@@ -44,6 +44,8 @@ const AUDITS_MAX: usize = crate::ends::ENDS_MAX;
 const ASK_AFTER: Duration = Duration::from_millis(500);
 /// The same while two paths are compared.
 const ASK_AFTER_IN_TRIAL: Duration = Duration::from_millis(250);
+/// From one question to the next where they would take room that packets need.
+const SPACED: Duration = Duration::from_secs(4);
 /// A question without an answer is asked again after so long, and twice the way there and back.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 /// After a question that was asked in vain, the next ones go by two paths at once for so long.
@@ -81,6 +83,7 @@ pub(crate) struct Audit {
     doubled_until: Time,
     /// Questions in a row without an answer.
     in_vain: u32,
+    asked: Option<Time>,
     used: Time,
 }
 
@@ -151,15 +154,21 @@ impl Audits {
         }
     }
 
-    /// The questions that are due. `latency` is that of the way to a node.
-    pub(crate) fn due(&mut self, now: Time, latency: impl Fn(NodeAddr) -> Duration) -> Vec<Due> {
+    /// The questions that are due. `way` tells the latency of the way to a node, and whether it has room to spare.
+    pub(crate) fn due(
+        &mut self,
+        now: Time,
+        way: impl Fn(NodeAddr) -> (Duration, bool),
+    ) -> Vec<Due> {
         let mut due = Vec::new();
         if self.next.is_none_or(|next| now < next) {
             return due;
         }
         let mut next: Option<Time> = None;
         for (to, audit) in &mut self.all {
-            if let Some((question, by)) = audit.ask(now, latency(*to)) {
+            if audit.next_timeout().is_some_and(|at| at <= now)
+                && let Some((question, by)) = audit.ask(now, way(*to))
+            {
                 due.push(Due {
                     to: *to,
                     question,
@@ -232,6 +241,7 @@ impl Audit {
             answer_by: None,
             doubled_until: Time::ZERO,
             in_vain: 0,
+            asked: None,
             used: now,
         }
     }
@@ -288,10 +298,15 @@ impl Audit {
         self.ask_at.into_iter().chain(self.answer_by).min()
     }
 
-    fn ask(&mut self, now: Time, latency: Duration) -> Option<(Question, By)> {
+    fn ask(&mut self, now: Time, (latency, has_room): (Duration, bool)) -> Option<(Question, By)> {
         let is_unanswered = self.answer_by.is_some_and(|by| by <= now);
         let is_due = self.ask_at.is_some_and(|at| at <= now);
         if !is_due && !is_unanswered {
+            return None;
+        }
+        let spaced = self.asked.map_or(now, |asked| on_grid(asked + SPACED));
+        if !has_room && now < spaced {
+            (self.ask_at, self.answer_by) = (Some(spaced), None);
             return None;
         }
         if is_unanswered {
@@ -309,6 +324,7 @@ impl Audit {
             self.ask_at = Some(on_grid(now + after));
         }
         let question = question?;
+        self.asked = Some(now);
         if self.answer_by.is_none() {
             self.answer_by = Some(on_grid(now + ANSWER_WITHIN + latency * 4));
         }

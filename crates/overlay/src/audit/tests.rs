@@ -47,7 +47,7 @@ impl Talk {
                 self.first += 1;
                 self.audits.note(at(ms), TO, sent);
             }
-            for due in self.audits.due(at(ms), |_| LATENCY) {
+            for due in self.audits.due(at(ms), |_| (LATENCY, true)) {
                 let counters = due.question.lengths.iter().map(|len| usize::from(*len));
                 let counters = counters.sum();
                 self.asked.push((ms, due.question.number, counters, due.by));

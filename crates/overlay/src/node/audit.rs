@@ -8,7 +8,7 @@
 //! ```
 
 use super::Node;
-use super::ends::{CLASS, PORT};
+use super::ends::PORT;
 use super::send::{assemble, extension_bytes, metric, own_header};
 use super::stamped::is_flood;
 use crate::audit::{By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
@@ -17,8 +17,9 @@ use crate::link::LinkIndex;
 use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
-use graph::Topology;
-use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Routing};
+use congestion::brake::Brake;
+use graph::{Metric, Topology};
+use wire::data::{Class, EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
@@ -27,6 +28,13 @@ use wire::{CLEAR_BYTES, SEALED_HEADROOM};
 /// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
 /// anybody.
 const TIME_TO_SPARE: Duration = Duration::from_millis(20);
+/// How questions and answers are carried. Choice: not on the real-time lane, whose room is that of calls; one that
+/// is lost is asked again.
+const CLASS: Class = Class {
+    link: LinkProtocol::BestEffort,
+    routing: Routing::ExpectedLatency,
+    priority: 6,
+};
 /// The stamp "over every link".
 const FLOODING: [u8; 1] = [1];
 /// The same for one that may not take many hops more.
@@ -49,7 +57,9 @@ impl Node {
         let audit = self.audits.of(now, to)?;
         if routing == Routing::Stamped {
             let stamp = header.extension()?;
-            return audit.by_stamp(now, stamp, || single_path(stamp, own, to));
+            return audit.by_stamp(now, stamp, || {
+                single_path(stamp, own, to).filter(|path| has_relays(path))
+            });
         }
         let metric = metric(routing)?;
         let generation = tables.followed()?;
@@ -57,7 +67,7 @@ impl Node {
             let topology = database.topology();
             let path = tables.tree(metric)?.path(topology.index(to)?);
             let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
-            (path.len() >= 2 && !tables.is_silent(metric, to)).then_some(path)
+            (has_relays(&path) && !tables.is_silent(metric, to)).then_some(path)
         })
     }
 
@@ -150,9 +160,15 @@ impl Node {
 
     /// Asks what is due.
     pub(super) fn drive_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let tables = &self.tables;
-        let latency = |to: NodeAddr| tables.latency(to).unwrap_or_default();
-        for due in self.audits.due(now, latency) {
+        let (tables, links) = (&self.tables, &self.links);
+        let way = |to: NodeAddr| {
+            let hop = tables.next_hop(Metric::ExpectedLatency, to);
+            let link = hop.and_then(|hop| links.by_peer(hop));
+            let brake = link.and_then(|link| links.at(link).brake.as_ref());
+            let has_room = brake.is_none_or(Brake::allows_redundancy);
+            (tables.latency(to).unwrap_or_default(), has_room)
+        };
+        for due in self.audits.due(now, way) {
             let Due { to, question, by } = due;
             let mut bytes = [0; TALLY_BYTES_MAX];
             let about = (question.number, question.session, question.first);
@@ -356,6 +372,11 @@ fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Optio
     Some(Promise {
         loss: 1.0 - arrives,
     })
+}
+
+/// Somebody on the path could swallow packets: of a link its own ends know what it loses.
+fn has_relays(path: &[NodeAddr]) -> bool {
+    path.len() > 2
 }
 
 /// The path of a stamp, if it is one path.

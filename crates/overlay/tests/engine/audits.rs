@@ -78,46 +78,57 @@ fn a_relay_that_changes_packets_is_gone_around_too() {
     assert!(tapped.drops(Drop::EndForged) > 50);
 }
 
-#[test]
-fn an_end_that_does_not_answer_is_not_asked() {
+/// Two nodes, and a relay between them.
+fn chained() -> Nodes {
     let plan = Plan {
-        edges: chain(2),
-        ..sealed(2)
+        edges: chain(3),
+        ..sealed(3)
     };
     let mut nodes = Nodes::planned(3, plan);
     nodes.link(0, 1, "delay=5ms");
+    nodes.link(1, 2, "delay=5ms");
+    nodes
+}
+
+#[test]
+fn an_end_that_does_not_answer_is_not_asked() {
+    let mut nodes = chained();
     nodes.set_settings(Settings {
         audit: false,
         ..Settings::modern()
     });
-    nodes.restart(1);
-    nodes.run_ms(3_000);
-    let before = end(&nodes, 0, 1).sealed;
-    assert_eq!(talk(&mut nodes, 1, 5), 500);
-    assert_eq!(end(&nodes, 0, 1).sealed - before, 500);
+    nodes.restart(2);
+    nodes.run_ms(5_000);
+    let before = end(&nodes, 0, 2).sealed;
+    assert_eq!(talk(&mut nodes, 2, 5), 500);
+    assert_eq!(end(&nodes, 0, 2).sealed - before, 500);
     assert_eq!(nodes.count().drops(Drop::Unsupported), 0);
 }
 
 #[test]
 fn questions_and_answers_are_four_packets_a_second() {
-    let plan = Plan {
-        edges: chain(2),
-        ..sealed(2)
-    };
-    let mut nodes = Nodes::planned(3, plan);
-    nodes.link(0, 1, "delay=5ms");
+    let mut nodes = chained();
     nodes.run_ms(3_000);
-    let (asked, told) = (end(&nodes, 0, 1).sealed, end(&nodes, 1, 0).sealed);
-    assert_eq!(talk(&mut nodes, 1, 20), 2_000);
-    let asked = end(&nodes, 0, 1).sealed - asked - 2_000;
-    let told = end(&nodes, 1, 0).sealed - told;
+    let (asked, told) = (end(&nodes, 0, 2).sealed, end(&nodes, 2, 0).sealed);
+    assert_eq!(talk(&mut nodes, 2, 20), 2_000);
+    let asked = end(&nodes, 0, 2).sealed - asked - 2_000;
+    let told = end(&nodes, 2, 0).sealed - told;
     assert!((30..=44).contains(&asked), "{asked}");
     // One answer may belong to a question of before.
     assert!(told.abs_diff(asked) <= 1, "{asked} {told}");
     // Nobody asks about questions.
-    let quiet = end(&nodes, 0, 1).sealed;
+    let quiet = end(&nodes, 0, 2).sealed;
     nodes.run_ms(20_000);
-    assert_eq!(end(&nodes, 0, 1).sealed, quiet);
+    assert_eq!(end(&nodes, 0, 2).sealed, quiet);
+}
+
+#[test]
+fn a_path_without_a_relay_is_not_asked_about() {
+    let mut nodes = chained();
+    nodes.run_ms(3_000);
+    let before = end(&nodes, 0, 1).sealed;
+    assert_eq!(talk(&mut nodes, 1, 5), 500);
+    assert_eq!(end(&nodes, 0, 1).sealed - before, 500);
 }
 
 #[test]
