@@ -108,6 +108,25 @@ impl Window {
         self.check(seq) == Seen::Duplicate
     }
 
+    /// How many of the numbers from `from` to before `to` have been seen; `None` if the window does not go
+    /// back so far.
+    pub fn count(&self, from: u64, to: u64) -> Option<u64> {
+        if self.next.saturating_sub(from) > self.capacity() {
+            return None;
+        }
+        let to = to.min(self.next);
+        let (mut at, mut seen) = (from, 0);
+        while at < to {
+            let (word, _) = self.place(at);
+            let (shift, left) = (at % 64, to - at);
+            let bits = left.min(64 - shift);
+            let mask = (u64::MAX >> (64 - bits)) << shift;
+            seen += u64::from((self.bits[word] & mask).count_ones());
+            at += bits;
+        }
+        Some(seen)
+    }
+
     /// Doubles the capacity until it covers `seq` or reaches `limit`; true if it now does.
     pub fn grow_to_cover(&mut self, seq: u64, limit: usize) -> bool {
         while self.check(seq) == Seen::TooOld && self.bits.len() * 128 <= limit {
@@ -188,6 +207,26 @@ mod tests {
                 prop_assert_eq!(window.insert(s), expected);
                 if expected != Seen::TooOld { all.insert(s); }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_agree_with_a_set(
+            seqs in proptest::collection::vec(0u64..900, 0..300),
+            from in 0u64..900,
+            len in 0u64..300,
+        ) {
+            let mut window = Window::new(256);
+            let mut all = BTreeSet::new();
+            for s in seqs {
+                if window.insert(s) != Seen::TooOld {
+                    all.insert(s);
+                }
+            }
+            let reaches = window.next().saturating_sub(from) <= 256;
+            let seen = all.range(from..from + len).count() as u64;
+            prop_assert_eq!(window.count(from, from + len), reaches.then_some(seen));
         }
     }
 

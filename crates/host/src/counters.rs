@@ -112,6 +112,8 @@ impl Counters {
             Event::LinkDown { .. } => self.links_down += 1,
             // The reason of a link that is down tells of it.
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
+            // The snapshot has what is suspect.
+            Event::PathBad { .. } | Event::Suspected { .. } | Event::Unsuspected { .. } => {}
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,

@@ -265,6 +265,32 @@ impl Log {
                      not run, or be of another network)"
                 ));
             }
+            Event::PathBad { to, lost } => {
+                let text = format!(
+                    "a path to {to} lost {} % more than its links say: others are tried",
+                    f64::from(lost) / 10.0
+                );
+                self.limited(now, "paths", &text);
+            }
+            Event::Suspected {
+                suspect,
+                to,
+                lost,
+                among,
+            } => {
+                let among = match among {
+                    0 | 1 => String::new(),
+                    many => format!(" (or another of {many})"),
+                };
+                self.lines.warn(&format!(
+                    "{suspect}{among} swallows {} % of what goes to {to}, though its links look well: \
+                     packets go around it",
+                    f64::from(lost) / 10.0
+                ));
+            }
+            Event::Unsuspected { suspect, to } => {
+                self.line(&format!("{suspect} carries packets to {to} again"));
+            }
             Event::LinkUp { peer } => {
                 self.sessions.remove(&peer);
                 self.line(&format!("link to {peer} is up"));

@@ -121,8 +121,8 @@ pub(crate) struct Counts {
 /// What became of a burst that is to be sealed.
 #[derive(Debug)]
 pub(crate) enum Sealed {
-    /// It is sealed.
-    Ready(Burst),
+    /// It is sealed, under this session of the exit's, from this counter on.
+    Ready(Burst, (SessionIndex, u64)),
     /// It waits. The Init is to be sent, if a dial has begun with it.
     Waits(Option<Vec<u8>>),
     /// It goes nowhere.
@@ -187,6 +187,10 @@ impl Ends {
             return self.wait(now, to, burst, pool);
         };
         end.said = Some(now);
+        let Some(session) = end.sessions.current() else {
+            return Sealed::Dropped(Drop::EndNoSession);
+        };
+        let counters = (session.peer_index(), session.sealed());
         for i in 0..burst.segments() {
             let packet = &mut burst.segment_mut(i)[CLEAR_BYTES..];
             let header = Header::trusted(&*packet);
@@ -202,7 +206,28 @@ impl Ends {
             }
         }
         end.counts.sealed += burst.segments() as u64;
-        Sealed::Ready(burst)
+        Sealed::Ready(burst, counters)
+    }
+
+    /// How many of `source`'s packets were opened, of stretches of so many counters each from `first` on.
+    /// `None` if that is not known.
+    pub(crate) fn opened(
+        &self,
+        source: NodeAddr,
+        (index, first): (SessionIndex, u32),
+        lengths: impl Iterator<Item = u16>,
+    ) -> Option<impl Iterator<Item = u16>> {
+        let session = self.ends.get(&source)?.sessions.by_index(index)?;
+        let mut at = first;
+        let counts = lengths.map(move |length| {
+            let opened = session.opened(at, length.into());
+            at = at.wrapping_add(length.into());
+            Some(opened? as u16)
+        });
+        // The oldest is forgotten first.
+        let mut counts = counts.peekable();
+        counts.peek().copied().flatten()?;
+        Some(counts.map(Option::unwrap_or_default))
     }
 
     fn wait(&mut self, now: Time, to: NodeAddr, mut burst: Burst, pool: &Pool) -> Sealed {

@@ -3,6 +3,7 @@
 //! Logs, counters, traces and figures derive from it, so they agree by construction. A drop
 //! carries its reason, and the reason's label is the metric's label.
 
+use crate::audit::Suspect;
 use base::{Duration, NodeAddr, UnderlayAddr};
 use secure::Refusal;
 use serde::Serialize;
@@ -250,6 +251,31 @@ pub enum Event {
     NoDatagrams {
         /// The neighbour.
         peer: NodeAddr,
+    },
+    /// A path to `to` delivers less than its links promise. Packets take two paths while others are tried.
+    PathBad {
+        /// The destination.
+        to: NodeAddr,
+        /// What was lost, of 1000.
+        lost: u16,
+    },
+    /// Paths to `to` with this relay or link deliver less than their links promise, and others do not.
+    Suspected {
+        /// What is to blame, or one of those that are told with it.
+        suspect: Suspect,
+        /// The destination.
+        to: NodeAddr,
+        /// What was lost, of 1000.
+        lost: u16,
+        /// So many are told together.
+        among: u16,
+    },
+    /// A path to `to` with what was suspect delivers what its links promise.
+    Unsuspected {
+        /// What was suspect.
+        suspect: Suspect,
+        /// The destination.
+        to: NodeAddr,
     },
     /// The link to `peer` runs over a byte stream (TCP) from now on, or no longer.
     Way {

@@ -27,6 +27,7 @@
 
 pub mod alarm;
 pub mod announce;
+mod audit;
 pub mod carried;
 pub mod detour;
 pub mod doubts;
@@ -53,6 +54,7 @@ pub mod sockets;
 pub mod stamps;
 pub mod stream;
 
+pub use audit::Suspect;
 pub use event::{Drop, Event};
 pub use node::{Config, Neighbor, Node};
 pub use request::{Reply, Request, RequestError};

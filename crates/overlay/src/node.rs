@@ -7,6 +7,7 @@
 //!   flush              -> own record, routes, and one control datagram per link that has news
 //! ```
 
+mod audit;
 mod clock;
 pub(crate) mod control;
 mod deliver;
@@ -39,6 +40,7 @@ pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
+use crate::audit::Audits;
 use crate::detour::Detours;
 use crate::doubts::Doubts;
 use crate::ends::Ends;
@@ -117,6 +119,10 @@ pub struct Node {
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
+    /// Whether what they seal arrives.
+    audits: Audits,
+    /// The topology by which their ways were looked at.
+    reviewed: Option<u64>,
     links: Links,
     sockets: Sockets,
     flows: Flows,
@@ -215,6 +221,8 @@ impl Node {
                 config.seed,
                 config.settings.prepared_ends,
             ),
+            audits: Audits::default(),
+            reviewed: None,
             direct: direct::Direct::default(),
             clock: clock::Clock::default(),
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
@@ -397,6 +405,7 @@ impl Node {
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
+        self.drive_audits(now, out);
         self.database.settle_doubts(now);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
@@ -405,6 +414,7 @@ impl Node {
             self.shared.expire(now);
             self.redial(now, out);
             self.tend_ends(now, out);
+            self.audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
             self.tend_clock(now, out);
@@ -452,6 +462,7 @@ impl Engine for Node {
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (self.ends.next_timeout(), "end"),
+            (self.audits.next_timeout(), "audit"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),

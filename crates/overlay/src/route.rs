@@ -182,6 +182,11 @@ impl Tables {
         routes.filter_map(move |(to, routes)| is_heard(routes).then_some(*to))
     }
 
+    /// The generation of the topology that the routes belong to.
+    pub fn followed(&self) -> Option<u64> {
+        self.followed
+    }
+
     /// Another number whenever a next hop has changed.
     #[inline]
     pub fn generation(&self) -> u32 {

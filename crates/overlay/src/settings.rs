@@ -53,6 +53,8 @@ pub struct Settings {
     pub streams: stream::Settings,
     /// Whether what goes to other nodes is sealed from end to end.
     pub sealing: Sealing,
+    /// Whether nodes that seal find out if what they send arrives, and avoid paths that swallow it.
+    pub audit: bool,
     /// With how many nodes there is a session from end to end before anything is sent.
     pub prepared_ends: u32,
     /// Whether the node tells at once over which links packets to it are being lost.
@@ -84,6 +86,7 @@ impl Settings {
             node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
             sealing: Sealing::On,
+            audit: true,
             // Choice: a network of that size shakes hands once in ten minutes with each of them, 0.4 times a
             // second, about 6 kbit/s. In a larger network, packets to the others wait for their handshake.
             prepared_ends: 256,
@@ -113,6 +116,7 @@ impl Settings {
             announce: announce::Settings::paper(),
             // The papers' systems do not seal, and their packets are as much shorter.
             sealing: Sealing::Off,
+            audit: false,
             prepared_ends: 0,
             // Losses are averaged, and told every 30 s.
             alarms: false,

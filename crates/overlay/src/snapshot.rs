@@ -48,6 +48,10 @@ pub struct Snapshot {
     pub streams: Vec<StreamStatus>,
     /// How packets to and from other nodes are sealed from end to end.
     pub ends: Vec<EndStatus>,
+    /// What is suspected to swallow packets between this node and others.
+    pub suspects: Vec<SuspectStatus>,
+    /// How often a path was found to deliver less than its links promise.
+    pub paths_bad: u64,
     /// Nodes that have renewed their records more often than they may: the first few.
     pub flooders: Vec<FlooderStatus>,
     /// What waits here for its predecessors.
@@ -80,6 +84,27 @@ pub struct EndStatus {
     pub opened: u64,
     /// Packets in its name that did not open.
     pub refused: u64,
+}
+
+/// A relay or link whose paths to a node deliver less than their links promise. Packets go around it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuspectStatus {
+    /// The relay, or where the link begins.
+    pub node: String,
+    /// Where the link ends; null for a relay.
+    pub link_to: Option<String>,
+    /// Where the paths lead.
+    pub path_to: String,
+    /// The share that was lost.
+    pub lost: f64,
+    /// It is one of so many.
+    pub among: usize,
+    /// How often paths with it were found bad.
+    pub strikes: u32,
+    /// For so many seconds.
+    pub for_s: f64,
+    /// In so many seconds it gets another chance.
+    pub retry_in_s: f64,
 }
 
 /// What waits at a node for its predecessors, for it is to be delivered in order.

@@ -41,6 +41,11 @@ impl Replay {
         self.window.next()
     }
 
+    /// How many counters from `from` to before `to` were opened; `None` if that is forgotten.
+    pub(crate) fn count(&self, from: u64, to: u64) -> Option<u64> {
+        self.window.count(from, to)
+    }
+
     /// True if `counter` may still be opened.
     pub(crate) fn is_fresh(&self, counter: u64) -> bool {
         matches!(self.window.check(counter), Seen::Ahead | Seen::Late)

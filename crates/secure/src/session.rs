@@ -161,6 +161,13 @@ impl Session {
     pub fn sealed(&self) -> u64 {
         self.next_counter
     }
+    /// How many of the peer's datagrams from counter `first` on, of which the low 32 bits are known, to `len`
+    /// later have been opened; `None` if that is forgotten.
+    pub fn opened(&self, first: u32, len: u32) -> Option<u32> {
+        let from = widen(u64::from(first), COUNTER_BITS, self.replay.next());
+        let opened = self.replay.count(from, from + u64::from(len))?;
+        u32::try_from(opened).ok()
+    }
     /// A new session should take its place soon.
     pub fn wants_rekey(&self, now: Time) -> bool {
         let spread = if self.dialled {

@@ -140,6 +140,10 @@ impl Sessions {
     pub fn current(&self) -> Option<&Session> {
         self.sealing().map(|at| &self.held[at].session)
     }
+    /// The session of this index.
+    pub fn by_index(&self, index: SessionIndex) -> Option<&Session> {
+        self.iter().find(|session| session.local_index() == index)
+    }
     /// All sessions, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.held.iter().map(|held| &held.session)

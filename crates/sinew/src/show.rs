@@ -215,6 +215,8 @@ mod tests {
                 "flows": [],
                 "ends": [{"node": "10.7.0.2", "seals": true, "session_age_s": 12.5, "sealed": 70, "opened": 60, "refused": 2},
                          {"node": "10.7.0.3", "seals": false, "session_age_s": null, "sealed": 0, "opened": 0, "refused": 0}],
+                "suspects": [{"node": "10.7.0.3", "link_to": null, "path_to": "10.7.0.2", "lost": 0.5,
+                              "among": 2, "strikes": 1, "for_s": 12.0, "retry_in_s": 48.0}],
                 "held": {"packets": 812, "bytes": 1_200_000, "bytes_limit": 50_331_648, "given_up": 3,
                          "holders": [{"from": "10.7.0.3:4000", "to": "239.1.1.1:1112",
                                       "packets": 800, "bytes": 1_190_000, "given_up": 3}]},

@@ -144,10 +144,21 @@ pub const OPTION_TUNNELS: u8 = 12;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_ALARMS: u8 = 13;
+/// The option that says that the origin answers how many of another end's datagrams it has opened
+/// ([`crate::transport::Tally`]). It has what room the first three leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+
+/// | 0 0 0 0 1 1 1 0 |       1       |  version, 1   |
+/// +---------------+---------------+---------------+
+/// ```
+pub const OPTION_TALLIES: u8 = 14;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
 pub const SEALS_VERSION: u8 = 1;
+/// The version of [`OPTION_TALLIES`].
+pub const TALLIES_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity.
@@ -314,6 +325,13 @@ impl<'a> LinkState<'a> {
         }
     }
 
+    /// The origin answers how much it has opened, in a way that is known here.
+    pub fn tallies(&self) -> bool {
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_TALLIES);
+        told.is_some_and(|option| option.value == [TALLIES_VERSION])
+    }
+
     /// Where neighbours see the origin. What cannot be dialled is passed over.
     pub fn endpoints(&self) -> impl Iterator<Item = Endpoint> + Clone + use<'a> {
         let mut options = self.options();
@@ -478,6 +496,15 @@ pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
 pub fn write_seals(w: &mut Writer<'_>, boot: u32) -> Result<(), Full> {
     let [a, b, c, d] = boot.to_be_bytes();
     let (kind, value) = (OPTION_SEALS, &[SEALS_VERSION, a, b, c, d][..]);
+    write_option(w, Opt { kind, value })
+}
+
+/// Appends [`OPTION_TALLIES`]. Nothing where there is no room.
+pub fn write_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
+    if w.room() < 3 {
+        return Ok(());
+    }
+    let (kind, value) = (OPTION_TALLIES, &[TALLIES_VERSION][..]);
     write_option(w, Opt { kind, value })
 }
 

@@ -54,6 +54,8 @@
 //! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
+//! What has been opened of what was sealed ([`Tally`]), inside the seal.
+//!
 //! What one end has sealed for the other begins with the clear header of [a sealed
 //! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
 //! Kind 0x18 (data) has sealed the payload of a packet without flag T, kind 0x19 (control) that of
@@ -79,6 +81,10 @@
 //! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
 //! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
 
+mod tally;
+
+pub use tally::{COUNTS_MAX, Counts, TALLY_BYTES_MAX, Tally};
+
 use crate::bytes::{Reader, Writer};
 use crate::ipc::ResetReason;
 use crate::{Full, Malformed, link};
@@ -98,6 +104,7 @@ pub const TICKET_BYTES: usize = 12;
 
 const FRAGMENT: u8 = 1;
 const SEGMENT: u8 = 2;
+const TALLY: u8 = 3;
 /// What an initiator that knows tickets acknowledges with its call.
 const ASKS: u32 = 1;
 const HAS_TICKET: u8 = 1;
@@ -110,6 +117,8 @@ pub enum Kind {
     Fragment,
     /// A part of a stream, or what belongs to it.
     Segment,
+    /// How much of what was sealed has been opened.
+    Tally,
     /// A datagram of one end for the other: sealed, or of their handshake.
     End(link::Kind),
 }
@@ -121,6 +130,7 @@ impl Kind {
             None => Err(Malformed::Short),
             Some(&FRAGMENT) => Ok(Kind::Fragment),
             Some(&SEGMENT) => Ok(Kind::Segment),
+            Some(&TALLY) => Ok(Kind::Tally),
             Some(&byte) => match link::Kind::from_byte(byte) {
                 Ok(kind) => Ok(Kind::End(kind)),
                 Err(_) => Err(Malformed::Kind),

@@ -9,7 +9,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
-use wire::transport::{Fragment, Kind, Range, Segment};
+use wire::transport::{Fragment, Kind, Range, Segment, Tally};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
 
 use crate::Target;
@@ -91,6 +91,27 @@ fn transport(data: &[u8]) {
                 .expect("equal room");
             assert_eq!(written[..len], data[..len]);
             assert_eq!(parsed.bytes, &data[len..]);
+        }
+        Ok(Kind::Tally) => {
+            let Ok(tally) = Tally::parse(data) else {
+                return;
+            };
+            let len = match tally {
+                Tally::Asked {
+                    number,
+                    session,
+                    first,
+                    counts,
+                } => {
+                    let lengths: Vec<u16> = counts.iter().collect();
+                    Tally::ask((number, session, first), &lengths, &mut written)
+                }
+                Tally::Told { number, counts } => {
+                    let opened: Vec<u16> = counts.iter().collect();
+                    Tally::tell(number, &opened, &mut written)
+                }
+            };
+            assert_eq!(written[..len.expect("equal room")], *data);
         }
         // Those of `link`, for the two ends.
         Ok(Kind::End(kind)) => assert_eq!(data.first(), Some(&kind.byte())),

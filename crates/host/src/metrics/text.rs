@@ -73,6 +73,27 @@ fn node(page: &mut Page, status: &Status) {
     for flooder in &snapshot.flooders {
         flooders.sample(&[("origin", &flooder.node)], flooder.dropped);
     }
+    let suspects = page.family(
+        "sinew_suspects",
+        "gauge",
+        "The share that was lost on paths to a node with this relay, or link from it, that look well.",
+    );
+    for suspect in &snapshot.suspects {
+        let link_to = suspect.link_to.as_deref().unwrap_or_default();
+        suspects.sample(
+            &[
+                ("node", &suspect.node),
+                ("link_to", &link_to),
+                ("path_to", &suspect.path_to),
+            ],
+            suspect.lost,
+        );
+    }
+    page.counter(
+        "sinew_paths_bad_total",
+        "How often a path delivered less than its links say.",
+        snapshot.paths_bad,
+    );
     let in_the_open = snapshot.ends.iter().filter(|end| !end.seals);
     page.gauge(
         "sinew_end_unsealed_nodes",

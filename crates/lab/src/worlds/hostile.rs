@@ -290,6 +290,22 @@ impl<'s> Life<'s> {
                 Event::LinkDown { peer, why } => {
                     self.tell(|| format!("{host}: link to {peer} down: {why}"));
                 }
+                Event::PathBad { to, lost } => {
+                    self.tell(|| format!("{host}: a path to {to} lost {lost} of 1000"));
+                }
+                Event::Suspected {
+                    suspect,
+                    to,
+                    lost,
+                    among,
+                } => self.tell(|| {
+                    format!(
+                        "{host}: {suspect}, 1 of {among}, suspect on paths to {to}, lost {lost} of 1000"
+                    )
+                }),
+                Event::Unsuspected { suspect, to } => {
+                    self.tell(|| format!("{host}: {suspect} cleared on paths to {to}"));
+                }
                 _ => {}
             }
         }

@@ -45,7 +45,7 @@ use crate::groups::Membership;
 use crate::link::LinkIndex;
 use base::{Duration, Map, NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::link_state::Link;
 use wire::record::{Key, Record, RecordKind, RecordSeq};
 
@@ -128,6 +128,8 @@ pub struct Database {
     least_usable: u16,
     /// Nodes that seal from end to end, and what tells their present start from earlier ones.
     sealers: Map<NodeAddr, u32>,
+    /// Nodes that answer how much they have opened.
+    tellers: BTreeSet<NodeAddr>,
     /// What is told of links besides, where something is.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
     /// What nodes tell of their part in bulk data.
@@ -164,6 +166,7 @@ impl Database {
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
             sealers: Map::default(),
+            tellers: BTreeSet::new(),
             told: BTreeMap::new(),
             bulk: BTreeMap::new(),
             endpoints: BTreeMap::new(),

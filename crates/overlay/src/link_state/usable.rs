@@ -57,7 +57,13 @@ impl Database {
         self.sealers.contains_key(&node)
     }
 
-    /// All nodes that say so, in no particular order but the same in every run.
+    /// A node says that it answers how much it has opened.
+    #[inline]
+    pub fn tallies(&self, node: NodeAddr) -> bool {
+        self.tellers.contains(&node)
+    }
+
+    /// All nodes that seal, in no particular order but the same in every run.
     pub(crate) fn sealers(&self) -> impl Iterator<Item = NodeAddr> {
         self.sealers.keys().copied()
     }
@@ -73,6 +79,10 @@ impl Database {
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
         self.endpoints.remove(&origin);
+        match state.is_some_and(|state| state.tallies()) {
+            true => self.tellers.insert(origin),
+            false => self.tellers.remove(&origin),
+        };
         match state.and_then(|state| state.seals()) {
             Some(boot) => self.sealers.insert(origin, boot),
             None => self.sealers.remove(&origin),

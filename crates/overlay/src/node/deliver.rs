@@ -100,8 +100,15 @@ impl Node {
         if to_port == REPORTS_PORT && !is_long && to == self.addr {
             return self.on_reports(now, &one, out);
         }
-        if is_long && transport::Kind::of(header.payload()) != Ok(transport::Kind::Fragment) {
-            return self.drop_one(Drop::Unsupported, out);
+        if is_long {
+            match transport::Kind::of(header.payload()) {
+                Ok(transport::Kind::Fragment) => {}
+                // Only what was sealed can be believed.
+                Ok(transport::Kind::Tally) if around.is_end() => {
+                    return self.on_tally(now, one.bytes(), out);
+                }
+                _ => return self.drop_one(Drop::Unsupported, out),
+            }
         }
         let mut clients = core::mem::take(&mut self.receivers);
         match group {

@@ -7,7 +7,8 @@
 
 use super::Node;
 use super::receive::Verdict;
-use super::send::{assemble, own_header};
+use super::send::{around_bytes, assemble, own_header};
+use crate::audit::WayId;
 use crate::ends::{Opened, Sealed, is_to_be_sealed};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
@@ -21,13 +22,13 @@ use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
 
 /// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
-const CLASS: Class = Class {
+pub(super) const CLASS: Class = Class {
     link: LinkProtocol::RealTime,
     routing: Routing::ExpectedLatency,
     priority: 6,
 };
 /// The port that handshakes come from and go to: nobody can bind it.
-const PORT: VirtualPort = VirtualPort(0);
+pub(super) const PORT: VirtualPort = VirtualPort(0);
 
 /// What is to be done with a packet for this node, before its flow hears of it.
 pub(super) enum Arrived {
@@ -86,8 +87,27 @@ impl Node {
             out.report(Event::Dropped { reason, packets });
             return None;
         }
+        let way = self.natural_way(now, to, &packets);
+        let packets = self.divert(now, to, way, packets, out)?;
+        self.seal_noted(now, to, packets, way, out)
+    }
+
+    /// The same for packets that go this way, whatever is known of it.
+    pub(super) fn seal_noted(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        packets: Burst,
+        way: Option<WayId>,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let count = packets.segments() as u32;
+        let note = self.note_of(to, way, &packets);
         match self.ends.seal(now, to, packets, out.pool()) {
-            Sealed::Ready(packets) => return Some(packets),
+            Sealed::Ready(packets, counters) => {
+                self.audits.note(now, to, note.sealed(counters, count));
+                return Some(packets);
+            }
             Sealed::Waits(Some(init)) => self.send_handshake(now, to, &init, out),
             Sealed::Waits(None) => {}
             Sealed::Dropped(reason) => {
@@ -147,7 +167,9 @@ impl Node {
             }
             Some(Ok(transport::Kind::End(_))) => {
                 let at = header.payload_offset();
-                self.on_end_handshake(now, source, &packet[at..], out);
+                // What had to be sent by two paths is answered so.
+                let is_doubled = header.class().routing == Routing::Stamped;
+                self.on_end_handshake(now, (source, is_doubled), &packet[at..], out);
                 return Arrived::Done;
             }
             _ if self.believes(&header) => return Arrived::Plain,
@@ -187,7 +209,7 @@ impl Node {
     fn on_end_handshake(
         &mut self,
         now: Time,
-        source: NodeAddr,
+        (source, is_doubled): (NodeAddr, bool),
         datagram: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
@@ -196,10 +218,10 @@ impl Node {
         }
         let unix_s = self.unix_s(now);
         match self.ends.on_handshake(now, unix_s, source, datagram) {
-            Outcome::Reply(bytes) => self.send_handshake(now, source, &bytes, out),
-            Outcome::Cookie(bytes) => self.send_handshake(now, source, &bytes, out),
+            Outcome::Reply(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
+            Outcome::Cookie(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
             Outcome::Established(established) => {
-                self.on_end_established(now, source, *established, out);
+                self.on_end_established(now, (source, is_doubled), *established, out);
             }
             Outcome::Refused(Refusal::Stale) if self.ends.knows_finished(source, datagram) => {
                 self.confirm_end(now, source, out);
@@ -213,7 +235,7 @@ impl Node {
     fn on_end_established(
         &mut self,
         now: Time,
-        source: NodeAddr,
+        (source, is_doubled): (NodeAddr, bool),
         established: Established,
         out: &mut impl Outbox<Node>,
     ) {
@@ -235,7 +257,7 @@ impl Node {
             return self.drop_one(Drop::EndHandshake, out);
         }
         if let Some(finish) = reply {
-            self.send_handshake(now, source, &finish, out);
+            self.send_shaking(now, (source, is_doubled), &finish, out);
         }
         if !dialled {
             self.confirm_end(now, source, out);
@@ -292,11 +314,32 @@ impl Node {
         datagram: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
+        self.send_shaking(now, (to, false), datagram, out);
+    }
+
+    /// The same, by two paths at once if that is wanted, and the datagram is not too long for it.
+    fn send_shaking(
+        &mut self,
+        now: Time,
+        (to, is_doubled): (NodeAddr, bool),
+        datagram: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
         let seq = self.next_echo_seq();
         let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
         header.has_transport = true;
+        let usable = usize::from(self.usable_to(Routing::Stamped, to));
+        let fits = |stamp: &[u8]| around_bytes(stamp, false) + datagram.len() <= usable;
+        let stamp = match is_doubled {
+            true => self.disjoint_stamp(now, to).filter(|stamp| fits(stamp)),
+            false => None,
+        };
+        let stamp = stamp.unwrap_or_default();
+        if !stamp.is_empty() {
+            (header.class.routing, header.has_extension) = (Routing::Stamped, true);
+        }
         let payload = out.pool().copy_of(SEALED_HEADROOM, datagram);
-        match payload.and_then(|payload| assemble(&header, &[], payload, false, out)) {
+        match payload.and_then(|payload| assemble(&header, stamp, payload, false, out)) {
             Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }
@@ -309,7 +352,9 @@ impl Node {
         }
         let (due, in_vain) = self.ends.on_timeout(now);
         for (to, datagram) in due {
-            self.send_handshake(now, to, &datagram, out);
+            // Nobody has answered: a relay may have swallowed it.
+            let is_doubled = self.settings.audit;
+            self.send_shaking(now, (to, is_doubled), &datagram, out);
         }
         if in_vain > 0 {
             out.report(Event::Dropped {
@@ -369,6 +414,11 @@ pub(super) struct Around {
 }
 
 impl Around {
+    /// It was sealed by its source.
+    pub(super) fn is_end(self) -> bool {
+        self.front > Around::HOP.front
+    }
+
     /// The seal of the last hop alone.
     pub(super) const HOP: Around = Around {
         front: CLEAR_BYTES,

@@ -259,6 +259,8 @@ impl Node {
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),
             ends: self.end_statuses(now),
+            suspects: self.suspect_statuses(now),
+            paths_bad: self.audits.findings(),
             flooders: self.flooder_statuses(),
             held: self.held_status(),
             database_nodes: self.database.nodes().count(),

@@ -115,6 +115,10 @@ impl Node {
             }
         }
         self.links.touch(index);
+        if is_own && dropped + too_long > 0 {
+            let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
+            self.audits.excuse(to, dropped + too_long);
+        }
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {
                 out.report(Event::Dropped { reason, packets });
@@ -134,7 +138,9 @@ impl Node {
             let mut links = self.trees.at(slot).links(now);
             return links.all(|link| self.links.at(link).reliable.sender.room(flow) > 0);
         }
-        match next_hop(&self.tables, &self.links, routing, to, None) {
+        let diverted = self.diverted_hop(routing, to);
+        let by_table = || next_hop(&self.tables, &self.links, routing, to, None);
+        match diverted.map_or_else(by_table, Ok) {
             Ok(index) if to != self.addr => self.links.at(index).reliable.sender.room(flow) > 0,
             _ => true,
         }

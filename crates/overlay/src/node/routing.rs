@@ -17,8 +17,8 @@ use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
-    write_capacities, write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels,
-    write_usable, write_version,
+    write_capacities, write_endpoints, write_hops, write_link_rates, write_seals, write_tallies,
+    write_tunnels, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -136,15 +136,19 @@ impl Proof<'_> {
     }
 }
 
-/// What is told besides the costs of links, as far as there is room.
-fn write_options(
-    w: &mut Writer<'_>,
-    now: Time,
-    links: &[&Link],
-    own: (&[Endpoint], Option<Bulk>, &str),
+/// What a node tells of itself in its record.
+struct Own<'a> {
+    /// It answers how much of what was sealed for it has been opened.
+    tallies: bool,
+    /// It tells over which links packets to it are being lost.
     alarms: bool,
-) {
-    let (endpoints, bulk, version) = own;
+    endpoints: &'a [Endpoint],
+    bulk: Option<Bulk>,
+    version: &'a str,
+}
+
+/// What is told besides the costs of links, as far as there is room.
+fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) {
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
     let usable = told().map(|(i, link)| (i, link.mtu.usable()));
@@ -159,19 +163,22 @@ fn write_options(
         .filter_map(|(i, link)| Some((i, link.hops?)))
         .collect();
     write_usable(w, &usable).expect(BOUNDED);
-    if alarms {
+    if own.tallies {
+        write_tallies(w).expect(BOUNDED);
+    }
+    if own.alarms {
         let alarms = told().filter(|(_, link)| link.alarm.is_on());
         let alarms: Vec<u8> = alarms.map(|(i, _)| i).collect();
         write_alarms(w, &alarms).expect(BOUNDED);
     }
-    write_endpoints(w, endpoints).expect(BOUNDED);
+    write_endpoints(w, own.endpoints).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
-    if let Some(bulk) = bulk {
+    if let Some(bulk) = own.bulk {
         write_bulk(w, bulk).expect(BOUNDED);
     }
     write_link_rates(w, &carried).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
-    write_version(w, version).expect(BOUNDED);
+    write_version(w, own.version).expect(BOUNDED);
     let tunnels = told().filter(|(_, link)| link.is_over_stream());
     let tunnels: Vec<u8> = tunnels.map(|(i, _)| i).collect();
     write_tunnels(w, &tunnels).expect(BOUNDED);
@@ -262,6 +269,10 @@ impl Node {
                 true
             });
         }
+        if self.reviewed != self.tables.followed() {
+            self.reviewed = self.tables.followed();
+            self.review_audits(now, out);
+        }
         // What became due on any link goes out in this flush.
         while let Some(index) = self.flood.poll_ready() {
             self.links.touch(index);
@@ -290,8 +301,14 @@ impl Node {
         if self.settings.sealing != Sealing::Off {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
-        let own = (self.direct.announced(), self.bulk, self.version);
-        write_options(&mut writer, now, &links, own, self.settings.alarms);
+        let own = Own {
+            alarms: self.settings.alarms,
+            tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
+            endpoints: self.direct.announced(),
+            bulk: self.bulk,
+            version: self.version,
+        };
+        write_options(&mut writer, now, &links, &own);
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

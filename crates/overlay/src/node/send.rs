@@ -72,6 +72,10 @@ impl Node {
                     Drop::NoRoom
                 }
             };
+            if is_own {
+                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
+                self.audits.excuse(to, 1);
+            }
             self.drop_one(reason, out);
             if run.segments() == 1 {
                 return;
@@ -238,6 +242,7 @@ impl Node {
             out.deliver(client, room(source_port, (to, port), true));
         }
         let seals = self.seals_to(to, (source_port, port));
+        let diverted = self.diversion_bytes(to);
         let edge = Node::first_edge(self.addr);
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if scheme.is_some() && to.is_multicast() {
@@ -284,7 +289,11 @@ impl Node {
             true => DEFAULT,
             false => usable_to(&self.tables, &self.database, class.routing, to),
         };
-        let max = usize::from(usable) - around_bytes(stamp, seals);
+        let diverted = match seals {
+            true => diverted.saturating_sub(extension_bytes(stamp)),
+            false => 0,
+        };
+        let max = usize::from(usable) - around_bytes(stamp, seals) - diverted;
         // The node's own service answers packets, not datagrams of several.
         if payload.len() > max && port == wire::echo::PORT {
             return Err(RequestError::TooLong { max });

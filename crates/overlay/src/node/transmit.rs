@@ -146,7 +146,9 @@ impl Node {
         let hop = hop.ok().filter(|_| !is_silent);
         let link = hop.filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
-        link.map(Way::Link)
+        // The room of a lane counts where packets leave.
+        let diverted = self.diverted_hop(routing, to);
+        link.map(|link| Way::Link(diverted.unwrap_or(link)))
     }
 
     /// Cuts a stream's segments to what its way carries.
@@ -171,9 +173,10 @@ impl Node {
                 (usable, EXTENSION_LENGTH_BYTES + len)
             }
         };
+        let diverted = self.diversion_bytes(to);
         if let Some(stream) = self.streams.at(index) {
             let ticket = if stream.is_early() { TICKET_BYTES } else { 0 };
-            let around = around_bytes(&[], seals) + stamp + SEGMENT_BYTES + ticket;
+            let around = around_bytes(&[], seals) + stamp.max(diverted) + SEGMENT_BYTES + ticket;
             stream.sender.set_fit(usize::from(usable) - around);
         }
     }

@@ -38,7 +38,7 @@ fn unprepared() -> Settings {
     }
 }
 
-fn sealed(count: usize) -> Plan {
+pub(crate) fn sealed(count: usize) -> Plan {
     Plan {
         settings: sealing(),
         ..Plan::of(count)
@@ -50,23 +50,31 @@ fn sealed(count: usize) -> Plan {
 /// ```text
 ///   node (0) ---- relay (2) ---- node (1)
 /// ```
-struct Tapped {
-    nodes: Nodes,
+pub(crate) struct Tapped {
+    pub(crate) nodes: Nodes,
     relay: HostId,
     seen: usize,
     lanes: [u32; 2],
 }
 
 /// What the relay does with a packet: what it passes on in its place.
-type Passes<'a> = &'a mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>;
+pub(crate) type Passes<'a> = &'a mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>;
 
-fn as_it_is(packet: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn as_it_is(packet: &[u8]) -> Vec<Vec<u8>> {
     vec![packet.to_vec()]
 }
 
 impl Tapped {
-    fn new(plan: Plan) -> Tapped {
+    pub(crate) fn new(plan: Plan) -> Tapped {
+        Tapped::beside(plan, None)
+    }
+
+    /// The same with a link between the two nodes, if the plan has that edge.
+    pub(crate) fn beside(plan: Plan, link: Option<&str>) -> Tapped {
         let mut nodes = Nodes::planned(1, plan);
+        if let Some(path) = link {
+            nodes.link(0, 1, path);
+        }
         let rogue = neighbour(&mut nodes, 2);
         let relay = nodes.add_rogue(0, rogue, "delay=5ms");
         nodes
@@ -136,7 +144,7 @@ impl Tapped {
     }
 
     /// Node 0 sends packets to node 1 at a pace, while the relay passes on what it will.
-    fn talk(&mut self, count: u64, passes: Passes<'_>) -> Vec<u64> {
+    pub(crate) fn talk(&mut self, count: u64, passes: Passes<'_>) -> Vec<u64> {
         self.nodes.bind(1, voice());
         self.nodes.set_sender(0, SENDER, voice());
         self.nodes.run_ms(1);
@@ -150,7 +158,7 @@ impl Tapped {
         self.nodes.arrivals().into_iter().map(|(n, _)| n).collect()
     }
 
-    fn drops(&mut self, reason: Drop) -> u64 {
+    pub(crate) fn drops(&mut self, reason: Drop) -> u64 {
         self.nodes.count().drops(reason)
     }
 }
@@ -168,7 +176,7 @@ fn records_of(plaintext: &[u8]) -> Vec<(Kind, Vec<u8>)> {
     all
 }
 
-fn end(nodes: &Nodes, at: usize, with: usize) -> EndStatus {
+pub(crate) fn end(nodes: &Nodes, at: usize, with: usize) -> EndStatus {
     let with = addr(with).to_string();
     let mut ends = nodes.snapshot(at).ends.into_iter();
     ends.find(|end| end.node == with).unwrap()

@@ -3,6 +3,7 @@
 
 mod world;
 
+mod audits;
 mod bad_input;
 mod brake;
 mod bursts;

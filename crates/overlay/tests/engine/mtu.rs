@@ -86,6 +86,8 @@ fn datagrams_are_cut_to_what_the_path_carries_within_seconds_of_the_start() {
     // Where the way does not lead over the small link, packets are as long as ever.
     nodes.bind(1, voice());
     nodes.set_sender(0, SENDER, voice());
+    // Until then the node asks whether the packets of before have arrived.
+    nodes.run_ms(10_000);
     let there = nodes.at(1);
     let before = nodes.party(0).sent(there, Kind::Data);
     let at = nodes.world.now();

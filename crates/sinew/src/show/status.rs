@@ -102,6 +102,9 @@ fn entries(status: &Value) -> String {
         );
         entry("floods", words);
     }
+    for suspect in list(&snapshot["suspects"]) {
+        entry("suspect", self::suspect(suspect, &names));
+    }
     if let Some(held) = held(&snapshot["held"]) {
         entry("held", held);
     }
@@ -183,6 +186,25 @@ fn refused_flows(flows: &[Value]) -> Option<String> {
     let why = refused.next()?;
     let count = counted(1 + refused.count() as u64, "flow");
     Some(format!("{count} refused: {why}"))
+}
+
+/// What swallows packets though its links look well.
+fn suspect(suspect: &Value, names: &Names) -> String {
+    let name = |key: &str| suspect[key].as_str().map(|node| names.name(node));
+    let whose = match (name("node"), name("link_to")) {
+        (Some(from), Some(to)) => format!("the link from {from} to {to}"),
+        (node, _) => node.unwrap_or_default().to_owned(),
+    };
+    let among = match total(&suspect["among"]) {
+        0 | 1 => String::new(),
+        many => format!(" (one of {many})"),
+    };
+    let lost = suspect["lost"].as_f64().unwrap_or_default() * 100.0;
+    let to = name("path_to").unwrap_or_default();
+    let retry = suspect["retry_in_s"].as_f64().unwrap_or_default();
+    format!(
+        "{whose}{among} swallows {lost:.0} % of what goes to {to}: packets go around it, next try in {retry:.0} s"
+    )
 }
 
 /// With whom packets are sealed from end to end, and with whom they cannot be.

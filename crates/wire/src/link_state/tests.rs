@@ -489,6 +489,32 @@ fn who_seals_says_so_with_its_boot() {
 }
 
 #[test]
+fn who_counts_what_it_opens_says_so_where_there_is_room() {
+    let mut buffer = [0xa5; 4];
+    write_tallies(&mut Writer::new(&mut buffer)).unwrap();
+    assert_eq!(buffer, [14, 1, 1, 0xa5]);
+    let mut narrow = [0xa5; 2];
+    write_tallies(&mut Writer::new(&mut narrow)).unwrap();
+    assert_eq!(narrow, [0xa5; 2]);
+    let told = |options: &[u8]| {
+        let mut body = [0; BODY_BYTES_MAX];
+        let repr = Repr {
+            origin: NodeAddr(1),
+            seq: RecordSeq(1),
+            lifetime_s: 900,
+            certificate_serial: 1,
+            strikes: 0,
+            links: &[],
+            options,
+        };
+        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+        LinkState::parse(&body[..len]).unwrap().tallies()
+    };
+    assert!(told(&buffer[..3]));
+    assert!(!told(&[]) && !told(&[14, 1, 2]) && !told(&[14, 0]));
+}
+
+#[test]
 fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
     let at = |last: u8, port: u16| {
         let mut ip = [0; 16];

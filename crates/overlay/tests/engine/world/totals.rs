@@ -57,6 +57,8 @@ impl Totals {
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
+            // The snapshot has what is suspect.
+            Event::PathBad { .. } | Event::Suspected { .. } | Event::Unsuspected { .. } => {}
             Event::LinkDown { peer, .. } => self.downs.push((at, host, peer)),
             Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),

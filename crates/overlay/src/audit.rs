@@ -1,0 +1,369 @@
+//! Audits: whether what this node seals for another arrives as the links on its path promise.
+//!
+//! ```text
+//!   sealed ─▶ Ledger: counters a..b went by path P         exit opens, or does not
+//!               │  "how many of a..b, b..c have you opened?" ═══════▶ │
+//!               │  ◀════════════════════ "all; half" (sealed: no relay can make it up)
+//!               ▼
+//!            Evidence of P against its promise ──▶ bad ──▶ Trial: every packet goes twice, under two
+//!                                                           counters: by P and by another path Q
+//!            P bad again, Q good ──▶ Settled: Q alone; what P has and Q has not is suspect
+//!            P good ──▶ by table     Q bad ──▶ the next Q     no Q left ──▶ by table
+//! ```
+//! Link state says what links lose; it cannot say what a node swallows that takes packets like any other
+//! and passes on what keeps its links. Only the two ends can: one knows what it has sealed, the other what
+//! it has opened. So the entry asks, and the exit answers out of the window that keeps it from opening
+//! anything twice. Questions and answers are about counters, not about time, so late packets, copies and
+//! lost questions do no harm, and the exit keeps nothing for it.
+//!
+//! Each copy of a packet in a trial is sealed for itself. So each path is judged by its own counters, and
+//! the flow does without neither: its exit drops the copy that comes second, as it drops any packet of a
+//! flow that it has seen.
+//!
+//! A suspicion is this node's own, about one destination. Nobody is told, so nobody can be slandered; and
+//! an exit that lies about what it has opened drives only what is for itself to other paths.
+
+mod evidence;
+mod ledger;
+mod trial;
+
+pub(crate) use evidence::Promise;
+pub(crate) use ledger::{Question, Sent};
+pub use trial::Suspect;
+pub(crate) use trial::{Course, Finding, Suspicion, WayId};
+
+use base::{Duration, Map, NodeAddr, Time};
+use graph::Topology;
+use ledger::Ledger;
+use trial::Ways;
+use wire::data::Routing;
+
+/// Destinations whose paths are audited: as many as there are sessions.
+const AUDITS_MAX: usize = crate::ends::ENDS_MAX;
+/// From a packet to the question after it.
+const ASK_AFTER: Duration = Duration::from_millis(500);
+/// The same while two paths are compared.
+const ASK_AFTER_IN_TRIAL: Duration = Duration::from_millis(250);
+/// From one question to the next where they would take room that packets need.
+const SPACED: Duration = Duration::from_secs(4);
+/// A question without an answer is asked again after so long, and twice the way there and back.
+const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+/// After a question that was asked in vain, the next ones go by two paths at once for so long.
+const DOUBLED_FOR: Duration = Duration::from_secs(10);
+/// Nothing was sent there for so long: only what is suspect stays known.
+const IDLE: Duration = Duration::from_secs(120);
+/// Questions are due at multiples of this, so that many wake a node seldom.
+const GRID: Duration = Duration::from_millis(25);
+/// Questions of one end that are answered per second, and at once.
+const ANSWERS_PER_S: f64 = 20.0;
+const ANSWERS_BURST: f64 = 20.0;
+
+/// The audits of all destinations.
+#[derive(Debug, Default)]
+pub(crate) struct Audits {
+    all: Map<NodeAddr, Audit>,
+    /// When the next question may be due, at the latest.
+    next: Option<Time>,
+    answered: Map<NodeAddr, base::token_bucket::TokenBucket>,
+    findings: u64,
+}
+
+/// The audit of one destination.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    ledger: Ledger,
+    pub(crate) ways: Ways,
+    /// The way that the tables had at this generation, by metric.
+    natural: Map<Routing, (u64, Option<WayId>)>,
+    /// The way of the stamp that was met last.
+    stamped: (Vec<u8>, Option<WayId>),
+    ask_at: Option<Time>,
+    /// A question is out, and should be answered by then.
+    answer_by: Option<Time>,
+    doubled_until: Time,
+    /// Questions in a row without an answer.
+    in_vain: u32,
+    asked: Option<Time>,
+    used: Time,
+}
+
+/// A question that is due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) to: NodeAddr,
+    pub(crate) question: Question,
+    pub(crate) by: By,
+}
+
+/// How a question goes, or an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// As packets do.
+    Table,
+    /// By two paths that have no relay in common.
+    Two,
+    /// Over every link: both paths may be bad, or be none, as where a member invents links.
+    All,
+}
+
+impl Audits {
+    /// The audit of a destination, which begins if there is none yet. `None` if there are too many.
+    pub(crate) fn of(&mut self, now: Time, to: NodeAddr) -> Option<&mut Audit> {
+        if self.all.len() >= AUDITS_MAX && !self.all.contains_key(&to) {
+            let idle = |audit: &Audit| now.since(audit.used) >= IDLE;
+            let oldest = self.all.iter().filter(|(_, audit)| idle(audit));
+            let oldest =
+                oldest.min_by_key(|(to, audit)| (audit.ways.has_suspects(), audit.used, **to));
+            let oldest = *oldest?.0;
+            self.all.remove(&oldest);
+        }
+        let audit = self.all.entry(to).or_insert_with(|| Audit::new(now));
+        Some(audit)
+    }
+
+    pub(crate) fn get(&self, to: NodeAddr) -> Option<&Audit> {
+        self.all.get(&to)
+    }
+
+    pub(crate) fn get_mut(&mut self, to: NodeAddr) -> Option<&mut Audit> {
+        self.all.get_mut(&to)
+    }
+
+    /// Notes what has just been sealed for a destination.
+    pub(crate) fn note(&mut self, now: Time, to: NodeAddr, sent: Sent) {
+        let Some(audit) = self.all.get_mut(&to) else {
+            return;
+        };
+        audit.used = now;
+        if sent.is_asked_about() && audit.ask_at.is_none() {
+            let after = match audit.ways.is_in_trial() {
+                true => ASK_AFTER_IN_TRIAL,
+                false => ASK_AFTER,
+            };
+            let at = on_grid(now + after);
+            audit.ask_at = Some(at);
+            self.next = Some(self.next.map_or(at, |next| next.min(at)));
+        }
+        audit.ledger.note(now, sent);
+    }
+
+    /// The packets that were noted last have not left this node.
+    pub(crate) fn excuse(&mut self, to: NodeAddr, packets: u32) {
+        if let Some(audit) = self.all.get_mut(&to) {
+            audit.ledger.excuse(packets);
+        }
+    }
+
+    /// The questions that are due. `way` tells the latency of the way to a node, and whether it has room to spare.
+    pub(crate) fn due(
+        &mut self,
+        now: Time,
+        way: impl Fn(NodeAddr) -> (Duration, bool),
+    ) -> Vec<Due> {
+        let mut due = Vec::new();
+        if self.next.is_none_or(|next| now < next) {
+            return due;
+        }
+        let mut next: Option<Time> = None;
+        for (to, audit) in &mut self.all {
+            if audit.next_timeout().is_some_and(|at| at <= now)
+                && let Some((question, by)) = audit.ask(now, way(*to))
+            {
+                due.push(Due {
+                    to: *to,
+                    question,
+                    by,
+                });
+            }
+            next = next.into_iter().chain(audit.next_timeout()).min();
+        }
+        self.next = next;
+        due
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// Whether a question of `source` is to be answered: there have not been too many.
+    pub(crate) fn may_answer(&mut self, now: Time, source: NodeAddr) -> bool {
+        if self.answered.len() >= AUDITS_MAX && !self.answered.contains_key(&source) {
+            self.answered
+                .retain(|_, bucket| bucket.available(now) < ANSWERS_BURST);
+            if self.answered.len() >= AUDITS_MAX {
+                return false;
+            }
+        }
+        let bucket = || base::token_bucket::TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
+        let bucket = self.answered.entry(source).or_insert_with(bucket);
+        bucket.try_take(now, 1.0)
+    }
+
+    /// Forgets idle destinations of which nothing is suspect.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.all.retain(|_, audit| {
+            audit.ways.expire(now);
+            now.since(audit.used) < IDLE || audit.ways.has_suspects()
+        });
+    }
+
+    /// The destinations whose packets do not all go by table.
+    pub(crate) fn diverted(&self) -> Vec<NodeAddr> {
+        let all = self.all.iter();
+        let diverted = all.filter(|(_, audit)| !audit.ways.is_plain());
+        diverted.map(|(to, _)| *to).collect()
+    }
+
+    /// All destinations with suspects on paths to them.
+    pub(crate) fn suspected(&self) -> impl Iterator<Item = (NodeAddr, &Ways)> {
+        let all = self.all.iter().map(|(to, audit)| (*to, &audit.ways));
+        all.filter(|(_, ways)| ways.has_suspects())
+    }
+
+    /// How often a path was found to deliver less than it promised.
+    pub(crate) fn count_finding(&mut self) {
+        self.findings += 1;
+    }
+
+    pub(crate) fn findings(&self) -> u64 {
+        self.findings
+    }
+}
+
+impl Audit {
+    fn new(now: Time) -> Audit {
+        Audit {
+            ledger: Ledger::default(),
+            ways: Ways::new(now),
+            natural: Map::default(),
+            stamped: (Vec::new(), None),
+            ask_at: None,
+            answer_by: None,
+            doubled_until: Time::ZERO,
+            in_vain: 0,
+            asked: None,
+            used: now,
+        }
+    }
+
+    /// The way that packets of a routing take by table at a generation of the tables; `path` tells it
+    /// where it is not known yet.
+    pub(crate) fn by_table(
+        &mut self,
+        now: Time,
+        (routing, generation): (Routing, u64),
+        path: impl FnOnce() -> Option<Vec<NodeAddr>>,
+    ) -> Option<WayId> {
+        if let Some((known, way)) = self.natural.get(&routing)
+            && *known == generation
+            && way.is_none_or(|way| self.ways.has(way))
+        {
+            let way = *way;
+            way.inspect(|way| self.ways.want(now, *way));
+            return way;
+        }
+        let way = path().map(|path| self.ways.enter(now, path));
+        way.inspect(|way| self.ways.want(now, *way));
+        self.natural.insert(routing, (generation, way));
+        way
+    }
+
+    /// The neighbour that gets packets of a routing, if they go otherwise than by table.
+    pub(crate) fn first_hop(&self, routing: Routing) -> Option<NodeAddr> {
+        let (_, natural) = self.natural.get(&routing)?;
+        self.ways.settled((*natural)?)?.get(1).copied()
+    }
+
+    /// The way of packets with this stamp, if it is a single path.
+    pub(crate) fn by_stamp(
+        &mut self,
+        now: Time,
+        stamp: &[u8],
+        path: impl FnOnce() -> Option<Vec<NodeAddr>>,
+    ) -> Option<WayId> {
+        if self.stamped.0 == stamp && self.stamped.1.is_none_or(|way| self.ways.has(way)) {
+            let way = self.stamped.1;
+            way.inspect(|way| self.ways.want(now, *way));
+            return way;
+        }
+        let way = path().map(|path| self.ways.enter(now, path));
+        way.inspect(|way| self.ways.want(now, *way));
+        self.stamped.0.clear();
+        self.stamped.0.extend_from_slice(stamp);
+        self.stamped.1 = way;
+        way
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.ask_at.into_iter().chain(self.answer_by).min()
+    }
+
+    fn ask(&mut self, now: Time, (latency, has_room): (Duration, bool)) -> Option<(Question, By)> {
+        let is_unanswered = self.answer_by.is_some_and(|by| by <= now);
+        let is_due = self.ask_at.is_some_and(|at| at <= now);
+        if !is_due && !is_unanswered {
+            return None;
+        }
+        let spaced = self.asked.map_or(now, |asked| on_grid(asked + SPACED));
+        if !has_room && now < spaced {
+            (self.ask_at, self.answer_by) = (Some(spaced), None);
+            return None;
+        }
+        if is_unanswered {
+            self.answer_by = None;
+            self.doubled_until = now + DOUBLED_FOR;
+            self.in_vain = self.in_vain.saturating_add(1);
+        }
+        self.ask_at = None;
+        let question = self.ledger.ask(now, latency);
+        if self.ledger.has_open(now) {
+            let after = match self.ways.is_in_trial() {
+                true => ASK_AFTER_IN_TRIAL,
+                false => ASK_AFTER,
+            };
+            self.ask_at = Some(on_grid(now + after));
+        }
+        let question = question?;
+        self.asked = Some(now);
+        if self.answer_by.is_none() {
+            self.answer_by = Some(on_grid(now + ANSWER_WITHIN + latency * 4));
+        }
+        // Ever more seldom: the other end may be gone.
+        let by = match self.in_vain {
+            in_vain @ 2.. if is_unanswered && in_vain.is_power_of_two() => By::All,
+            _ if now < self.doubled_until => By::Two,
+            _ => By::Table,
+        };
+        Some((question, by))
+    }
+
+    /// An answer: judges what it is about. `promise` says what a path promises at present.
+    pub(crate) fn on_told(
+        &mut self,
+        number: u16,
+        opened: impl ExactSizeIterator<Item = u16>,
+        mut promise: impl FnMut(&[NodeAddr], wire::data::LinkProtocol) -> Option<Promise>,
+    ) {
+        (self.answer_by, self.in_vain) = (None, 0);
+        let Audit { ledger, ways, .. } = self;
+        ledger.on_told(number, opened, |judged| ways.judge(&judged, &mut promise));
+    }
+
+    /// What follows from what is known by now.
+    pub(crate) fn decide(
+        &mut self,
+        now: Time,
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+    ) -> Option<Finding> {
+        self.ways.decide(now, topology, ends)
+    }
+}
+
+fn on_grid(at: Time) -> Time {
+    let grid = GRID.as_nanos();
+    Time::from_nanos(at.as_nanos().div_ceil(grid) * grid)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! When questions are due, and how they go.
+
+use super::*;
+use wire::data::LinkProtocol;
+use wire::link::SessionIndex;
+
+const TO: NodeAddr = NodeAddr(9);
+const LATENCY: Duration = Duration::from_millis(20);
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+/// An audit of one destination that gets a packet every 20 ms.
+struct Talk {
+    audits: Audits,
+    way: WayId,
+    first: u64,
+    asked: Vec<(u64, u16, usize, By)>,
+}
+
+impl Talk {
+    fn new() -> Talk {
+        let mut audits = Audits::default();
+        let audit = audits.of(at(0), TO).unwrap();
+        let path = || Some(vec![NodeAddr(1), NodeAddr(2), TO]);
+        let way = audit.by_table(at(0), (Routing::Latency, 1), path).unwrap();
+        Talk {
+            audits,
+            way,
+            first: 0,
+            asked: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, from_ms: u64, to_ms: u64, is_data: bool, answers: bool) {
+        for ms in from_ms..to_ms {
+            if ms % 20 == 0 {
+                let sent = Sent {
+                    session: SessionIndex::new(7),
+                    first: self.first,
+                    count: 1,
+                    way: Some(self.way),
+                    link: LinkProtocol::RealTime,
+                    is_data,
+                };
+                self.first += 1;
+                self.audits.note(at(ms), TO, sent);
+            }
+            for due in self.audits.due(at(ms), |_| (LATENCY, true)) {
+                let counters = due.question.lengths.iter().map(|len| usize::from(*len));
+                let counters = counters.sum();
+                self.asked.push((ms, due.question.number, counters, due.by));
+                if answers {
+                    let audit = self.audits.get_mut(TO).unwrap();
+                    let all = due.question.lengths.into_iter();
+                    audit.on_told(due.question.number, all, |_, _| Some(Promise { loss: 0.0 }));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_questions_a_second_while_there_are_packets() {
+    let mut talk = Talk::new();
+    talk.run(0, 10_000, true, true);
+    assert!((18..=20).contains(&talk.asked.len()), "{:?}", talk.asked);
+    assert!(talk.asked.iter().all(|(.., by)| *by == By::Table));
+    let counters: usize = talk.asked.iter().map(|(_, _, counters, _)| counters).sum();
+    assert!((460..=500).contains(&counters), "{counters}");
+    let asked = talk.asked.len();
+    talk.run(10_000, 20_000, false, true);
+    // What was still too young is asked about, and nothing after it.
+    assert!(talk.asked.len() <= asked + 2, "{:?}", &talk.asked[asked..]);
+}
+
+#[test]
+fn without_an_answer_a_question_goes_by_two_paths_and_then_by_all_ever_more_seldom() {
+    let mut talk = Talk::new();
+    talk.run(0, 20_000, true, false);
+    let by = |by: By| talk.asked.iter().filter(|asked| asked.3 == by).count();
+    assert_eq!(by(By::Table), 1);
+    assert_eq!(talk.asked[1].3, By::Two);
+    let floods = by(By::All);
+    assert!((3..=6).contains(&floods), "{floods}");
+    assert!(talk.asked.len() <= 20 * 6, "{}", talk.asked.len());
+}
+
+#[test]
+fn answers_are_limited_for_each_asker() {
+    let mut audits = Audits::default();
+    let mut answered = |now: Time, who: u32| audits.may_answer(now, NodeAddr(who));
+    assert_eq!((0..100).filter(|_| answered(at(0), 1)).count(), 20);
+    assert!(answered(at(0), 2));
+    assert_eq!((0..100).filter(|_| answered(at(1_000), 1)).count(), 20);
+    for who in 0..AUDITS_MAX as u32 * 2 {
+        answered(at(1_000), who);
+    }
+    assert!(audits.answered.len() <= AUDITS_MAX);
+}
+
+#[test]
+fn destinations_are_bounded_and_idle_ones_make_room() {
+    let mut audits = Audits::default();
+    for to in 0..AUDITS_MAX as u32 {
+        assert!(audits.of(at(0), NodeAddr(to)).is_some());
+    }
+    let another = NodeAddr(u32::MAX);
+    assert!(audits.of(at(1_000), another).is_none());
+    assert!(audits.of(at(0) + IDLE, another).is_some());
+    assert_eq!(audits.all.len(), AUDITS_MAX);
+    audits.expire(at(0) + IDLE * 3);
+    assert!(audits.all.is_empty());
+}

@@ -1,0 +1,276 @@
+//! Trials in small networks: what is found, what is to blame, and what happens when it is over.
+
+use super::*;
+use graph::{LinkCost, Parameters};
+
+const OWN: NodeAddr = NodeAddr(1);
+const TO: NodeAddr = NodeAddr(9);
+const ENDS: (NodeAddr, NodeAddr) = (OWN, TO);
+const CLEAN: Promise = Promise { loss: 0.0 };
+
+/// Links both ways, with their latency.
+fn topology(links: &[(u32, u32, u32)]) -> Topology {
+    let both = links.iter().flat_map(|&(a, b, us)| {
+        let cost = LinkCost::new(us, 0.0);
+        [
+            (NodeAddr(a), NodeAddr(b), cost),
+            (NodeAddr(b), NodeAddr(a), cost),
+        ]
+    });
+    Topology::from_links(Parameters::default(), both)
+}
+
+/// Two relays side by side, and a longer way around both.
+fn diamond() -> Topology {
+    topology(&[
+        (1, 2, 10),
+        (2, 9, 10),
+        (1, 3, 20),
+        (3, 9, 20),
+        (1, 4, 30),
+        (4, 5, 30),
+        (5, 9, 30),
+    ])
+}
+
+fn path(nodes: &[u32]) -> Vec<NodeAddr> {
+    nodes.iter().map(|node| NodeAddr(*node)).collect()
+}
+
+/// A call to the destination, where `swallows` says what share of packets each relay keeps.
+struct Call<F> {
+    ways: Ways,
+    topology: Topology,
+    now: Time,
+    natural: Vec<NodeAddr>,
+    swallows: F,
+    rng: base::Rng,
+    findings: Vec<Finding>,
+    /// Packets of which neither copy arrived.
+    lost: u32,
+}
+
+impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
+    fn new(topology: Topology, natural: &[u32], swallows: F) -> Call<F> {
+        Call {
+            ways: Ways::new(Time::ZERO),
+            topology,
+            now: Time::ZERO,
+            natural: path(natural),
+            swallows,
+            rng: base::Rng::new(1),
+            findings: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    /// Fifty packets a second; twice a second it is decided.
+    fn talk(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while self.now < end {
+            for _ in 0..25 {
+                let natural = self.ways.enter(self.now, self.natural.clone());
+                self.ways.want(self.now, natural);
+                let by = match self.ways.course(self.now, Some(natural), 1) {
+                    Course::Table => vec![natural],
+                    Course::One(way) => vec![way],
+                    Course::Two(a, b) => vec![a, b],
+                };
+                let mut arrives = false;
+                for way in by {
+                    arrives |= self.carry(way);
+                }
+                self.lost += u32::from(!arrives);
+                self.now += Duration::from_millis(20);
+            }
+            self.findings
+                .extend(self.ways.decide(self.now, &self.topology, ENDS));
+        }
+    }
+
+    fn carry(&mut self, way: WayId) -> bool {
+        let nodes = self.ways.nodes(way).to_vec();
+        let relays = &nodes[1..nodes.len() - 1];
+        let share = relays.iter().map(|node| (self.swallows)(self.now, *node));
+        let arrives = share.fold(1.0, |arrives, share| arrives * (1.0 - share));
+        let arrives = self.rng.chance(arrives);
+        let judged = Judged {
+            way,
+            link: LinkProtocol::RealTime,
+            at: self.now,
+            sent: 1,
+            lost: u32::from(!arrives),
+        };
+        self.ways.judge(&judged, &mut |_, _| Some(CLEAN));
+        arrives
+    }
+
+    fn suspects(&self) -> Vec<Suspect> {
+        self.ways.suspicions().map(|s| s.suspect).collect()
+    }
+}
+
+#[test]
+fn a_hole_is_gone_around_and_named() {
+    for (share, seconds) in [(1.0, 8), (0.5, 12), (0.05, 60)] {
+        let is_two = |node| f64::from(u8::from(node == NodeAddr(2)));
+        let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| share * is_two(node));
+        call.talk(seconds);
+        assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))], "{share}");
+        assert!(matches!(call.findings[0], Finding::Bad { .. }));
+        call.lost = 0;
+        call.talk(50);
+        assert_eq!(call.lost, 0, "{share}");
+    }
+}
+
+#[test]
+fn of_two_holes_the_third_way_is_found() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node.0 == 2 || node.0 == 3))
+    });
+    call.talk(10);
+    let way = match call.ways.plan {
+        Plan::Settled(way) => call.ways.nodes(way).to_vec(),
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!(way, path(&[1, 4, 5, 9]));
+    let both = [Suspect::Node(NodeAddr(2)), Suspect::Node(NodeAddr(3))];
+    assert_eq!(call.suspects(), both);
+}
+
+#[test]
+fn where_relays_are_shared_the_bad_one_is_told_from_the_good_ones() {
+    // 2 and 3 both lead to 6, and 6 alone to the destination.
+    let topology = topology(&[(1, 2, 10), (1, 3, 20), (2, 6, 10), (3, 6, 20), (6, 9, 10)]);
+    let mut call = Call::new(topology, &[1, 2, 6, 9], |_, node| {
+        f64::from(u8::from(node == NodeAddr(2)))
+    });
+    call.talk(10);
+    assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))]);
+}
+
+#[test]
+fn where_all_ways_are_alike_packets_go_by_table() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, _| 0.3);
+    call.talk(30);
+    assert_eq!(call.suspects(), []);
+    assert!(call.ways.is_plain());
+    let mut alone = Call::new(topology(&[(1, 2, 10), (2, 9, 10)]), &[1, 2, 9], |_, _| 1.0);
+    alone.talk(30);
+    assert!(alone.ways.is_plain() && alone.suspects().is_empty());
+    let bad = |finding: &&Finding| matches!(finding, Finding::Bad { .. });
+    assert_eq!(
+        alone.findings.iter().filter(bad).count(),
+        1,
+        "not again for a minute"
+    );
+}
+
+#[test]
+fn a_way_that_is_clearly_better_will_do_though_it_is_not_good() {
+    // The other relays lose more than is no reproach, and less than can be told from it soon.
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| match node {
+        NodeAddr(2) => 0.08,
+        _ => 0.015,
+    });
+    call.talk(120);
+    assert!(call.suspects().contains(&Suspect::Node(NodeAddr(2))));
+}
+
+#[test]
+fn an_outage_of_some_seconds_is_over_without_a_suspect() {
+    for ms in [200, 1_000, 2_000, 4_000] {
+        let out =
+            Time::ZERO + Duration::from_secs(3)..Time::ZERO + Duration::from_millis(3_000 + ms);
+        let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {
+            f64::from(u8::from(node == NodeAddr(2) && out.contains(&now)))
+        });
+        call.talk(40);
+        assert_eq!(call.suspects(), [], "{ms}");
+        assert!(call.ways.is_plain());
+        assert!(call.lost <= 50, "{ms}: {}", call.lost);
+    }
+}
+
+#[test]
+fn a_suspect_gets_another_chance_ever_more_seldom_and_costs_nothing_while_it_is_bad() {
+    let hour = Duration::from_secs(3_600);
+    let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {
+        f64::from(u8::from(node == NodeAddr(2) && now < Time::ZERO + hour))
+    });
+    call.talk(10);
+    call.lost = 0;
+    call.talk(3_590);
+    assert_eq!(call.lost, 0);
+    let strikes: Vec<u32> = call.ways.suspicions().map(|s| s.strikes).collect();
+    // Found at once, and tried after 1, 3, 7, 15 and 31 minutes.
+    assert_eq!(strikes, [6]);
+    call.talk(3_600);
+    assert_eq!(call.suspects(), []);
+    assert!(call.ways.is_plain());
+    let cleared = Finding::Cleared {
+        suspects: vec![Suspect::Node(NodeAddr(2))],
+    };
+    assert!(call.findings.contains(&cleared));
+}
+
+#[test]
+fn what_was_settled_on_is_left_when_it_loses_a_link() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node == NodeAddr(2)))
+    });
+    call.talk(10);
+    call.topology.set_link(NodeAddr(3), TO, None);
+    call.talk(1);
+    call.lost = 0;
+    call.talk(5);
+    assert_eq!(call.lost, 0, "by the third way");
+    call.topology.set_link(NodeAddr(5), TO, None);
+    call.talk(1);
+    assert!(call.ways.is_plain(), "nothing but the suspect is left");
+    call.topology
+        .set_link(NodeAddr(3), TO, Some(LinkCost::new(20, 0.0)));
+    call.talk(1);
+    call.lost = 0;
+    call.talk(5);
+    assert_eq!(call.lost, 0);
+}
+
+#[test]
+fn more_than_the_copies_allow_goes_by_the_better_way() {
+    let mut ways = Ways::new(Time::ZERO);
+    let topology = diamond();
+    let natural = ways.enter(Time::ZERO, path(&[1, 2, 9]));
+    ways.want(Time::ZERO, natural);
+    let judge = |ways: &mut Ways, way, lost| {
+        for i in 0..40u64 {
+            let at = Time::ZERO + Duration::from_millis(50) * i;
+            let judged = Judged {
+                way,
+                link: LinkProtocol::RealTime,
+                at,
+                sent: 10,
+                lost,
+            };
+            ways.judge(&judged, &mut |_, _| Some(CLEAN));
+        }
+    };
+    judge(&mut ways, natural, 10);
+    ways.decide(Time::ZERO, &topology, ENDS);
+    let Plan::Trial(Trial { candidate, .. }) = ways.plan else {
+        panic!("a trial");
+    };
+    judge(&mut ways, candidate, 0);
+    let mut two = 0;
+    for _ in 0..1_000 {
+        match ways.course(Time::ZERO, Some(natural), 1) {
+            Course::Two(a, b) => {
+                assert_eq!((a, b), (natural, candidate));
+                two += 1;
+            }
+            other => assert_eq!(other, Course::One(candidate)),
+        }
+    }
+    assert_eq!(two, COPIES_BURST as u32);
+}

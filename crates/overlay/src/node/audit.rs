@@ -1,0 +1,450 @@
+//! Audits at the node: which way packets are noted under, questions and answers, and the packets that
+//! take another way than the tables say. [`crate::audit`] has what follows from what.
+//!
+//! ```text
+//!   seal_to ─▶ path by table, or of the stamp ─▶ course ─▶ table: sealed, noted, as always
+//!                                                          one:   stamped with that way, sealed, noted
+//!                                                          two:   the same for each
+//! ```
+
+use super::Node;
+use super::ends::PORT;
+use super::send::{assemble, extension_bytes, metric, own_header};
+use super::stamped::is_flood;
+use crate::audit::{By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
+use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
+use crate::snapshot::SuspectStatus;
+use crate::stamps::Wish;
+use base::{Burst, Duration, NodeAddr, Outbox, Time};
+use congestion::brake::Brake;
+use graph::{Metric, Topology};
+use wire::data::{Class, EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Routing};
+use wire::ipc::Scheme;
+use wire::stamp::{STAMP_BYTES_MAX, Stamp};
+use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
+use wire::{CLEAR_BYTES, SEALED_HEADROOM};
+
+/// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
+/// anybody.
+const TIME_TO_SPARE: Duration = Duration::from_millis(20);
+/// How questions and answers are carried. Choice: not on the real-time lane, whose room is that of calls; one that
+/// is lost is asked again.
+const CLASS: Class = Class {
+    link: LinkProtocol::BestEffort,
+    routing: Routing::ExpectedLatency,
+    priority: 6,
+};
+/// The stamp "over every link".
+const FLOODING: [u8; 1] = [1];
+/// The same for one that may not take many hops more.
+const TTL_TO_SPARE: u8 = 16;
+
+impl Node {
+    /// The path that unsealed packets for `to` are about to take, if it is one that is audited.
+    pub(super) fn natural_way(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        packets: &Burst,
+    ) -> Option<WayId> {
+        if !self.settings.audit || !self.database.tallies(to) || !self.ends.has_session(to) {
+            return None;
+        }
+        let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+        let routing = header.class().routing;
+        let (own, tables, database) = (self.addr, &self.tables, &self.database);
+        let audit = self.audits.of(now, to)?;
+        if routing == Routing::Stamped {
+            let stamp = header.extension()?;
+            return audit.by_stamp(now, stamp, || {
+                single_path(stamp, own, to).filter(|path| has_relays(path))
+            });
+        }
+        let metric = metric(routing)?;
+        let generation = tables.followed()?;
+        audit.by_table(now, (routing, generation), || {
+            let topology = database.topology();
+            let path = tables.tree(metric)?.path(topology.index(to)?);
+            let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
+            (has_relays(&path) && !tables.is_silent(metric, to)).then_some(path)
+        })
+    }
+
+    /// Sends packets otherwise than they would go, if their path does not deliver what it promises. Gives
+    /// them back if they go as always.
+    pub(super) fn divert(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        natural: Option<WayId>,
+        packets: Burst,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let count = packets.segments();
+        let course = match self.audits.get_mut(to) {
+            Some(audit) if !audit.ways.is_plain() => audit.ways.course(now, natural, count),
+            _ => return Some(packets),
+        };
+        let (first, second) = match course {
+            Course::Table => return Some(packets),
+            Course::One(way) => (way, None),
+            Course::Two(first, second) => (first, Some(second)),
+        };
+        let most = usize::from(self.usable_to(Routing::Stamped, to));
+        for way in [Some(first), second].into_iter().flatten() {
+            let mut stamp = [0; STAMP_BYTES_MAX];
+            let known = self.audits.get(to).map_or(&[][..], |a| a.ways.stamp(way));
+            let len = known.len();
+            stamp[..len].copy_from_slice(known);
+            if len == 0 || !fits(&packets, len, most) {
+                return Some(packets);
+            }
+            self.send_along(now, to, (way, &stamp[..len]), &packets, out);
+        }
+        None
+    }
+
+    /// Sends copies of unsealed packets along a way.
+    fn send_along(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        (way, stamp): (WayId, &[u8]),
+        packets: &Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut at = 0;
+        while at < packets.segments() {
+            let Some(copy) = restamp(packets, at, stamp, out) else {
+                let (reason, packets) = (Drop::NoBuffer, (packets.segments() - at) as u32);
+                return out.report(Event::Dropped { reason, packets });
+            };
+            at += copy.segments();
+            if let Some(sealed) = self.seal_noted(now, to, copy, Some(way), out) {
+                self.send_copies(now, None, sealed, out);
+            }
+        }
+    }
+
+    /// The link by which packets leave, if they go one way and it is not that of the tables.
+    pub(super) fn diverted_hop(&self, routing: Routing, to: NodeAddr) -> Option<LinkIndex> {
+        let hop = self.audits.get(to)?.first_hop(routing)?;
+        let link = self.links.by_peer(hop)?;
+        self.links.at(link).is_up().then_some(link)
+    }
+
+    /// What stamps take from the payload of packets to a node at present.
+    pub(super) fn diversion_bytes(&self, to: NodeAddr) -> usize {
+        let audit = self.audits.get(to);
+        audit.map_or(0, |audit| extension_bytes_of(audit.ways.stamp_bytes()))
+    }
+
+    /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
+    pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
+        let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+        let ports = (header.source_port(), header.destination_port());
+        let latency = self.tables.latency(to).unwrap_or_default();
+        let most = latency + latency.div(2) + TIME_TO_SPARE;
+        let has_time = header
+            .remaining()
+            .duration()
+            .is_none_or(|left| left >= most);
+        let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
+        Note {
+            way: way.filter(|_| !may_be_late),
+            link: header.class().link,
+            is_data: ports != (PORT, PORT),
+        }
+    }
+
+    /// Asks what is due.
+    pub(super) fn drive_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let (tables, links) = (&self.tables, &self.links);
+        let way = |to: NodeAddr| {
+            let hop = tables.next_hop(Metric::ExpectedLatency, to);
+            let link = hop.and_then(|hop| links.by_peer(hop));
+            let brake = link.and_then(|link| links.at(link).brake.as_ref());
+            let has_room = brake.is_none_or(Brake::allows_redundancy);
+            (tables.latency(to).unwrap_or_default(), has_room)
+        };
+        for due in self.audits.due(now, way) {
+            let Due { to, question, by } = due;
+            let mut bytes = [0; TALLY_BYTES_MAX];
+            let about = (question.number, question.session, question.first);
+            let len = Tally::ask(about, &question.lengths, &mut bytes);
+            let len = len.expect("a question fits the longest message");
+            self.send_tally(now, (to, by), &bytes[..len], out);
+            self.decide_audit(now, to, out);
+        }
+    }
+
+    /// Ways that were chosen may have lost a link.
+    pub(super) fn review_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for to in self.audits.diverted() {
+            self.decide_audit(now, to, out);
+        }
+    }
+
+    fn send_tally(
+        &mut self,
+        now: Time,
+        (to, by): (NodeAddr, By),
+        bytes: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        if !self.ends.has_session(to) {
+            return;
+        }
+        let seq = self.next_echo_seq();
+        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
+        header.has_transport = true;
+        let stamp = match by {
+            By::Table => &[],
+            By::Two => self.disjoint_stamp(now, to).unwrap_or_default(),
+            By::All => &FLOODING,
+        };
+        if !stamp.is_empty() {
+            (header.class.routing, header.has_extension) = (Routing::Stamped, true);
+        }
+        let payload = out.pool().copy_of(SEALED_HEADROOM, bytes);
+        match payload.and_then(|payload| assemble(&header, stamp, payload, true, out)) {
+            Some(packet) => self.originate(now, &header, packet, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    /// Two paths to a node at once, for what must arrive though one of them swallows.
+    pub(super) fn disjoint_stamp(&mut self, now: Time, to: NodeAddr) -> Option<&[u8]> {
+        let wish = Wish {
+            to,
+            scheme: Scheme::Disjoint,
+            link: CLASS.link,
+            deadline: None,
+        };
+        let (generation, topology) = (self.database.generation(), self.database.topology());
+        self.stamps
+            .stamp(now, self.addr, wish, generation, topology)
+    }
+
+    /// A question or an answer of another end, out of its seal.
+    pub(super) fn on_tally(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
+        let header = Header::trusted(packet);
+        let (source, routing) = (header.source(), header.class().routing);
+        match Tally::parse(header.payload()) {
+            Err(_) => self.drop_one(Drop::Malformed, out),
+            Ok(Tally::Asked {
+                number,
+                session,
+                first,
+                counts,
+            }) => {
+                if !self.settings.audit || !self.audits.may_answer(now, source) {
+                    return self.drop_one(Drop::Unsupported, out);
+                }
+                let mut opened = [0; COUNTS_MAX];
+                let told = self.ends.opened(source, (session, first), counts.iter());
+                let told = told.map_or(0, |counts| {
+                    let counts = counts.zip(&mut opened);
+                    counts.map(|(count, place)| *place = count).count()
+                });
+                let mut bytes = [0; TALLY_BYTES_MAX];
+                let len = Tally::tell(number, &opened[..told], &mut bytes);
+                let len = len.expect("an answer fits the longest message");
+                // What had to be asked by several paths is answered so.
+                let by = match routing {
+                    Routing::Stamped if is_flood(&header) => By::All,
+                    Routing::Stamped => By::Two,
+                    _ => By::Table,
+                };
+                self.send_tally(now, (source, by), &bytes[..len], out);
+            }
+            Ok(Tally::Told { number, counts }) => {
+                let topology = self.database.topology();
+                if let Some(audit) = self.audits.get_mut(source) {
+                    audit.on_told(number, counts.iter(), |nodes, link| {
+                        promise(topology, nodes, link)
+                    });
+                }
+                self.decide_audit(now, source, out);
+            }
+        }
+    }
+
+    fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+        let (own, topology) = (self.addr, self.database.topology());
+        let audit = self.audits.get_mut(to);
+        let Some(finding) = audit.and_then(|audit| audit.decide(now, topology, (own, to))) else {
+            return;
+        };
+        let per_mille = |loss: f64| (loss * 1000.0).round() as u16;
+        match finding {
+            Finding::Bad { loss } => {
+                self.audits.count_finding();
+                let lost = per_mille(loss);
+                out.report(Event::PathBad { to, lost });
+            }
+            Finding::Suspects { suspects, loss } => {
+                let (lost, among) = (per_mille(loss), suspects.len() as u16);
+                for suspect in suspects {
+                    out.report(Event::Suspected {
+                        suspect,
+                        to,
+                        lost,
+                        among,
+                    });
+                }
+            }
+            Finding::Cleared { suspects } => {
+                for suspect in suspects {
+                    out.report(Event::Unsuspected { suspect, to });
+                }
+            }
+        }
+    }
+
+    /// What is suspect, and on whose paths.
+    pub(super) fn suspect_statuses(&self, now: Time) -> Vec<SuspectStatus> {
+        let all = self.audits.suspected();
+        let all = all.flat_map(|(to, ways)| ways.suspicions().map(move |s| (to, s)));
+        let status = |(to, s): (NodeAddr, &crate::audit::Suspicion)| SuspectStatus {
+            node: match s.suspect {
+                Suspect::Node(node) | Suspect::Link(node, _) => node.to_string(),
+            },
+            link_to: match s.suspect {
+                Suspect::Node(_) => None,
+                Suspect::Link(_, to) => Some(to.to_string()),
+            },
+            path_to: to.to_string(),
+            lost: s.loss,
+            among: s.among,
+            strikes: s.strikes,
+            for_s: now.since(s.since).as_secs_f64(),
+            retry_in_s: s.until.since(now).as_secs_f64(),
+        };
+        all.map(status).collect()
+    }
+}
+
+/// What is noted of packets when they are sealed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    way: Option<WayId>,
+    link: LinkProtocol,
+    is_data: bool,
+}
+
+impl Note {
+    /// The same with the counters that they got.
+    pub(super) fn sealed(
+        self,
+        (session, first): (wire::link::SessionIndex, u64),
+        count: u32,
+    ) -> Sent {
+        Sent {
+            session,
+            first,
+            count,
+            way: self.way,
+            link: self.link,
+            is_data: self.is_data,
+        }
+    }
+}
+
+/// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not
+/// heard: then there is no promise.
+fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Option<Promise> {
+    let mut arrives = 1.0;
+    for hop in nodes.windows(2) {
+        let (from, to) = (topology.index(hop[0])?, topology.index(hop[1])?);
+        let cost = topology.link(from, to)?.link;
+        if cost.is_silent() {
+            return None;
+        }
+        arrives *= 1.0
+            - match link {
+                LinkProtocol::BestEffort => cost.loss_share(),
+                LinkProtocol::RealTime => cost.residual_share(topology.parameters()),
+                LinkProtocol::Reliable => 0.0,
+            };
+    }
+    Some(Promise {
+        loss: 1.0 - arrives,
+    })
+}
+
+/// Somebody on the path could swallow packets: of a link its own ends know what it loses.
+fn has_relays(path: &[NodeAddr]) -> bool {
+    path.len() > 2
+}
+
+/// The path of a stamp, if it is one path.
+fn single_path(stamp: &[u8], own: NodeAddr, to: NodeAddr) -> Option<Vec<NodeAddr>> {
+    let Ok(Stamp::Subgraph(graph)) = Stamp::parse(stamp) else {
+        return None;
+    };
+    let mut path = vec![own];
+    while let Some(last) = path.last().filter(|last| **last != to) {
+        let mut next = graph.next(*last);
+        let (Some(only), None) = (next.next(), next.next()) else {
+            return None;
+        };
+        path.push(only);
+    }
+    (path.len() == graph.nodes().len()).then_some(path)
+}
+
+fn extension_bytes_of(stamp_bytes: usize) -> usize {
+    match stamp_bytes {
+        0 => 0,
+        len => EXTENSION_LENGTH_BYTES + len,
+    }
+}
+
+/// Packets with a stamp of so many bytes, instead of the one that they have, are not too long.
+fn fits(packets: &Burst, stamp_bytes: usize, most: usize) -> bool {
+    let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+    let before = extension_bytes(header.extension().unwrap_or_default());
+    packets.stride() - before + extension_bytes_of(stamp_bytes) <= most
+}
+
+/// Copies of packets from place `at` on, as many as one buffer holds, with this stamp.
+fn restamp(packets: &Burst, at: usize, stamp: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
+    let pool = out.pool();
+    let first = packets.segment(at);
+    let from = CLEAR_BYTES + Header::trusted(&first[CLEAR_BYTES..]).payload_offset();
+    let front = CLEAR_BYTES + HEADER_BYTES + EXTENSION_LENGTH_BYTES + stamp.len();
+    let stride = front + first.len() - from;
+    let small = pool.small().filter(|small| {
+        let is_last = at + 1 == packets.segments();
+        is_last && stride <= small.capacity()
+    });
+    let mut copy = small.or_else(|| pool.large())?;
+    let (mut used, capacity) = (0, copy.capacity());
+    for i in at..packets.segments() {
+        let packet = packets.segment(i);
+        let len = front + packet.len() - from;
+        if used + len > capacity {
+            break;
+        }
+        let mut header = Header::trusted(&packet[CLEAR_BYTES..]).repr();
+        header.class.routing = Routing::Stamped;
+        header.has_extension = true;
+        let room = &mut copy.spare_mut()[used..used + len];
+        let (head, rest) = room.split_at_mut(front);
+        let emitted = header.emit(&mut head[CLEAR_BYTES..]);
+        emitted.expect("the header fits before its stamp");
+        let extension = &mut head[CLEAR_BYTES + HEADER_BYTES..];
+        let (length, place) = extension.split_at_mut(EXTENSION_LENGTH_BYTES);
+        length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
+        place.copy_from_slice(stamp);
+        rest.copy_from_slice(&packet[from..]);
+        used += len;
+    }
+    if used == 0 {
+        return None;
+    }
+    copy.fill(used, stride);
+    Some(copy)
+}

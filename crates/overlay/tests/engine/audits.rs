@@ -1,0 +1,169 @@
+//! Whether what is sealed arrives: relays that swallow, ends that are not asked, and what it costs.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use crate::ends::{Tapped, as_it_is, end, sealed};
+use crate::world::{Nodes, Plan, SENDER, addr, chain, voice};
+use base::Rng;
+use overlay::Settings;
+use overlay::event::Drop;
+
+/// A relay that is driven by hand, and a link beside it that is longer.
+fn tapped() -> Tapped {
+    let plan = Plan {
+        edges: vec![(0, 1)],
+        ..sealed(2)
+    };
+    Tapped::beside(plan, Some("delay=20ms"))
+}
+
+/// Sends a packet every 10 ms to node `to` for so long.
+fn talk(nodes: &mut Nodes, to: usize, seconds: u64) -> usize {
+    nodes.bind(to, voice());
+    nodes.set_sender(0, SENDER, voice());
+    for number in 0..seconds * 100 {
+        let at = nodes.world.now();
+        nodes.send(at, 0, SENDER, to, number);
+        nodes.run_ms(10);
+    }
+    nodes.run_ms(500);
+    nodes.arrivals().len()
+}
+
+#[test]
+fn a_relay_that_swallows_is_gone_around_and_named() {
+    // What it swallows, and in how many packets, of 100 per second, it has to be out of use: 2, 10 and 120 s.
+    for (share, bar, count) in [
+        (1.0, 200, 1_200),
+        (0.5, 1_000, 1_600),
+        (0.05, 12_000, 6_000),
+    ] {
+        let mut tapped = tapped();
+        let mut rng = Rng::new(7);
+        let mut seen = 0;
+        let mut swallows = |packet: &[u8]| {
+            seen += 1;
+            match seen > 100 && rng.chance(share) {
+                true => Vec::new(),
+                false => as_it_is(packet),
+            }
+        };
+        let came = tapped.talk(count, &mut swallows);
+        assert!(seen > 100, "packets take the relay");
+        let last = (0..count).rev().find(|number| !came.contains(number));
+        assert!(last.unwrap() < 100 + bar, "{share}: {last:?}");
+        assert!(last.unwrap() < count - 400, "{share}: {last:?}");
+        let suspects = tapped.nodes.snapshot(0).suspects;
+        let named: Vec<_> = suspects.iter().map(|s| (&*s.node, &*s.path_to)).collect();
+        let (relay, exit) = (addr(2).to_string(), addr(1).to_string());
+        assert_eq!(named, [(&*relay, &*exit)], "{share}");
+    }
+}
+
+#[test]
+fn a_relay_that_changes_packets_is_gone_around_too() {
+    let mut tapped = tapped();
+    let mut seen = 0;
+    let mut changes = |packet: &[u8]| {
+        seen += 1;
+        let mut packet = packet.to_vec();
+        if seen > 100 {
+            *packet.last_mut().unwrap() ^= 1;
+        }
+        vec![packet]
+    };
+    let came = tapped.talk(1_000, &mut changes);
+    let last = (0..1_000).rev().find(|number| !came.contains(number));
+    assert!(last.unwrap() < 300, "{last:?}");
+    assert!(tapped.drops(Drop::EndForged) > 50);
+}
+
+/// Two nodes, and a relay between them.
+fn chained() -> Nodes {
+    let plan = Plan {
+        edges: chain(3),
+        ..sealed(3)
+    };
+    let mut nodes = Nodes::planned(3, plan);
+    nodes.link(0, 1, "delay=5ms");
+    nodes.link(1, 2, "delay=5ms");
+    nodes
+}
+
+#[test]
+fn an_end_that_does_not_answer_is_not_asked() {
+    let mut nodes = chained();
+    nodes.set_settings(Settings {
+        audit: false,
+        ..Settings::modern()
+    });
+    nodes.restart(2);
+    nodes.run_ms(5_000);
+    let before = end(&nodes, 0, 2).sealed;
+    assert_eq!(talk(&mut nodes, 2, 5), 500);
+    assert_eq!(end(&nodes, 0, 2).sealed - before, 500);
+    assert_eq!(nodes.count().drops(Drop::Unsupported), 0);
+}
+
+#[test]
+fn questions_and_answers_are_four_packets_a_second() {
+    let mut nodes = chained();
+    nodes.run_ms(3_000);
+    let (asked, told) = (end(&nodes, 0, 2).sealed, end(&nodes, 2, 0).sealed);
+    assert_eq!(talk(&mut nodes, 2, 20), 2_000);
+    let asked = end(&nodes, 0, 2).sealed - asked - 2_000;
+    let told = end(&nodes, 2, 0).sealed - told;
+    assert!((30..=44).contains(&asked), "{asked}");
+    // One answer may belong to a question of before.
+    assert!(told.abs_diff(asked) <= 1, "{asked} {told}");
+    // Nobody asks about questions.
+    let quiet = end(&nodes, 0, 2).sealed;
+    nodes.run_ms(20_000);
+    assert_eq!(end(&nodes, 0, 2).sealed, quiet);
+}
+
+#[test]
+fn a_path_without_a_relay_is_not_asked_about() {
+    let mut nodes = chained();
+    nodes.run_ms(3_000);
+    let before = end(&nodes, 0, 1).sealed;
+    assert_eq!(talk(&mut nodes, 1, 5), 500);
+    assert_eq!(end(&nodes, 0, 1).sealed - before, 500);
+}
+
+#[test]
+fn links_that_lose_what_they_say_are_no_reproach() {
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2), (0, 2)],
+        ..sealed(3)
+    };
+    let mut nodes = Nodes::planned(5, plan);
+    nodes.link(0, 1, "delay=5ms loss=2%");
+    nodes.link(1, 2, "delay=5ms loss=2%");
+    nodes.link(0, 2, "delay=40ms loss=5%");
+    nodes.run_ms(20_000);
+    talk(&mut nodes, 2, 120);
+    let snapshot = nodes.snapshot(0);
+    assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
+}
+
+#[test]
+fn an_outage_leads_to_no_suspect() {
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2), (0, 2)],
+        ..sealed(3)
+    };
+    let mut nodes = Nodes::planned(5, plan);
+    nodes.link(0, 1, "delay=5ms");
+    nodes.link(1, 2, "delay=5ms");
+    nodes.link(0, 2, "delay=40ms");
+    nodes.run_ms(3_000);
+    for seconds in [1, 5] {
+        talk(&mut nodes, 2, 3);
+        nodes.set_outage(1, 2, true);
+        talk(&mut nodes, 2, seconds);
+        nodes.set_outage(1, 2, false);
+        talk(&mut nodes, 2, 20);
+        assert_eq!(nodes.snapshot(0).suspects.len(), 0, "{seconds}");
+    }
+}
