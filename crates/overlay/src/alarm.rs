@@ -103,6 +103,8 @@ struct Spell {
     calm: f64,
     /// What the packets up to a position say for calm.
     evidence: f64,
+    /// What the last run has taken of that.
+    taken: f64,
     at: u64,
     /// The last beginning.
     last: Time,
@@ -197,6 +199,7 @@ impl Alarm {
             trouble: (rate / 2.0).max(TROUBLE_LOSS / run),
             calm: CALM_LOSS / run,
             evidence: 0.0,
+            taken: 0.0,
             at,
             last: now,
         });
@@ -208,12 +211,13 @@ impl Alarm {
 impl Spell {
     fn on_run(&mut self, now: Time, at: u64) {
         self.count(at);
-        self.evidence = (self.evidence - self.of_run()).max(0.0);
+        self.taken = self.evidence.min(self.of_run());
+        self.evidence -= self.taken;
         self.last = now;
     }
 
     fn on_taken_back(&mut self) {
-        self.evidence += self.of_run();
+        self.evidence += core::mem::take(&mut self.taken);
     }
 
     /// What a run says for trouble.

@@ -115,6 +115,8 @@ pub struct Link {
     pub(crate) is_alarm_told: bool,
     /// Runs of losses that the alarm has been told.
     runs_seen: u64,
+    /// The last of them of which the alarm was not told.
+    runs_untold: u64,
     /// When the link's cost is told to others.
     pub announce: Announce,
     /// The real-time lane to the neighbour.
@@ -248,6 +250,7 @@ impl Link {
             alarm: Alarm::default(),
             is_alarm_told: false,
             runs_seen: 0,
+            runs_untold: 0,
             announce: Announce::new(settings.announce),
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),

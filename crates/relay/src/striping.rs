@@ -27,6 +27,8 @@ const GAIN_PCT: u64 = 20;
 /// So many judgements of more connections that gain nothing are made before they go. Choice: where losses
 /// set the pace, a second of one connection is off by a quarter; one judgement of each in fifteen would be wrong.
 const PATIENCE: u32 = 3;
+/// So many judgements have to find a queue. Choice: a second for a burst to go away.
+const SURE: u32 = 2;
 /// More connections may not make the round trip so much longer.
 pub const RTT_RISE_US: u32 = 20_000;
 /// A round trip that is so much longer than the least, and by a quarter of it, is that of a queue which the
@@ -92,6 +94,8 @@ pub struct Striping {
     /// Looks since something was tried.
     calm: u32,
     is_full: bool,
+    /// What is known is not only from another transfer.
+    has_judged: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,12 +138,14 @@ impl Striping {
             levels: Vec::new(),
             calm: 0,
             is_full: false,
+            has_judged: false,
         }
     }
 
     /// Up to `most` connections of another transfer over the same segment, which begins where this one has ended.
     pub fn go_on(mut self, most: u8) -> Striping {
         self.most = most.max(1);
+        self.has_judged = false;
         self.levels.retain(|(count, _)| *count <= self.most);
         self.set(self.active.min(self.most));
         self
@@ -148,6 +154,11 @@ impl Striping {
     /// It is free to choose how many are used.
     pub fn is_free(&self) -> bool {
         self.is_free
+    }
+
+    /// It has seen something itself, and not only the transfer before it.
+    pub fn has_judged(&self) -> bool {
+        self.has_judged
     }
 
     /// So many are to be used.
@@ -183,6 +194,7 @@ impl Striping {
     }
 
     fn judge(&mut self) {
+        self.has_judged = true;
         let sum = std::mem::take(&mut self.now);
         let rate_bps = sum.bytes.saturating_mul(8_000_000) / sum.span_us.max(1);
         let rtt_us = (sum.rtt_us / u64::from(sum.looks.max(1))) as u32;
@@ -212,6 +224,10 @@ impl Striping {
             return;
         };
         let (gains, rises) = (here.gains_over(&before), here.rises_over(&before));
+        if (rises || is_queueing) && here.judged < SURE {
+            // New connections begin with a burst, and hosts stand still for a moment.
+            return;
+        }
         if rises || (!gains && here.judged >= PATIENCE) {
             self.is_full = true;
             self.set(fewer);

@@ -243,9 +243,9 @@ impl<'a> Job<'a> {
         match self {
             Job::Push(source, _) if source == "-" || is_content(source) => None,
             Job::Push(source, _) => named(Path::new(source)).map(OsString::into_vec),
-            Job::Pull(source, _) => {
-                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
-                name.map(|name| name.as_bytes().to_vec())
+            Job::Pull(..) => {
+                let local = self.local();
+                local.file_name().map(|name| name.as_bytes().to_vec())
             }
         }
     }

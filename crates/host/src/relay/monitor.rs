@@ -238,9 +238,11 @@ impl Monitor {
             return;
         }
         let all: Vec<_> = self.with(|state| {
-            let free = state.segments.iter().filter(|s| s.striping.is_free());
+            // What an earlier transfer has seen does not become newer by this one.
+            let news = || state.segments.iter().filter(|s| s.striping.has_judged());
+            let free = news().filter(|s| s.striping.is_free());
             free.for_each(|s| self.recent.keep(s.to, &self.congestion, &s.striping));
-            state.segments.iter().map(Sending::carried).collect()
+            news().map(Sending::carried).collect()
         });
         let known = all.into_iter().filter_map(|(to, rates)| Some((to, rates?)));
         known.for_each(|(to, rates)| learn(to, rates));

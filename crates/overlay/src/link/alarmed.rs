@@ -14,14 +14,21 @@ impl Link {
         let was_on = self.alarm.is_on();
         let begun = self.loss.begun();
         for _ in begun..self.runs_seen {
-            self.alarm.on_taken_back();
+            match self.runs_untold.checked_sub(1) {
+                Some(fewer) => self.runs_untold = fewer,
+                None => self.alarm.on_taken_back(),
+            }
         }
         let news = begun.saturating_sub(self.runs_seen);
         self.runs_seen = begun;
         // A queue that is full loses packets too, and more of them do not make it shorter: that is for the brake. And of an
         // idle link nobody needs to know at once.
         if self.is_queued_here() || !self.hello.is_active() {
+            self.runs_untold += news;
             return false;
+        }
+        if news > 0 {
+            self.runs_untold = 0;
         }
         let run = self.loss.run();
         for at in self.loss.last_begun(news) {

@@ -41,7 +41,7 @@ pub(crate) struct Fallback {
     /// The stream that is open to the neighbour.
     stream: Option<UnderlayAddr>,
     asked: Option<Time>,
-    /// How often it was asked since the last stream.
+    /// How often it was asked since datagrams have had no answer.
     asked_count: u32,
     probe_at: Time,
     rest: Duration,
@@ -74,6 +74,9 @@ impl Fallback {
     /// Datagrams have had no answer for `silence`: true if the host is to be asked for a stream now.
     pub(crate) fn asks(&mut self, now: Time, silence: Option<Duration>) -> bool {
         let is_blocked = silence.is_some_and(|silence| silence >= BLOCKED_AFTER);
+        if !is_blocked && self.stream.is_none() {
+            self.asked_count = 0;
+        }
         let has_rested = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
         let asks = self.stream.is_none() && is_blocked && has_rested;
         if asks {
@@ -187,6 +190,17 @@ mod tests {
             now += 1 + rest;
             assert!(fallback.probes(s(now)), "{rest}");
         }
+        // Short outages that end by datagrams do not add up.
+        fallback.on_moved(s(now), Some(tcp), udp);
+        assert!(fallback.on_end(tcp));
+        for second in 1..=10 {
+            assert!(fallback.asks(s(now + second), Some(Duration::from_secs(2))));
+            assert!(!fallback.asks(s(now + second), None));
+        }
+        now += 11;
+        fallback.on_moved(s(now), Some(udp), tcp);
+        assert!(!fallback.probes(s(now + 500)) && fallback.probes(s(now + 512)));
+        now += 512;
         // Nothing led to the neighbour for some seconds: it was away, and datagrams may get through at once.
         fallback.on_moved(s(now), Some(tcp), udp);
         assert!(fallback.on_end(tcp));

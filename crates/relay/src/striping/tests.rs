@@ -239,7 +239,9 @@ fn what_follows_begins_where_the_last_one_has_ended() {
     assert_eq!(probe.active(), 8);
     let mut copy = probe.clone().go_on(8);
     assert_eq!(copy.active(), 8, "at once");
+    assert!(probe.has_judged() && !copy.has_judged());
     path.run(&mut copy, 200);
+    assert!(copy.has_judged());
     assert_eq!(copy.active(), 8, "and for as long as it helps");
     // It has fewer: it uses what it has.
     let mut fewer = probe.clone().go_on(3);
