@@ -1,6 +1,7 @@
 //! Trials in small networks: what is found, what is to blame, and what happens when it is over.
 
 use super::*;
+use base::Duration;
 use graph::{LinkCost, Parameters};
 
 const OWN: NodeAddr = NodeAddr(1);
