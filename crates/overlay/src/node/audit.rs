@@ -11,7 +11,7 @@ use super::Node;
 use super::ends::PORT;
 use super::send::{assemble, extension_bytes, metric, own_header};
 use super::stamped::is_flood;
-use crate::audit::{By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
+use crate::audit::{Audit, By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::snapshot::SuspectStatus;
@@ -91,18 +91,31 @@ impl Node {
             Course::One(way) => (way, None),
             Course::Two(first, second) => (first, Some(second)),
         };
-        let most = usize::from(self.usable_to(Routing::Stamped, to));
-        for way in [Some(first), second].into_iter().flatten() {
+        // All of this before the first copy leaves: what goes by table after all must not have gone already.
+        let ways = [Some(first), second];
+        let ways = ways.map(|way| way.filter(|way| self.carries(to, *way, &packets)));
+        if ways == [None, None] {
+            return Some(packets);
+        }
+        for way in ways.into_iter().flatten() {
             let mut stamp = [0; STAMP_BYTES_MAX];
             let known = self.audits.get(to).map_or(&[][..], |a| a.ways.stamp(way));
             let len = known.len();
             stamp[..len].copy_from_slice(known);
-            if len == 0 || !fits(&packets, len, most) {
-                return Some(packets);
-            }
             self.send_along(now, to, (way, &stamp[..len]), &packets, out);
         }
         None
+    }
+
+    /// A way has a stamp, and packets with it are not too long for its links. What links elsewhere carry is
+    /// no matter: otherwise any member could stop this by saying that a link of its own carries little.
+    fn carries(&self, to: NodeAddr, way: WayId, packets: &Burst) -> bool {
+        let Some(Audit { ways, .. }) = self.audits.get(to) else {
+            return false;
+        };
+        let most = usize::from(self.database.usable_along(ways.nodes(way)));
+        let stamp_bytes = ways.stamp(way).len();
+        stamp_bytes > 0 && fits(packets, stamp_bytes, most)
     }
 
     /// Sends copies of unsealed packets along a way.
