@@ -177,14 +177,14 @@ impl Ways {
         self.at(id).map_or(&[], |way| &way.nodes)
     }
 
-    /// What the longest stamp takes that packets may get now.
-    pub(crate) fn stamp_bytes(&self) -> usize {
-        let len = |id: WayId| self.stamp(id).len();
-        match &self.plan {
-            Plan::Plain => 0,
-            Plan::Settled(way) => len(*way),
-            Plan::Trial(trial) => len(trial.incumbent).max(len(trial.candidate)),
-        }
+    /// The ways that packets may be sent by now, instead of by table.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = WayId> {
+        let (first, second) = match &self.plan {
+            Plan::Plain => (None, None),
+            Plan::Settled(way) => (Some(*way), None),
+            Plan::Trial(trial) => (Some(trial.incumbent), Some(trial.candidate)),
+        };
+        first.into_iter().chain(second)
     }
 
     /// Where so many packets go whose path by table, or by their own stamp, is `natural`.

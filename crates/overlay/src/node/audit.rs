@@ -14,6 +14,7 @@ use super::stamped::is_flood;
 use crate::audit::{Audit, By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
+use crate::mtu::DEFAULT;
 use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
@@ -147,10 +148,21 @@ impl Node {
         self.links.at(link).is_up().then_some(link)
     }
 
-    /// What stamps take from the payload of packets to a node at present.
-    pub(super) fn diversion_bytes(&self, to: NodeAddr) -> usize {
-        let audit = self.audits.get(to);
-        audit.map_or(0, |audit| extension_bytes_of(audit.ways.stamp_bytes()))
+    /// What packets to a node have to leave room for while they may go otherwise than by table.
+    pub(super) fn diversion(&self, to: NodeAddr) -> Diversion {
+        let mut diversion = Diversion {
+            usable: DEFAULT,
+            stamp_bytes: 0,
+        };
+        if let Some(Audit { ways, .. }) = self.audits.get(to) {
+            for way in ways.planned() {
+                let usable = self.database.usable_along(ways.nodes(way));
+                let stamp_bytes = extension_bytes(ways.stamp(way));
+                diversion.usable = diversion.usable.min(usable);
+                diversion.stamp_bytes = diversion.stamp_bytes.max(stamp_bytes);
+            }
+        }
+        diversion
     }
 
     /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
@@ -337,6 +349,15 @@ impl Node {
         };
         all.map(status).collect()
     }
+}
+
+/// What the ways take from packets that may go by them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Diversion {
+    /// The longest datagram that all of them carry.
+    pub(super) usable: u16,
+    /// What the longest stamp takes.
+    pub(super) stamp_bytes: usize,
 }
 
 /// What is noted of packets when they are sealed.
