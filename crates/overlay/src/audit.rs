@@ -32,6 +32,7 @@ pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
 pub(crate) use trial::{Course, Finding, Suspicion, WayId};
 
+use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Time};
 use graph::Topology;
 use ledger::Ledger;
@@ -58,14 +59,39 @@ const GRID: Duration = Duration::from_millis(25);
 const ANSWERS_PER_S: f64 = 20.0;
 const ANSWERS_BURST: f64 = 20.0;
 
+/// Packets per second that go twice in the trials of all destinations, and at once. Choice: two trials at full
+/// pace. Where many paths are bad at once it is the network that is full, and copies would fill it more.
+const COPIES_PER_S: f64 = 400.0;
+const COPIES_BURST: f64 = 100.0;
+
+/// Answers per second that go over every link, to all ends, and at once. Choice: who gets no answer asks so at
+/// ever longer intervals, so this is enough for some tens of them; and nobody can make a node flood.
+const FLOODS_PER_S: f64 = 2.0;
+const FLOODS_BURST: f64 = 8.0;
+
 /// The audits of all destinations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Audits {
     all: Map<NodeAddr, Audit>,
+    copies: TokenBucket,
     /// When the next question may be due, at the latest.
     next: Option<Time>,
-    answered: Map<NodeAddr, base::token_bucket::TokenBucket>,
+    answered: Map<NodeAddr, TokenBucket>,
+    flooded: TokenBucket,
     findings: u64,
+}
+
+impl Default for Audits {
+    fn default() -> Audits {
+        Audits {
+            all: Map::default(),
+            copies: TokenBucket::new(COPIES_PER_S, COPIES_BURST, Time::ZERO),
+            next: None,
+            answered: Map::default(),
+            flooded: TokenBucket::new(FLOODS_PER_S, FLOODS_BURST, Time::ZERO),
+            findings: 0,
+        }
+    }
 }
 
 /// The audit of one destination.
@@ -127,6 +153,25 @@ impl Audits {
 
     pub(crate) fn get_mut(&mut self, to: NodeAddr) -> Option<&mut Audit> {
         self.all.get_mut(&to)
+    }
+
+    /// Where packets go whose path by table, or by their own stamp, is `natural`. `has_room` says whether the
+    /// link to a neighbour has room for what is not needed.
+    pub(crate) fn course(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        (natural, packets): (Option<WayId>, usize),
+        has_room: impl Fn(NodeAddr) -> bool,
+    ) -> Course {
+        let Audits { all, copies, .. } = self;
+        let Some(audit) = all.get_mut(&to) else {
+            return Course::Table;
+        };
+        let may_copy = |hops: [NodeAddr; 2]| {
+            hops.into_iter().all(has_room) && copies.try_take(now, packets as f64)
+        };
+        audit.ways.course(now, natural, packets, may_copy)
     }
 
     /// Notes what has just been sealed for a destination.
@@ -194,9 +239,17 @@ impl Audits {
                 return false;
             }
         }
-        let bucket = || base::token_bucket::TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
+        let bucket = || TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
         let bucket = self.answered.entry(source).or_insert_with(bucket);
         bucket.try_take(now, 1.0)
+    }
+
+    /// How an answer goes to a question that went over every link: the same way, unless there have been too many.
+    pub(crate) fn flooded(&mut self, now: Time) -> By {
+        match self.flooded.try_take(now, 1.0) {
+            true => By::All,
+            false => By::Two,
+        }
     }
 
     /// Forgets idle destinations of which nothing is suspect.

@@ -1,6 +1,8 @@
 //! When questions are due, and how they go.
 
+use super::ledger::Judged;
 use super::*;
+use graph::{LinkCost, Parameters};
 use wire::data::LinkProtocol;
 use wire::link::SessionIndex;
 
@@ -112,4 +114,46 @@ fn destinations_are_bounded_and_idle_ones_make_room() {
     assert_eq!(audits.all.len(), AUDITS_MAX);
     audits.expire(at(0) + IDLE * 3);
     assert!(audits.all.is_empty());
+}
+
+#[test]
+fn copies_to_all_destinations_together_are_limited() {
+    let links = [(1, 2), (1, 3)].into_iter();
+    let links = links.chain((10..20).flat_map(|to| [(2, to), (3, to)]));
+    let links = links.map(|(a, b)| (NodeAddr(a), NodeAddr(b), LinkCost::new(10, 0.0)));
+    let topology = Topology::from_links(Parameters::default(), links);
+    let mut audits = Audits::default();
+    let mut two = 0;
+    for to in (10..20).map(NodeAddr) {
+        let ways = &mut audits.of(at(0), to).unwrap().ways;
+        let natural = ways.enter(at(0), vec![NodeAddr(1), NodeAddr(2), to]);
+        ways.want(at(0), natural);
+        for slot in 0..8 {
+            let judged = Judged {
+                way: natural,
+                link: LinkProtocol::RealTime,
+                at: at(slot * 250),
+                sent: 10,
+                lost: 10,
+            };
+            ways.judge(&judged, &mut |_, _| Some(Promise { loss: 0.0 }));
+        }
+        ways.decide(at(0), &topology, (NodeAddr(1), to));
+        assert!(ways.is_in_trial());
+        for _ in 0..100 {
+            let course = audits.course(at(0), to, (Some(natural), 1), |_| true);
+            two += u32::from(matches!(course, Course::Two(..)));
+        }
+    }
+    assert_eq!(two, COPIES_BURST as u32);
+}
+
+#[test]
+fn floods_for_others_are_limited() {
+    let mut audits = Audits::default();
+    let mut floods = |ms| {
+        let answers = (0..100).map(|_| audits.flooded(at(ms)));
+        answers.filter(|by| *by == By::All).count()
+    };
+    assert_eq!((floods(0), floods(1_000), floods(60_000)), (8, 2, 8));
 }

@@ -187,8 +187,15 @@ impl Ways {
         first.into_iter().chain(second)
     }
 
-    /// Where so many packets go whose path by table, or by their own stamp, is `natural`.
-    pub(crate) fn course(&mut self, now: Time, natural: Option<WayId>, packets: usize) -> Course {
+    /// Where so many packets go whose path by table, or by their own stamp, is `natural`. `may_copy` says
+    /// whether the node can afford them twice, to these two neighbours.
+    pub(crate) fn course(
+        &mut self,
+        now: Time,
+        natural: Option<WayId>,
+        packets: usize,
+        may_copy: impl FnOnce([NodeAddr; 2]) -> bool,
+    ) -> Course {
         let Some(natural) = natural else {
             return Course::Table;
         };
@@ -201,7 +208,12 @@ impl Ways {
                 if natural != a && natural != b && !self.is_suspected(natural) {
                     return Course::Table;
                 }
-                if self.copies.try_take(now, packets as f64) {
+                let hop = |id: WayId| self.nodes(id).get(1).copied();
+                if let (Some(first), Some(second)) = (hop(a), hop(b))
+                    && self.copies.available(now) >= packets as f64
+                    && may_copy([first, second])
+                    && self.copies.try_take(now, packets as f64)
+                {
                     return Course::Two(a, b);
                 }
                 Course::One(if self.loss(b) < self.loss(a) { b } else { a })

@@ -13,7 +13,7 @@ use super::send::{assemble, extension_bytes, metric, own_header};
 use super::stamped::is_flood;
 use crate::audit::{Audit, By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
-use crate::link::LinkIndex;
+use crate::link::{LinkIndex, Links};
 use crate::mtu::DEFAULT;
 use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
@@ -83,10 +83,9 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Option<Burst> {
         let count = packets.segments();
-        let course = match self.audits.get_mut(to) {
-            Some(audit) if !audit.ways.is_plain() => audit.ways.course(now, natural, count),
-            _ => return Some(packets),
-        };
+        let links = &self.links;
+        let has_room = |hop: NodeAddr| has_room(links, links.by_peer(hop));
+        let course = self.audits.course(now, to, (natural, count), has_room);
         let (first, second) = match course {
             Course::Table => return Some(packets),
             Course::One(way) => (way, None),
@@ -189,9 +188,10 @@ impl Node {
         let way = |to: NodeAddr| {
             let hop = tables.next_hop(Metric::ExpectedLatency, to);
             let link = hop.and_then(|hop| links.by_peer(hop));
-            let brake = link.and_then(|link| links.at(link).brake.as_ref());
-            let has_room = brake.is_none_or(Brake::allows_redundancy);
-            (tables.latency(to).unwrap_or_default(), has_room)
+            (
+                tables.latency(to).unwrap_or_default(),
+                has_room(links, link),
+            )
         };
         for due in self.audits.due(now, way) {
             let Due { to, question, by } = due;
@@ -278,7 +278,7 @@ impl Node {
                 let len = len.expect("an answer fits the longest message");
                 // What had to be asked by several paths is answered so.
                 let by = match routing {
-                    Routing::Stamped if is_flood(&header) => By::All,
+                    Routing::Stamped if is_flood(&header) => self.audits.flooded(now),
                     Routing::Stamped => By::Two,
                     _ => By::Table,
                 };
@@ -384,6 +384,12 @@ impl Note {
             is_data: self.is_data,
         }
     }
+}
+
+/// A link has room for what is not needed.
+fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
+    let brake = link.and_then(|link| links.at(link).brake.as_ref());
+    brake.is_none_or(Brake::allows_redundancy)
 }
 
 /// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not

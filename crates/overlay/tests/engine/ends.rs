@@ -7,7 +7,9 @@ use crate::world::party::{Ask, Party};
 use crate::world::script::{header, neighbour};
 use crate::world::siege::Siege;
 use crate::world::streams::Streams;
-use crate::world::{INTRODUCER, Nodes, OPERATOR, PAYLOAD, PORT, Plan, RECEIVER, SENDER, addr, chain, voice};
+use crate::world::{
+    INTRODUCER, Nodes, OPERATOR, PAYLOAD, PORT, Plan, RECEIVER, SENDER, addr, chain, voice,
+};
 use base::{Duration, NodeAddr, VirtualPort};
 use overlay::event::Drop;
 use overlay::request::{Options, RequestError};
@@ -162,8 +164,7 @@ impl Tapped {
         self.nodes.world.take_replies();
         for number in 0..count {
             let at = self.nodes.world.now();
-            self.nodes
-                .send_to(at, 0, SENDER, (1, PORT), number, bytes);
+            self.nodes.send_to(at, 0, SENDER, (1, PORT), number, bytes);
             self.run(10, passes);
         }
         self.run(500, passes);

@@ -72,7 +72,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
             for _ in 0..25 {
                 let natural = self.ways.enter(self.now, self.natural.clone());
                 self.ways.want(self.now, natural);
-                let by = match self.ways.course(self.now, Some(natural), 1) {
+                let by = match self.ways.course(self.now, Some(natural), 1, |_| true) {
                     Course::Table => vec![natural],
                     Course::One(way) => vec![way],
                     Course::Two(a, b) => vec![a, b],
@@ -263,9 +263,16 @@ fn more_than_the_copies_allow_goes_by_the_better_way() {
         panic!("a trial");
     };
     judge(&mut ways, candidate, 0);
+    for _ in 0..100 {
+        let full = ways.course(Time::ZERO, Some(natural), 1, |hops| {
+            assert_eq!(hops, [NodeAddr(2), NodeAddr(3)]);
+            false
+        });
+        assert_eq!(full, Course::One(candidate), "a link has no room for both");
+    }
     let mut two = 0;
     for _ in 0..1_000 {
-        match ways.course(Time::ZERO, Some(natural), 1) {
+        match ways.course(Time::ZERO, Some(natural), 1, |_| true) {
             Course::Two(a, b) => {
                 assert_eq!((a, b), (natural, candidate));
                 two += 1;
