@@ -7,7 +7,7 @@
 //!     ▲  ▲                       │ │    ▲                                 │    ▲
 //!     │  │ P good                │ │    │ Q bad: the next Q               │    │ P bad: twice
 //!     │  '───────────────────────' └────'                                 ▼    │ as long
-//!     │    no Q left, or no verdict in a while                   Trial(Q, P) after 1, 2 ... 60 min
+//!     │    no Q left, P left, or no verdict                      Trial(Q, P) after 1, 2 ... 60 min
 //!     '─────────────────────────────────────────────────── P good ────────┘
 //! ```
 //! What P has and Q has not is suspect: the relays, or the links where there is no such relay. Packets whose

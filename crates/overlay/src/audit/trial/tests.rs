@@ -239,6 +239,40 @@ fn what_was_settled_on_is_left_when_it_loses_a_link() {
 }
 
 #[test]
+fn a_trial_follows_the_tables_to_another_bad_way() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node.0 == 2 || node.0 == 4))
+    });
+    call.talk(1);
+    assert!(call.ways.is_in_trial());
+    call.natural = path(&[1, 4, 5, 9]);
+    call.talk(15);
+    let suspects = call.suspects();
+    assert!(
+        suspects.contains(&Suspect::Node(NodeAddr(4))),
+        "{suspects:?}"
+    );
+    call.lost = 0;
+    call.talk(30);
+    assert_eq!(call.lost, 0);
+}
+
+#[test]
+fn a_trial_that_no_packet_takes_part_in_ends_and_the_next_one_may_begin_at_once() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {
+        let late = now >= Time::ZERO + Duration::from_secs(20);
+        f64::from(u8::from(node.0 == 2 || node.0 == 4 && late))
+    });
+    call.talk(1);
+    assert!(call.ways.is_in_trial());
+    call.natural = path(&[1, 4, 5, 9]);
+    call.talk(10);
+    assert!(call.ways.is_plain() && call.suspects().is_empty());
+    call.talk(20);
+    assert!(call.suspects().contains(&Suspect::Node(NodeAddr(4))));
+}
+
+#[test]
 fn more_than_the_copies_allow_goes_by_the_better_way() {
     let mut ways = Ways::new(Time::ZERO);
     let topology = diamond();

@@ -3,6 +3,9 @@
 //! The incumbent is condemned when it is bad and the candidate good, or at last clearly better: what it has,
 //! and no good way has, is suspect. A retry is the comparison the other way about: the candidate has the
 //! suspects, and clears them if it is good. Without a verdict a trial ends where it began.
+//!
+//! The tables may leave the incumbent meanwhile. The trial turns to the way that they have taken to if that
+//! is bad too, and ends if no packet takes part in it any more.
 
 use super::super::evidence::HEAVY;
 use super::suspicion::{RETRY_FIRST, Suspect, Suspicion, backoff, blamed};
@@ -72,6 +75,14 @@ impl Ways {
         if age >= BLAME_AFTER && p.is_bad_still() && q.is_good(p_loss) {
             return Some(self.condemn(now, &trial, p_loss));
         }
+        if let Some(bad) = self.bad_elsewhere(now, &trial) {
+            self.turn_to(now, topology, ends, (trial, bad));
+            return None;
+        }
+        if self.is_passed_by(now, &trial) {
+            self.plan = self.as_before(incumbent);
+            return None;
+        }
         let is_long = age >= TRIAL_LASTS && p.sent() >= TRIAL_PACKETS;
         if is_long || age >= TRIAL_LASTS_MOST {
             // The other one does not keep its promise, nor break it: it will do if it is clearly better.
@@ -81,6 +92,45 @@ impl Ways {
             self.give_up(now, &trial);
         }
         None
+    }
+
+    /// The tables have left the incumbent for a way that is bad as well: its packets take no part in the
+    /// trial, so nobody saves them.
+    fn bad_elsewhere(&self, now: Time, trial: &Trial) -> Option<WayId> {
+        if self.at(trial.incumbent)?.is_wanted(now) {
+            return None;
+        }
+        let counts = |way: &&Way| {
+            let is_other = way.id != trial.incumbent && way.id != trial.candidate;
+            let goes_by_table = way.is_wanted(now) && !self.is_suspected(way.id);
+            is_other && goes_by_table && way.evidence.is_bad()
+        };
+        self.ways.iter().find(counts).map(|way| way.id)
+    }
+
+    /// Begins anew with another incumbent. What was found bad is still avoided.
+    fn turn_to(
+        &mut self,
+        now: Time,
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+        (mut trial, incumbent): (Trial, WayId),
+    ) {
+        trial.failed.retain(|failed| *failed != incumbent);
+        trial.failed.push(trial.incumbent);
+        (trial.incumbent, trial.since) = (incumbent, now);
+        self.reset(incumbent);
+        self.go_on(now, topology, ends, trial);
+    }
+
+    /// There are packets, but none takes part in the trial, so it would never be decided: those do whose way
+    /// by table is one of the two, or has a suspect.
+    fn is_passed_by(&self, now: Time, trial: &Trial) -> bool {
+        let takes_part = |way: &Way| {
+            way.id == trial.incumbent || way.id == trial.candidate || self.is_suspected(way.id)
+        };
+        let mut wanted = self.ways.iter().filter(|way| way.is_wanted(now)).peekable();
+        wanted.peek().is_some() && !wanted.any(takes_part)
     }
 
     fn decide_retry(
