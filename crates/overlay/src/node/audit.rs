@@ -256,6 +256,10 @@ impl Node {
     pub(super) fn on_tally(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
+        let ports = (header.source_port(), header.destination_port());
+        if ports != (PORT, PORT) || header.destination() != self.addr {
+            return self.drop_one(Drop::Malformed, out);
+        }
         match Tally::parse(header.payload()) {
             Err(_) => self.drop_one(Drop::Malformed, out),
             Ok(Tally::Asked {
