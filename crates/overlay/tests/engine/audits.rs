@@ -60,17 +60,17 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
     }
 }
 
-#[test]
-fn a_short_link_elsewhere_keeps_no_full_datagram_on_a_bad_path() {
+/// Datagrams as long as one packet may be, where a relay swallows all and there are these links beside it.
+fn full_datagrams_beside(links: &[(usize, usize, &str)], short: (usize, usize)) {
     let plan = Plan {
-        edges: vec![(0, 1), (1, 2)],
+        edges: links.iter().map(|(a, b, _)| (*a, *b)).collect(),
         ..sealed(3)
     };
-    let links = [(0, 1, "delay=20ms"), (1, 2, "delay=5ms mtu=1300")];
-    let mut tapped = Tapped::beside(plan, &links);
+    let mut tapped = Tapped::beside(plan, links);
     // Until the short link is known.
     tapped.talk(600, &mut as_it_is);
-    assert!(tapped.nodes.link_status(1, 2).mtu_bytes <= 1_300);
+    let usable = tapped.nodes.link_status(short.0, short.1).mtu_bytes;
+    assert!(usable <= 1_300, "{usable}");
     let mut seen = 0;
     let mut swallows = |_: &[u8]| {
         seen += 1;
@@ -82,6 +82,18 @@ fn a_short_link_elsewhere_keeps_no_full_datagram_on_a_bad_path() {
     let last = (0..1_200).rev().find(|number| !came.contains(number));
     assert!(last.unwrap() < 300, "{last:?}");
     assert_eq!(tapped.nodes.snapshot(0).suspects.len(), 1);
+}
+
+#[test]
+fn a_short_link_elsewhere_keeps_no_full_datagram_on_a_bad_path() {
+    let links = [(0, 1, "delay=20ms"), (1, 2, "delay=5ms mtu=1300")];
+    full_datagrams_beside(&links, (1, 2));
+}
+
+#[test]
+fn full_datagrams_are_cut_to_the_way_around_a_bad_path() {
+    let links = [(0, 1, "delay=20ms mtu=1300"), (1, 2, "delay=5ms")];
+    full_datagrams_beside(&links, (0, 1));
 }
 
 #[test]
