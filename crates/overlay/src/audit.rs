@@ -23,6 +23,7 @@
 //! A suspicion is this node's own, about one destination. Nobody is told, so nobody can be slandered; and
 //! an exit that lies about what it has opened drives only what is for itself to other paths.
 
+mod budget;
 mod evidence;
 mod ledger;
 mod trial;
@@ -32,8 +33,8 @@ pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
 pub(crate) use trial::{Course, Finding, Suspicion, WayId};
 
-use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Time};
+use budget::Budgets;
 use graph::Topology;
 use ledger::Ledger;
 use trial::Ways;
@@ -55,43 +56,15 @@ const DOUBLED_FOR: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(120);
 /// Questions are due at multiples of this, so that many wake a node seldom.
 const GRID: Duration = Duration::from_millis(25);
-/// Questions of one end that are answered per second, and at once.
-const ANSWERS_PER_S: f64 = 20.0;
-const ANSWERS_BURST: f64 = 20.0;
-
-/// Packets per second that go twice in the trials of all destinations, and at once. Choice: two trials at full
-/// pace. Where many paths are bad at once it is the network that is full, and copies would fill it more.
-const COPIES_PER_S: f64 = 400.0;
-const COPIES_BURST: f64 = 100.0;
-
-/// Answers per second that go over every link, to all ends, and at once. Choice: who gets no answer asks so at
-/// ever longer intervals, so this is enough for some tens of them; and nobody can make a node flood.
-const FLOODS_PER_S: f64 = 2.0;
-const FLOODS_BURST: f64 = 8.0;
 
 /// The audits of all destinations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Audits {
     all: Map<NodeAddr, Audit>,
-    copies: TokenBucket,
     /// When the next question may be due, at the latest.
     next: Option<Time>,
-    answered: Map<NodeAddr, TokenBucket>,
-    flooded: TokenBucket,
+    pub(crate) budgets: Budgets,
     findings: u64,
-}
-
-impl Default for Audits {
-    fn default() -> Audits {
-        Audits {
-            all: Map::default(),
-            copies: TokenBucket::new(COPIES_PER_S, COPIES_BURST, Time::ZERO),
-            next: None,
-            answered: Map::default(),
-            flooded: TokenBucket::new(FLOODS_PER_S, FLOODS_BURST, Time::ZERO),
-            findings: 0,
-        }
-    }
 }
 
 /// The audit of one destination.
@@ -164,12 +137,12 @@ impl Audits {
         (natural, packets): (Option<WayId>, usize),
         has_room: impl Fn(NodeAddr) -> bool,
     ) -> Course {
-        let Audits { all, copies, .. } = self;
+        let Audits { all, budgets, .. } = self;
         let Some(audit) = all.get_mut(&to) else {
             return Course::Table;
         };
         let may_copy = |hops: [NodeAddr; 2]| {
-            hops.into_iter().all(has_room) && copies.try_take(now, packets as f64)
+            hops.into_iter().all(has_room) && budgets.take_copies(now, packets)
         };
         audit.ways.course(now, natural, packets, may_copy)
     }
@@ -228,28 +201,6 @@ impl Audits {
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.next
-    }
-
-    /// Whether a question of `source` is to be answered: there have not been too many.
-    pub(crate) fn may_answer(&mut self, now: Time, source: NodeAddr) -> bool {
-        if self.answered.len() >= AUDITS_MAX && !self.answered.contains_key(&source) {
-            self.answered
-                .retain(|_, bucket| bucket.available(now) < ANSWERS_BURST);
-            if self.answered.len() >= AUDITS_MAX {
-                return false;
-            }
-        }
-        let bucket = || TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
-        let bucket = self.answered.entry(source).or_insert_with(bucket);
-        bucket.try_take(now, 1.0)
-    }
-
-    /// How an answer goes to a question that went over every link: the same way, unless there have been too many.
-    pub(crate) fn flooded(&mut self, now: Time) -> By {
-        match self.flooded.try_take(now, 1.0) {
-            true => By::All,
-            false => By::Two,
-        }
     }
 
     /// Forgets idle destinations of which nothing is suspect.
