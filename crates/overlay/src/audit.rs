@@ -23,6 +23,7 @@
 //! A suspicion is this node's own, about one destination. Nobody is told, so nobody can be slandered; and
 //! an exit that lies about what it has opened drives only what is for itself to other paths.
 
+mod budget;
 mod evidence;
 mod ledger;
 mod trial;
@@ -33,6 +34,7 @@ pub use trial::Suspect;
 pub(crate) use trial::{Course, Finding, Suspicion, WayId};
 
 use base::{Duration, Map, NodeAddr, Time};
+use budget::Budgets;
 use graph::Topology;
 use ledger::Ledger;
 use trial::Ways;
@@ -54,9 +56,6 @@ const DOUBLED_FOR: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(120);
 /// Questions are due at multiples of this, so that many wake a node seldom.
 const GRID: Duration = Duration::from_millis(25);
-/// Questions of one end that are answered per second, and at once.
-const ANSWERS_PER_S: f64 = 20.0;
-const ANSWERS_BURST: f64 = 20.0;
 
 /// The audits of all destinations.
 #[derive(Debug, Default)]
@@ -64,7 +63,7 @@ pub(crate) struct Audits {
     all: Map<NodeAddr, Audit>,
     /// When the next question may be due, at the latest.
     next: Option<Time>,
-    answered: Map<NodeAddr, base::token_bucket::TokenBucket>,
+    pub(crate) budgets: Budgets,
     findings: u64,
 }
 
@@ -129,6 +128,25 @@ impl Audits {
         self.all.get_mut(&to)
     }
 
+    /// Where packets go whose path by table, or by their own stamp, is `natural`. `has_room` says whether the
+    /// link to a neighbour has room for what is not needed.
+    pub(crate) fn course(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        (natural, packets): (Option<WayId>, usize),
+        has_room: impl Fn(NodeAddr) -> bool,
+    ) -> Course {
+        let Audits { all, budgets, .. } = self;
+        let Some(audit) = all.get_mut(&to) else {
+            return Course::Table;
+        };
+        let may_copy = |hops: [NodeAddr; 2]| {
+            hops.into_iter().all(has_room) && budgets.take_copies(now, packets)
+        };
+        audit.ways.course(now, natural, packets, may_copy)
+    }
+
     /// Notes what has just been sealed for a destination.
     pub(crate) fn note(&mut self, now: Time, to: NodeAddr, sent: Sent) {
         let Some(audit) = self.all.get_mut(&to) else {
@@ -183,20 +201,6 @@ impl Audits {
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.next
-    }
-
-    /// Whether a question of `source` is to be answered: there have not been too many.
-    pub(crate) fn may_answer(&mut self, now: Time, source: NodeAddr) -> bool {
-        if self.answered.len() >= AUDITS_MAX && !self.answered.contains_key(&source) {
-            self.answered
-                .retain(|_, bucket| bucket.available(now) < ANSWERS_BURST);
-            if self.answered.len() >= AUDITS_MAX {
-                return false;
-            }
-        }
-        let bucket = || base::token_bucket::TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
-        let bucket = self.answered.entry(source).or_insert_with(bucket);
-        bucket.try_take(now, 1.0)
     }
 
     /// Forgets idle destinations of which nothing is suspect.

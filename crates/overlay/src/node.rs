@@ -12,6 +12,7 @@ mod clock;
 pub(crate) mod control;
 mod deliver;
 mod direct;
+mod divert;
 mod doubt;
 mod ends;
 mod flows;

@@ -1,6 +1,8 @@
 //! When questions are due, and how they go.
 
+use super::ledger::Judged;
 use super::*;
+use graph::{LinkCost, Parameters};
 use wire::data::LinkProtocol;
 use wire::link::SessionIndex;
 
@@ -88,19 +90,6 @@ fn without_an_answer_a_question_goes_by_two_paths_and_then_by_all_ever_more_seld
 }
 
 #[test]
-fn answers_are_limited_for_each_asker() {
-    let mut audits = Audits::default();
-    let mut answered = |now: Time, who: u32| audits.may_answer(now, NodeAddr(who));
-    assert_eq!((0..100).filter(|_| answered(at(0), 1)).count(), 20);
-    assert!(answered(at(0), 2));
-    assert_eq!((0..100).filter(|_| answered(at(1_000), 1)).count(), 20);
-    for who in 0..AUDITS_MAX as u32 * 2 {
-        answered(at(1_000), who);
-    }
-    assert!(audits.answered.len() <= AUDITS_MAX);
-}
-
-#[test]
 fn destinations_are_bounded_and_idle_ones_make_room() {
     let mut audits = Audits::default();
     for to in 0..AUDITS_MAX as u32 {
@@ -112,4 +101,36 @@ fn destinations_are_bounded_and_idle_ones_make_room() {
     assert_eq!(audits.all.len(), AUDITS_MAX);
     audits.expire(at(0) + IDLE * 3);
     assert!(audits.all.is_empty());
+}
+
+#[test]
+fn copies_to_all_destinations_together_are_limited() {
+    let links = [(1, 2), (1, 3)].into_iter();
+    let links = links.chain((10..20).flat_map(|to| [(2, to), (3, to)]));
+    let links = links.map(|(a, b)| (NodeAddr(a), NodeAddr(b), LinkCost::new(10, 0.0)));
+    let topology = Topology::from_links(Parameters::default(), links);
+    let mut audits = Audits::default();
+    let mut two = 0;
+    for to in (10..20).map(NodeAddr) {
+        let ways = &mut audits.of(at(0), to).unwrap().ways;
+        let natural = ways.enter(at(0), vec![NodeAddr(1), NodeAddr(2), to]);
+        ways.want(at(0), natural);
+        for slot in 0..8 {
+            let judged = Judged {
+                way: natural,
+                link: LinkProtocol::RealTime,
+                at: at(slot * 250),
+                sent: 10,
+                lost: 10,
+            };
+            ways.judge(&judged, &mut |_, _| Some(Promise { loss: 0.0 }));
+        }
+        ways.decide(at(0), &topology, (NodeAddr(1), to));
+        assert!(ways.is_in_trial());
+        for _ in 0..100 {
+            let course = audits.course(at(0), to, (Some(natural), 1), |_| true);
+            two += u32::from(matches!(course, Course::Two(..)));
+        }
+    }
+    assert_eq!(two, budget::COPIES_BURST as u32);
 }

@@ -30,6 +30,15 @@ impl Database {
         self.usable.get(&(from, to)).copied().unwrap_or(DEFAULT)
     }
 
+    /// The longest datagram that all links of a path carry.
+    pub fn usable_along(&self, path: &[NodeAddr]) -> u16 {
+        if self.least_usable == DEFAULT {
+            return DEFAULT;
+        }
+        let links = path.windows(2).map(|hop| self.usable(hop[0], hop[1]));
+        links.min().unwrap_or(DEFAULT)
+    }
+
     /// What is told of the link between two nodes in this direction.
     pub fn told(&self, from: NodeAddr, to: NodeAddr) -> Told {
         self.told.get(&(from, to)).copied().unwrap_or_default()

@@ -1,33 +1,35 @@
-//! Audits at the node: which way packets are noted under, questions and answers, and the packets that
-//! take another way than the tables say. [`crate::audit`] has what follows from what.
+//! Audits at the node: which way packets are noted under, and questions and answers. [`crate::audit`] has what
+//! follows from what, and the sibling `divert` sends what does not go by table.
 //!
 //! ```text
-//!   seal_to ─▶ path by table, or of the stamp ─▶ course ─▶ table: sealed, noted, as always
-//!                                                          one:   stamped with that way, sealed, noted
-//!                                                          two:   the same for each
+//!   seal_to ─▶ natural_way: by table, or of the stamp ─▶ divert ─▶ sealed ─▶ noted: counters, way
+//!                                                                                     │ later
+//!   decide_audit ◀── on_tally ◀══ answer ══ the other end ◀══ question ══ drive_audits ◀──'
 //! ```
 
 use super::Node;
 use super::ends::PORT;
-use super::send::{assemble, extension_bytes, metric, own_header};
+use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
-use crate::audit::{By, Course, Due, Finding, Promise, Sent, Suspect, WayId};
+use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, WayId};
 use crate::event::{Drop, Event};
-use crate::link::LinkIndex;
+use crate::link::{LinkIndex, Links};
 use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
 use graph::{Metric, Topology};
-use wire::data::{Class, EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Routing};
+use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
-use wire::stamp::{STAMP_BYTES_MAX, Stamp};
+use wire::stamp::Stamp;
 use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
 use wire::{CLEAR_BYTES, SEALED_HEADROOM};
 
 /// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
 /// anybody.
 const TIME_TO_SPARE: Duration = Duration::from_millis(20);
+/// The same for one that may not take many hops more.
+const TTL_TO_SPARE: u8 = 16;
 /// How questions and answers are carried. Choice: not on the real-time lane, whose room is that of calls; one that
 /// is lost is asked again.
 const CLASS: Class = Class {
@@ -37,8 +39,6 @@ const CLASS: Class = Class {
 };
 /// The stamp "over every link".
 const FLOODING: [u8; 1] = [1];
-/// The same for one that may not take many hops more.
-const TTL_TO_SPARE: u8 = 16;
 
 impl Node {
     /// The path that unsealed packets for `to` are about to take, if it is one that is audited.
@@ -71,75 +71,6 @@ impl Node {
         })
     }
 
-    /// Sends packets otherwise than they would go, if their path does not deliver what it promises. Gives
-    /// them back if they go as always.
-    pub(super) fn divert(
-        &mut self,
-        now: Time,
-        to: NodeAddr,
-        natural: Option<WayId>,
-        packets: Burst,
-        out: &mut impl Outbox<Node>,
-    ) -> Option<Burst> {
-        let count = packets.segments();
-        let course = match self.audits.get_mut(to) {
-            Some(audit) if !audit.ways.is_plain() => audit.ways.course(now, natural, count),
-            _ => return Some(packets),
-        };
-        let (first, second) = match course {
-            Course::Table => return Some(packets),
-            Course::One(way) => (way, None),
-            Course::Two(first, second) => (first, Some(second)),
-        };
-        let most = usize::from(self.usable_to(Routing::Stamped, to));
-        for way in [Some(first), second].into_iter().flatten() {
-            let mut stamp = [0; STAMP_BYTES_MAX];
-            let known = self.audits.get(to).map_or(&[][..], |a| a.ways.stamp(way));
-            let len = known.len();
-            stamp[..len].copy_from_slice(known);
-            if len == 0 || !fits(&packets, len, most) {
-                return Some(packets);
-            }
-            self.send_along(now, to, (way, &stamp[..len]), &packets, out);
-        }
-        None
-    }
-
-    /// Sends copies of unsealed packets along a way.
-    fn send_along(
-        &mut self,
-        now: Time,
-        to: NodeAddr,
-        (way, stamp): (WayId, &[u8]),
-        packets: &Burst,
-        out: &mut impl Outbox<Node>,
-    ) {
-        let mut at = 0;
-        while at < packets.segments() {
-            let Some(copy) = restamp(packets, at, stamp, out) else {
-                let (reason, packets) = (Drop::NoBuffer, (packets.segments() - at) as u32);
-                return out.report(Event::Dropped { reason, packets });
-            };
-            at += copy.segments();
-            if let Some(sealed) = self.seal_noted(now, to, copy, Some(way), out) {
-                self.send_copies(now, None, sealed, out);
-            }
-        }
-    }
-
-    /// The link by which packets leave, if they go one way and it is not that of the tables.
-    pub(super) fn diverted_hop(&self, routing: Routing, to: NodeAddr) -> Option<LinkIndex> {
-        let hop = self.audits.get(to)?.first_hop(routing)?;
-        let link = self.links.by_peer(hop)?;
-        self.links.at(link).is_up().then_some(link)
-    }
-
-    /// What stamps take from the payload of packets to a node at present.
-    pub(super) fn diversion_bytes(&self, to: NodeAddr) -> usize {
-        let audit = self.audits.get(to);
-        audit.map_or(0, |audit| extension_bytes_of(audit.ways.stamp_bytes()))
-    }
-
     /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
@@ -164,9 +95,10 @@ impl Node {
         let way = |to: NodeAddr| {
             let hop = tables.next_hop(Metric::ExpectedLatency, to);
             let link = hop.and_then(|hop| links.by_peer(hop));
-            let brake = link.and_then(|link| links.at(link).brake.as_ref());
-            let has_room = brake.is_none_or(Brake::allows_redundancy);
-            (tables.latency(to).unwrap_or_default(), has_room)
+            (
+                tables.latency(to).unwrap_or_default(),
+                has_room(links, link),
+            )
         };
         for due in self.audits.due(now, way) {
             let Due { to, question, by } = due;
@@ -231,6 +163,10 @@ impl Node {
     pub(super) fn on_tally(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
+        let ports = (header.source_port(), header.destination_port());
+        if ports != (PORT, PORT) || header.destination() != self.addr {
+            return self.drop_one(Drop::Malformed, out);
+        }
         match Tally::parse(header.payload()) {
             Err(_) => self.drop_one(Drop::Malformed, out),
             Ok(Tally::Asked {
@@ -239,7 +175,7 @@ impl Node {
                 first,
                 counts,
             }) => {
-                if !self.settings.audit || !self.audits.may_answer(now, source) {
+                if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
                     return self.drop_one(Drop::Unsupported, out);
                 }
                 let mut opened = [0; COUNTS_MAX];
@@ -253,7 +189,11 @@ impl Node {
                 let len = len.expect("an answer fits the longest message");
                 // What had to be asked by several paths is answered so.
                 let by = match routing {
-                    Routing::Stamped if is_flood(&header) => By::All,
+                    Routing::Stamped
+                        if is_flood(&header) && self.audits.budgets.take_flood(now) =>
+                    {
+                        By::All
+                    }
                     Routing::Stamped => By::Two,
                     _ => By::Table,
                 };
@@ -352,6 +292,12 @@ impl Note {
     }
 }
 
+/// A link has room for what is not needed.
+pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
+    let brake = link.and_then(|link| links.at(link).brake.as_ref());
+    brake.is_none_or(Brake::allows_redundancy)
+}
+
 /// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not
 /// heard: then there is no promise.
 fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Option<Promise> {
@@ -393,58 +339,4 @@ fn single_path(stamp: &[u8], own: NodeAddr, to: NodeAddr) -> Option<Vec<NodeAddr
         path.push(only);
     }
     (path.len() == graph.nodes().len()).then_some(path)
-}
-
-fn extension_bytes_of(stamp_bytes: usize) -> usize {
-    match stamp_bytes {
-        0 => 0,
-        len => EXTENSION_LENGTH_BYTES + len,
-    }
-}
-
-/// Packets with a stamp of so many bytes, instead of the one that they have, are not too long.
-fn fits(packets: &Burst, stamp_bytes: usize, most: usize) -> bool {
-    let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
-    let before = extension_bytes(header.extension().unwrap_or_default());
-    packets.stride() - before + extension_bytes_of(stamp_bytes) <= most
-}
-
-/// Copies of packets from place `at` on, as many as one buffer holds, with this stamp.
-fn restamp(packets: &Burst, at: usize, stamp: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
-    let pool = out.pool();
-    let first = packets.segment(at);
-    let from = CLEAR_BYTES + Header::trusted(&first[CLEAR_BYTES..]).payload_offset();
-    let front = CLEAR_BYTES + HEADER_BYTES + EXTENSION_LENGTH_BYTES + stamp.len();
-    let stride = front + first.len() - from;
-    let small = pool.small().filter(|small| {
-        let is_last = at + 1 == packets.segments();
-        is_last && stride <= small.capacity()
-    });
-    let mut copy = small.or_else(|| pool.large())?;
-    let (mut used, capacity) = (0, copy.capacity());
-    for i in at..packets.segments() {
-        let packet = packets.segment(i);
-        let len = front + packet.len() - from;
-        if used + len > capacity {
-            break;
-        }
-        let mut header = Header::trusted(&packet[CLEAR_BYTES..]).repr();
-        header.class.routing = Routing::Stamped;
-        header.has_extension = true;
-        let room = &mut copy.spare_mut()[used..used + len];
-        let (head, rest) = room.split_at_mut(front);
-        let emitted = header.emit(&mut head[CLEAR_BYTES..]);
-        emitted.expect("the header fits before its stamp");
-        let extension = &mut head[CLEAR_BYTES + HEADER_BYTES..];
-        let (length, place) = extension.split_at_mut(EXTENSION_LENGTH_BYTES);
-        length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
-        place.copy_from_slice(stamp);
-        rest.copy_from_slice(&packet[from..]);
-        used += len;
-    }
-    if used == 0 {
-        return None;
-    }
-    copy.fill(used, stride);
-    Some(copy)
 }

@@ -242,7 +242,7 @@ impl Node {
             out.deliver(client, room(source_port, (to, port), true));
         }
         let seals = self.seals_to(to, (source_port, port));
-        let diverted = self.diversion_bytes(to);
+        let diversion = self.diversion(to);
         let edge = Node::first_edge(self.addr);
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if scheme.is_some() && to.is_multicast() {
@@ -289,9 +289,12 @@ impl Node {
             true => DEFAULT,
             false => usable_to(&self.tables, &self.database, class.routing, to),
         };
-        let diverted = match seals {
-            true => diverted.saturating_sub(extension_bytes(stamp)),
-            false => 0,
+        let (usable, diverted) = match seals {
+            true => (
+                usable.min(diversion.usable),
+                diversion.stamp_bytes.saturating_sub(extension_bytes(stamp)),
+            ),
+            false => (usable, 0),
         };
         let max = usize::from(usable) - around_bytes(stamp, seals) - diverted;
         // The node's own service answers packets, not datagrams of several.

@@ -173,10 +173,12 @@ impl Node {
                 (usable, EXTENSION_LENGTH_BYTES + len)
             }
         };
-        let diverted = self.diversion_bytes(to);
+        let diversion = self.diversion(to);
+        let usable = usable.min(diversion.usable);
         if let Some(stream) = self.streams.at(index) {
             let ticket = if stream.is_early() { TICKET_BYTES } else { 0 };
-            let around = around_bytes(&[], seals) + stamp.max(diverted) + SEGMENT_BYTES + ticket;
+            let stamp = stamp.max(diversion.stamp_bytes);
+            let around = around_bytes(&[], seals) + stamp + SEGMENT_BYTES + ticket;
             stream.sender.set_fit(usize::from(usable) - around);
         }
     }

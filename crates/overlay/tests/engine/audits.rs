@@ -14,7 +14,7 @@ fn tapped() -> Tapped {
         edges: vec![(0, 1)],
         ..sealed(2)
     };
-    Tapped::beside(plan, Some("delay=20ms"))
+    Tapped::beside(plan, &[(0, 1, "delay=20ms")])
 }
 
 /// Sends a packet every 10 ms to node `to` for so long.
@@ -58,6 +58,42 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
         let (relay, exit) = (addr(2).to_string(), addr(1).to_string());
         assert_eq!(named, [(&*relay, &*exit)], "{share}");
     }
+}
+
+/// Datagrams as long as one packet may be, where a relay swallows all and there are these links beside it.
+fn full_datagrams_beside(links: &[(usize, usize, &str)], short: (usize, usize)) {
+    let plan = Plan {
+        edges: links.iter().map(|(a, b, _)| (*a, *b)).collect(),
+        ..sealed(3)
+    };
+    let mut tapped = Tapped::beside(plan, links);
+    // Until the short link is known.
+    tapped.talk(600, &mut as_it_is);
+    let usable = tapped.nodes.link_status(short.0, short.1).mtu_bytes;
+    assert!(usable <= 1_300, "{usable}");
+    let mut seen = 0;
+    let mut swallows = |_: &[u8]| {
+        seen += 1;
+        Vec::new()
+    };
+    let full = overlay::node::MAX_PAYLOAD - wire::link::SEAL_BYTES;
+    let came = tapped.talk_at_length(1_200, full, &mut swallows);
+    assert!(seen > 0, "packets take the relay");
+    let last = (0..1_200).rev().find(|number| !came.contains(number));
+    assert!(last.unwrap() < 300, "{last:?}");
+    assert_eq!(tapped.nodes.snapshot(0).suspects.len(), 1);
+}
+
+#[test]
+fn a_short_link_elsewhere_keeps_no_full_datagram_on_a_bad_path() {
+    let links = [(0, 1, "delay=20ms"), (1, 2, "delay=5ms mtu=1300")];
+    full_datagrams_beside(&links, (1, 2));
+}
+
+#[test]
+fn full_datagrams_are_cut_to_the_way_around_a_bad_path() {
+    let links = [(0, 1, "delay=20ms mtu=1300"), (1, 2, "delay=5ms")];
+    full_datagrams_beside(&links, (0, 1));
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::world::party::{Ask, Party};
 use crate::world::script::{header, neighbour};
 use crate::world::siege::Siege;
 use crate::world::streams::Streams;
-use crate::world::{INTRODUCER, Nodes, OPERATOR, PORT, Plan, RECEIVER, SENDER, addr, chain, voice};
+use crate::world::{
+    INTRODUCER, Nodes, OPERATOR, PAYLOAD, PORT, Plan, RECEIVER, SENDER, addr, chain, voice,
+};
 use base::{Duration, NodeAddr, VirtualPort};
 use overlay::event::Drop;
 use overlay::request::{Options, RequestError};
@@ -66,16 +68,17 @@ pub(crate) fn as_it_is(packet: &[u8]) -> Vec<Vec<u8>> {
 
 impl Tapped {
     pub(crate) fn new(plan: Plan) -> Tapped {
-        Tapped::beside(plan, None)
+        Tapped::beside(plan, &[])
     }
 
-    /// The same with a link between the two nodes, if the plan has that edge.
-    pub(crate) fn beside(plan: Plan, link: Option<&str>) -> Tapped {
+    /// The same beside links that the plan has as edges. The relay comes after the nodes.
+    pub(crate) fn beside(plan: Plan, links: &[(usize, usize, &str)]) -> Tapped {
         let mut nodes = Nodes::planned(1, plan);
-        if let Some(path) = link {
-            nodes.link(0, 1, path);
+        for (a, b, path) in links {
+            nodes.link(*a, *b, path);
         }
-        let rogue = neighbour(&mut nodes, 2);
+        let number = nodes.hosts.len();
+        let rogue = neighbour(&mut nodes, number);
         let relay = nodes.add_rogue(0, rogue, "delay=5ms");
         nodes
             .world
@@ -145,13 +148,23 @@ impl Tapped {
 
     /// Node 0 sends packets to node 1 at a pace, while the relay passes on what it will.
     pub(crate) fn talk(&mut self, count: u64, passes: Passes<'_>) -> Vec<u64> {
+        self.talk_at_length(count, PAYLOAD, passes)
+    }
+
+    /// The same with payloads of so many bytes.
+    pub(crate) fn talk_at_length(
+        &mut self,
+        count: u64,
+        bytes: usize,
+        passes: Passes<'_>,
+    ) -> Vec<u64> {
         self.nodes.bind(1, voice());
         self.nodes.set_sender(0, SENDER, voice());
         self.nodes.run_ms(1);
         self.nodes.world.take_replies();
         for number in 0..count {
             let at = self.nodes.world.now();
-            self.nodes.send(at, 0, SENDER, 1, number);
+            self.nodes.send_to(at, 0, SENDER, (1, PORT), number, bytes);
             self.run(10, passes);
         }
         self.run(500, passes);

@@ -1,6 +1,7 @@
 //! Trials in small networks: what is found, what is to blame, and what happens when it is over.
 
 use super::*;
+use base::Duration;
 use graph::{LinkCost, Parameters};
 
 const OWN: NodeAddr = NodeAddr(1);
@@ -71,7 +72,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
             for _ in 0..25 {
                 let natural = self.ways.enter(self.now, self.natural.clone());
                 self.ways.want(self.now, natural);
-                let by = match self.ways.course(self.now, Some(natural), 1) {
+                let by = match self.ways.course(self.now, Some(natural), 1, |_| true) {
                     Course::Table => vec![natural],
                     Course::One(way) => vec![way],
                     Course::Two(a, b) => vec![a, b],
@@ -238,6 +239,40 @@ fn what_was_settled_on_is_left_when_it_loses_a_link() {
 }
 
 #[test]
+fn a_trial_follows_the_tables_to_another_bad_way() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node.0 == 2 || node.0 == 4))
+    });
+    call.talk(1);
+    assert!(call.ways.is_in_trial());
+    call.natural = path(&[1, 4, 5, 9]);
+    call.talk(15);
+    let suspects = call.suspects();
+    assert!(
+        suspects.contains(&Suspect::Node(NodeAddr(4))),
+        "{suspects:?}"
+    );
+    call.lost = 0;
+    call.talk(30);
+    assert_eq!(call.lost, 0);
+}
+
+#[test]
+fn a_trial_that_no_packet_takes_part_in_ends_and_the_next_one_may_begin_at_once() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {
+        let late = now >= Time::ZERO + Duration::from_secs(20);
+        f64::from(u8::from(node.0 == 2 || node.0 == 4 && late))
+    });
+    call.talk(1);
+    assert!(call.ways.is_in_trial());
+    call.natural = path(&[1, 4, 5, 9]);
+    call.talk(10);
+    assert!(call.ways.is_plain() && call.suspects().is_empty());
+    call.talk(20);
+    assert!(call.suspects().contains(&Suspect::Node(NodeAddr(4))));
+}
+
+#[test]
 fn more_than_the_copies_allow_goes_by_the_better_way() {
     let mut ways = Ways::new(Time::ZERO);
     let topology = diamond();
@@ -262,9 +297,16 @@ fn more_than_the_copies_allow_goes_by_the_better_way() {
         panic!("a trial");
     };
     judge(&mut ways, candidate, 0);
+    for _ in 0..100 {
+        let full = ways.course(Time::ZERO, Some(natural), 1, |hops| {
+            assert_eq!(hops, [NodeAddr(2), NodeAddr(3)]);
+            false
+        });
+        assert_eq!(full, Course::One(candidate), "a link has no room for both");
+    }
     let mut two = 0;
     for _ in 0..1_000 {
-        match ways.course(Time::ZERO, Some(natural), 1) {
+        match ways.course(Time::ZERO, Some(natural), 1, |_| true) {
             Course::Two(a, b) => {
                 assert_eq!((a, b), (natural, candidate));
                 two += 1;

@@ -1,0 +1,83 @@
+//! Who is to blame for a bad way, and for how long.
+//!
+//! A suspect is a relay, or a link in one direction. A bad way has it and no good way does; often several fit,
+//! and all of them are suspect until more is known. Each time a suspect fails again it is left alone for
+//! twice as long.
+
+use super::way::Way;
+use base::{Duration, NodeAddr, Time};
+use core::fmt;
+
+/// A suspect is tried again after so long, and after twice as long each time it fails.
+pub(super) const RETRY_FIRST: Duration = Duration::from_secs(60);
+pub(super) const RETRY_MOST: Duration = Duration::from_secs(3600);
+
+/// What may be to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suspect {
+    /// A relay.
+    Node(NodeAddr),
+    /// A link, in this direction.
+    Link(NodeAddr, NodeAddr),
+}
+
+/// A suspect, for the paths to one destination.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspicion {
+    pub(crate) suspect: Suspect,
+    pub(crate) since: Time,
+    /// It is tried again then.
+    pub(crate) until: Time,
+    pub(crate) strikes: u32,
+    /// The share that was lost where it was.
+    pub(crate) loss: f64,
+    /// So many were found together: one of them is to blame.
+    pub(crate) among: usize,
+    /// It has passed since, or not.
+    pub(super) is_active: bool,
+}
+
+impl Suspicion {
+    pub(super) fn strike(&mut self, now: Time, loss: f64) {
+        self.until = now + backoff(self.strikes);
+        self.strikes += 1;
+        self.loss = loss;
+    }
+}
+
+impl Suspect {
+    /// A path over these nodes has it.
+    pub(super) fn is_on(self, nodes: &[NodeAddr]) -> bool {
+        match self {
+            Suspect::Node(node) => nodes[..nodes.len().saturating_sub(1)].contains(&node),
+            Suspect::Link(from, to) => nodes.windows(2).any(|hop| hop == [from, to]),
+        }
+    }
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Suspect::Node(node) => write!(f, "{node}"),
+            Suspect::Link(from, to) => write!(f, "link {from} to {to}"),
+        }
+    }
+}
+
+/// What a bad way has and no good one: the relays, or the links if there is no such relay.
+pub(super) fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
+    let relays = bad.relays().iter();
+    let relays = relays.filter(|node| good.iter().all(|way| !way.nodes.contains(node)));
+    let relays: Vec<Suspect> = relays.map(|node| Suspect::Node(*node)).collect();
+    if !relays.is_empty() {
+        return relays;
+    }
+    let links = bad.nodes.windows(2).map(|hop| (hop[0], hop[1]));
+    let links = links.filter(|(from, to)| !good.iter().any(|way| way.has_link(*from, *to)));
+    links.map(|(from, to)| Suspect::Link(from, to)).collect()
+}
+
+/// 1, 2, 4 ... 60 minutes.
+pub(super) fn backoff(strikes: u32) -> Duration {
+    (RETRY_FIRST * (1 << strikes.min(6))).min(RETRY_MOST)
+}

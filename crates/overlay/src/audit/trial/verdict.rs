@@ -1,0 +1,290 @@
+//! The verdict on two ways that are compared, and what follows from it.
+//!
+//! The incumbent is condemned when it is bad and the candidate good, or at last clearly better: what it has,
+//! and no good way has, is suspect. A retry is the comparison the other way about: the candidate has the
+//! suspects, and clears them if it is good. Without a verdict a trial ends where it began.
+//!
+//! The tables may leave the incumbent meanwhile. The trial turns to the way that they have taken to if that
+//! is bad too, and ends if no packet takes part in it any more.
+
+use super::super::evidence::HEAVY;
+use super::suspicion::{RETRY_FIRST, Suspect, Suspicion, backoff, blamed};
+use super::way::{IN_USE, Way, WayId};
+use super::{Finding, Plan, Trial, Ways};
+use base::{Duration, NodeAddr, Time};
+use graph::Topology;
+
+/// Suspects on the ways to one destination.
+const SUSPECTS_MAX: usize = 16;
+/// Nobody is blamed sooner after the beginning of a trial. Choice: until then link state may find that a link has
+/// failed. The flow is saved meanwhile: its packets go twice.
+const BLAME_AFTER: Duration = Duration::from_secs(5);
+/// A trial without a verdict ends after so long, if there have been so many packets, and at last.
+const TRIAL_LASTS: Duration = Duration::from_secs(30);
+const TRIAL_PACKETS: u64 = 1_000;
+const TRIAL_LASTS_MOST: Duration = Duration::from_secs(600);
+/// What loses so many times less is better.
+const CLEARLY: f64 = 2.0;
+
+impl Ways {
+    pub(super) fn decide_trial(
+        &mut self,
+        now: Time,
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+        mut trial: Trial,
+    ) -> Option<Finding> {
+        let (incumbent, candidate) = (trial.incumbent, trial.candidate);
+        if !self.is_whole(incumbent, topology) {
+            // Link state has caught up: the tables have another path, or will have one.
+            self.plan = match self.has_suspects() {
+                true if self.is_whole(candidate, topology) && !trial.is_retry => {
+                    Plan::Settled(candidate)
+                }
+                _ => Plan::Plain,
+            };
+            return None;
+        }
+        if !self.is_whole(candidate, topology) {
+            match trial.is_retry {
+                true => self.plan = Plan::Settled(incumbent),
+                false => self.go_on(now, topology, ends, trial),
+            }
+            return None;
+        }
+        let (p, q) = (self.evidence(incumbent)?, self.evidence(candidate)?);
+        let (p_loss, q_loss) = (p.loss(), q.loss());
+        let (p_bad, q_bad) = (p.is_bad(), q.is_bad());
+        if trial.is_retry {
+            return self.decide_retry(now, trial, (p_bad, q_bad, q_loss), q.is_good(0.0));
+        }
+        if q_bad {
+            trial.failed.push(candidate);
+            if q_loss < p_loss {
+                trial.failed.push(incumbent);
+                trial.incumbent = candidate;
+            }
+            self.go_on(now, topology, ends, trial);
+            return None;
+        }
+        if p.is_good(0.0) {
+            self.plan = self.as_before(incumbent);
+            return None;
+        }
+        let age = now.since(trial.since);
+        if age >= BLAME_AFTER && p.is_bad_still() && q.is_good(p_loss) {
+            return Some(self.condemn(now, &trial, p_loss));
+        }
+        if let Some(bad) = self.bad_elsewhere(now, &trial) {
+            self.turn_to(now, topology, ends, (trial, bad));
+            return None;
+        }
+        if self.is_passed_by(now, &trial) {
+            self.plan = self.as_before(incumbent);
+            return None;
+        }
+        let is_long = age >= TRIAL_LASTS && p.sent() >= TRIAL_PACKETS;
+        if is_long || age >= TRIAL_LASTS_MOST {
+            // The other one does not keep its promise, nor break it: it will do if it is clearly better.
+            if p_bad && q_loss * CLEARLY < p_loss {
+                return Some(self.condemn(now, &trial, p_loss));
+            }
+            self.give_up(now, &trial);
+        }
+        None
+    }
+
+    /// The tables have left the incumbent for a way that is bad as well: its packets take no part in the
+    /// trial, so nobody saves them.
+    fn bad_elsewhere(&self, now: Time, trial: &Trial) -> Option<WayId> {
+        if self.at(trial.incumbent)?.is_wanted(now) {
+            return None;
+        }
+        let counts = |way: &&Way| {
+            let is_other = way.id != trial.incumbent && way.id != trial.candidate;
+            let goes_by_table = way.is_wanted(now) && !self.is_suspected(way.id);
+            is_other && goes_by_table && way.evidence.is_bad()
+        };
+        self.ways.iter().find(counts).map(|way| way.id)
+    }
+
+    /// Begins anew with another incumbent. What was found bad is still avoided.
+    fn turn_to(
+        &mut self,
+        now: Time,
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+        (mut trial, incumbent): (Trial, WayId),
+    ) {
+        trial.failed.retain(|failed| *failed != incumbent);
+        trial.failed.push(trial.incumbent);
+        (trial.incumbent, trial.since) = (incumbent, now);
+        self.reset(incumbent);
+        self.go_on(now, topology, ends, trial);
+    }
+
+    /// There are packets, but none takes part in the trial, so it would never be decided: those do whose way
+    /// by table is one of the two, or has a suspect.
+    fn is_passed_by(&self, now: Time, trial: &Trial) -> bool {
+        let takes_part = |way: &Way| {
+            way.id == trial.incumbent || way.id == trial.candidate || self.is_suspected(way.id)
+        };
+        let mut wanted = self.ways.iter().filter(|way| way.is_wanted(now)).peekable();
+        wanted.peek().is_some() && !wanted.any(takes_part)
+    }
+
+    fn decide_retry(
+        &mut self,
+        now: Time,
+        trial: Trial,
+        (p_bad, q_bad, q_loss): (bool, bool, f64),
+        q_good: bool,
+    ) -> Option<Finding> {
+        let (incumbent, candidate) = (trial.incumbent, trial.candidate);
+        if q_bad {
+            for at in self.suspects_of(candidate) {
+                self.suspicions[at].strike(now, q_loss);
+            }
+            self.plan = Plan::Settled(incumbent);
+        } else if q_good {
+            let cleared = self.suspects_of(candidate);
+            let suspects = cleared.iter().map(|at| self.suspicions[*at].suspect);
+            let suspects = suspects.collect();
+            for at in cleared {
+                self.suspicions[at].is_active = false;
+            }
+            self.plan = match self.has_suspects() {
+                true => Plan::Settled(incumbent),
+                false => Plan::Plain,
+            };
+            return Some(Finding::Cleared { suspects });
+        } else if p_bad {
+            // What was settled on is bad, and what was suspect may be better.
+            self.plan = Plan::Trial(Trial {
+                is_retry: false,
+                ..trial
+            });
+        } else if now.since(trial.since) >= TRIAL_LASTS {
+            for at in self.suspects_of(candidate) {
+                self.suspicions[at].until = now + RETRY_FIRST;
+            }
+            self.plan = Plan::Settled(incumbent);
+        }
+        None
+    }
+
+    /// The incumbent is bad, and the candidate good.
+    fn condemn(&mut self, now: Time, trial: &Trial, loss: f64) -> Finding {
+        let good = |way: &&Way| {
+            way.id == trial.candidate
+                || now.since(way.used) < IN_USE && way.evidence.is_good(HEAVY.min(loss))
+        };
+        let good: Vec<&Way> = self.ways.iter().filter(good).collect();
+        let bad = [trial.incumbent].into_iter().chain(trial.failed.clone());
+        let mut groups: Vec<Vec<Suspect>> = Vec::new();
+        for bad in bad.filter_map(|id| self.at(id)) {
+            // One that has a suspect already needs no others.
+            let explains = |suspect: &Suspect| suspect.is_on(&bad.nodes);
+            if !groups.iter().flatten().any(explains) {
+                groups.push(blamed(bad, &good));
+            }
+        }
+        for at in self.suspects_of(trial.candidate) {
+            self.suspicions[at].is_active = false;
+        }
+        for group in &groups {
+            for suspect in group {
+                self.suspect(now, *suspect, loss, group.len());
+            }
+        }
+        self.in_vain = 0;
+        self.plan = Plan::Settled(trial.candidate);
+        let suspects = groups.into_iter().flatten().collect();
+        Finding::Suspects { suspects, loss }
+    }
+
+    fn suspect(&mut self, now: Time, suspect: Suspect, loss: f64, among: usize) {
+        let known = self.suspicions.iter().position(|s| s.suspect == suspect);
+        let at = known.unwrap_or_else(|| {
+            if self.suspicions.len() >= SUSPECTS_MAX {
+                let places = 0..self.suspicions.len();
+                let oldest = places.min_by_key(|at| {
+                    let suspicion = &self.suspicions[*at];
+                    (suspicion.is_active, suspicion.since)
+                });
+                self.suspicions.remove(oldest.unwrap_or_default());
+            }
+            self.suspicions.push(Suspicion {
+                suspect,
+                since: now,
+                until: now,
+                strikes: 0,
+                loss,
+                among,
+                is_active: true,
+            });
+            self.suspicions.len() - 1
+        });
+        let suspicion = &mut self.suspicions[at];
+        if !suspicion.is_active {
+            suspicion.since = now;
+        }
+        (suspicion.is_active, suspicion.among) = (true, among);
+        suspicion.strike(now, loss);
+    }
+
+    /// Gives a way with suspects another chance, if one that packets would take has its time.
+    pub(super) fn consider_retry(&mut self, now: Time, settled: WayId, topology: &Topology) {
+        let is_due = |way: &&Way| {
+            let at = self.suspects_of(way.id);
+            way.is_wanted(now)
+                && way.id != settled
+                && !at.is_empty()
+                && at.iter().all(|at| self.suspicions[*at].until <= now)
+                && self.is_whole(way.id, topology)
+        };
+        let Some(candidate) = self.ways.iter().find(is_due).map(|way| way.id) else {
+            return;
+        };
+        self.reset(candidate);
+        self.reset(settled);
+        self.plan = Plan::Trial(Trial {
+            since: now,
+            incumbent: settled,
+            candidate,
+            is_retry: true,
+            failed: Vec::new(),
+        });
+    }
+
+    /// All ways are alike, or no verdict is to be had: back to where the search began.
+    pub(super) fn give_up(&mut self, now: Time, trial: &Trial) {
+        self.quiet_until = now + backoff(self.in_vain);
+        self.in_vain += 1;
+        self.reset(trial.incumbent);
+        self.plan = self.as_before(trial.incumbent);
+        if matches!(self.plan, Plan::Plain) {
+            for suspicion in &mut self.suspicions {
+                suspicion.is_active = false;
+            }
+        }
+    }
+
+    /// The plan without a trial of this way: what was found worse before is no better for it.
+    pub(super) fn as_before(&self, incumbent: WayId) -> Plan {
+        match self.has_suspects() && !self.is_suspected(incumbent) {
+            true => Plan::Settled(incumbent),
+            false => Plan::Plain,
+        }
+    }
+
+    /// The suspicions that a way meets.
+    fn suspects_of(&self, id: WayId) -> Vec<usize> {
+        let nodes = self.nodes(id);
+        let meets = |suspicion: &Suspicion| suspicion.is_active && suspicion.suspect.is_on(nodes);
+        let all = self.suspicions.iter().enumerate();
+        all.filter(|(_, suspicion)| meets(suspicion))
+            .map(|(at, _)| at)
+            .collect()
+    }
+}

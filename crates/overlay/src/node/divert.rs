@@ -1,0 +1,178 @@
+//! Packets that take another way than the tables say, because the path of the tables does not deliver what it
+//! promises. [`crate::audit`] has what follows from what.
+//!
+//! ```text
+//!   client ─▶ cut, with room for the stamps and to what the ways carry ─▶ seal_to ─▶ divert
+//!                                                                                      │
+//!               as always ◀── table, or neither way carries it ◀───────────────────────┤
+//!               stamped with each way that carries it, sealed for itself, noted ◀──────'
+//! ```
+
+use super::Node;
+use super::audit::has_room;
+use super::send::extension_bytes;
+use crate::audit::{Audit, Course, WayId};
+use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
+use crate::mtu::DEFAULT;
+use base::{Burst, NodeAddr, Outbox, Time};
+use wire::CLEAR_BYTES;
+use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, Routing};
+use wire::stamp::STAMP_BYTES_MAX;
+
+/// What the ways take from packets that may go by them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Diversion {
+    /// The longest datagram that all of them carry.
+    pub(super) usable: u16,
+    /// What the longest stamp takes.
+    pub(super) stamp_bytes: usize,
+}
+
+impl Node {
+    /// Sends packets otherwise than they would go, if their path does not deliver what it promises. Gives
+    /// them back if they go as always.
+    pub(super) fn divert(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        natural: Option<WayId>,
+        packets: Burst,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let count = packets.segments();
+        let links = &self.links;
+        let has_room = |hop: NodeAddr| has_room(links, links.by_peer(hop));
+        let course = self.audits.course(now, to, (natural, count), has_room);
+        let (first, second) = match course {
+            Course::Table => return Some(packets),
+            Course::One(way) => (way, None),
+            Course::Two(first, second) => (first, Some(second)),
+        };
+        // All of this before the first copy leaves: what goes by table after all must not have gone already.
+        let ways = [Some(first), second];
+        let ways = ways.map(|way| way.filter(|way| self.carries(to, *way, &packets)));
+        if ways == [None, None] {
+            return Some(packets);
+        }
+        for way in ways.into_iter().flatten() {
+            let mut stamp = [0; STAMP_BYTES_MAX];
+            let known = self.audits.get(to).map_or(&[][..], |a| a.ways.stamp(way));
+            let len = known.len();
+            stamp[..len].copy_from_slice(known);
+            self.send_along(now, to, (way, &stamp[..len]), &packets, out);
+        }
+        None
+    }
+
+    /// A way has a stamp, and packets with it are not too long for its links. What links elsewhere carry is
+    /// no matter: otherwise any member could stop this by saying that a link of its own carries little.
+    fn carries(&self, to: NodeAddr, way: WayId, packets: &Burst) -> bool {
+        let Some(Audit { ways, .. }) = self.audits.get(to) else {
+            return false;
+        };
+        let most = usize::from(self.database.usable_along(ways.nodes(way)));
+        let stamp_bytes = ways.stamp(way).len();
+        stamp_bytes > 0 && fits(packets, stamp_bytes, most)
+    }
+
+    /// Sends copies of unsealed packets along a way.
+    fn send_along(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        (way, stamp): (WayId, &[u8]),
+        packets: &Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut at = 0;
+        while at < packets.segments() {
+            let Some(copy) = restamp(packets, at, stamp, out) else {
+                let (reason, packets) = (Drop::NoBuffer, (packets.segments() - at) as u32);
+                return out.report(Event::Dropped { reason, packets });
+            };
+            at += copy.segments();
+            if let Some(sealed) = self.seal_noted(now, to, copy, Some(way), out) {
+                self.send_copies(now, None, sealed, out);
+            }
+        }
+    }
+
+    /// The link by which packets leave, if they go one way and it is not that of the tables.
+    pub(super) fn diverted_hop(&self, routing: Routing, to: NodeAddr) -> Option<LinkIndex> {
+        let hop = self.audits.get(to)?.first_hop(routing)?;
+        let link = self.links.by_peer(hop)?;
+        self.links.at(link).is_up().then_some(link)
+    }
+
+    /// What packets to a node have to leave room for while they may go otherwise than by table.
+    pub(super) fn diversion(&self, to: NodeAddr) -> Diversion {
+        let mut diversion = Diversion {
+            usable: DEFAULT,
+            stamp_bytes: 0,
+        };
+        if let Some(Audit { ways, .. }) = self.audits.get(to) {
+            for way in ways.planned() {
+                let usable = self.database.usable_along(ways.nodes(way));
+                let stamp_bytes = extension_bytes(ways.stamp(way));
+                diversion.usable = diversion.usable.min(usable);
+                diversion.stamp_bytes = diversion.stamp_bytes.max(stamp_bytes);
+            }
+        }
+        diversion
+    }
+}
+
+fn extension_bytes_of(stamp_bytes: usize) -> usize {
+    match stamp_bytes {
+        0 => 0,
+        len => EXTENSION_LENGTH_BYTES + len,
+    }
+}
+
+/// Packets with a stamp of so many bytes, instead of the one that they have, are not too long.
+fn fits(packets: &Burst, stamp_bytes: usize, most: usize) -> bool {
+    let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+    let before = extension_bytes(header.extension().unwrap_or_default());
+    packets.stride() - before + extension_bytes_of(stamp_bytes) <= most
+}
+
+/// Copies of packets from place `at` on, as many as one buffer holds, with this stamp.
+fn restamp(packets: &Burst, at: usize, stamp: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
+    let pool = out.pool();
+    let first = packets.segment(at);
+    let from = CLEAR_BYTES + Header::trusted(&first[CLEAR_BYTES..]).payload_offset();
+    let front = CLEAR_BYTES + HEADER_BYTES + EXTENSION_LENGTH_BYTES + stamp.len();
+    let stride = front + first.len() - from;
+    let small = pool.small().filter(|small| {
+        let is_last = at + 1 == packets.segments();
+        is_last && stride <= small.capacity()
+    });
+    let mut copy = small.or_else(|| pool.large())?;
+    let (mut used, capacity) = (0, copy.capacity());
+    for i in at..packets.segments() {
+        let packet = packets.segment(i);
+        let len = front + packet.len() - from;
+        if used + len > capacity {
+            break;
+        }
+        let mut header = Header::trusted(&packet[CLEAR_BYTES..]).repr();
+        header.class.routing = Routing::Stamped;
+        header.has_extension = true;
+        let room = &mut copy.spare_mut()[used..used + len];
+        let (head, rest) = room.split_at_mut(front);
+        let emitted = header.emit(&mut head[CLEAR_BYTES..]);
+        emitted.expect("the header fits before its stamp");
+        let extension = &mut head[CLEAR_BYTES + HEADER_BYTES..];
+        let (length, place) = extension.split_at_mut(EXTENSION_LENGTH_BYTES);
+        length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
+        place.copy_from_slice(stamp);
+        rest.copy_from_slice(&packet[from..]);
+        used += len;
+    }
+    if used == 0 {
+        return None;
+    }
+    copy.fill(used, stride);
+    Some(copy)
+}
