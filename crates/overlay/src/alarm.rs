@@ -18,7 +18,7 @@
 //!     n q (q w)^(k−1) / (k−1)!  ≤  1 / (number of k that are tried)
 //! ```
 //! Each `k` then gives so many false alarms an hour at most, whatever `q` and `n` are, and all of them together give
-//! [`FALSE_PER_HOUR`]. No `k` is right for all: a link that loses a third shows three runs in ten packets, one that loses 2 %
+//! `FALSE_PER_HOUR`. No `k` is right for all: a link that loses a third shows three runs in ten packets, one that loses 2 %
 //! is told from one that loses 1 % by thirty runs.
 //!
 //! *Background.* `q` is that of the last ten thousand packets before the first of these runs, so that what an alarm is
