@@ -35,7 +35,7 @@ impl Source for Numbers {
 
 /// Key, whether it only grows, and what it is.
 const COUNTERS: [(&str, bool, &str); 19] = [
-    ("calls", false, "Calls whose media is here now."),
+    ("calls", false, "Calls whose media passes now."),
     ("answered", true, "Calls answered."),
     ("ended", true, "Calls ended."),
     ("rejected", true, "INVITEs that the gateway itself refused."),
@@ -54,20 +54,28 @@ const COUNTERS: [(&str, bool, &str); 19] = [
         true,
         "Requests that had been passed on too often.",
     ),
-    ("overload", true, "Requests refused for want of room."),
+    (
+        "overload",
+        true,
+        "Requests refused because there was no room for them.",
+    ),
     (
         "flood",
         true,
-        "Messages dropped of a source that sends too many.",
+        "Messages dropped because their source sends too many.",
     ),
-    ("nonsense", true, "Datagrams that are no SIP."),
+    ("nonsense", true, "Datagrams that are not SIP."),
     (
         "bad_answers",
         true,
-        "Answers whose description could not be led.",
+        "Answers whose description the gateway could not change.",
     ),
-    ("expired", true, "Calls that ended by themselves."),
-    ("nodes_lost", true, "Calls that ended with a node."),
+    ("expired", true, "Calls that ended without a BYE."),
+    (
+        "nodes_lost",
+        true,
+        "Calls that ended because a node was lost.",
+    ),
     ("udp_ports_free", false, "Media ports that are free."),
     (
         "virtual_ports_free",
@@ -105,15 +113,17 @@ fn drops(page: &mut Page, gateway: &Gateway) {
 type Number = fn(&SideReport) -> Option<f64>;
 
 const NUMBERS: [(&str, &str, Number); 5] = [
-    ("loss_before_recovery_ratio", "Lost on some hop.", |side| {
-        Some(side.quality.counts.loss_before_recovery())
-    }),
-    ("loss_ratio", "Lost for good.", |side| {
+    (
+        "loss_before_recovery_ratio",
+        "Share of packets that some hop has lost.",
+        |side| Some(side.quality.counts.loss_before_recovery()),
+    ),
+    ("loss_ratio", "Share of packets that stayed lost.", |side| {
         Some(side.quality.counts.loss())
     }),
     (
         "late_ratio",
-        "Came after the deadline or the playout.",
+        "Share of packets that came after the deadline, or after they were to be played.",
         |side| {
             let counts = &side.quality.counts;
             let expected = counts.expected.max(1) as f64;
@@ -144,5 +154,26 @@ fn calls(page: &mut Page, calls: &[Record]) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_in_the_manual() {
+        let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway-sip.md");
+        let manual = std::fs::read_to_string(manual).unwrap();
+        let counters = COUNTERS.iter().map(|(key, grows, _)| match grows {
+            true => format!("`sinew_sip_{key}_total`"),
+            false => format!("`sinew_sip_{key}`"),
+        });
+        let numbers = NUMBERS
+            .iter()
+            .map(|(name, ..)| format!("`sinew_call_{name}`"));
+        let all = counters.chain(numbers);
+        let missing: Vec<String> = all.filter(|name| !manual.contains(name)).collect();
+        assert_eq!(missing, Vec::<String>::new());
     }
 }
