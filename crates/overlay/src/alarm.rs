@@ -244,7 +244,8 @@ impl Background {
     /// Beginnings per packet.
     fn rate(&self, run: f64) -> f64 {
         let rate = (self.runs + 1.0) / (self.packets + NEW_PACKETS);
-        rate.clamp(QUIET_LEAST, CALM_LOSS / run)
+        // Where runs are longer than a hundred packets, what is calm has fewer of them than can be told.
+        rate.clamp(QUIET_LEAST, (CALM_LOSS / run).max(QUIET_LEAST))
     }
 }
 

@@ -220,3 +220,21 @@ proptest! {
         prop_assert!(wire.on.len() <= 2, "{:?}", wire.on);
     }
 }
+
+#[test]
+fn runs_of_any_length_are_borne() {
+    for run in [0.0, 1.0, 99.0, 126.0, 10_000.0] {
+        let mut alarm = Alarm::default();
+        let mut now_s = 0.0;
+        for n in 1..=200_u64 {
+            now_s += 0.1;
+            alarm.on_run(at(now_s), n * 3, run);
+            if n % 10 == 0 {
+                alarm.look(at(now_s), n * 3 + 1);
+            }
+        }
+        assert!(alarm.is_on(), "a run in every three packets, {run} long");
+        alarm.look(at(now_s + 11.0), 602);
+        assert!(!alarm.is_on(), "{run}");
+    }
+}
