@@ -773,7 +773,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "0e34618879df3eac");
+    assert_eq!(example("diamond.toml").trace_hash, "9e5c788435defa99");
 }
 
 #[test]
