@@ -110,9 +110,10 @@ pub struct Link {
     pub mtu: Mtu,
     /// Loss of the direction from the neighbour to here.
     pub loss: Loss,
-    /// Whether that direction is in trouble, and what others have been told of it.
+    /// Whether that direction is in trouble.
     pub(crate) alarm: Alarm,
-    pub(crate) is_alarm_told: bool,
+    /// Others know of an alarm, and have been told of it then.
+    pub(crate) alarm_told: Option<Time>,
     /// Runs of losses that the alarm has been told.
     runs_seen: u64,
     /// The last of them of which the alarm was not told.
@@ -248,7 +249,7 @@ impl Link {
             mtu: Mtu::new(now),
             loss: Loss::default(),
             alarm: Alarm::default(),
-            is_alarm_told: false,
+            alarm_told: None,
             runs_seen: 0,
             runs_untold: 0,
             announce: Announce::new(settings.announce),

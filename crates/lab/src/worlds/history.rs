@@ -32,9 +32,8 @@ const DRAIN: Duration = Duration::from_secs(3);
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// A path that loses half of what it carries takes its time over a full buffer, but not for ever.
 const FINISHED_WITHIN: Duration = Duration::from_secs(600);
-/// After that, moments at which idle nodes may have no hello under way. For ten seconds after the last loss there may
-/// also be alarms of links that end, and the records that say so.
-const IDLE_LOOKS: usize = 12_000;
+/// After that, moments at which idle nodes may have no hello under way.
+const IDLE_LOOKS: usize = 2_000;
 const IDLE_STEP: Duration = Duration::from_micros(1_300);
 
 /// What one world came to.

@@ -167,7 +167,7 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
         write_tallies(w).expect(BOUNDED);
     }
     if own.alarms {
-        let alarms = told().filter(|(_, link)| link.alarm.is_on());
+        let alarms = told().filter(|(_, link)| link.tells_alarm(now));
         let alarms: Vec<u8> = alarms.map(|(i, _)| i).collect();
         write_alarms(w, &alarms).expect(BOUNDED);
     }
@@ -245,8 +245,8 @@ impl Node {
         self.database.expire(now);
     }
 
-    /// A link to this node has begun to lose packets, or has ceased to: others are told at once, if they have not been told of
-    /// too many others of late.
+    /// A link to this node has begun to lose packets, or has ceased to: others are told, if they have not been told of too
+    /// many others of late.
     pub(super) fn tell_alarm(&mut self, now: Time) {
         self.own_record_due |= self.settings.alarms && self.alarms_told.try_take(now, 1.0);
     }
@@ -344,8 +344,7 @@ impl Node {
             self.flood.on_record_accepted(key, None);
         }
         for index in self.links.indices() {
-            let link = self.links.at_mut(index);
-            link.is_alarm_told = link.alarm.is_on();
+            self.links.at_mut(index).on_alarm_told(now);
         }
     }
 
