@@ -50,6 +50,11 @@ const ASK_AFTER_IN_TRIAL: Duration = Duration::from_millis(250);
 const SPACED: Duration = Duration::from_secs(4);
 /// A question without an answer is asked again after so long, and twice the way there and back.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+/// So many questions in vain follow each other soon; the next ones ever more seldom, up to sixteen times.
+const IN_VAIN_SOON: u32 = 3;
+/// After so many in vain none follows if nothing was sent for so long.
+const IN_VAIN_MOST: u32 = 3;
+const STOPPED: Duration = Duration::from_secs(1);
 /// After a question that was asked in vain, the next ones go by two paths at once for so long.
 const DOUBLED_FOR: Duration = Duration::from_secs(10);
 /// Nothing was sent there for so long: only what is suspect stays known.
@@ -82,6 +87,8 @@ pub(crate) struct Audit {
     doubled_until: Time,
     /// Questions in a row without an answer.
     in_vain: u32,
+    /// When something was sent last that is asked about.
+    sent: Time,
     asked: Option<Time>,
     used: Time,
 }
@@ -153,12 +160,11 @@ impl Audits {
             return;
         };
         audit.used = now;
+        if sent.is_asked_about() {
+            audit.sent = now;
+        }
         if sent.is_asked_about() && audit.ask_at.is_none() {
-            let after = match audit.ways.is_in_trial() {
-                true => ASK_AFTER_IN_TRIAL,
-                false => ASK_AFTER,
-            };
-            let at = on_grid(now + after);
+            let at = on_grid(now + audit.ask_after());
             audit.ask_at = Some(at);
             self.next = Some(self.next.map_or(at, |next| next.min(at)));
         }
@@ -183,10 +189,15 @@ impl Audits {
             return due;
         }
         let mut next: Option<Time> = None;
-        for (to, audit) in &mut self.all {
+        let Audits { all, budgets, .. } = self;
+        for (to, audit) in all {
             if audit.next_timeout().is_some_and(|at| at <= now)
                 && let Some((question, by)) = audit.ask(now, way(*to))
             {
+                let by = match by {
+                    By::All if !budgets.take_question_flood(now) => By::Two,
+                    by => by,
+                };
                 due.push(Due {
                     to: *to,
                     question,
@@ -245,6 +256,7 @@ impl Audit {
             answer_by: None,
             doubled_until: Time::ZERO,
             in_vain: 0,
+            sent: now,
             asked: None,
             used: now,
         }
@@ -298,6 +310,20 @@ impl Audit {
         way
     }
 
+    /// From a packet, or a question, to the question after it.
+    fn ask_after(&self) -> Duration {
+        let after = match self.ways.is_in_trial() {
+            true => ASK_AFTER_IN_TRIAL,
+            false => ASK_AFTER,
+        };
+        after * self.patience()
+    }
+
+    /// How many times as long as usual is waited: the other end may be gone, or have lost its session.
+    fn patience(&self) -> u64 {
+        1 << self.in_vain.saturating_sub(IN_VAIN_SOON).min(4)
+    }
+
     fn next_timeout(&self) -> Option<Time> {
         self.ask_at.into_iter().chain(self.answer_by).min()
     }
@@ -318,19 +344,22 @@ impl Audit {
             self.doubled_until = now + DOUBLED_FOR;
             self.in_vain = self.in_vain.saturating_add(1);
         }
+        if self.in_vain >= IN_VAIN_MOST && now.since(self.sent) >= STOPPED {
+            // Nobody needs to know any more.
+            self.ledger.forget();
+            (self.ask_at, self.answer_by) = (None, None);
+            return None;
+        }
         self.ask_at = None;
         let question = self.ledger.ask(now, latency);
         if self.ledger.has_open(now) {
-            let after = match self.ways.is_in_trial() {
-                true => ASK_AFTER_IN_TRIAL,
-                false => ASK_AFTER,
-            };
-            self.ask_at = Some(on_grid(now + after));
+            self.ask_at = Some(on_grid(now + self.ask_after()));
         }
         let question = question?;
         self.asked = Some(now);
         if self.answer_by.is_none() {
-            self.answer_by = Some(on_grid(now + ANSWER_WITHIN + latency * 4));
+            let within = ANSWER_WITHIN * self.patience() + latency * 4;
+            self.answer_by = Some(on_grid(now + within));
         }
         // Ever more seldom: the other end may be gone.
         let by = match self.in_vain {

@@ -15,6 +15,10 @@ const ANSWERS_BURST: f64 = 20.0;
 /// ever longer intervals, so this is enough for some tens of them; and nobody can make a node flood.
 const FLOODS_PER_S: f64 = 2.0;
 const FLOODS_BURST: f64 = 8.0;
+/// The same for this node's own questions. Choice: where a host with sessions of a hundred nodes is lost, no link carries
+/// more than twenty questions per second for it.
+const QUESTION_FLOODS_PER_S: f64 = 0.2;
+const QUESTION_FLOODS_BURST: f64 = 4.0;
 
 /// What a node spends on audits, its own and those of others.
 #[derive(Debug)]
@@ -22,6 +26,7 @@ pub(crate) struct Budgets {
     copies: TokenBucket,
     answers: Map<NodeAddr, TokenBucket>,
     floods: TokenBucket,
+    question_floods: TokenBucket,
 }
 
 impl Default for Budgets {
@@ -30,6 +35,11 @@ impl Default for Budgets {
             copies: TokenBucket::new(COPIES_PER_S, COPIES_BURST, Time::ZERO),
             answers: Map::default(),
             floods: TokenBucket::new(FLOODS_PER_S, FLOODS_BURST, Time::ZERO),
+            question_floods: TokenBucket::new(
+                QUESTION_FLOODS_PER_S,
+                QUESTION_FLOODS_BURST,
+                Time::ZERO,
+            ),
         }
     }
 }
@@ -52,6 +62,11 @@ impl Budgets {
         let bucket = || TokenBucket::new(ANSWERS_PER_S, ANSWERS_BURST, now);
         let bucket = self.answers.entry(source).or_insert_with(bucket);
         bucket.try_take(now, 1.0)
+    }
+
+    /// Whether a question may go over every link.
+    pub(super) fn take_question_flood(&mut self, now: Time) -> bool {
+        self.question_floods.try_take(now, 1.0)
     }
 
     /// Whether an answer may go over every link, as the question did.

@@ -127,6 +127,12 @@ impl Ledger {
         }
     }
 
+    /// Nothing of what was noted is asked about any more.
+    pub(super) fn forget(&mut self) {
+        self.runs.clear();
+        self.asked.clear();
+    }
+
     /// There are runs to be judged, now or later.
     pub(crate) fn has_open(&self, now: Time) -> bool {
         self.runs.iter().any(|run| run.is_open(now))

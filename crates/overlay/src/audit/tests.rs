@@ -86,7 +86,22 @@ fn without_an_answer_a_question_goes_by_two_paths_and_then_by_all_ever_more_seld
     assert_eq!(talk.asked[1].3, By::Two);
     let floods = by(By::All);
     assert!((3..=6).contains(&floods), "{floods}");
-    assert!(talk.asked.len() <= 20 * 6, "{}", talk.asked.len());
+    assert!(talk.asked.len() <= 20, "{}", talk.asked.len());
+    // Nothing is sent any more: nothing is asked any more.
+    let asked = talk.asked.len();
+    talk.run(20_000, 60_000, false, false);
+    assert!(talk.asked.len() <= asked + 1, "{:?}", &talk.asked[asked..]);
+}
+
+#[test]
+fn many_ends_that_do_not_answer_get_few_floods() {
+    let mut budgets = Budgets::default();
+    let mut floods = |ms| {
+        let all = 0..1_000;
+        all.take_while(|_| budgets.take_question_flood(at(ms)))
+            .count()
+    };
+    assert_eq!((floods(0), floods(1_000), floods(5_000)), (4, 0, 1));
 }
 
 #[test]
