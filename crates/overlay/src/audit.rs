@@ -53,7 +53,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 /// So many questions in vain follow each other soon; the next ones ever more seldom, up to sixteen times.
 const IN_VAIN_SOON: u32 = 3;
 /// After so many in vain none follows if nothing was sent for so long.
-const IN_VAIN_MOST: u32 = 3;
+const IN_VAIN_MOST: u32 = 2;
 const STOPPED: Duration = Duration::from_secs(1);
 /// After a question that was asked in vain, the next ones go by two paths at once for so long.
 const DOUBLED_FOR: Duration = Duration::from_secs(10);

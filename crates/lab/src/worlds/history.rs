@@ -32,8 +32,9 @@ const DRAIN: Duration = Duration::from_secs(3);
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// A path that loses half of what it carries takes its time over a full buffer, but not for ever.
 const FINISHED_WITHIN: Duration = Duration::from_secs(600);
-/// After that, moments at which idle nodes may have no hello under way.
-const IDLE_LOOKS: usize = 2_000;
+/// After that, moments at which idle nodes may have no hello under way. Ten seconds: for some of them nodes ask what has become
+/// of the last packets, and the links that carry this are not idle.
+const IDLE_LOOKS: usize = 8_000;
 const IDLE_STEP: Duration = Duration::from_micros(1_300);
 
 /// What one world came to.
