@@ -119,8 +119,8 @@ struct Level {
     /// The least and the most of them.
     range: (u64, u64),
     rtt_us: u32,
-    /// The connections queue by themselves.
-    is_queueing: bool,
+    /// So many judgements in a row, up to the last one, have found a queue.
+    queued: u32,
     /// Judgements since it was taken up.
     judged: u32,
 }
@@ -200,9 +200,10 @@ impl Striping {
         let rtt_us = (sum.rtt_us / u64::from(sum.looks.max(1))) as u32;
         let queue_us = rtt_us.saturating_sub(sum.min_rtt_us);
         let is_queueing = queue_us > QUEUE_US.max(sum.min_rtt_us / 4);
-        self.note(rate_bps, rtt_us, is_queueing);
+        let here = self.note(rate_bps, rtt_us, is_queueing);
+        let has_filled = here.queued >= SURE;
         if !self.is_free {
-            self.is_full |= is_queueing;
+            self.is_full |= has_filled;
             return;
         }
         if self.was_misjudged() && !is_queueing {
@@ -212,19 +213,19 @@ impl Striping {
         let Some(fewer) = self.below(self.active) else {
             // One connection: more are tried unless it queues already.
             // Once more were tried and gained nothing, that stays known.
-            self.is_full |= is_queueing;
-            let is_untried = self.levels.len() < 2 || self.calm >= RETRY_LOOKS;
+            let has_tried_more = self.levels.len() >= 2;
+            self.is_full = has_filled || (self.is_full && has_tried_more);
+            let is_untried = !has_tried_more || self.calm >= RETRY_LOOKS;
             if !is_queueing && is_untried {
                 self.climb();
             }
             return;
         };
-        let (before, here) = (self.level(fewer), self.level(self.active));
-        let (Some(before), Some(here)) = (before, here) else {
+        let Some(before) = self.level(fewer) else {
             return;
         };
         let (gains, rises) = (here.gains_over(&before), here.rises_over(&before));
-        if (rises || is_queueing) && here.judged < SURE {
+        if (rises && here.judged < SURE) || (is_queueing && !has_filled) {
             // New connections begin with a burst, and hosts stand still for a moment.
             return;
         }
@@ -242,14 +243,14 @@ impl Striping {
         }
     }
 
-    fn note(&mut self, rate_bps: u64, rtt_us: u32, is_queueing: bool) {
+    fn note(&mut self, rate_bps: u64, rtt_us: u32, is_queueing: bool) -> Level {
         let fresh = Level {
             rate_bps,
             last_bps: rate_bps,
             is_steady: false,
             range: (rate_bps, rate_bps),
             rtt_us,
-            is_queueing,
+            queued: u32::from(is_queueing),
             judged: 1,
         };
         let found = self
@@ -258,7 +259,7 @@ impl Striping {
             .find(|(count, _)| *count == self.active);
         let Some((_, level)) = found else {
             self.levels.push((self.active, fresh));
-            return;
+            return fresh;
         };
         // Choice: half of the last judgement, so that a path which changes is followed in some seconds.
         level.rate_bps = level.rate_bps / 2 + rate_bps / 2;
@@ -266,8 +267,9 @@ impl Striping {
         level.is_steady = rate_bps.abs_diff(before_bps) * 100 <= before_bps * STEADY_PCT;
         level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
         level.range = (level.range.0.min(rate_bps), level.range.1.max(rate_bps));
-        level.is_queueing = is_queueing;
+        level.queued = if is_queueing { level.queued + 1 } else { 0 };
         level.judged += 1;
+        *level
     }
 
     /// The next level was left because of what this one had by chance: by what it has now, it gains.
@@ -303,7 +305,7 @@ impl Striping {
     fn set(&mut self, count: u8) {
         (self.active, self.looks, self.calm) = (count, 0, 0);
         for (_, level) in &mut self.levels {
-            level.judged = 0;
+            (level.judged, level.queued) = (0, 0);
         }
         self.now = Sum::default();
     }

@@ -310,3 +310,27 @@ fn what_new_connections_had_at_first_does_not_take_them_all_away() {
         carried as f64 / 120.0
     );
 }
+
+#[test]
+fn the_burst_that_a_lone_connection_begins_with_is_not_the_segment() {
+    // Its slow start fills the queue for a second or two; then losses set the pace.
+    let burst = Path {
+        all_bps: 30 * MBIT,
+        one_bps: 30 * MBIT,
+        rtt_us: 20_000,
+        queue_us: 20_000,
+    };
+    let path = Path {
+        all_bps: 100 * MBIT,
+        one_bps: 12 * MBIT,
+        rtt_us: 20_000,
+        queue_us: 0,
+    };
+    for looks in 0..=SETTLE_LOOKS + JUDGE_LOOKS {
+        let mut striping = Striping::new(8, true);
+        burst.run(&mut striping, looks);
+        path.run(&mut striping, 30);
+        assert_eq!(striping.active(), 8, "after {looks} looks");
+        assert!(!striping.carried().is_full);
+    }
+}
