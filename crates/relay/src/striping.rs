@@ -221,7 +221,7 @@ impl Striping {
             }
             return;
         };
-        let Some(before) = self.level(fewer) else {
+        let Some(before) = self.sober(fewer) else {
             return;
         };
         let (gains, rises) = (here.gains_over(&before), here.rises_over(&before));
@@ -276,7 +276,7 @@ impl Striping {
     fn was_misjudged(&self) -> bool {
         let above = self.levels.iter().filter(|(count, _)| *count > self.active);
         let next = above.min_by_key(|(count, _)| *count);
-        let (Some((_, next)), Some(here)) = (next, self.level(self.active)) else {
+        let (Some((_, next)), Some(here)) = (next, self.sober(self.active)) else {
             return false;
         };
         here.judged >= PATIENCE && next.gains_over(&here) && !next.rises_over(&here)
@@ -285,6 +285,17 @@ impl Striping {
     fn level(&self, count: u8) -> Option<Level> {
         let found = self.levels.iter().find(|(n, _)| *n == count);
         found.map(|(_, level)| *level)
+    }
+
+    /// A level, as more connections are compared with it: no connection carries more because there are others
+    /// beside it, so what is more than its share of a lower level is the burst that a new one begins with.
+    fn sober(&self, count: u8) -> Option<Level> {
+        let mut level = self.level(count)?;
+        for (fewer, below) in self.levels.iter().filter(|(fewer, _)| *fewer < count) {
+            let most_bps = below.rate_bps.saturating_mul(count.into()) / u64::from(*fewer);
+            level.rate_bps = level.rate_bps.min(most_bps);
+        }
+        Some(level)
     }
 
     /// The level below, if there is one.
@@ -338,7 +349,7 @@ impl Striping {
 
     /// The level in use carries no more than the one below, as far as it was judged.
     fn is_in_vain(&self) -> bool {
-        let fewer = self.below(self.active).and_then(|fewer| self.level(fewer));
+        let fewer = self.below(self.active).and_then(|fewer| self.sober(fewer));
         let here = self.level(self.active);
         here.zip(fewer)
             .is_some_and(|(here, fewer)| !here.gains_over(&fewer))

@@ -334,3 +334,24 @@ fn the_burst_that_a_lone_connection_begins_with_is_not_the_segment() {
         assert!(!striping.carried().is_full);
     }
 }
+
+#[test]
+fn a_level_that_begins_with_a_burst_does_not_stop_the_next_one() {
+    // Seen on three lossy hops: two carried 28 Mbit/s in their first second and 16 from then on, four 34.
+    let mut striping = Striping::new(8, true);
+    for _ in 0..20 {
+        let rate_bps = match (striping.active(), striping.level(2)) {
+            (2, None) => 29 * MBIT,
+            (count, _) => u64::from(count) * 17 * MBIT / 2,
+        };
+        striping.on_look(Look {
+            span_us: LOOK_US,
+            bytes: rate_bps * LOOK_US / 8_000_000,
+            idle_permille: 0,
+            rtt_us: 21_000,
+            min_rtt_us: 20_000,
+        });
+        assert!(!striping.is_settled() || striping.active() == 8);
+    }
+    assert_eq!(striping.active(), 8);
+}
