@@ -4,7 +4,7 @@
 //! ```text
 //!   Topology ─┬─ direct      one connection
 //!             ├─ pipelined   relays, one connection from each to the next     ─▶ Plan: the fastest,
-//!             └─ striped     relays and stripes, N connections in all            of equals the least
+//!             └─ striped     relays and stripes, so many connections             of equals the least
 //! ```
 //!
 //! Relays are looked for in one of two views:
@@ -30,6 +30,7 @@ use crate::metric::Metric;
 use crate::paths::{NoPath, ends};
 use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
 use crate::spf::Tree;
+pub use crate::stripes::Connections;
 use crate::stripes::{Striped, striped, stripes_of};
 use crate::topology::{NodeIndex, Topology};
 use crate::width::{Known, Length, PhysicalHops, Width, model, shortest_of_width, widest_within};
@@ -38,8 +39,8 @@ use base::NodeAddr;
 /// Relays in a row at most. Choice: each costs buffers and a hand-over; six already give a path of
 /// equal links 7·√7 = 18 times its rate.
 pub const RELAYS_MAX: usize = 16;
-/// Connections in all, if nothing else is asked: twice as many as four segments have at least.
-pub const CONNECTIONS: usize = 8;
+/// Connections if nothing else is asked. Choice: as many on each segment as a copy tries there, while they help.
+pub const CONNECTIONS: Connections = Connections::OnEach(8);
 /// A path may be narrower than the widest by this share to be shorter. Choice: less than estimates
 /// of loss err by; a strict preference for width "doesn't make sense" [Liu04 §IV-C].
 pub const MARGIN: f64 = 0.1;
@@ -62,8 +63,8 @@ pub struct Question {
     pub dst: NodeAddr,
     /// Where relays are looked for.
     pub view: View,
-    /// Connections in all, on all segments together.
-    pub connections: usize,
+    /// How many connections there may be.
+    pub connections: Connections,
     /// Relays in a row at most, up to [`RELAYS_MAX`].
     pub relays: usize,
     /// A path may be narrower than the widest by this share, 0 to 1, to be shorter.
@@ -167,12 +168,12 @@ pub fn along(topology: &Topology, nodes: &[NodeAddr], stripes: &[usize]) -> Opti
     (!segments.is_empty()).then(|| Way::of(segments))
 }
 
-/// How many connections on each segment of a given way are expected to be the fastest, of so many in all; none if
-/// there is no link from each node to the next.
+/// How many connections on each segment of a given way are expected to be the fastest, of so many; none if there is
+/// no link from each node to the next.
 pub fn stripes_along(
     topology: &Topology,
     nodes: &[NodeAddr],
-    connections: usize,
+    connections: Connections,
 ) -> Option<Vec<usize>> {
     let single = along(topology, nodes, &[1])?;
     if nodes.len() > LINKS_MAX {
@@ -184,7 +185,7 @@ pub fn stripes_along(
         View::Overlay,
         indices(topology, nodes.iter().copied()),
     );
-    let striped = stripes_of(&route.rates, connections.max(route.links()));
+    let striped = stripes_of(&route.rates, connections);
     let several = along(topology, nodes, &striped.stripes)?;
     // Where no loss is known, nothing says that more would be faster.
     let is_better = |way: &Way| way.confidence != Confidence::AtLeast && way.is_better(&single);

@@ -16,6 +16,38 @@ use crate::width::Width;
 /// buffers for all of theirs, and a share of a link that is as large hurts others [Liu04 §III-C].
 pub const CONNECTIONS_MAX: usize = 256;
 
+/// How many connections there may be, 1 to [`CONNECTIONS_MAX`] in all; others are cut to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// On all segments together: the paper's N.
+    InAll(usize),
+    /// On each segment.
+    OnEach(usize),
+}
+
+impl Connections {
+    /// On so many links together, however they are cut into segments.
+    fn over(self, links: usize) -> usize {
+        let most = match self {
+            Connections::InAll(most) => most,
+            Connections::OnEach(most) => most.saturating_mul(links),
+        };
+        most.clamp(1, CONNECTIONS_MAX)
+    }
+
+    /// On one segment.
+    fn each(self) -> usize {
+        let (Connections::InAll(most) | Connections::OnEach(most)) = self;
+        most.clamp(1, CONNECTIONS_MAX)
+    }
+}
+
+impl From<usize> for Connections {
+    fn from(most: usize) -> Connections {
+        Connections::InAll(most)
+    }
+}
+
 /// Segments in a row, each of connections side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Striped {
@@ -34,15 +66,15 @@ impl Striped {
     }
 }
 
-/// The fastest placement of at most `connections` connections, 1 to [`CONNECTIONS_MAX`] (others are
-/// cut to it). Takes N²·n² steps.
+/// The fastest placement of at most `connections` connections. Takes N²·n² steps.
 ///
 /// Choice: the paper places exactly N. More connections never lessen min s(i)·B, but where a capacity
 /// or another segment is the limit they gain nothing and harm others ("too many parallel connections
 /// can cause more congestion", [Liu04 §III-C]): of the equally fast placements the one of the fewest
 /// connections is taken.
-pub fn striped(rates: &Rates, connections: usize) -> Striped {
-    let (n, most) = (rates.links(), connections.clamp(1, CONNECTIONS_MAX));
+pub fn striped(rates: &Rates, connections: impl Into<Connections>) -> Striped {
+    let (n, connections) = (rates.links(), connections.into());
+    let (most, each) = (connections.over(n), connections.each());
     let wide = most + 1;
     // T*[k, l] and {k*, s}: l connections between places 0 and k.
     let mut best = vec![Width::NONE; (n + 1) * wide];
@@ -53,7 +85,7 @@ pub fn striped(rates: &Rates, connections: usize) -> Striped {
             // T*[n,N] = max over k, j of min{T*[k,j], (N-j)·B(k,n)} [Liu04 §III-C], where T*[0,0] has
             // no limit: all N on one segment.
             for i in 0..k {
-                for stripes in 1..=l {
+                for stripes in 1..=l.min(each) {
                     let before = best[i * wide + l - stripes];
                     let rate = before.min(rates.rate(i, k).of(stripes));
                     // Choice: of equal ones the one whose last segment is the longest: fewer relays.
@@ -97,15 +129,18 @@ pub fn striped(rates: &Rates, connections: usize) -> Striped {
 /// and Q, it becomes an integer programming problem" [Liu04 §III-C]. One connection goes to the
 /// slowest segment after the other, which is optimal since more never slow a segment down; at most
 /// `connections`, at least one each.
-pub fn stripes_of(rates: &Rates, connections: usize) -> Striped {
-    let n = rates.links();
+pub fn stripes_of(rates: &Rates, connections: impl Into<Connections>) -> Striped {
+    let (n, connections) = (rates.links(), connections.into());
     let mut stripes = vec![1; n];
     let rate = |stripes: &[usize], at: usize| rates.rate(at, at + 1).of(stripes[at]);
-    for _ in n..connections.min(CONNECTIONS_MAX) {
+    for _ in n..connections.over(n) {
         let slowest = (0..n)
             .min_by_key(|&at| (rate(&stripes, at), at))
             .unwrap_or(0);
         let before = rate(&stripes, slowest);
+        if stripes[slowest] == connections.each() {
+            break;
+        }
         stripes[slowest] += 1;
         if rate(&stripes, slowest) == before {
             // It is at its capacity: nothing more is to be had.

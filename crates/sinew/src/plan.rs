@@ -11,7 +11,9 @@ use crate::show::text;
 use crate::why::Network;
 use base::Duration;
 use clap::{Args, ValueEnum};
-use tools::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX, View};
+use tools::explain::{
+    self, Along, CONNECTIONS, Connections, Length, MARGIN, PlanAsked, RELAYS_MAX, View,
+};
 use tools::share;
 
 /// Arguments of `sinew plan`.
@@ -27,9 +29,9 @@ pub struct Plan {
     /// With --voice: packets of a call that arrive later are lost
     #[arg(long, value_name = "TIME", default_value = "150ms", requires = "voice", value_parser = span)]
     pub deadline: Duration,
-    /// TCP connections in total, on all segments together
-    #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
-    pub connections: usize,
+    /// TCP connections in total, on all segments together [default: up to 8 on each segment, as `cp` uses]
+    #[arg(long, value_name = "N")]
+    pub connections: Option<usize>,
     /// Most relays in a row
     #[arg(long, value_name = "N", default_value_t = RELAYS_MAX)]
     pub relays: usize,
@@ -83,7 +85,7 @@ pub fn plan(args: &Plan) -> Outcome {
             AlongArg::Overlay => Along::Overlay,
             AlongArg::Path => Along::Path,
         },
-        connections: args.connections,
+        connections: args.connections.map_or(CONNECTIONS, Connections::InAll),
         relays: args.relays,
         margin: args.margin,
         length: match args.length {

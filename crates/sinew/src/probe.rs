@@ -12,7 +12,7 @@ use overlay::snapshot::KnownLink;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread;
-use tools::explain::{self, PlanAsked, SegmentNumbers, View, WayNumbers};
+use tools::explain::{self, Connections, PlanAsked, SegmentNumbers, View, WayNumbers};
 use wire::bytes::Writer;
 use wire::relay::HopRepr;
 
@@ -188,7 +188,8 @@ fn hoped(
         let is_more = link.together_is_all || link.together_kbps != link.measured_kbps;
         let is_several = link.together_kbps.is_some() && is_more;
         if let (Some(one), false) = (link.measured_kbps, is_several) {
-            let many = u32::try_from(asked.connections).unwrap_or(u32::MAX);
+            let (Connections::InAll(many) | Connections::OnEach(many)) = asked.connections;
+            let many = u32::try_from(many).unwrap_or(u32::MAX);
             link.together_kbps = Some(one.saturating_mul(many));
         }
         if link.measured_kbps.is_none() && link.together_kbps.is_none() {

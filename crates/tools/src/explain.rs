@@ -25,7 +25,7 @@ mod whatif;
 pub use advice::{Advice, CANDIDATES_MAX, Candidate, NewLink, advise};
 pub use edits::{EDIT_BYTES_MAX, EDITS_MAX};
 pub use graph::explain::{Class, RUNNERS_UP_MAX};
-pub use graph::plan::{CONNECTIONS, MARGIN, RELAYS_MAX};
+pub use graph::plan::{CONNECTIONS, Connections, MARGIN, RELAYS_MAX};
 pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
 pub use missed::BURST;

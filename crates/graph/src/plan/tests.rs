@@ -34,7 +34,11 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
     let chain: Vec<_> = (0..6).map(|n| (n, n + 1, 10, 0.5)).collect();
     let t = topology(&chain);
     for view in [View::Overlay, View::Path] {
-        let question = Question { view, ..ask(0, 6) };
+        let question = Question {
+            view,
+            connections: Connections::InAll(8),
+            ..ask(0, 6)
+        };
         let plan = plan(&t, &question).unwrap();
         // By the paper's formula n·√n, and with timeouts, which are rarer on each link, a bit more.
         let gain = mbps(plan.pipelined.rate) / mbps(plan.direct.rate);
@@ -55,7 +59,7 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
             (plan.pipelined, Choice::Pipelined)
         );
         let question = Question {
-            connections: 12,
+            connections: Connections::InAll(12),
             ..question
         };
         let twice = super::plan(&t, &question).unwrap();
@@ -64,6 +68,13 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
             (twice.choice, twice.best().connections()),
             (Choice::Striped, 12)
         );
+        // A limit for each segment leaves none without, however many there are.
+        let each = Question {
+            connections: Connections::OnEach(3),
+            ..question
+        };
+        let each = super::plan(&t, &each).unwrap();
+        assert_eq!(stripes(&each.striped), [3; 6]);
     }
 }
 
@@ -105,7 +116,7 @@ fn a_path_gets_no_more_relays_than_reach_the_bound() {
         .max_by_key(|segment| segment.stripes)
         .unwrap();
     assert_eq!((worst.from, worst.to), (NodeAddr(2), NodeAddr(3)));
-    assert!(best.rate > path.pipelined.rate && best.connections() <= CONNECTIONS);
+    assert!(best.rate > path.pipelined.rate && best.segments.iter().all(|one| one.stripes <= 8));
 }
 
 #[test]
@@ -152,7 +163,7 @@ fn confidence_says_where_a_rate_comes_from() {
         (Width(20_000_000), Confidence::Capacity)
     );
     let three = Question {
-        connections: 3,
+        connections: Connections::InAll(3),
         ..ask(1, 3)
     };
     let three = plan(&t, &three).unwrap();
@@ -247,14 +258,14 @@ fn what_cannot_be_is_told() {
         Err(NoPath::Unreachable(NodeAddr(1), NodeAddr(3)))
     );
     let nonsense = Question {
-        connections: 0,
+        connections: Connections::InAll(0),
         relays: 0,
         margin: f64::NAN,
         ..ask(1, 2)
     };
     assert_eq!(plan(&t, &nonsense).unwrap().choice, Choice::Direct);
     let more = Question {
-        connections: usize::MAX,
+        connections: Connections::OnEach(usize::MAX),
         relays: usize::MAX,
         margin: 9.0,
         ..nonsense
@@ -444,16 +455,19 @@ fn a_way_that_is_named_has_its_stripes_too() {
     let mut t = topology(&[(1, 2, 10, 2.0), (2, 3, 10, 0.01), (1, 3, 5, 0.0)]);
     let [a, b, c] = [1, 2, 3].map(NodeAddr);
     // The lossy segment gets what the other does not need, and no relay is left out though a link leads past it.
-    let stripes = stripes_along(&t, &[a, b, c], 8).unwrap();
+    let stripes = stripes_along(&t, &[a, b, c], Connections::InAll(8)).unwrap();
     assert_eq!(stripes.len(), 2);
     assert!(stripes[0] >= 4 && stripes[1] < stripes[0], "{stripes:?}");
     assert!(stripes.iter().sum::<usize>() <= 8, "{stripes:?}");
     // Nothing is known of a loss: one is enough. Without a link there is nothing to plan.
-    assert_eq!(stripes_along(&t, &[a, c], 8), None);
-    assert_eq!(stripes_along(&t, &[c, a], 8), None);
+    assert_eq!(stripes_along(&t, &[a, c], Connections::InAll(8)), None);
+    assert_eq!(stripes_along(&t, &[c, a], Connections::InAll(8)), None);
     // Four had together all there is, or two no more than one.
     t.set_known(a, c, carried(Some(5_000_000), Some(18_000_000), true));
-    assert_eq!(stripes_along(&t, &[a, c], 8), Some(vec![4]));
+    assert_eq!(
+        stripes_along(&t, &[a, c], Connections::InAll(8)),
+        Some(vec![4])
+    );
     t.set_known(a, c, carried(Some(18_000_000), Some(18_000_000), true));
-    assert_eq!(stripes_along(&t, &[a, c], 8), None);
+    assert_eq!(stripes_along(&t, &[a, c], Connections::InAll(8)), None);
 }

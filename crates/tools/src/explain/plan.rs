@@ -5,7 +5,7 @@ use super::{ExplainError, Named, View, no_path, percent, rounded};
 use crate::table::{COLUMNS, fold};
 use base::NodeAddr;
 use graph::Metric;
-use graph::plan::{self, Choice, Confidence, Plan, Question, Segment, Way};
+use graph::plan::{self, Choice, Confidence, Connections, Plan, Question, Segment, Way};
 use graph::stripes::CONNECTIONS_MAX;
 use graph::width::Width;
 use serde::Serialize;
@@ -38,8 +38,8 @@ pub enum Length {
 pub struct PlanAsked {
     /// Where relays are looked for.
     pub along: Along,
-    /// TCP connections in all.
-    pub connections: usize,
+    /// How many TCP connections there may be.
+    pub connections: Connections,
     /// Relays in a row at most.
     pub relays: usize,
     /// A path may be narrower than the widest by this share, to be shorter.
@@ -67,8 +67,12 @@ pub struct BulkPlan {
     pub from: Named,
     /// Where it goes.
     pub to: Named,
-    /// Connections that were allowed in all.
-    pub connections: usize,
+    /// Connections that were allowed in all; left out if there was a limit for each segment only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
+    /// Connections that were allowed on each segment; left out if there was a limit for all of them only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_segment: Option<usize>,
     /// By one connection.
     pub direct: WayNumbers,
     /// By single connections in a row.
@@ -191,7 +195,14 @@ pub fn plan(
     Ok(BulkPlan {
         from: view.named(src),
         to: view.named(dst),
-        connections: asked.connections,
+        connections: match asked.connections {
+            Connections::InAll(most) => Some(most),
+            Connections::OnEach(_) => None,
+        },
+        connections_per_segment: match asked.connections {
+            Connections::InAll(_) => None,
+            Connections::OnEach(most) => Some(most),
+        },
         direct: way(&plan.direct),
         pipelined: way(&plan.pipelined),
         shortest: plan
@@ -221,11 +232,9 @@ pub fn stripes_along(view: &View, nodes: &[NodeAddr]) -> Option<Vec<usize>> {
 impl PlanAsked {
     fn check(&self) -> Result<(), ExplainError> {
         let bad = |text: String| Err(ExplainError::Misused(text));
-        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
-            return bad(format!(
-                "{} connections: use 1 to {CONNECTIONS_MAX}",
-                self.connections
-            ));
+        let (Connections::InAll(most) | Connections::OnEach(most)) = self.connections;
+        if !(1..=CONNECTIONS_MAX).contains(&most) {
+            return bad(format!("{most} connections: use 1 to {CONNECTIONS_MAX}"));
         }
         if self.relays > plan::RELAYS_MAX {
             return bad(format!(
@@ -428,11 +437,11 @@ fn sureness(confidence: Confidence) -> &'static str {
 
 impl fmt::Display for BulkPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} to {}, up to {} connections\n",
-            self.from.name, self.to.name, self.connections
-        )?;
+        let most = match (self.connections, self.connections_per_segment) {
+            (Some(most), _) => format!("{most} connections"),
+            (None, most) => format!("{} connections on each segment", most.unwrap_or_default()),
+        };
+        writeln!(f, "{} to {}, up to {most}\n", self.from.name, self.to.name)?;
         let titles = [
             "  way",
             "rate",
