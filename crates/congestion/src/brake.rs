@@ -19,9 +19,10 @@
 //! priorities, and of these the youngest. Only flows that adapt, and one that is too much alone, share what is left packet by packet.
 //!
 //! Losses are not waited for where the queue is long and a packet in it late before it is full: a queue that
-//! grows says what leaves it (`growth`), and that, less a little, is the rate at once. Packets that would be late behind what
-//! stands there are dropped meanwhile, so it is empty soon. If it does not shrink although less is
-//! sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
+//! grows says what leaves it (`growth`), and that, less a little, is the rate as soon as packets would be late
+//! before an answer could come. Until then it is let grow: it may be somebody else's, who stops in time. Packets
+//! that would be late behind what stands there are dropped meanwhile, so it is empty soon. If it does not shrink
+//! although less is sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
 //!
 //! More is tried after a second, and after twice as long each time that it was too much: packets of refused flows
 //! pass again, a quarter more each second at most, until a queue stands or the flow has room.
@@ -126,6 +127,11 @@ const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
 const OTHERS_SHARE: f64 = 0.25;
 /// A queue that was others' is let grow for so long.
 const OTHERS_FOR: Duration = Duration::from_secs(30);
+/// A queue is let grow as long as it makes nothing late within so much time and two round trips. Choice: a tenth of a
+/// second until the next line is seen, and one until what is given less shows.
+const REACTION: Duration = Duration::from_millis(200);
+/// Choice: longer than this, many queues lose.
+const QUEUE_MOST: Duration = Duration::from_millis(100);
 /// For so long after a flow begins, or a round trip was long, questions come more often.
 const WATCHED: Duration = Duration::from_millis(800);
 /// Priorities, 0 the lowest. The highest may empty the bucket; one below leaves an eighth, ...
@@ -158,6 +164,8 @@ pub struct Brake {
     waited_beside: bool,
     /// The lane has carried something in the last epoch.
     has_carried: bool,
+    /// The least slack of what was offered in it.
+    slack: Duration,
     /// What the lane has sent for the first time.
     lane_bytes: u64,
     /// A flow has begun.
@@ -252,6 +260,7 @@ impl Brake {
             growth: Growth::default(),
             waited_beside: false,
             has_carried: false,
+            slack: Duration::MAX,
             lane_bytes: 0,
             has_begun: false,
             try_after: TRY_AFTER,
@@ -269,9 +278,10 @@ impl Brake {
             priority,
             flow,
             is_elastic,
-            ..
+            slack,
         } = *packet;
         self.epoch.offered_bytes += bytes as u64;
+        self.epoch.slack = self.epoch.slack.min(slack);
         self.epoch.flows |= 1 << (flow % 64);
         let state = self.flows.note(now, flow, priority, bytes, is_elastic);
         self.has_begun |= self.flows.has_begun();
@@ -415,6 +425,7 @@ impl Brake {
         let jitter = self.baseline.jitter();
         if now >= self.others_until
             && let Some(line) = self.growth.rising(fell, jitter)
+            && self.is_urgent(&line)
         {
             self.slow_down(now, &line);
         }
@@ -424,6 +435,17 @@ impl Brake {
     fn is_there(&self) -> bool {
         let last = self.growth.last();
         last.is_none_or(|last| self.baseline.is_long(last.there))
+    }
+
+    /// A queue that grows so makes packets late before it could be known to answer.
+    fn is_urgent(&self, line: &Line) -> bool {
+        let Some(last) = self.growth.last() else {
+            return false;
+        };
+        let most = self.slack.min(self.epoch.slack).min(QUEUE_MOST);
+        let left = most.saturating_sub(self.baseline.above(last.there));
+        let grows_s = line.slope * (REACTION + last.rtt * 2).as_secs_f64();
+        left.as_secs_f64() <= grows_s
     }
 
     /// A queue grows: the lane sends what leaves it, less a little.
@@ -507,7 +529,7 @@ impl Brake {
             return;
         }
         let epoch = core::mem::replace(&mut self.epoch, Epoch::new(now));
-        self.has_carried = epoch.offered_bytes > 0;
+        (self.has_carried, self.slack) = (epoch.offered_bytes > 0, epoch.slack);
         if epoch.offered_bytes == 0 {
             // Nothing to judge by; what held may hold no longer when traffic comes back.
             self.release(now);

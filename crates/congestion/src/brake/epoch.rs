@@ -1,7 +1,7 @@
 //! What a lane sent between two judgements, and what the other end told meanwhile.
 
 use super::OTHERS_SHARE;
-use base::Time;
+use base::{Duration, Time};
 
 /// What has happened since the last judgement.
 #[derive(Clone, Debug)]
@@ -10,6 +10,8 @@ pub(super) struct Epoch {
     pub(super) sent: u64,
     pub(super) sent_bytes: u64,
     pub(super) offered_bytes: u64,
+    /// The least slack of a packet that was offered.
+    pub(super) slack: Duration,
     /// What other lanes of the sender have sent, those that wait.
     pub(super) beside_bytes: u64,
     /// Packets of the link of which the other end has told, and those of them that were lost.
@@ -26,6 +28,7 @@ impl Epoch {
             sent: 0,
             sent_bytes: 0,
             offered_bytes: 0,
+            slack: Duration::MAX,
             beside_bytes: 0,
             told: 0,
             lost: 0,

@@ -382,3 +382,49 @@ fn silence_and_a_new_path_let_go_at_once() {
         assert!(brake.allows_redundancy());
     }
 }
+
+/// Offers five calls over a path of 40 ms whose queue grows by so much per second for so long, and then stands.
+fn grow(slope: f64, for_ms: u64) -> Brake {
+    let mut brake = Brake::new(Settings::default());
+    for tick in 1..=(1_000 + for_ms) / 20 {
+        let now = ms(tick * 20);
+        for flow in 0..5 {
+            let packet = Packet {
+                bytes: BYTES,
+                priority: 0,
+                flow,
+                is_elastic: false,
+                slack: Duration::from_millis(90),
+            };
+            brake.admit(now, &packet);
+        }
+        if tick % 2 == 0 {
+            let queue_s = (tick * 20).saturating_sub(1_000) as f64 / 1e3 * slope;
+            let rtt = RTT + Duration::from_secs_f64(queue_s);
+            let lane_bytes = brake.lane_bytes();
+            brake.on_echo(
+                now + rtt,
+                Echo {
+                    sent: now,
+                    rtt,
+                    there: rtt,
+                    link_bytes: lane_bytes,
+                    lane_bytes,
+                },
+            );
+        }
+    }
+    brake
+}
+
+#[test]
+fn a_queue_that_makes_nothing_late_yet_is_let_grow() {
+    // Somebody else's, which stops at 30 ms.
+    assert!(grow(0.1, 300).limit.is_none());
+    // It goes on: before packets are late, the lane gives less.
+    let slow = grow(0.1, 660);
+    assert!(slow.limit.is_some());
+    assert!(slow.growth.last().unwrap().rtt < RTT + Duration::from_millis(90));
+    // A queue that would be too long before it could answer.
+    assert!(grow(0.4, 160).limit.is_some());
+}
