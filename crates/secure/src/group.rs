@@ -110,7 +110,12 @@ impl SealingKey {
 
     /// Seals a datagram of `kind` inside a packet, in place: 8 bytes for the header, the plaintext, 16 bytes for
     /// the tag. `bound` is what stands around it and must arrive as it was sent.
-    pub fn seal(&mut self, kind: Kind, datagram: &mut [u8], bound: &Bound) -> Result<(), SealError> {
+    pub fn seal(
+        &mut self,
+        kind: Kind,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<(), SealError> {
         let counter = self.next_counter;
         if datagram.len() < SEAL_BYTES {
             return Err(SealError::Short);
@@ -127,7 +132,9 @@ impl SealingKey {
         let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
         front.copy_from_slice(&header);
         let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
-        let tag = self.cipher.seal(counter, &beside(&header, bound), plaintext)?;
+        let tag = self
+            .cipher
+            .seal(counter, &beside(&header, bound), plaintext)?;
         room.copy_from_slice(&tag);
         self.next_counter = counter + 1;
         Ok(())

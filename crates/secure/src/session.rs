@@ -360,7 +360,12 @@ impl Cipher {
 
     /// Opens in place: what was sealed, with the tag behind it.
     #[inline]
-    pub(crate) fn open(&self, counter: u64, header: &[u8], sealed: &mut [u8]) -> Result<(), OpenError> {
+    pub(crate) fn open(
+        &self,
+        counter: u64,
+        header: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<(), OpenError> {
         match self {
             Cipher::Sealed(key) => {
                 key.open_in_place(nonce(counter), Aad::from(header), sealed)

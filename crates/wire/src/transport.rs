@@ -87,7 +87,9 @@
 mod group_key;
 mod tally;
 
-pub use group_key::{GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal};
+pub use group_key::{
+    GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal,
+};
 pub use tally::{COUNTS_MAX, Counts, TALLY_BYTES_MAX, Tally};
 
 use crate::bytes::{Reader, Writer};

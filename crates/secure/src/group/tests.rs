@@ -73,7 +73,10 @@ fn who_gets_the_key_late_opens_what_is_under_way_and_nothing_older() {
     let packets: Vec<_> = (0..6_000).map(|_| sealed(&mut key, b"x")).collect();
     let mut receiver = opening(&source, &key);
     let first = packets.len() - BEFORE as usize;
-    assert_eq!(opened(&mut receiver, &packets[first - 1], &BOUND), Err(OpenError::Replay));
+    assert_eq!(
+        opened(&mut receiver, &packets[first - 1], &BOUND),
+        Err(OpenError::Replay)
+    );
     assert!(opened(&mut receiver, &packets[first], &BOUND).is_ok());
     assert!(opened(&mut receiver, &packets[5_999], &BOUND).is_ok());
     assert!(opened(&mut receiver, &packets[first + 1], &BOUND).is_ok());

@@ -202,10 +202,7 @@ mod tests {
     #[test]
     fn bytes_and_messages_agree_both_ways() {
         check(&ASKED_VECTOR, GroupKey::Asked(NAME));
-        check(
-            &REFUSED_VECTOR,
-            GroupKey::Refused(NAME, Reason::NotMember),
-        );
+        check(&REFUSED_VECTOR, GroupKey::Refused(NAME, Reason::NotMember));
         let bytes = told_vector();
         let key = bytes[16..].try_into().unwrap();
         let first = 0x1234;
@@ -225,12 +222,20 @@ mod tests {
             assert_eq!(bad(at, to), Malformed::Value, "{at}: {to}");
         }
         assert_eq!(bad(4, 10), Malformed::Value, "a node is no group");
-        assert_eq!(bad(4, 0xf0), Malformed::Value, "one of many is no group of many");
+        assert_eq!(
+            bad(4, 0xf0),
+            Malformed::Value,
+            "one of many is no group of many"
+        );
     }
 
     #[test]
     fn a_key_is_not_shown() {
-        let bytes = [&[4, 1, 0, 0, 239, 1, 2, 3, 0, 0, 0, 1, 0, 0, 0, 0][..], &[0xee; 32]].concat();
+        let bytes = [
+            &[4, 1, 0, 0, 239, 1, 2, 3, 0, 0, 0, 1, 0, 0, 0, 0][..],
+            &[0xee; 32],
+        ]
+        .concat();
         let shown = format!("{:?}", GroupKey::parse(&bytes).unwrap());
         assert!(!shown.contains("238") && !shown.contains("ee"), "{shown}");
     }
