@@ -234,19 +234,19 @@ impl Flows {
         (verdict, flow)
     }
 
-    /// The same for a packet that this node passes on and also receives: only its mark is looked at. Its number counts
-    /// once it is believed. True if it was here before.
+    /// A packet that this node passes on and also receives was here before, by its mark. Its number counts once the
+    /// packet is believed.
     #[inline]
-    pub fn on_passing(
-        &mut self,
-        now: Time,
-        key: FlowKey,
-        (seq, mark): (FlowSeq, u32),
-    ) -> (bool, &mut Flow) {
+    pub fn is_repeated(&mut self, now: Time, key: FlowKey, (seq, mark): (FlowSeq, u32)) -> bool {
         let flow = self.flow(now, key);
         let is_repeated = flow.marks.is_repeated(seq, mark);
         flow.duplicates += u64::from(is_repeated);
-        (is_repeated, flow)
+        is_repeated
+    }
+
+    /// Counts such a packet that has come too late.
+    pub fn on_expired(&mut self, now: Time, key: FlowKey) {
+        self.flow(now, key).expired += 1;
     }
 
     /// Notes a packet to a group that this node receives, and that it believes. What it has noted of the flow as a

@@ -18,6 +18,8 @@
 
 mod own;
 mod received;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use own::OwnKeys;
 pub(crate) use received::ReceivedKeys;

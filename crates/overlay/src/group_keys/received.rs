@@ -27,7 +27,8 @@ const WAITING_BYTES: usize = 1 << 20;
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 /// A source is asked again for the key of a group after so long, while packets come.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// And after a permit has kept this node out.
+/// And after it has said that a permit keeps this node out, or that it does not send there: then somebody has
+/// invented the packet.
 const ASK_REFUSED: Duration = Duration::from_secs(5);
 /// Questions per second: whoever invents packets of other sources makes a node ask so often.
 const ASKS_PER_S: f64 = 100.0;
@@ -102,7 +103,8 @@ impl ReceivedKeys {
     pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) {
         self.asked.remove(&of);
         if let Some(received) = self.keys.get_mut(&of) {
-            if received.newest.number() != key.number() {
+            // What is known keeps what it has opened.
+            if received.key(now, key.number()).is_none() {
                 let former = core::mem::replace(&mut received.newest, key);
                 received.former = Some((former, now + FORMER_FOR));
             }
@@ -197,8 +199,8 @@ impl ReceivedKeys {
         true
     }
 
-    /// The source does not tell the key: this node may not receive the group.
-    pub(crate) fn on_kept_out(&mut self, now: Time, of: Of) {
+    /// The source does not tell the key.
+    pub(crate) fn on_refused(&mut self, now: Time, of: Of) {
         self.asked.insert(of, now + ASK_REFUSED);
     }
 

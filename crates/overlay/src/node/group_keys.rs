@@ -127,16 +127,15 @@ impl Node {
     ) -> Verdict {
         let header = Header::trusted(&*packet);
         let (key, seq) = (FlowKey::of(&header), header.flow_seq());
-        let is_expired = header.remaining().is_expired();
-        let mark = mark_of(packet).unwrap_or_else(|| number_mark(seq));
-        let (is_repeated, flow) = self.flows.on_passing(now, key, (seq, mark));
-        if is_repeated {
-            self.drop_one(Drop::Duplicate, out);
+        // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
+        if header.remaining().is_expired() {
+            self.flows.on_expired(now, key);
+            self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
-        if is_expired {
-            flow.expired += 1;
-            self.drop_one(Drop::Expired, out);
+        let mark = mark_of(packet).unwrap_or_else(|| number_mark(seq));
+        if self.flows.is_repeated(now, key, (seq, mark)) {
+            self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
         }
         self.judge_group(now, packet, out)
@@ -240,11 +239,11 @@ impl Node {
                 self.drop_one(Drop::Unsupported, out);
             }
             Ok(GroupKey::Asked(name)) => self.answer_key(now, source, name, out),
-            Ok(GroupKey::Refused(name, KeyRefusal::NotPermitted)) => {
-                self.received_keys.on_kept_out(now, (source, name.group));
+            // The record that makes it a member is under way: it is asked again while packets come.
+            Ok(GroupKey::Refused(_, KeyRefusal::NotMember)) => {}
+            Ok(GroupKey::Refused(name, _)) => {
+                self.received_keys.on_refused(now, (source, name.group));
             }
-            // It is asked again while packets come.
-            Ok(GroupKey::Refused(..)) => {}
             Ok(GroupKey::Told { name, first, key }) => {
                 if !self.receives(name.group) {
                     return self.drop_one(Drop::NoMember, out);
