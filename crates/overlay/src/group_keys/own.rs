@@ -22,9 +22,12 @@ const TOLD_BEFORE: Duration = Duration::from_secs(1);
 const CHANGES_AFTER: Duration = Duration::from_secs(10);
 /// A node that asks again so soon has asked before the answer came.
 const ANSWERED_LATELY: Duration = Duration::from_millis(50);
-/// Keys told between two looks at the clock, and when the rest are: 3200 members per second.
+/// Keys told at once, and when the rest are: 3200 members per second.
 const TOLD_AT_ONCE: usize = 32;
 const TELL_AGAIN: Duration = Duration::from_millis(10);
+/// Members that have come are told so much later. Choice: not with the packets that came with their records, so
+/// that it does not matter whether those came together or one by one.
+const TELL_AFTER: Duration = Duration::from_millis(1);
 /// Answers to nodes that get no key, per second.
 const REFUSALS_PER_S: f64 = 100.0;
 
@@ -33,9 +36,8 @@ const REFUSALS_PER_S: f64 = 100.0;
 pub(crate) struct OwnKeys {
     keys: GroupKeys,
     groups: Map<NodeAddr, Own>,
-    /// Somebody may have to be told a key: at once, or then.
-    is_due: bool,
-    again: Option<Time>,
+    /// When somebody may have to be told a key.
+    tell_at: Option<Time>,
     refusals: TokenBucket,
 }
 
@@ -83,8 +85,7 @@ impl OwnKeys {
         OwnKeys {
             keys: GroupKeys::new(network, seed),
             groups: Map::default(),
-            is_due: false,
-            again: None,
+            tell_at: None,
             refusals: TokenBucket::new(REFUSALS_PER_S, REFUSALS_PER_S, Time::ZERO),
         }
     }
@@ -107,11 +108,10 @@ impl OwnKeys {
             next: None,
             told: BTreeMap::new(),
             is_leaked: false,
-            is_due: true,
+            is_due: false,
             used: now,
         };
         self.groups.insert(group, own);
-        self.is_due = true;
         Ok(true)
     }
 
@@ -142,22 +142,24 @@ impl OwnKeys {
     }
 
     /// Members of a group have come or gone.
-    pub(crate) fn on_changed(&mut self, group: NodeAddr) {
+    pub(crate) fn on_changed(&mut self, now: Time, group: NodeAddr) {
         if let Some(own) = self.groups.get_mut(&group) {
-            (own.is_due, self.is_due) = (true, true);
+            own.is_due = true;
+            advance(&mut self.tell_at, now + TELL_AFTER);
         }
     }
 
     /// So may those of all groups.
-    pub(crate) fn on_all_changed(&mut self) {
+    pub(crate) fn on_all_changed(&mut self, now: Time) {
         self.groups.values_mut().for_each(|own| own.is_due = true);
-        self.is_due = !self.groups.is_empty();
+        if !self.groups.is_empty() {
+            advance(&mut self.tell_at, now + TELL_AFTER);
+        }
     }
 
     /// The groups whose members are to be looked at now.
     pub(crate) fn due(&mut self, now: Time) -> Vec<NodeAddr> {
-        let is_time = self.again.take_if(|at| *at <= now).is_some();
-        if !core::mem::take(&mut self.is_due) && !is_time {
+        if self.tell_at.take_if(|at| *at <= now).is_none() {
             return Vec::new();
         }
         let due = self.groups.iter().filter(|(_, own)| own.is_due);
@@ -168,7 +170,7 @@ impl OwnKeys {
 
     /// Who of those that may have a group's key is to be told it now. `members` are those that records name;
     /// of a group of which they name none, those count who have asked and still `may` have it.
-    pub(crate) fn to_tell(
+    pub(crate) fn lacking(
         &mut self,
         now: Time,
         group: NodeAddr,
@@ -189,7 +191,7 @@ impl OwnKeys {
         if to.len() > TOLD_AT_ONCE {
             to.truncate(TOLD_AT_ONCE);
             own.is_due = true;
-            self.again = Some(now + TELL_AGAIN);
+            advance(&mut self.tell_at, now + TELL_AGAIN);
         }
         to
     }
@@ -237,7 +239,8 @@ impl OwnKeys {
         let is_newest = next.is_none() || is_next;
         own.told.insert(to, Told { at: now, is_newest });
         if !is_newest {
-            (own.is_due, self.is_due) = (true, true);
+            own.is_due = true;
+            advance(&mut self.tell_at, now + TELL_AFTER);
         }
         let key = next.filter(|_| is_next).unwrap_or(&own.current);
         let number = key.number();
@@ -253,6 +256,7 @@ impl OwnKeys {
     /// Slow housekeeping: makes new keys where they are due, and forgets groups that are not used.
     pub(crate) fn tend(&mut self, now: Time) {
         self.groups.retain(|_, own| now.since(own.used) < IDLE);
+        let mut is_due = false;
         for own in self.groups.values_mut() {
             let is_leaked = own.is_leaked && own.current.age(now) >= CHANGES_AFTER;
             if own.next.is_some() || !(is_leaked || own.current.wants_rekey(now)) {
@@ -263,16 +267,25 @@ impl OwnKeys {
                 .values_mut()
                 .for_each(|told| told.is_newest = false);
             own.is_leaked = false;
-            (own.is_due, self.is_due) = (true, true);
+            own.is_due = true;
+            is_due = true;
+        }
+        if is_due {
+            advance(&mut self.tell_at, now + TELL_AFTER);
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.again
+        self.tell_at
     }
 
     /// How many nodes have a group's key.
     pub(crate) fn told(&self, group: NodeAddr) -> usize {
         self.groups.get(&group).map_or(0, |own| own.told.len())
     }
+}
+
+/// Makes a moment sooner.
+fn advance(moment: &mut Option<Time>, at: Time) {
+    *moment = Some(moment.map_or(at, |before| before.min(at)));
 }

@@ -68,15 +68,15 @@ impl Node {
     }
 
     /// Members, permits or nodes have changed: of a group, or of any.
-    pub(super) fn on_group_keys_changed(&mut self, group: Option<NodeAddr>) {
+    pub(super) fn on_group_keys_changed(&mut self, now: Time, group: Option<NodeAddr>) {
         match group {
             Some(group) => {
                 self.sealed_groups.remove(&group);
-                self.own_keys.on_changed(group);
+                self.own_keys.on_changed(now, group);
             }
             None => {
                 self.sealed_groups.clear();
-                self.own_keys.on_all_changed();
+                self.own_keys.on_all_changed(now);
             }
         }
     }
@@ -92,7 +92,7 @@ impl Node {
         let sealed = self.own_keys.prepare(now, group).and_then(|is_new| {
             if is_new {
                 // The key goes first.
-                self.tell_keys(now, out);
+                self.tell_key(now, group, out);
             }
             self.own_keys.seal(group, &mut packets)
         });
@@ -300,24 +300,29 @@ impl Node {
     /// Tells members the keys that they lack. Called once per flush.
     pub(super) fn tell_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for group in self.own_keys.due(now) {
-            let is_named = self.builder(group) == TreeBuilder::LinkState;
-            let membership = self.database.membership();
-            let (own, database) = (self.addr, &self.database);
-            let named = membership.receivers(group).filter(|_| is_named);
-            let named = named.filter(|node| *node != own && database.has_group_keys(*node));
-            let may = |node: NodeAddr| {
-                let is_member = !is_named || membership.is_member(node, group);
-                is_member && membership.permits().may_receive(node, group)
+            self.tell_key(now, group, out);
+        }
+    }
+
+    /// The same of one group.
+    fn tell_key(&mut self, now: Time, group: NodeAddr, out: &mut impl Outbox<Node>) {
+        let is_named = self.builder(group) == TreeBuilder::LinkState;
+        let membership = self.database.membership();
+        let (own, database) = (self.addr, &self.database);
+        let named = membership.receivers(group).filter(|_| is_named);
+        let named = named.filter(|node| *node != own && database.has_group_keys(*node));
+        let may = |node: NodeAddr| {
+            let is_member = !is_named || membership.is_member(node, group);
+            is_member && membership.permits().may_receive(node, group)
+        };
+        for to in self.own_keys.lacking(now, group, named, may) {
+            let mut bytes = [0; GROUP_KEY_BYTES_MAX];
+            let Some(telling) = self.own_keys.tell(now, group, to) else {
+                continue;
             };
-            for to in self.own_keys.to_tell(now, group, named, may) {
-                let mut bytes = [0; GROUP_KEY_BYTES_MAX];
-                let Some(telling) = self.own_keys.tell(now, group, to) else {
-                    continue;
-                };
-                let len = telling.message().emit(&mut bytes);
-                let len = len.expect("it is as long as the longest message");
-                self.send_key_bytes(now, to, &bytes[..len], out);
-            }
+            let len = telling.message().emit(&mut bytes);
+            let len = len.expect("it is as long as the longest message");
+            self.send_key_bytes(now, to, &bytes[..len], out);
         }
     }
 

@@ -182,14 +182,14 @@ impl Node {
         if self.database.settle_permits() {
             self.trees.on_permits_changed();
             self.tables.touch();
-            self.on_group_keys_changed(None);
+            self.on_group_keys_changed(now, None);
         }
         if self.database.membership_mut().take_settings_changed() {
             self.sort_groups();
-            self.on_group_keys_changed(None);
+            self.on_group_keys_changed(now, None);
         }
         match self.database.take_key_holders_changed() {
-            Some(true) => self.on_group_keys_changed(None),
+            Some(true) => self.on_group_keys_changed(now, None),
             Some(false) => self.sealed_groups.clear(),
             None => {}
         }
@@ -203,7 +203,7 @@ impl Node {
         }
         for group in self.database.membership_mut().take_changed() {
             self.trees.on_group_changed(group);
-            self.on_group_keys_changed(Some(group));
+            self.on_group_keys_changed(now, Some(group));
             if group.is_anycast() {
                 self.tables.touch();
             }
