@@ -460,7 +460,7 @@ impl Engine for Node {
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
         self.update_groups(now);
-        self.tell_keys(now, out);
+        self.drive_group_keys(now, out);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);
         while let Some(index) = self.links.pop_touched() {
@@ -477,6 +477,7 @@ impl Engine for Node {
             (self.handshakes.next_timeout(), "handshake"),
             (self.ends.next_timeout(), "end"),
             (self.own_keys.next_timeout(), "group key"),
+            (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),

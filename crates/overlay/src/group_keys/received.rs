@@ -25,6 +25,9 @@ const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
 const WAITING_BYTES: usize = 1 << 20;
 /// For so long a packet waits: as for the end of a handshake, which may be needed first.
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
+/// Choice: not among the packets that a burst has brought, so that it does not matter whether they came one by one;
+/// and the key may be right behind them.
+const ASK_AFTER: Duration = Duration::from_millis(1);
 /// A source is asked again for the key of a group after so long, while packets come.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// And after it has said that a permit keeps this node out, or that it does not send there: then somebody has
@@ -46,6 +49,9 @@ pub(crate) struct ReceivedKeys {
     /// When a key may be asked for again.
     asked: Map<Of, Time>,
     asks: TokenBucket,
+    /// Keys to be asked for, and when.
+    to_ask: Vec<(Of, SessionIndex)>,
+    ask_at: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -73,6 +79,8 @@ impl ReceivedKeys {
             waiting_bytes: 0,
             asked: Map::default(),
             asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
+            to_ask: Vec::new(),
+            ask_at: None,
         }
     }
 
@@ -97,6 +105,16 @@ impl ReceivedKeys {
     /// There is a key of this source for the group.
     pub(crate) fn has(&self, of: Of) -> bool {
         self.keys.contains_key(&of)
+    }
+
+    /// It is this one, or the one before.
+    pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
+        let received = self.keys.get(&of);
+        received.is_some_and(|received| {
+            let former = received.former.as_ref();
+            received.newest.number() == number
+                || former.is_some_and(|(key, _)| key.number() == number)
+        })
     }
 
     /// A source has told a key.
@@ -184,19 +202,32 @@ impl ReceivedKeys {
         }
     }
 
-    /// The source may be asked for a key now.
-    pub(crate) fn asks(&mut self, now: Time, of: Of) -> bool {
+    /// Something has come under a key that is not there: its source is to be asked, but not for each packet.
+    pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
         if self.asked.get(&of).is_some_and(|again| now < *again) {
-            return false;
+            return;
         }
         if self.asked.len() >= ASKED_MAX {
             self.asked.retain(|_, again| now < *again);
         }
         if self.asked.len() >= ASKED_MAX || !self.asks.try_take(now, 1.0) {
-            return false;
+            return;
         }
         self.asked.insert(of, now + ASK_AGAIN);
-        true
+        self.to_ask.push((of, number));
+        self.ask_at.get_or_insert(now + ASK_AFTER);
+    }
+
+    /// The keys that are to be asked for now.
+    pub(crate) fn take_to_ask(&mut self, now: Time) -> Vec<(Of, SessionIndex)> {
+        match self.ask_at.take_if(|at| *at <= now) {
+            None => Vec::new(),
+            Some(_) => core::mem::take(&mut self.to_ask),
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.ask_at
     }
 
     /// The source does not tell the key.

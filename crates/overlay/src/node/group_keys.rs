@@ -217,11 +217,8 @@ impl Node {
         }
         if let Ok(number) = number
             && self.database.has_group_keys(of.0)
-            && self.received_keys.asks(now, of)
         {
-            let (source, group) = of;
-            let name = KeyName { group, number };
-            self.send_key(now, source, &GroupKey::Asked(name), out);
+            self.received_keys.ask(now, of, number);
         }
     }
 
@@ -297,8 +294,16 @@ impl Node {
         }
     }
 
-    /// Tells members the keys that they lack. Called once per flush.
-    pub(super) fn tell_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+    /// Asks for keys, and tells members those that they lack. Called once per flush.
+    pub(super) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for ((source, group), number) in self.received_keys.take_to_ask(now) {
+            // It has come meanwhile, or the group was left.
+            if self.received_keys.has_number((source, group), number) || !self.receives(group) {
+                continue;
+            }
+            let name = KeyName { group, number };
+            self.send_key(now, source, &GroupKey::Asked(name), out);
+        }
         for group in self.own_keys.due(now) {
             self.tell_key(now, group, out);
         }
