@@ -29,7 +29,7 @@ use crate::event::Drop;
 use crate::link::LinkIndex;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr};
-use secure::{Due, Handshakes, Identity, Network, OpenError, Outcome, Session, Sessions};
+use secure::{Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Session, Sessions};
 use std::collections::VecDeque;
 use wire::data::Header;
 use wire::link::{Clear, Kind, SEAL_BYTES, SessionIndex};
@@ -191,19 +191,11 @@ impl Ends {
             return Sealed::Dropped(Drop::EndNoSession);
         };
         let counters = (session.peer_index(), session.sealed());
-        for i in 0..burst.segments() {
-            let packet = &mut burst.segment_mut(i)[CLEAR_BYTES..];
-            let header = Header::trusted(&*packet);
-            let (bound, from) = (header.bound(), header.payload_offset());
-            let to = packet.len() - TAG_BYTES;
-            let datagram = &mut packet[from..to];
-            let kind = match Kind::of(datagram) {
-                Ok(kind @ (Kind::Data | Kind::Control)) => kind,
-                _ => return Sealed::Dropped(Drop::Malformed),
-            };
-            if end.sessions.seal_bound(kind, datagram, &bound).is_err() {
-                return Sealed::Dropped(Drop::EndNoSession);
-            }
+        let sealed = each_sealed(&mut burst, |kind, datagram, bound| {
+            end.sessions.seal_bound(kind, datagram, bound).is_ok()
+        });
+        if let Err(reason) = sealed {
+            return Sealed::Dropped(reason);
         }
         end.counts.sealed += burst.segments() as u64;
         Sealed::Ready(burst, counters)
@@ -295,14 +287,9 @@ impl Ends {
         if held + bytes > EARLY_BYTES_PER_END || self.early_bytes + bytes > EARLY_BYTES {
             return false;
         }
-        let Some(mut copy) = pool.copy_of(CLEAR_BYTES, packet) else {
+        let Some(copy) = kept(packet, pool) else {
             return false;
         };
-        copy.push_front(CLEAR_BYTES);
-        copy.fill(bytes, bytes);
-        if !pool.keep(&mut copy) {
-            return false;
-        }
         self.early_bytes += bytes;
         self.early.push_back(Early {
             at: now,
@@ -364,8 +351,7 @@ impl Ends {
         if is_empty && clear.kind == Kind::Control {
             return Ok(Opened::Nothing);
         }
-        packet.copy_within(..from, CLEAR_BYTES);
-        Header::trusted(&mut packet[CLEAR_BYTES..]).set_transport(clear.kind == Kind::Control);
+        uncover(packet, from, clear.kind);
         Ok(Opened::Packet)
     }
 
@@ -597,12 +583,53 @@ pub(crate) const SEAL_FRONT: usize = CLEAR_BYTES;
 /// See [`SEAL_FRONT`].
 pub(crate) const SEAL_BACK: usize = TAG_BYTES;
 
-/// A packet, from its header on, was laid out to be sealed.
-pub(crate) fn is_to_be_sealed<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+/// A packet, from its header on, is sealed from end to end, or was laid out for that.
+#[inline]
+pub(crate) fn has_seal<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     let kind = header
         .has_transport()
         .then(|| transport::Kind::of(header.payload()));
     matches!(kind, Some(Ok(transport::Kind::End(kind))) if kind.is_sealed())
+}
+
+/// Calls `seal` for what is to be sealed of each packet: it gets the kind, room, payload and room, and what
+/// stands around them. False if it cannot.
+#[inline]
+pub(crate) fn each_sealed(
+    burst: &mut Burst,
+    mut seal: impl FnMut(Kind, &mut [u8], &Bound) -> bool,
+) -> Result<(), Drop> {
+    for i in 0..burst.segments() {
+        let packet = &mut burst.segment_mut(i)[CLEAR_BYTES..];
+        let header = Header::trusted(&*packet);
+        let (bound, from) = (header.bound(), header.payload_offset());
+        let to = packet.len() - TAG_BYTES;
+        let datagram = &mut packet[from..to];
+        let kind = match Kind::of(datagram) {
+            Ok(kind @ (Kind::Data | Kind::Control)) => kind,
+            _ => return Err(Drop::Malformed),
+        };
+        if !seal(kind, datagram, &bound) {
+            return Err(Drop::EndNoSession);
+        }
+    }
+    Ok(())
+}
+
+/// Moves the header of a packet that is open to its payload, which stands behind the place of the seal at `from`.
+#[inline]
+pub(crate) fn uncover(packet: &mut [u8], from: usize, kind: Kind) {
+    packet.copy_within(..from, CLEAR_BYTES);
+    Header::trusted(&mut packet[CLEAR_BYTES..]).set_transport(kind == Kind::Control);
+}
+
+/// A copy of a packet, with the room of a whole datagram, for some time.
+pub(crate) fn kept(packet: &[u8], pool: &Pool) -> Option<Burst> {
+    let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
+    let mut copy = pool.copy_of(CLEAR_BYTES, packet)?;
+    copy.push_front(CLEAR_BYTES);
+    copy.fill(bytes, bytes);
+    pool.keep(&mut copy).then_some(copy)
 }
 
 /// The address by which handshakes know a node.

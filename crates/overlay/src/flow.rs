@@ -151,6 +151,8 @@ pub struct Flow {
     first: u64,
     /// Packets, and packets missing, before it began.
     before: (u64, u64),
+    /// Its numbers are those of packets to a group that were delivered here.
+    is_delivered: bool,
     /// The last stale number, if nothing but stale ones came after it.
     stale: Option<u64>,
 }
@@ -221,11 +223,47 @@ impl Flows {
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
+        flow.is_delivered = false;
         let counted = flow.note(now, seq, Way::Stamped);
         let verdict = match mark {
             Some(mark) if flow.marks.is_repeated(seq, mark) => Verdict::Duplicate,
             Some(_) => Verdict::New,
             None => counted,
+        };
+        flow.count(now, verdict, bytes);
+        (verdict, flow)
+    }
+
+    /// A packet that this node passes on and also receives was here before, by its mark. Its number counts once the
+    /// packet is believed.
+    #[inline]
+    pub fn is_repeated(&mut self, now: Time, key: FlowKey, (seq, mark): (FlowSeq, u32)) -> bool {
+        let flow = self.flow(now, key);
+        let is_repeated = flow.marks.is_repeated(seq, mark);
+        flow.duplicates += u64::from(is_repeated);
+        is_repeated
+    }
+
+    /// Counts such a packet that has come too late.
+    pub fn on_expired(&mut self, now: Time, key: FlowKey) {
+        self.flow(now, key).expired += 1;
+    }
+
+    /// Notes a packet to a group that this node receives, and that it believes. What it has noted of the flow as a
+    /// relay, believing anybody, is forgotten.
+    #[inline]
+    pub fn on_delivered(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        (seq, is_late): (FlowSeq, bool),
+        bytes: usize,
+    ) -> (Verdict, &mut Flow) {
+        let flow = self.flow(now, key);
+        let verdict = match (core::mem::replace(&mut flow.is_delivered, true), is_late) {
+            (false, _) => flow.restart(now, seq),
+            (true, true) => flow.note(now, seq, Way::Reliable),
+            (true, false) => flow.note(now, seq, Way::Stamped),
         };
         flow.count(now, verdict, bytes);
         (verdict, flow)
@@ -256,6 +294,7 @@ impl Flows {
         way: Way,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
+        flow.is_delivered = false;
         (flow.on_packet(now, seq, bytes, way), flow)
     }
 
@@ -400,6 +439,7 @@ impl Flow {
             marks: Marks::default(),
             first: 0,
             before: (0, 0),
+            is_delivered: false,
             stale: None,
         }
     }

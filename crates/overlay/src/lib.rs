@@ -37,6 +37,7 @@ pub mod event;
 pub mod flood;
 pub mod flow;
 pub mod fragment;
+mod group_keys;
 pub mod groups;
 pub mod hello;
 pub mod link;

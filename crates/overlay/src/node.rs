@@ -17,6 +17,7 @@ mod doubt;
 mod ends;
 mod flows;
 mod fragments;
+mod group_keys;
 mod group_status;
 mod groups;
 mod mtu;
@@ -49,6 +50,7 @@ use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
 use crate::fragment::Reassembly;
+use crate::group_keys::{OwnKeys, ReceivedKeys};
 use crate::groups::{Errand, Local, Reports, Shared, Trees};
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
@@ -61,7 +63,7 @@ use crate::stamps::Stamps;
 use crate::stream::Streams;
 use base::token_bucket::TokenBucket;
 use base::{
-    ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
+    ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
 };
 use graph::metric::{Metric, Parameters};
 use secure::{Handshakes, Identity, Network};
@@ -143,6 +145,11 @@ pub struct Node {
     shared: Shared,
     /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
     tree_ends: Vec<NodeAddr>,
+    /// What packets to groups are sealed with and opened.
+    own_keys: OwnKeys,
+    received_keys: ReceivedKeys,
+    /// Whether all members of a group can open them.
+    sealed_groups: Map<NodeAddr, bool>,
     reports: Reports,
     reports_at: Time,
     reported_at: Time,
@@ -205,6 +212,7 @@ impl Node {
             late_us: config.settings.codec_threshold.as_micros() as u32,
             loss_us: config.settings.loss_burden.as_micros() as u32,
         };
+        let own_keys = OwnKeys::new(&config.network, &config.seed);
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);
         database.set_clock(config.unix_start_s);
@@ -245,6 +253,9 @@ impl Node {
             trees: Trees::default(),
             shared: Shared::default(),
             tree_ends: Vec::new(),
+            own_keys,
+            received_keys: ReceivedKeys::new(),
+            sealed_groups: Map::default(),
             reports: Reports::default(),
             reports_at: Time::ZERO,
             reported_at: Time::ZERO,
@@ -415,6 +426,7 @@ impl Node {
             self.shared.expire(now);
             self.redial(now, out);
             self.tend_ends(now, out);
+            self.tend_group_keys(now);
             self.audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
@@ -448,6 +460,7 @@ impl Engine for Node {
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
         self.update_groups(now);
+        self.drive_group_keys(now, out);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);
         while let Some(index) = self.links.pop_touched() {
@@ -463,6 +476,8 @@ impl Engine for Node {
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (self.ends.next_timeout(), "end"),
+            (self.own_keys.next_timeout(), "group key"),
+            (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),

@@ -31,7 +31,8 @@
 //!    stays valid for opening until it has been silent for [`sessions::GRACE`]; no packet in
 //!    flight is lost. [`Sessions::expire`] names indices to give back by `Handshakes::release`.
 //!
-//! Bulk data has no session: what its ends agree on for each transfer is in [`ends`].
+//! Bulk data has no session: what its ends agree on for each transfer is in [`ends`]. Nor have groups: a source
+//! makes a key for all its receivers, in [`group`].
 //!
 //! What an outsider can cost: a malformed datagram a length check, a stale one a lookup, a
 //! well-formed one a MAC; nothing is allocated and nothing is answered by more bytes than came in.
@@ -44,6 +45,7 @@ pub mod authority;
 pub mod certificate;
 pub mod ends;
 mod entropy;
+pub mod group;
 pub mod handshakes;
 pub mod identity;
 pub mod issuer;
@@ -61,6 +63,7 @@ mod world;
 
 pub use authority::{Authority, AuthorityError, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};
+pub use group::{GroupKeys, OpeningKey, SealingKey};
 pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
 pub use issuer::{IssueError, Issuer, Newcomer};

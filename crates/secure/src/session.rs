@@ -321,7 +321,7 @@ impl SealError {
     clippy::large_enum_variant,
     reason = "real nodes have the large one only, and it must not cost them an indirection"
 )]
-enum Cipher {
+pub(crate) enum Cipher {
     Sealed(LessSafeKey),
     /// The plaintext stays. The tag is made of key and counter: it tells what belongs to another
     /// session, and neither damage nor forgery.
@@ -329,7 +329,7 @@ enum Cipher {
 }
 
 impl Cipher {
-    fn new(key: &[u8; 32], open: bool) -> Cipher {
+    pub(crate) fn new(key: &[u8; 32], open: bool) -> Cipher {
         if open {
             let mut mark = [0; TAG_BYTES];
             mark.copy_from_slice(&key[..TAG_BYTES]);
@@ -340,7 +340,7 @@ impl Cipher {
     }
 
     #[inline]
-    fn seal(
+    pub(crate) fn seal(
         &self,
         counter: u64,
         header: &[u8],
@@ -360,7 +360,12 @@ impl Cipher {
 
     /// Opens in place: what was sealed, with the tag behind it.
     #[inline]
-    fn open(&self, counter: u64, header: &[u8], sealed: &mut [u8]) -> Result<(), OpenError> {
+    pub(crate) fn open(
+        &self,
+        counter: u64,
+        header: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<(), OpenError> {
         match self {
             Cipher::Sealed(key) => {
                 key.open_in_place(nonce(counter), Aad::from(header), sealed)
@@ -375,7 +380,7 @@ impl Cipher {
 
 /// What is authenticated of a datagram inside a packet.
 #[inline]
-fn beside(header: &[u8], bound: &Bound) -> [u8; CLEAR_BYTES + BOUND_BYTES] {
+pub(crate) fn beside(header: &[u8], bound: &Bound) -> [u8; CLEAR_BYTES + BOUND_BYTES] {
     let mut bytes = [0; CLEAR_BYTES + BOUND_BYTES];
     let (front, back) = bytes.split_at_mut(CLEAR_BYTES);
     front.copy_from_slice(header);

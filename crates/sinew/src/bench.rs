@@ -220,6 +220,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 flows: args.flows,
                 packets: args.packets,
                 rate_pps: args.rate_pps,
+                group: args.group,
             },
             args.telling.progress(),
         )),

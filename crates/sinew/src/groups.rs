@@ -409,6 +409,24 @@ fn lost(value: &Value) -> Cell {
     )
 }
 
+/// Whether nodes on the way can read what this node sends to a group; nothing of one that is not multicast.
+fn sealed(group: &Value, names: &Names) -> Option<String> {
+    let cannot = list(&group["cannot_open"]).iter();
+    let cannot: Vec<&str> = cannot.map(|node| names.name(text(node))).collect();
+    match (group["sealed"].as_bool()?, cannot.is_empty()) {
+        (true, _) => Some(match group["keys_told"].as_u64() {
+            None | Some(0) => "sealed: nodes on the way cannot read what is sent here".to_owned(),
+            Some(1) => "sealed: one node has the key of what is sent here".to_owned(),
+            Some(many) => format!("sealed: {many} nodes have the key of what is sent here"),
+        }),
+        (false, true) => Some("nodes on the way can read what is sent here".to_owned()),
+        (false, false) => Some(format!(
+            "nodes on the way can read what is sent here, because these cannot open what is sealed: {}",
+            cannot.join(", ")
+        )),
+    }
+}
+
 /// Who may, as one node says.
 pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
     let who = |key: &str| match permit[key].as_array() {
@@ -461,6 +479,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             kept_out.join(", ")
         ));
     }
+    lines.extend(sealed(group, names));
     if let Some(refused) = group["refused"].as_str() {
         lines.push(format!("not in the tree: {refused}"));
     }

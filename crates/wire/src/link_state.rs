@@ -153,12 +153,24 @@ pub const OPTION_ALARMS: u8 = 13;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_TALLIES: u8 = 14;
+/// The option that says that the origin opens what is sealed for a group, asks for keys of groups and tells its own
+/// ([`crate::transport::GroupKey`]), and sends to groups sealed where all members can. It has what room the first
+/// three leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+
+/// | 0 0 0 0 1 1 1 1 |       1       |  version, 1   |
+/// +---------------+---------------+---------------+
+/// ```
+pub const OPTION_GROUP_KEYS: u8 = 15;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
 pub const SEALS_VERSION: u8 = 1;
 /// The version of [`OPTION_TALLIES`].
 pub const TALLIES_VERSION: u8 = 1;
+/// The version of [`OPTION_GROUP_KEYS`].
+pub const GROUP_KEYS_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity.
@@ -330,6 +342,13 @@ impl<'a> LinkState<'a> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_TALLIES);
         told.is_some_and(|option| option.value == [TALLIES_VERSION])
+    }
+
+    /// The origin opens what is sealed for a group, in a way that is known here.
+    pub fn has_group_keys(&self) -> bool {
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_GROUP_KEYS);
+        told.is_some_and(|option| option.value == [GROUP_KEYS_VERSION])
     }
 
     /// Where neighbours see the origin. What cannot be dialled is passed over.
@@ -505,6 +524,15 @@ pub fn write_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
         return Ok(());
     }
     let (kind, value) = (OPTION_TALLIES, &[TALLIES_VERSION][..]);
+    write_option(w, Opt { kind, value })
+}
+
+/// Appends [`OPTION_GROUP_KEYS`]. Nothing where there is no room.
+pub fn write_group_keys(w: &mut Writer<'_>) -> Result<(), Full> {
+    if w.room() < 3 {
+        return Ok(());
+    }
+    let (kind, value) = (OPTION_GROUP_KEYS, &[GROUP_KEYS_VERSION][..]);
     write_option(w, Opt { kind, value })
 }
 

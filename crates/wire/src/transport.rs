@@ -54,7 +54,7 @@
 //! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
-//! What has been opened of what was sealed ([`Tally`]), inside the seal.
+//! What has been opened of what was sealed ([`Tally`]), inside the seal; and the keys of groups ([`GroupKey`]).
 //!
 //! What one end has sealed for the other begins with the clear header of [a sealed
 //! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
@@ -73,6 +73,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
+//! A packet to a multicast group is sealed in the same way for all who receive it. There the session is the
+//! number of a key that its source has chosen, for this group alone, and has told them.
+//!
 //! The seal covers these eight bytes and, of the packet's header, source, destination, ports and
 //! flow sequence number ([`crate::data::Header::bound`]).
 //!
@@ -81,8 +84,12 @@
 //! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
 //! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
 
+mod group_key;
 mod tally;
 
+pub use group_key::{
+    GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal,
+};
 pub use tally::{COUNTS_MAX, Counts, TALLY_BYTES_MAX, Tally};
 
 use crate::bytes::{Reader, Writer};
@@ -105,6 +112,7 @@ pub const TICKET_BYTES: usize = 12;
 const FRAGMENT: u8 = 1;
 const SEGMENT: u8 = 2;
 const TALLY: u8 = 3;
+const GROUP_KEY: u8 = 4;
 /// What an initiator that knows tickets acknowledges with its call.
 const ASKS: u32 = 1;
 const HAS_TICKET: u8 = 1;
@@ -119,6 +127,8 @@ pub enum Kind {
     Segment,
     /// How much of what was sealed has been opened.
     Tally,
+    /// What opens the packets of a source to a group.
+    GroupKey,
     /// A datagram of one end for the other: sealed, or of their handshake.
     End(link::Kind),
 }
@@ -131,6 +141,7 @@ impl Kind {
             Some(&FRAGMENT) => Ok(Kind::Fragment),
             Some(&SEGMENT) => Ok(Kind::Segment),
             Some(&TALLY) => Ok(Kind::Tally),
+            Some(&GROUP_KEY) => Ok(Kind::GroupKey),
             Some(&byte) => match link::Kind::from_byte(byte) {
                 Ok(kind) => Ok(Kind::End(kind)),
                 Err(_) => Err(Malformed::Kind),

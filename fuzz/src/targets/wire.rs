@@ -9,7 +9,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
-use wire::transport::{Fragment, Kind, Range, Segment, Tally};
+use wire::transport::{Fragment, GroupKey, Kind, Range, Segment, Tally};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
 
 use crate::Target;
@@ -112,6 +112,12 @@ fn transport(data: &[u8]) {
                 }
             };
             assert_eq!(written[..len.expect("equal room")], *data);
+        }
+        Ok(Kind::GroupKey) => {
+            if let Ok(message) = GroupKey::parse(data) {
+                let len = message.emit(&mut written).expect("equal room");
+                assert_eq!(written[..len], *data);
+            }
         }
         // Those of `link`, for the two ends.
         Ok(Kind::End(kind)) => assert_eq!(data.first(), Some(&kind.byte())),

@@ -52,6 +52,9 @@ const SOURCES: &[OfSource] = &[
         "Share lost for good by the receiver that lost most.",
         |s| s.worst_lost_pct / 1e2,
     ),
+    ("sealed", "1 if they are sealed from end to end.", |s| {
+        f64::from(u8::from(s.sealed))
+    }),
 ];
 
 fn of_scribe(page: &mut Page, scribe: &ScribeStatus) {

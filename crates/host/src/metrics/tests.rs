@@ -125,6 +125,7 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         bytes: 700,
         receivers: 2,
         worst_lost_pct: 5.0,
+        sealed: true,
     });
     status.groups.scribe = Some(ScribeStatus::default());
     for interface in ["mcast0", "mcast1"] {
@@ -151,6 +152,7 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         "sinew_udp_drops_total{reason=\"queue_full\"}",
         "sinew_group_trees{tree=\"scribe\"}",
         "sinew_group_source_worst_loss_ratio{group=\"239.1.1.1\"}",
+        "sinew_group_source_sealed{group=\"239.1.1.1\"}",
         "sinew_scribe_messages_total{direction=\"in\"}",
         "sinew_bridge_packets_total{interface=\"mcast1\",direction=\"in\"}",
         "sinew_bridge_drops_total{interface=\"mcast0\",reason=\"flood\"}",

@@ -19,7 +19,7 @@
 //! Always: what an application gets was sent by the honest node that it is said to be from, as it was
 //! sent, once, in order; reliable streams bring every byte and end; no buffers are missing; what
 //! nodes remember stays small; nobody panics. What comes in the name of the member, or of nobody, it may
-//! say as it likes.
+//! say as it likes. Members of groups are honest: a member of a group has its keys, and could forge.
 //!
 //! Each fault is of a [`Kind`]. Some kinds are open faults of the engine: docs/security.md says which. They
 //! fail a world like any other.
@@ -259,12 +259,8 @@ impl<'s> Life<'s> {
             self.nodes.world.run_until(next);
             self.observe();
             for answer in self.nodes.world.take_replies() {
-                let kind = match &answer.reply {
-                    Reply::Datagram { group: Some(_), .. } => Kind::GroupPayload,
-                    _ => Kind::Fault,
-                };
                 if let Err(fault) = self.on_answer(answer) {
-                    self.fault(kind, fault);
+                    self.fault(Kind::Fault, fault);
                 }
             }
             self.sessions.act(&mut self.nodes);

@@ -30,6 +30,12 @@ impl Membership {
         (0..all.len()).filter(is_first).map(|i| all[i])
     }
 
+    /// A node is among them.
+    pub fn is_member(&self, node: NodeAddr, group: NodeAddr) -> bool {
+        let all = self.members.get(&group);
+        all.is_some_and(|all| all.binary_search(&node).is_ok())
+    }
+
     /// Those of them who may receive what is sent to the group.
     pub fn receivers(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + Clone + '_ {
         let may = move |member: &NodeAddr| self.permits.may_receive(*member, group);

@@ -130,6 +130,9 @@ pub struct Database {
     sealers: Map<NodeAddr, u32>,
     /// Nodes that answer how much they have opened.
     tellers: BTreeSet<NodeAddr>,
+    /// The nodes that open what is sealed for groups.
+    key_holders: BTreeSet<NodeAddr>,
+    key_holders_changed: Option<bool>,
     /// What is told of links besides, where something is.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
     /// What nodes tell of their part in bulk data.
@@ -167,6 +170,8 @@ impl Database {
             least_usable: crate::mtu::DEFAULT,
             sealers: Map::default(),
             tellers: BTreeSet::new(),
+            key_holders: BTreeSet::new(),
+            key_holders_changed: None,
             told: BTreeMap::new(),
             bulk: BTreeMap::new(),
             endpoints: BTreeMap::new(),

@@ -72,6 +72,18 @@ impl Database {
         self.tellers.contains(&node)
     }
 
+    /// A node says that it opens what is sealed for a group.
+    #[inline]
+    pub fn has_group_keys(&self, node: NodeAddr) -> bool {
+        self.key_holders.contains(&node)
+    }
+
+    /// Nodes that open what is sealed for groups have come or gone since the last call; `Some(false)` if only others
+    /// have told something.
+    pub(crate) fn take_key_holders_changed(&mut self) -> Option<bool> {
+        self.key_holders_changed.take()
+    }
+
     /// All nodes that seal, in no particular order but the same in every run.
     pub(crate) fn sealers(&self) -> impl Iterator<Item = NodeAddr> {
         self.sealers.keys().copied()
@@ -92,6 +104,15 @@ impl Database {
             true => self.tellers.insert(origin),
             false => self.tellers.remove(&origin),
         };
+        let held = match state.is_some_and(|state| state.has_group_keys()) {
+            true => !self.key_holders.insert(origin),
+            false => self.key_holders.remove(&origin),
+        };
+        let holds = self.key_holders.contains(&origin);
+        if held != holds || !holds {
+            let changed = self.key_holders_changed.unwrap_or_default();
+            self.key_holders_changed = Some(changed || held != holds);
+        }
         match state.and_then(|state| state.seals()) {
             Some(boot) => self.sealers.insert(origin, boot),
             None => self.sealers.remove(&origin),

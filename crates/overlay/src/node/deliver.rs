@@ -107,6 +107,9 @@ impl Node {
                 Ok(transport::Kind::Tally) if around.is_end() => {
                     return self.on_tally(now, one.bytes(), out);
                 }
+                Ok(transport::Kind::GroupKey) if around.is_end() => {
+                    return self.on_group_key(now, one.bytes(), out);
+                }
                 _ => return self.drop_one(Drop::Unsupported, out),
             }
         }

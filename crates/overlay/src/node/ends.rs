@@ -2,14 +2,14 @@
 //! that carry it. [`crate::ends`] has the sessions.
 //!
 //! Sealed is what goes from one node to another, if both can: datagrams, streams, the node's own
-//! reports. Not sealed are echoes, which nodes on the way answer too, and packets to groups and
-//! anycast addresses, whose receivers the entry does not know one by one.
+//! reports. Not sealed are echoes, which nodes on the way answer too, and packets to anycast addresses, whose
+//! receiver the entry does not know. The sibling `group_keys` seals packets to groups.
 
 use super::Node;
 use super::receive::Verdict;
 use super::send::{around_bytes, assemble, own_header};
 use crate::audit::WayId;
-use crate::ends::{Opened, Sealed, is_to_be_sealed};
+use crate::ends::{Opened, Sealed, has_seal};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::request::RequestError;
@@ -60,15 +60,18 @@ impl Node {
 
     /// Whether a client may send to an address that could only be reached in the open.
     pub(super) fn check_can_seal(
-        &self,
+        &mut self,
         to: NodeAddr,
         port: VirtualPort,
     ) -> Result<(), RequestError> {
-        let is_fine = to == self.addr || port == echo::PORT || to.is_node() && self.is_end(to);
-        match self.settings.sealing {
-            Sealing::Always if !is_fine => Err(RequestError::Unsealed),
-            _ => Ok(()),
+        if self.settings.sealing != Sealing::Always {
+            return Ok(());
         }
+        let is_fine = match to.is_multicast() {
+            true => self.seals_group(to),
+            false => to == self.addr || port == echo::PORT || to.is_node() && self.is_end(to),
+        };
+        is_fine.then_some(()).ok_or(RequestError::Unsealed)
     }
 
     /// Seals packets of this node for their exit. `None` if they wait, or are dropped.
@@ -433,7 +436,7 @@ impl Around {
 
 /// The first packet of a run was laid out to be sealed.
 pub(super) fn is_unsealed(run: &Burst) -> bool {
-    is_to_be_sealed(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]))
+    has_seal(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]))
 }
 
 /// What relays know a packet by that was sealed from end to end: only its source can have made it. Others

@@ -269,6 +269,15 @@ impl Node {
                     .filter(|member| !membership.permits().may_receive(*member, group))
                     .map(|member| member.to_string())
                     .collect(),
+                sealed: group.is_multicast().then(|| self.is_sealed(group)),
+                cannot_open: match group.is_multicast() {
+                    true => self
+                        .lacks_keys(group)
+                        .map(|node| node.to_string())
+                        .collect(),
+                    false => Vec::new(),
+                },
+                keys_told: self.own_keys.told(group),
             }
         });
         statuses.collect()
@@ -300,6 +309,7 @@ impl Node {
                 worst_lost_pct: worst
                     .first()
                     .map_or(0.0, |worst| reception_status(worst).lost_after_pct),
+                sealed: self.is_sealed(group),
             }
         });
         GroupTotals {

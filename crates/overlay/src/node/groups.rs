@@ -1,8 +1,9 @@
 //! Groups at the node: joins of clients, what is told of them, and the way of packets.
 
 use super::Node;
-use super::ends::Around;
+use super::ends::is_unsealed;
 use super::send::metric;
+use crate::ends::has_seal;
 use crate::event::{Drop, Event};
 use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
 use crate::link::LinkIndex;
@@ -150,6 +151,9 @@ impl Node {
         if change != Change::Nothing && group.is_anycast() {
             self.tables.touch();
         }
+        if change == Change::Left {
+            self.received_keys.forget(group);
+        }
         if group.is_multicast() && self.builder(group) == TreeBuilder::Scribe {
             match change {
                 Change::Entered => self.shared.ask(Errand::Join(group)),
@@ -178,9 +182,16 @@ impl Node {
         if self.database.settle_permits() {
             self.trees.on_permits_changed();
             self.tables.touch();
+            self.on_group_keys_changed(now, None);
         }
         if self.database.membership_mut().take_settings_changed() {
             self.sort_groups();
+            self.on_group_keys_changed(now, None);
+        }
+        match self.database.take_key_holders_changed() {
+            Some(true) => self.on_group_keys_changed(now, None),
+            Some(false) => self.sealed_groups.clear(),
+            None => {}
         }
         let due: Vec<u8> = self.database.groups_to_refresh(now).collect();
         for part in due {
@@ -192,6 +203,7 @@ impl Node {
         }
         for group in self.database.membership_mut().take_changed() {
             self.trees.on_group_changed(group);
+            self.on_group_keys_changed(now, Some(group));
             if group.is_anycast() {
                 self.tables.touch();
             }
@@ -277,9 +289,9 @@ impl Node {
         let links = &self.links;
         let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
         ways.extend(slot.links(now).filter(is_open));
-        let is_member = self.receives(group);
+        let is_member = self.is_delivered_here(group, &run);
         let mut left = ways.len() + usize::from(is_member);
-        if left == 0 {
+        if left == 0 && !self.receives(group) {
             let packets = run.segments() as u32;
             // The other way has come by here first, or this one ends at the neighbour that it came from.
             let reason = match key.two_ways {
@@ -309,13 +321,10 @@ impl Node {
         }
     }
 
-    /// Delivers packets to a group, of which the burst holds the whole opened datagrams.
-    pub(super) fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
-        while run.segments() > 1 {
-            let front = run.split_front(1);
-            self.deliver_one(now, Around::HOP, front, out);
-        }
-        self.deliver_one(now, Around::HOP, run, out);
+    /// This node's clients in the group are to get these packets. They have had those that it has sealed itself.
+    pub(super) fn is_delivered_here(&self, group: NodeAddr, run: &Burst) -> bool {
+        let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
+        self.receives(group) && !(header.source() == self.addr && has_seal(&header))
     }
 
     /// The clients who get what was sent to a group or anycast group and port, into `clients`; who
@@ -370,7 +379,7 @@ impl Node {
         let ttl = header.ttl();
         if ttl <= 1 {
             if self.receives(group) {
-                return Verdict::Local;
+                return Verdict::Members;
             }
             self.drop_one(Drop::TtlExceeded, out);
             return Verdict::Done;
@@ -430,6 +439,26 @@ impl Node {
         packet: Burst,
         out: &mut impl Outbox<Node>,
     ) {
+        if !is_unsealed(&packet) {
+            return self.send_to_group(now, packet, out);
+        }
+        let group = Header::trusted(&packet.bytes()[CLEAR_BYTES..]).destination();
+        let mut packet = Some(packet);
+        let own = match self.receives(group) {
+            true => share(&mut packet, false, out),
+            false => None,
+        };
+        if let Some(packet) = packet
+            && let Some(sealed) = self.seal_to_group(now, group, packet, out)
+        {
+            self.send_to_group(now, sealed, out);
+        }
+        if let Some(own) = own {
+            self.deliver_own(now, own, out);
+        }
+    }
+
+    fn send_to_group(&mut self, now: Time, packet: Burst, out: &mut impl Outbox<Node>) {
         let header = Header::trusted(&packet.bytes()[CLEAR_BYTES..]);
         let (group, routing) = (header.destination(), header.class().routing);
         if header.has_extension() && routing != Routing::Stamped {

@@ -13,6 +13,7 @@ use crate::flow::{self, FlowKey};
 use crate::link::{LinkIndex, Received};
 use crate::realtime::Arrival;
 use crate::reliable as lane;
+use crate::settings::Sealing;
 use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
 use wire::data::{Header, LinkProtocol, Remaining, Routing};
 use wire::link::{Clear, Kind, SessionIndex};
@@ -27,6 +28,8 @@ pub(super) enum Verdict {
     Local,
     /// The same for a packet that was sealed from end to end, and has been opened.
     Opened,
+    /// For this node's clients in a group, and nobody else.
+    Members,
     /// Onwards over this link.
     Forward(LinkIndex),
     /// Copies over some links, as the stamp says; it came over this one.
@@ -110,6 +113,7 @@ impl Node {
             Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
             Verdict::Around(slot) => self.send_as_of_tree(now, slot, &run, out),
             Verdict::Shared => self.send_shared(now, false, run, out),
+            Verdict::Members => self.deliver_group(now, run, out),
             Verdict::Local | Verdict::Opened => {
                 let around = verdict.around().unwrap_or(Around::HOP);
                 self.deliver_run(now, around, run, out);
@@ -339,6 +343,11 @@ impl Node {
                 }
                 Arrived::Done => return Verdict::Done,
             }
+        } else if self.settings.sealing != Sealing::Off
+            && destination.is_multicast()
+            && self.receives(destination)
+        {
+            return self.judge_received(now, packet, out);
         } else if !is_flood {
             mark = mark_of(packet);
         }

@@ -17,8 +17,8 @@ use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
-    write_capacities, write_endpoints, write_hops, write_link_rates, write_seals, write_tallies,
-    write_tunnels, write_usable, write_version,
+    write_capacities, write_endpoints, write_group_keys, write_hops, write_link_rates, write_seals,
+    write_tallies, write_tunnels, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -140,6 +140,8 @@ impl Proof<'_> {
 struct Own<'a> {
     /// It answers how much of what was sealed for it has been opened.
     tallies: bool,
+    /// It opens what is sealed for groups.
+    group_keys: bool,
     /// It tells over which links packets to it are being lost.
     alarms: bool,
     endpoints: &'a [Endpoint],
@@ -165,6 +167,9 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     write_usable(w, &usable).expect(BOUNDED);
     if own.tallies {
         write_tallies(w).expect(BOUNDED);
+    }
+    if own.group_keys {
+        write_group_keys(w).expect(BOUNDED);
     }
     if own.alarms {
         let alarms = told().filter(|(_, link)| link.tells_alarm(now));
@@ -302,6 +307,7 @@ impl Node {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
         let own = Own {
+            group_keys: self.settings.sealing != Sealing::Off,
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
             endpoints: self.direct.announced(),

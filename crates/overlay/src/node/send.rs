@@ -180,6 +180,7 @@ impl Node {
             return Err(RequestError::BadDestination);
         }
         self.check_can_seal(to, port)?;
+        let seals_group = to.is_multicast() && self.seals_group(to);
         let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
@@ -241,7 +242,7 @@ impl Node {
         if socket.is_let_in(now, (source_port, to, port)) {
             out.deliver(client, room(source_port, (to, port), true));
         }
-        let seals = self.seals_to(to, (source_port, port));
+        let seals = seals_group || self.seals_to(to, (source_port, port));
         let diversion = self.diversion(to);
         let edge = Node::first_edge(self.addr);
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };

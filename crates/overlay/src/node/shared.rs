@@ -71,7 +71,7 @@ impl Node {
         let came = came.ok().filter(|_| !is_own).map(|edge| edge.from);
         let count = (run.segments() as u64, run.len() as u64);
         self.shared.on_passing(now, (source, group), came, count);
-        let is_member = self.receives(group);
+        let is_member = self.is_delivered_here(group, &run);
         let mut ends = core::mem::take(&mut self.tree_ends);
         match self.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
@@ -84,7 +84,7 @@ impl Node {
         }
         ends.retain(|end| *end != self.addr);
         let mut left = ends.len() + usize::from(is_member);
-        if left == 0 {
+        if left == 0 && !self.receives(group) {
             let (reason, packets) = (Drop::NoMember, run.segments() as u32);
             out.report(Event::Dropped { reason, packets });
         }

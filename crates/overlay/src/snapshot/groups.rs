@@ -32,6 +32,15 @@ pub struct GroupStatus {
     /// The members that may not receive.
     #[serde(default)]
     pub kept_out: Vec<String>,
+    /// What this node sends there is sealed from end to end. Of anycast groups, and of old nodes, none.
+    #[serde(default)]
+    pub sealed: Option<bool>,
+    /// The members that could not open it; of a group of Scribe the nodes.
+    #[serde(default)]
+    pub cannot_open: Vec<String>,
+    /// Nodes that this node has told the key of its own packets.
+    #[serde(default)]
+    pub keys_told: usize,
 }
 
 /// Who may send to a group and who may receive, as one node says.
@@ -146,6 +155,9 @@ pub struct SourceTotals {
     pub receivers: u32,
     /// Lost for good, by the receiver that lost most.
     pub worst_lost_pct: f64,
+    /// They are sealed from end to end.
+    #[serde(default)]
+    pub sealed: bool,
 }
 
 /// What a node has got of a source's packets to a group.

@@ -109,13 +109,13 @@ impl Tapped {
         self.nodes.world.request(self.relay, OPERATOR, ask);
     }
 
-    fn relay(&self) -> &Neighbour {
+    pub(crate) fn relay(&self) -> &Neighbour {
         let party = self.nodes.world.engine(self.relay);
         party.and_then(Party::as_rogue).unwrap()
     }
 
     /// Lets time pass; the relay passes records on, and of packets what `passes` says.
-    fn run(&mut self, ms: u64, passes: Passes<'_>) {
+    pub(crate) fn run(&mut self, ms: u64, passes: Passes<'_>) {
         for _ in 0..ms {
             self.nodes.run_ms(1);
             let heard = self.relay().heard[self.seen..].to_vec();
@@ -196,7 +196,7 @@ pub(crate) fn end(nodes: &Nodes, at: usize, with: usize) -> EndStatus {
 }
 
 /// A run of bytes that no key, header or tag has by chance.
-fn is_marked(bytes: &[u8]) -> bool {
+pub(crate) fn is_marked(bytes: &[u8]) -> bool {
     bytes
         .windows(12)
         .any(|window| window.iter().all(|byte| *byte == 0xc5))
@@ -297,7 +297,8 @@ fn who_must_not_be_read_sends_nothing_in_the_open() {
     };
     let mut tapped = Tapped::new(plan);
     tapped.nodes.set_sender(0, SENDER, voice());
-    tapped.run(1, &mut as_it_is);
+    tapped.nodes.join(1, NodeAddr(0xef01_0203));
+    tapped.run(100, &mut as_it_is);
     tapped.nodes.world.take_replies();
     let before = tapped.relay().packets().len();
     let at = tapped.nodes.world.now();

@@ -29,6 +29,15 @@ fn settled(seed: u64, count: usize, edges: &[(usize, usize)], path: &str) -> Nod
     nodes
 }
 
+/// Node 0 sends a packet, and with it the key of the group: forwarded packets are counted afterwards.
+fn tell_keys(nodes: &mut Nodes) {
+    let now = nodes.world.now();
+    nodes.set_sender(0, SOURCE, voice());
+    nodes.send_to_addr(now, 0, SOURCE, (GROUP, PORT), 0, 160);
+    nodes.run_ms(500);
+    nodes.arrivals();
+}
+
 #[test]
 fn members_get_each_packet_once_and_others_none() {
     for link in [
@@ -41,6 +50,7 @@ fn members_get_each_packet_once_and_others_none() {
             nodes.join(member, GROUP);
         }
         nodes.run_ms(200);
+        tell_keys(&mut nodes);
         let mut options = voice();
         options.class.link = link;
         let before = nodes.count().forwarded;
@@ -647,6 +657,7 @@ fn a_node_that_does_not_obey_gets_no_farther_than_its_neighbour() {
     let mut nodes = settled(7, 4, &chain(4), "delay=10ms");
     nodes.join(3, GROUP);
     nodes.run_ms(500);
+    tell_keys(&mut nodes);
     // Node 0 hears of the permit 10 ms after node 1, and sends until then as one that does not obey.
     permit(&mut nodes, 1, Some(&["nobody"]), None);
     let before = nodes.count().forwarded;
@@ -669,7 +680,7 @@ fn who_may_not_receive_is_in_no_tree_and_is_refused_when_he_joins() {
     let may: Vec<&str> = may.iter().map(String::as_str).collect();
     permit(&mut nodes, 2, None, Some(&may));
     nodes.run_ms(500);
-    nodes.arrivals();
+    tell_keys(&mut nodes);
     let forwarded = nodes.count().forwarded;
     let mut cast = Cast::new(0, 5, voice());
     cast.run_ms(&mut nodes, 1_000);

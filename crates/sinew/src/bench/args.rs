@@ -269,6 +269,9 @@ pub struct Engine {
     /// Packets per second of virtual time
     #[arg(long, default_value_t = engine::Options::default().rate_pps)]
     pub rate_pps: u64,
+    /// Send to a group, of which the measured engine is a member too: it passes packets on, and opens them
+    #[arg(long)]
+    pub group: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

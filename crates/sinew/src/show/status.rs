@@ -303,6 +303,13 @@ fn groups(groups: &Value) -> Vec<String> {
     if let pending @ 1.. = total(&groups["scribe"]["pending"]) {
         parts.push(format!("{pending} without a parent yet"));
     }
+    let sources = list(&groups["sources"]).iter();
+    let open = sources.filter(|source| source["sealed"] == false);
+    let open: Vec<&str> = open.map(|source| text(&source["group"])).collect();
+    if !open.is_empty() {
+        let who = "nodes on the way can read what is sent to";
+        parts.push(format!("{who} {}", open.join(" ")));
+    }
     parts
 }
 

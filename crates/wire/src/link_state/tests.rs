@@ -515,6 +515,32 @@ fn who_counts_what_it_opens_says_so_where_there_is_room() {
 }
 
 #[test]
+fn who_opens_what_is_sealed_for_groups_says_so_where_there_is_room() {
+    let mut buffer = [0xa5; 4];
+    write_group_keys(&mut Writer::new(&mut buffer)).unwrap();
+    assert_eq!(buffer, [15, 1, 1, 0xa5]);
+    let mut narrow = [0xa5; 2];
+    write_group_keys(&mut Writer::new(&mut narrow)).unwrap();
+    assert_eq!(narrow, [0xa5; 2]);
+    let told = |options: &[u8]| {
+        let mut body = [0; BODY_BYTES_MAX];
+        let repr = Repr {
+            origin: NodeAddr(1),
+            seq: RecordSeq(1),
+            lifetime_s: 900,
+            certificate_serial: 1,
+            strikes: 0,
+            links: &[],
+            options,
+        };
+        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+        LinkState::parse(&body[..len]).unwrap().has_group_keys()
+    };
+    assert!(told(&buffer[..3]));
+    assert!(!told(&[]) && !told(&[15, 1, 2]) && !told(&[15, 0]));
+}
+
+#[test]
 fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
     let at = |last: u8, port: u16| {
         let mut ip = [0; 16];

@@ -39,6 +39,8 @@ pub struct Options {
     pub packets: u64,
     /// Packets per second of virtual time.
     pub rate_pps: u64,
+    /// Packets go to a group, of which the middle engine and the last are members.
+    pub group: bool,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             flows: 10,
             packets: 200_000,
             rate_pps: 500_000,
+            group: false,
         }
     }
 }
@@ -106,7 +109,11 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     for &payload in &options.payloads {
         for &burst in &options.bursts {
             progress.step(&format!("{payload} bytes, bursts of {burst}"));
-            let mut replay = Replay::new(payload, burst, options.flows, options.rate_pps)?;
+            let begin = match options.group {
+                true => Replay::to_group,
+                false => Replay::new,
+            };
+            let mut replay = begin(payload, burst, options.flows, options.rate_pps)?;
             let warm_up = options.rate_pps * WARM_UP.as_nanos() / 1_000_000_000;
             while replay.packets() < warm_up {
                 replay.turn(|| {})?;
@@ -145,6 +152,7 @@ mod tests {
             packets: 256,
             flows: 3,
             rate_pps: 50_000,
+            group: false,
         };
         let report = run(&options, Progress::Silent).unwrap();
         let json = serde_json::to_value(&report).unwrap();

@@ -3,7 +3,7 @@
 use crate::bench::BenchError;
 use crate::bench::credentials::{Issuer, address, name};
 use base::pool::SMALL_BYTES;
-use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time};
+use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time};
 use base::{UnderlayAddr, VirtualPort};
 use net::Clock;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
@@ -17,6 +17,7 @@ pub(super) const MESSAGES_PER_TURN: usize = 32;
 const SETTLE: Duration = Duration::from_secs(3);
 const RECEIVER: ClientId = ClientId(1);
 const PORT: VirtualPort = VirtualPort(5_000);
+const GROUP: NodeAddr = NodeAddr(0xef01_0203);
 
 /// Three engines in a row, and the packets that go from the first to the last.
 pub struct Replay {
@@ -24,6 +25,7 @@ pub struct Replay {
     burst: usize,
     flows: u32,
     rate_pps: u64,
+    to: NodeAddr,
     now: Time,
     clock: Clock,
     nodes: Vec<(Node, Desk)>,
@@ -70,6 +72,28 @@ impl Replay {
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
+        Replay::sending(address(2), (payload, burst), flows, rate_pps)
+    }
+
+    /// The same with packets to a group, of which the middle engine and the last are members.
+    ///
+    /// # Errors
+    /// See [`Replay::new`].
+    pub fn to_group(
+        payload: usize,
+        burst: usize,
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
+        Replay::sending(GROUP, (payload, burst), flows, rate_pps)
+    }
+
+    fn sending(
+        to: NodeAddr,
+        (payload, burst): (usize, usize),
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
         if payload > overlay::node::MAX_PAYLOAD
             || burst == 0
             || burst > 48
@@ -99,6 +123,7 @@ impl Replay {
             burst,
             flows,
             rate_pps,
+            to,
             now: Time::ZERO,
             clock,
             nodes,
@@ -107,6 +132,12 @@ impl Replay {
             forwarded: 0,
         };
         replay.request(2, RECEIVER, Request::Bind { port: PORT });
+        if to.is_multicast() {
+            let (group, port) = (to, PORT);
+            for member in [1, 2] {
+                replay.request(member, RECEIVER, Request::Join { group, port });
+            }
+        }
         replay.settle()?;
         Ok(replay)
     }
@@ -170,7 +201,7 @@ impl Replay {
             let payload = self.nodes[0].1.pool.copy_of(HEADROOM, &self.payload);
             let payload = payload.ok_or_else(|| BenchError::Start("buffers are used up".into()))?;
             let client = ClientId(1 + n as u32 % self.flows);
-            let (to, port) = (address(2), PORT);
+            let (to, port) = (self.to, PORT);
             self.request(0, client, Request::Send { to, port, payload });
         }
         self.flush(0);
@@ -356,6 +387,18 @@ mod tests {
                 (0, replay.packets())
             );
         }
+    }
+
+    #[test]
+    fn every_packet_to_a_group_is_delivered_in_the_middle_and_at_the_end() {
+        let mut replay = Replay::to_group(160, 8, 3, 100_000).unwrap();
+        let before = [1, 2].map(|i| replay.nodes[i].1.delivered);
+        for _ in 0..20 {
+            replay.turn(|| {}).unwrap();
+        }
+        let after = [1, 2].map(|i| replay.nodes[i].1.delivered);
+        let delivered = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(delivered, [replay.packets(); 2]);
     }
 
     #[test]

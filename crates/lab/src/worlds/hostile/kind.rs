@@ -12,11 +12,8 @@ pub(super) enum Kind {
     /// A member that tells of other links than those by which it routes draws packets into circles: the same
     /// comparison would find it.
     Lies,
-    /// A group lost packets: whoever is a member says how groups are carried, and relays know packets of
-    /// groups by their numbers alone.
+    /// A group lost packets: whoever is a member of the network says how groups are carried.
     GroupLoss,
-    /// Something came to a member of a group that its source did not send so: groups have no keys.
-    GroupPayload,
     /// Anything else, which nothing excuses.
     Fault,
 }
@@ -28,7 +25,6 @@ impl Kind {
             Kind::BlackHole => "black-hole",
             Kind::Lies => "lies",
             Kind::GroupLoss => "group-loss",
-            Kind::GroupPayload => "group-payload",
             Kind::Fault => "fault",
         }
     }
@@ -44,7 +40,7 @@ impl Scene {
                 Deed::LieAboutLinks | Deed::InventLinks | Deed::LieInHellos
             )
         };
-        let rules = |deed: &Deed| matches!(deed, Deed::RuleGroups | Deed::Forge { .. });
+        let rules = |deed: &Deed| *deed == Deed::RuleGroups;
         match () {
             () if of_group && self.treason.has(rules) => Kind::GroupLoss,
             () if self.treason.has(swallows) => Kind::BlackHole,

@@ -1,0 +1,271 @@
+//! The keys of others' sources, and the packets that wait for one.
+
+use crate::ends::{kept, uncover};
+use crate::event::Drop;
+use base::token_bucket::TokenBucket;
+use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
+use secure::{OpenError, OpeningKey};
+use std::collections::VecDeque;
+use wire::data::Header;
+use wire::link::{Clear, SessionIndex};
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// A source and one of its groups.
+pub(crate) type Of = (NodeAddr, NodeAddr);
+
+/// Keys of all sources. Choice: one takes 1 to 10 KiB by how busy it is, 20 MiB at most.
+const KEYS_MAX: usize = 2_048;
+/// The key before opens for so long after the next one has come: that is used a second later, and what reliable links
+/// recover comes seconds late.
+const FORMER_FOR: Duration = Duration::from_secs(10);
+/// A key that has not opened anything for so long is forgotten. Its source forgets it sooner.
+const IDLE: Duration = Duration::from_secs(300);
+/// Bytes of packets of one source that wait for a key, and of all.
+const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
+const WAITING_BYTES: usize = 1 << 20;
+/// For so long a packet waits: as for the end of a handshake, which may be needed first.
+const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
+/// Choice: not among the packets that a burst has brought, so that it does not matter whether they came one by one;
+/// and the key may be right behind them.
+const ASK_AFTER: Duration = Duration::from_millis(1);
+/// A source is asked again for the key of a group after so long, while packets come.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// And after it has said that a permit keeps this node out, or that it does not send there: then somebody has
+/// invented the packet.
+const ASK_REFUSED: Duration = Duration::from_secs(5);
+/// Questions per second: whoever invents packets of other sources makes a node ask so often.
+const ASKS_PER_S: f64 = 100.0;
+/// As many at once: a member of many groups that has just started.
+const ASKS_BURST: f64 = 256.0;
+/// Sources and groups of which it is remembered when they were asked.
+const ASKED_MAX: usize = 1_024;
+
+/// What opens packets to the groups that this node receives.
+#[derive(Debug)]
+pub(crate) struct ReceivedKeys {
+    keys: Map<Of, Received>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// When a key may be asked for again.
+    asked: Map<Of, Time>,
+    asks: TokenBucket,
+    /// Keys to be asked for, and when.
+    to_ask: Vec<(Of, SessionIndex)>,
+    ask_at: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Received {
+    newest: OpeningKey,
+    /// The one before, and until when it opens.
+    former: Option<(OpeningKey, Time)>,
+    used: Time,
+}
+
+/// A packet whose key is not there yet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) at: Time,
+    /// A whole opened datagram.
+    pub(crate) packet: Burst,
+    of: Of,
+}
+
+impl ReceivedKeys {
+    pub(crate) fn new() -> ReceivedKeys {
+        ReceivedKeys {
+            keys: Map::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            asked: Map::default(),
+            asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
+            to_ask: Vec::new(),
+            ask_at: None,
+        }
+    }
+
+    /// Opens a packet in place, from its header on. It begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
+    pub(crate) fn open(&mut self, now: Time, packet: &mut [u8]) -> Result<(), Drop> {
+        let header = Header::trusted(&*packet);
+        let (bound, from) = (header.bound(), header.payload_offset());
+        let of = (header.source(), header.destination());
+        let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
+        let received = self.keys.get_mut(&of).ok_or(Drop::EndNoSession)?;
+        let key = received.key(now, clear.session).ok_or(Drop::EndNoSession)?;
+        let kind = match key.open(&mut packet[from..], &bound) {
+            Ok(kind) => kind,
+            Err(OpenError::Replay) => return Err(Drop::Duplicate),
+            Err(_) => return Err(Drop::EndForged),
+        };
+        received.used = now;
+        uncover(packet, from, kind);
+        Ok(())
+    }
+
+    /// There is a key of this source for the group.
+    pub(crate) fn has(&self, of: Of) -> bool {
+        self.keys.contains_key(&of)
+    }
+
+    /// It is this one, or the one before.
+    pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
+        let received = self.keys.get(&of);
+        received.is_some_and(|received| {
+            let former = received.former.as_ref();
+            received.newest.number() == number
+                || former.is_some_and(|(key, _)| key.number() == number)
+        })
+    }
+
+    /// A source has told a key.
+    pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) {
+        self.asked.remove(&of);
+        if let Some(received) = self.keys.get_mut(&of) {
+            // What is known keeps what it has opened.
+            if received.key(now, key.number()).is_none() {
+                let former = core::mem::replace(&mut received.newest, key);
+                received.former = Some((former, now + FORMER_FOR));
+            }
+            return;
+        }
+        if self.keys.len() >= KEYS_MAX {
+            self.make_room();
+        }
+        let received = Received {
+            newest: key,
+            former: None,
+            used: now,
+        };
+        self.keys.insert(of, received);
+    }
+
+    /// Choice: the source that has most keys here loses the one least lately used, so that one which sends to
+    /// thousands of groups takes nothing from others.
+    #[cold]
+    fn make_room(&mut self) {
+        let mut counts: Map<NodeAddr, usize> = Map::default();
+        for (source, _) in self.keys.keys() {
+            *counts.entry(*source).or_default() += 1;
+        }
+        let most = counts
+            .iter()
+            .max_by_key(|(source, count)| (**count, **source));
+        let Some((&source, _)) = most else {
+            return;
+        };
+        let its = self.keys.iter().filter(|((of, _), _)| *of == source);
+        let oldest = its.min_by_key(|(of, received)| (received.used, **of));
+        if let Some((&of, _)) = oldest {
+            self.keys.remove(&of);
+        }
+    }
+
+    /// Keeps a packet whose key is not there. False if there is no room.
+    pub(crate) fn wait(&mut self, now: Time, packet: &[u8], pool: &Pool) -> bool {
+        self.expire_waiting(now);
+        let header = Header::trusted(packet);
+        let of = (header.source(), header.destination());
+        let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
+        let of_source = self.waiting.iter().filter(|one| one.of.0 == of.0);
+        let held: usize = of_source.map(|one| one.packet.len()).sum();
+        if held + bytes > WAITING_BYTES_OF_SOURCE || self.waiting_bytes + bytes > WAITING_BYTES {
+            return false;
+        }
+        let Some(packet) = kept(packet, pool) else {
+            return false;
+        };
+        self.waiting_bytes += packet.len();
+        self.waiting.push_back(Waiting {
+            at: now,
+            packet,
+            of,
+        });
+        true
+    }
+
+    /// Takes the packets that have waited for a key.
+    pub(crate) fn take_waiting(&mut self, of: Of) -> Vec<Waiting> {
+        let all = core::mem::take(&mut self.waiting);
+        let (its, rest): (Vec<Waiting>, Vec<Waiting>) =
+            all.into_iter().partition(|one| one.of == of);
+        self.waiting = rest.into();
+        self.waiting_bytes -= its.iter().map(|one| one.packet.len()).sum::<usize>();
+        its
+    }
+
+    fn expire_waiting(&mut self, now: Time) {
+        while let Some(first) = self.waiting.front()
+            && now.since(first.at) >= WAITS_FOR
+        {
+            self.waiting_bytes -= first.packet.len();
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Something has come under a key that is not there: its source is to be asked, but not for each packet.
+    pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
+        if self.asked.get(&of).is_some_and(|again| now < *again) {
+            return;
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.retain(|_, again| now < *again);
+        }
+        if self.asked.len() >= ASKED_MAX || !self.asks.try_take(now, 1.0) {
+            return;
+        }
+        self.asked.insert(of, now + ASK_AGAIN);
+        self.to_ask.push((of, number));
+        self.ask_at.get_or_insert(now + ASK_AFTER);
+    }
+
+    /// The keys that are to be asked for now.
+    pub(crate) fn take_to_ask(&mut self, now: Time) -> Vec<(Of, SessionIndex)> {
+        match self.ask_at.take_if(|at| *at <= now) {
+            None => Vec::new(),
+            Some(_) => core::mem::take(&mut self.to_ask),
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.ask_at
+    }
+
+    /// The source does not tell the key.
+    pub(crate) fn on_refused(&mut self, now: Time, of: Of) {
+        self.asked.insert(of, now + ASK_REFUSED);
+    }
+
+    /// This node receives a group no longer.
+    pub(crate) fn forget(&mut self, group: NodeAddr) {
+        self.keys.retain(|(_, of), _| *of != group);
+        self.asked.retain(|(_, of), _| *of != group);
+        let waiting = core::mem::take(&mut self.waiting);
+        self.waiting = waiting
+            .into_iter()
+            .filter(|one| one.of.1 != group)
+            .collect();
+        self.waiting_bytes = self.waiting.iter().map(|one| one.packet.len()).sum();
+    }
+
+    /// Slow housekeeping.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.expire_waiting(now);
+        self.keys
+            .retain(|_, received| now.since(received.used) < IDLE);
+        self.asked.retain(|_, again| now < *again);
+        for received in self.keys.values_mut() {
+            received.former.take_if(|(_, until)| now >= *until);
+        }
+    }
+}
+
+impl Received {
+    fn key(&mut self, now: Time, number: SessionIndex) -> Option<&mut OpeningKey> {
+        if self.newest.number() == number {
+            return Some(&mut self.newest);
+        }
+        let former = self.former.as_mut();
+        let former = former.filter(|(key, until)| key.number() == number && now < *until);
+        former.map(|(key, _)| key)
+    }
+}

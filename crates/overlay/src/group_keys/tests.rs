@@ -1,0 +1,280 @@
+//! The two tables of keys, without a node.
+
+use super::own::OwnKeys;
+use super::received::ReceivedKeys;
+use crate::event::Drop;
+use base::{Duration, NodeAddr, Pool, Time};
+use secure::{Authority, GroupKeys, Network, SealingKey};
+use std::collections::BTreeSet;
+use wire::data::{FlowSeq, Header, LaneSeq, Remaining, Repr};
+use wire::link::{Kind, SEAL_BYTES, SessionIndex};
+use wire::transport::GroupKey;
+use wire::{CLEAR_BYTES, HEADER_BYTES, TAG_BYTES};
+
+const SOURCE: NodeAddr = NodeAddr(0x0a07_0001);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn network() -> Network {
+    Authority::generate(&[3; 32]).network()
+}
+
+fn group(n: u32) -> NodeAddr {
+    NodeAddr(0xef00_0000 + n)
+}
+
+fn node(n: u32) -> NodeAddr {
+    NodeAddr(0x0a07_0100 + n)
+}
+
+/// A sealed packet of `source` to a group, from its header on.
+fn packet(source: NodeAddr, to: NodeAddr, seq: u32, key: &mut SealingKey) -> Vec<u8> {
+    let header = Repr {
+        class: wire::data::Class::default(),
+        ttl: 9,
+        has_extension: false,
+        congested: false,
+        recovered: false,
+        has_transport: true,
+        remaining: Remaining::NONE,
+        source,
+        destination: to,
+        source_port: base::VirtualPort(1),
+        destination_port: base::VirtualPort(2),
+        flow_seq: FlowSeq(seq),
+        lane_seq: LaneSeq::new(0),
+    };
+    let mut packet = vec![0x33; HEADER_BYTES + SEAL_BYTES + 40];
+    header.emit(&mut packet).unwrap();
+    let bound = Header::trusted(&packet[..]).bound();
+    key.seal(Kind::Data, &mut packet[HEADER_BYTES..], &bound)
+        .unwrap();
+    packet
+}
+
+struct Bench {
+    keys: GroupKeys,
+    received: ReceivedKeys,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            keys: GroupKeys::new(&network(), &[1; 32]),
+            received: ReceivedKeys::new(),
+        }
+    }
+
+    fn tell(&mut self, now: Time, of: (NodeAddr, NodeAddr), key: &SealingKey) {
+        let key = self.keys.opening(key.number(), key.secret(), key.first());
+        self.received.insert(now, of, key);
+    }
+}
+
+#[test]
+fn a_packet_is_opened_once_by_the_key_of_its_source_and_group_alone() {
+    let mut bench = Bench::new();
+    let now = Time::ZERO + SECOND;
+    let mut key = bench.keys.make(now);
+    let good = packet(SOURCE, group(1), 7, &mut key);
+    assert_eq!(
+        bench.received.open(now, &mut good.clone()),
+        Err(Drop::EndNoSession)
+    );
+    bench.tell(now, (SOURCE, group(1)), &key);
+    let mut of_another = packet(node(1), group(1), 7, &mut key);
+    let mut to_another = packet(SOURCE, group(2), 7, &mut key);
+    for other in [&mut of_another, &mut to_another] {
+        assert_eq!(bench.received.open(now, other), Err(Drop::EndNoSession));
+    }
+    let mut changed = good.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert_eq!(bench.received.open(now, &mut changed), Err(Drop::EndForged));
+    let mut opened = good.clone();
+    assert_eq!(bench.received.open(now, &mut opened), Ok(()));
+    let opened = &opened[CLEAR_BYTES..opened.len() - TAG_BYTES];
+    let header = Header::parse(opened).unwrap();
+    assert!(!header.has_transport());
+    assert_eq!(header.payload(), [0x33; 40]);
+    assert_eq!(
+        bench.received.open(now, &mut good.clone()),
+        Err(Drop::Duplicate)
+    );
+}
+
+#[test]
+fn the_key_before_opens_for_a_while_and_is_not_told_back() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
+    let late = packet(SOURCE, group(1), 1, &mut old);
+    bench.tell(now, of, &old);
+    assert_eq!(bench.received.open(now, &mut late.clone()), Ok(()));
+    bench.tell(now, of, &new);
+    // An answer that was under way: what was opened under it stays known.
+    bench.tell(now, of, &old);
+    assert_eq!(
+        bench.received.open(now, &mut late.clone()),
+        Err(Drop::Duplicate)
+    );
+    let mut open = |now: Time, key: &mut SealingKey, seq: u32| {
+        let mut packet = packet(SOURCE, group(1), seq, key);
+        bench.received.open(now, &mut packet)
+    };
+    now += SECOND * 9;
+    assert_eq!(open(now, &mut old, 2), Ok(()));
+    assert_eq!(open(now, &mut new, 3), Ok(()));
+    now += SECOND * 2;
+    assert_eq!(open(now, &mut old, 4), Err(Drop::EndNoSession));
+    assert_eq!(open(now, &mut new, 5), Ok(()));
+}
+
+#[test]
+fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
+    let mut bench = Bench::new();
+    let mut now = Time::ZERO;
+    let key = bench.keys.make(now);
+    for n in 0..500 {
+        bench.tell(now, (SOURCE, group(n)), &key);
+    }
+    for n in 0..6_000 {
+        now += Duration::from_millis(1);
+        bench.tell(now, (node(1), group(n)), &key);
+    }
+    let kept = |of: NodeAddr| {
+        (0..6_000)
+            .filter(|n| bench.received.has((of, group(*n))))
+            .count()
+    };
+    assert_eq!(kept(SOURCE), 500);
+    assert_eq!(kept(node(1)), 2_048 - 500);
+}
+
+#[test]
+fn what_waits_is_bounded_by_source_and_by_time() {
+    let mut bench = Bench::new();
+    let pool = Pool::new(64, 4_096);
+    let mut now = Time::ZERO;
+    let mut key = bench.keys.make(now);
+    let mut waits = |bench: &mut Bench, now: Time, source: NodeAddr| {
+        let packet = packet(source, group(1), 1, &mut key);
+        bench.received.wait(now, &packet, &pool)
+    };
+    let kept = (0..4_000)
+        .filter(|_| waits(&mut bench, now, SOURCE))
+        .count();
+    let bytes = CLEAR_BYTES + HEADER_BYTES + SEAL_BYTES + 40 + TAG_BYTES;
+    assert_eq!(kept, (128 << 10) / bytes);
+    assert!(
+        waits(&mut bench, now, node(1)),
+        "others have their own room"
+    );
+    assert_eq!(bench.received.take_waiting((node(1), group(1))).len(), 1);
+    now += Duration::from_secs(4);
+    bench.received.expire(now);
+    assert!(bench.received.take_waiting((SOURCE, group(1))).is_empty());
+}
+
+/// How many questions are due after packets under an unknown key of these sources and groups.
+fn asked(bench: &mut Bench, now: Time, of: (NodeAddr, NodeAddr)) -> usize {
+    bench.received.ask(now, of, SessionIndex::new(7));
+    bench.received.take_to_ask(now).len()
+}
+
+#[test]
+fn a_source_is_asked_at_a_limited_rate() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let mut count = 0;
+    for _ in 0..1_000 {
+        count += asked(&mut bench, now, of);
+        now += Duration::from_millis(1);
+    }
+    assert_eq!(count, 4);
+    bench.received.on_refused(now, of);
+    let after = |bench: &mut Bench, seconds: u64| {
+        let at = now + SECOND * seconds;
+        asked(bench, at, of) + asked(bench, at + Duration::from_millis(1), of)
+    };
+    assert_eq!((after(&mut bench, 4), after(&mut bench, 5)), (0, 1));
+    // Of invented sources or groups as well.
+    now += SECOND * 6;
+    let mut count = 0;
+    for n in 0..20_000 {
+        now += Duration::from_micros(100);
+        count += asked(&mut bench, now, (node(n), group(n)));
+    }
+    assert!((256..=256 + 200).contains(&count), "{count} in two seconds");
+}
+
+/// Who is told what when members are these.
+fn told(own: &mut OwnKeys, now: Time, members: &BTreeSet<NodeAddr>) -> Vec<NodeAddr> {
+    let due = own.due(now).into_iter();
+    due.flat_map(|group| told_of(own, now, group, members))
+        .collect()
+}
+
+fn told_of(
+    own: &mut OwnKeys,
+    now: Time,
+    group: NodeAddr,
+    members: &BTreeSet<NodeAddr>,
+) -> Vec<NodeAddr> {
+    let may = |node: NodeAddr| members.contains(&node);
+    let to = own.lacking(now, group, members.iter().copied(), may);
+    for node in &to {
+        assert!(own.tell(now, group, *node).is_some());
+    }
+    to
+}
+
+fn number(own: &mut OwnKeys, now: Time, to: NodeAddr) -> u32 {
+    let telling = own.tell(now, group(1), to).unwrap();
+    match telling.message() {
+        GroupKey::Told { name, .. } => name.number.value(),
+        _ => unreachable!("a key is told"),
+    }
+}
+
+#[test]
+fn a_key_changes_after_a_member_has_left_but_not_often() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    let mut members: BTreeSet<NodeAddr> = [node(1), node(2), node(3)].into();
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    assert_eq!(told_of(&mut own, now, group(1), &members).len(), 3);
+    let first = number(&mut own, now, node(1));
+    let mut numbers = vec![first];
+    // Every second one member leaves or comes back, for a minute.
+    for second in 0..60 {
+        now += SECOND;
+        match second % 2 {
+            0 => members.remove(&node(3)),
+            _ => members.insert(node(3)),
+        };
+        own.on_changed(now, group(1));
+        own.tend(now);
+        now += Duration::from_millis(1);
+        told(&mut own, now, &members);
+        assert_eq!(own.prepare(now, group(1)), Ok(false));
+        numbers.push(number(&mut own, now, node(1)));
+    }
+    numbers.dedup();
+    assert!((5..=7).contains(&numbers.len()), "{} keys", numbers.len());
+}
+
+#[test]
+fn many_members_are_told_bit_by_bit() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    let members: BTreeSet<NodeAddr> = (0..100).map(node).collect();
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    let mut all = told_of(&mut own, now, group(1), &members);
+    assert_eq!(all.len(), 32);
+    while let Some(at) = own.next_timeout() {
+        assert!(told(&mut own, now, &members).is_empty(), "not before");
+        now = at;
+        all.extend(told(&mut own, now, &members));
+    }
+    let once: BTreeSet<NodeAddr> = all.iter().copied().collect();
+    assert_eq!((all.len(), once), (100, members));
+}

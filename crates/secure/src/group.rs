@@ -1,0 +1,196 @@
+//! Keys of groups: one source seals, all receivers open.
+//!
+//! ```text
+//!   source     GroupKeys::make ──▶ SealingKey: number, key, counter ──▶ packets
+//!                                     │ told to each receiver, under its session with the source
+//!   receiver                          '──▶ OpeningKey: number, window of counters ◀── packets
+//! ```
+//!
+//! Bytes, nonce and what is authenticated are those of a [`crate::Session`] between two ends, in one direction;
+//! the number of the key stands where they have the session's index. Whoever has the key to open can also
+//! seal with it: it keeps out who does not receive, and no receiver from another.
+
+use crate::entropy::{Entropy, Secret, apart};
+use crate::network::Network;
+use crate::replay::Replay;
+use crate::session::{
+    Bound, Cipher, MAX_MESSAGES, OpenError, REKEY_AFTER, REKEY_AFTER_MESSAGES, SealError, beside,
+};
+use base::seq::widen;
+use base::{Duration, Time};
+use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
+use zeroize::Zeroizing;
+
+/// The most counters that a packet may be behind the newest one of its key. Choice: that of links. One source's
+/// packets to one group are less than all that two ends say, at 20 000 per second 65 536 are 3.3 s; in 8 KiB.
+const WINDOW_MAX: usize = crate::replay::MAX_WINDOW;
+/// Whoever gets a key opens packets from so many counters before on: those that have come while it asked,
+/// and those that are under way. What is older could only be repeated by somebody. At 1000 packets per second 4 s.
+const BEFORE: u64 = 1 << 12;
+
+/// Makes the keys of a source.
+pub struct GroupKeys {
+    entropy: Entropy,
+    is_open: bool,
+}
+
+impl GroupKeys {
+    /// Keys for a node of this network; `seed` may be that of its handshakes.
+    pub fn new(network: &Network, seed: &[u8; 32]) -> GroupKeys {
+        GroupKeys {
+            entropy: Entropy::new(*apart(seed, b"sinew group keys 1")),
+            is_open: network.suite().is_open(),
+        }
+    }
+
+    /// A key that nobody has had.
+    pub fn make(&mut self, now: Time) -> SealingKey {
+        let key = self.entropy.draw();
+        SealingKey {
+            number: SessionIndex::new(self.entropy.draw_u32()),
+            cipher: Cipher::new(&key, self.is_open),
+            key,
+            made: now,
+            next_counter: 0,
+        }
+    }
+
+    /// The key of a source as it was told; `first` are the low bits of the first counter that counts.
+    pub fn opening(&self, number: SessionIndex, key: &[u8; 32], first: u32) -> OpeningKey {
+        OpeningKey {
+            number,
+            cipher: Cipher::new(key, self.is_open),
+            replay: Replay::up_to(WINDOW_MAX),
+            // A key ends long before its counter needs more bits.
+            first: first.into(),
+        }
+    }
+}
+
+impl core::fmt::Debug for GroupKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GroupKeys").finish_non_exhaustive()
+    }
+}
+
+/// What a source seals its packets to a group with. It is wiped when dropped.
+pub struct SealingKey {
+    number: SessionIndex,
+    key: Secret,
+    cipher: Cipher,
+    made: Time,
+    next_counter: u64,
+}
+
+impl SealingKey {
+    /// What packets name it by.
+    pub fn number(&self) -> SessionIndex {
+        self.number
+    }
+
+    /// The key itself, for a receiver.
+    pub fn secret(&self) -> &Zeroizing<[u8; 32]> {
+        &self.key
+    }
+
+    /// The first counter that counts for who gets the key now.
+    pub fn first(&self) -> u32 {
+        self.next_counter.saturating_sub(BEFORE) as u32
+    }
+
+    /// How old it is.
+    pub fn age(&self, now: Time) -> Duration {
+        now.since(self.made)
+    }
+
+    /// Another one should take its place soon.
+    pub fn wants_rekey(&self, now: Time) -> bool {
+        self.age(now) >= REKEY_AFTER || self.next_counter >= REKEY_AFTER_MESSAGES
+    }
+
+    /// Seals a datagram of `kind` inside a packet, in place: 8 bytes for the header, the plaintext, 16 bytes for
+    /// the tag. `bound` is what stands around it and must arrive as it was sent.
+    pub fn seal(
+        &mut self,
+        kind: Kind,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<(), SealError> {
+        let counter = self.next_counter;
+        if datagram.len() < SEAL_BYTES {
+            return Err(SealError::Short);
+        }
+        if counter >= MAX_MESSAGES {
+            return Err(SealError::Exhausted);
+        }
+        let clear = Clear {
+            kind,
+            session: self.number,
+            counter_low: counter as u32,
+        };
+        let header = clear.to_bytes();
+        let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
+        front.copy_from_slice(&header);
+        let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
+        let tag = self
+            .cipher
+            .seal(counter, &beside(&header, bound), plaintext)?;
+        room.copy_from_slice(&tag);
+        self.next_counter = counter + 1;
+        Ok(())
+    }
+}
+
+/// Shows no key.
+impl core::fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SealingKey")
+            .field("number", &self.number)
+            .field("sealed", &self.next_counter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a receiver opens a source's packets to a group with.
+pub struct OpeningKey {
+    number: SessionIndex,
+    cipher: Cipher,
+    replay: Replay,
+    first: u64,
+}
+
+impl OpeningKey {
+    /// What packets name it by.
+    pub fn number(&self) -> SessionIndex {
+        self.number
+    }
+
+    /// Opens a datagram that [`SealingKey::seal`] has sealed, in place; each once.
+    pub fn open(&mut self, datagram: &mut [u8], bound: &Bound) -> Result<Kind, OpenError> {
+        let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
+        if datagram.len() < SEAL_BYTES {
+            return Err(OpenError::Short);
+        }
+        let expected = self.replay.next().max(self.first);
+        let counter = widen(u64::from(clear.counter_low), COUNTER_BITS, expected);
+        if counter < self.first || !self.replay.is_fresh(counter) {
+            return Err(OpenError::Replay);
+        }
+        let (header, sealed) = datagram.split_at_mut(CLEAR_BYTES);
+        self.cipher.open(counter, &beside(header, bound), sealed)?;
+        self.replay.mark(counter);
+        Ok(clear.kind)
+    }
+}
+
+/// Shows no key.
+impl core::fmt::Debug for OpeningKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OpeningKey")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
