@@ -32,6 +32,18 @@ pub struct GroupStatus {
     /// The members that may not receive.
     #[serde(default)]
     pub kept_out: Vec<String>,
+    /// Nodes that say how the group is carried, or who may, and have no right to: they are ignored.
+    #[serde(default)]
+    pub ignored: Vec<IgnoredStatus>,
+}
+
+/// What a node says of groups without the right to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IgnoredStatus {
+    /// The node.
+    pub said_by: String,
+    /// The group or range of groups.
+    pub group: String,
 }
 
 /// Who may send to a group and who may receive, as one node says.
@@ -131,6 +143,9 @@ pub struct GroupTotals {
     pub scribe_trees: usize,
     /// What clients of this node send to multicast groups: the first 64, by group.
     pub sources: Vec<SourceTotals>,
+    /// What nodes say of groups without the right to: the first 64.
+    #[serde(default)]
+    pub ignored: Vec<IgnoredStatus>,
 }
 
 /// What a node's clients send to a group.
