@@ -65,7 +65,7 @@ fn fixture() -> &'static Fixture {
             lifetime_s: 3_600,
             names: "",
             domains: &["*.example"],
-            groups: Some(&[GroupRange::ALL]),
+            groups: None,
         };
         let issuer = nodes[1].clone();
         let delegation = authority.delegate(issuer.certificate(), &mandate);
@@ -116,6 +116,13 @@ fn certificate(data: &[u8]) {
         Certificate::from_text(&certificate.to_text()),
         Ok(certificate.clone())
     );
+    let fields = certificate.fields();
+    let groups = fields.groups();
+    assert!(groups.iter().all(|range| fields.may_set(*range)));
+    if let Some(rights) = fields.options.rights() {
+        let is_given = |range: &GroupRange| rights.covers(*range);
+        assert!(groups.iter().all(is_given));
+    }
     if fixture().network.verify(&certificate, NOW_S).is_ok() {
         let nodes = fixture().nodes.iter().map(Identity::certificate);
         let mut issued = nodes.chain([&fixture().member]);

@@ -5,7 +5,6 @@ use crate::world::groups::{Cast, GROUP};
 use crate::world::{Nodes, VALID, addr, chain, voice};
 use base::{NodeAddr, Time};
 use overlay::Reply;
-use overlay::event::Drop;
 use overlay::groups::Permit;
 use overlay::request::{Operation, RequestError};
 use secure::Identity;
@@ -142,23 +141,23 @@ fn a_node_without_the_right_is_told_at_once_and_a_wide_range_is_more_than_its_pa
 fn a_permit_counts_as_long_as_its_node_s_certificate_covers_it() {
     let mut nodes = settled(3);
     nodes.join(3, GROUP);
-    keep_out(&mut nodes, 1, Some("nobody"));
-    let call = |nodes: &mut Nodes, flow| {
-        let mut cast = Cast::new(0, flow, voice());
-        cast.run_ms(nodes, 1_000);
-        cast.finish(nodes);
-        cast.got(3, Time::ZERO, Time::FAR).0
+    let may_send = |nodes: &Nodes| {
+        let may = |i| {
+            let membership = nodes.running(i).unwrap().database().membership();
+            membership.permits().may_send(addr(0), GROUP)
+        };
+        [0, 1, 2, 3].map(may)
     };
-    assert_eq!(call(&mut nodes, 5), 0);
-    assert_eq!(nodes.count().drops(Drop::NotPermitted), 200);
+    keep_out(&mut nodes, 1, Some("nobody"));
+    assert_eq!(may_send(&nodes), [false; 4]);
     entitle(&mut nodes, 1, &[]);
-    assert_eq!(
-        call(&mut nodes, 5),
-        200,
-        "the permit is still there, and ignored"
-    );
+    assert_eq!(may_send(&nodes), [true; 4], "it is still said");
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 1_000);
+    cast.finish(&mut nodes);
+    assert_eq!(cast.got(3, Time::ZERO, Time::FAR), (200, 200));
     entitle(&mut nodes, 1, &[&GROUP.to_string()]);
-    assert_eq!(call(&mut nodes, 5), 0);
+    assert_eq!(may_send(&nodes), [false; 4]);
 }
 
 #[test]

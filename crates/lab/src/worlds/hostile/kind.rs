@@ -12,8 +12,7 @@ pub(super) enum Kind {
     /// A member that tells of other links than those by which it routes draws packets into circles: the same
     /// comparison would find it.
     Lies,
-    /// A group lost packets: whoever is a member says how groups are carried, and relays know packets of
-    /// groups by their numbers alone.
+    /// A group lost packets: relays know packets of groups by their numbers alone.
     GroupLoss,
     /// Something came to a member of a group that its source did not send so: groups have no keys.
     GroupPayload,
@@ -44,9 +43,9 @@ impl Scene {
                 Deed::LieAboutLinks | Deed::InventLinks | Deed::LieInHellos
             )
         };
-        let rules = |deed: &Deed| matches!(deed, Deed::RuleGroups | Deed::Forge { .. });
+        let forges = |deed: &Deed| matches!(deed, Deed::Forge { .. });
         match () {
-            () if of_group && self.treason.has(rules) => Kind::GroupLoss,
+            () if of_group && self.treason.has(forges) => Kind::GroupLoss,
             () if self.treason.has(swallows) => Kind::BlackHole,
             () if self.treason.has(lies) => Kind::Lies,
             () => Kind::Fault,
