@@ -389,7 +389,7 @@ fn the_first_node_sets_groups_and_others_if_they_are_let() {
         "add {at} lon --address 127.0.0.1:7703 --may-set-groups 239.1.0.0/16 --may-set-groups 239.9.9.9"
     ))
     .unwrap();
-    let groups = |node| super::rights::described(&certificate(&net, node));
+    let groups = |node| rights::described(&certificate(&net, node));
     assert_eq!(groups("ams"), ["all"]);
     assert!(groups("fra").is_empty());
     assert_eq!(groups("lon"), ["239.1.0.0/16", "239.9.9.9"]);
