@@ -68,7 +68,7 @@ fn entries(status: &Value) -> String {
         entry("domains", serving.join(", "));
     }
     if let Some(setters) = setters(status) {
-        entry("groups set by", setters);
+        entry("set groups", setters);
     }
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
     let sockets = counted(sockets, "socket");
@@ -192,25 +192,16 @@ fn wrong(status: &Value) -> Vec<String> {
     wrong
 }
 
-/// Nodes that set groups without the right to.
+/// What nodes say of groups without the right to.
 fn ignored(said: &[Value], names: &Names) -> Option<String> {
-    let said: Vec<String> = said
-        .iter()
-        .map(|one| {
-            format!(
-                "{} of {}",
-                names.name(text(&one["said_by"])),
-                text(&one["group"])
-            )
-        })
-        .collect();
     let first = said.first()?;
+    let (by, of) = (names.name(text(&first["said_by"])), text(&first["group"]));
     let more = match said.len() {
         1 => String::new(),
-        all => format!(" and {} more", all - 1),
+        all => format!(" (and {} more)", all - 1),
     };
     Some(format!(
-        "what {first}{more} says is ignored: the certificate does not let that node set these groups"
+        "what {by} says of {of}{more} is ignored: its certificate does not let it set these groups"
     ))
 }
 
