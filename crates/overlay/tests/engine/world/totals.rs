@@ -17,7 +17,7 @@ pub struct Totals {
     pub repairs: u64,
     pub repair_bytes: u64,
     /// Repair packets and their bytes, by who sent them and to whom.
-    pub repair_of: BTreeMap<(HostId, base::NodeAddr), (u64, u64)>,
+    pub repair_of: BTreeMap<(HostId, NodeAddr), (u64, u64)>,
     /// From the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
