@@ -169,6 +169,7 @@ impl Admission {
             key: *key,
             static_key: ask.static_key,
             domains: invited.domains,
+            groups: invited.groups,
             endpoints: endpoints.map(str::to_owned).collect(),
             invitation,
             // These are set where it is certified.
@@ -270,6 +271,7 @@ impl Admission {
             static_key: member.static_key,
             signing_key: member.key,
             domains: &domains,
+            groups: &member.groups,
         };
         let validity = self.issuer.validity(now_s);
         let issued = self.issuer.issue(&newcomer, serial, validity);

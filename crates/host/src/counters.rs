@@ -51,6 +51,9 @@ pub struct Counters {
     pub records_accepted: u64,
     /// Records refused.
     pub records_refused: u64,
+    /// Nodes that have begun to set groups without the right to.
+    #[serde(default)]
+    pub groups_ignored: u64,
     /// Times the routes were computed anew.
     pub route_computations: u64,
     /// Drops by their reason.
@@ -117,6 +120,7 @@ impl Counters {
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::GroupsIgnored { .. } => self.groups_ignored += 1,
             Event::Unstamped => self.unstamped_packets += 1,
             Event::RoutesChanged { rerouted, .. } => {
                 self.route_computations += u64::from(rerouted);

@@ -307,6 +307,12 @@ impl Log {
                 let text = format!("a record that claims to be of {origin} was refused");
                 self.limited(now, "records", &text);
             }
+            Event::GroupsIgnored { by, group, prefix } => {
+                let text = format!(
+                    "what {by} says of {group}/{prefix} is ignored: its certificate does not let it set these groups"
+                );
+                self.limited(now, "groups", &text);
+            }
             _ => {}
         }
     }

@@ -199,6 +199,9 @@ pub struct KnownNode {
     pub certificate_not_after_s: Option<u64>,
     /// The domains that it may serve: those that its certificate names, while that counts.
     pub domains: Vec<String>,
+    /// The ranges of groups that it may set, by its certificate.
+    #[serde(default)]
+    pub may_set_groups: Vec<String>,
     /// The expected latency of the way there; none if there is no way, zero for this node itself.
     pub expected_latency_ms: Option<f64>,
     /// For how long there has been a way there without a break; none if there is no way.
@@ -301,6 +304,9 @@ impl KnownNode {
                 name: certificate.map(|c| c.subject.name.to_owned()),
                 certificate_not_after_s: certificate.map(|c| c.not_after_s),
                 domains: certificate.map_or_else(Vec::new, |c| domains(&c, unix_s)),
+                may_set_groups: certificate.map_or_else(Vec::new, |c| {
+                    c.groups().iter().map(ToString::to_string).collect()
+                }),
                 expected_latency_ms: ways.get(address.as_str()).copied(),
                 reachable_s: reachable_for(node).map(Duration::as_secs_f64),
                 links: database.links_of(node).map_or(0, <[_]>::len),

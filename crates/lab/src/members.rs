@@ -57,6 +57,18 @@ impl Members {
             .push(identity.expect("the certificate was issued for these keys"));
     }
 
+    /// The `i`-th node may set no groups: its certificate says so from now on.
+    pub(crate) fn disentitle(&mut self, i: usize) {
+        let identity = &self.identities[i];
+        let certificate = identity.certificate();
+        let renewed = self
+            .authority
+            .renew_for(certificate, None, Some(&[]), VALIDITY);
+        let renewed = renewed.expect("this authority has signed it before");
+        let keys = identity.keys().clone();
+        self.identities[i] = Identity::new(keys, renewed).expect("it is for the same keys");
+    }
+
     /// Keys and certificate of the `i`-th node.
     pub(crate) fn identity(&self, i: usize) -> &Identity {
         &self.identities[i]

@@ -75,7 +75,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         ..options.clone()
     };
     let hostile_worlds = run(&hostile, Progress::Silent).unwrap();
-    let open = ["black-hole", "lies", "group-loss"];
+    let open = ["black-hole", "lies"];
     let mut kinds = hostile_worlds.kinds.keys();
     assert!(
         kinds.all(|kind| open.contains(&kind.as_str())),

@@ -383,6 +383,15 @@ pub enum Event {
         /// Whose record it claims to be.
         origin: NodeAddr,
     },
+    /// A node sets groups that its certificate does not cover: nobody heeds it. Told once, until it stops.
+    GroupsIgnored {
+        /// The node.
+        by: NodeAddr,
+        /// A group, or the first of a range.
+        group: NodeAddr,
+        /// How many bits the groups of the range have in common.
+        prefix: u8,
+    },
     /// The routes have been computed anew.
     RoutesChanged {
         /// Nodes that can be reached over links whose other ends are heard.

@@ -459,7 +459,7 @@ impl Engine for Node {
 
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
-        self.update_groups(now);
+        self.update_groups(now, out);
         self.drive_group_keys(now, out);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);

@@ -205,6 +205,13 @@ pub enum RequestError {
     },
     /// Permits of more words than a record of this node holds.
     TooManyPermits,
+    /// This node's certificate does not let it say how these groups are carried, or who may.
+    MayNotSet {
+        /// The group, or the first of a range.
+        group: NodeAddr,
+        /// How many bits the groups of a range have in common.
+        prefix: u8,
+    },
     /// This node may not send to the group.
     MayNotSend {
         /// The group.
@@ -269,6 +276,13 @@ impl core::fmt::Display for RequestError {
             RequestError::TooManyPermits => f.write_str(
                 "what this node says of who may send and receive fits no record: name nodes by `cam-*` or \
                  `@domain`, or say it of a range of groups",
+            ),
+            RequestError::MayNotSet { group, prefix } => write!(
+                f,
+                "the certificate of this node does not let it set {group}/{prefix}: do it at a node that may \
+                 (`sinew status` says which), or let the administrator of the network run `sinew net set DIR \
+                 NODE --may-set-groups {group}/{prefix}`; of a node that an issuer has certified, that issuer \
+                 invites it with `sinew invite --may-set-groups`"
             ),
             RequestError::MayNotSend { group } => write!(
                 f,

@@ -5,8 +5,8 @@ mod groups;
 mod network;
 
 pub use groups::{
-    GroupSource, GroupStatus, GroupTotals, PermitStatus, ReceptionStatus, SettingStatus,
-    SourceTotals, WaysStatus,
+    GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
+    SettingStatus, SourceTotals, WaysStatus,
 };
 pub use network::{
     DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,

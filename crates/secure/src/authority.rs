@@ -12,7 +12,10 @@ use crate::signature::{self, Context};
 use base::NodeAddr;
 use ed25519_dalek::SigningKey;
 use wire::bytes::{Reader, Writer};
-use wire::certificate::{self as format, KEY_BYTES, MAX_REVOKED, SIGNATURE_BYTES, Serials};
+use wire::certificate::{
+    self as format, Bound, GroupRange, KEY_BYTES, MAX_REVOKED, MAX_RIGHTS_BYTES, Rights,
+    SIGNATURE_BYTES, Serials,
+};
 use wire::{Full, Malformed};
 use zeroize::Zeroizing;
 
@@ -54,6 +57,8 @@ pub struct Mandate<'a> {
     pub names: &'a str,
     /// The domains, or patterns like `*.example.net`.
     pub domains: &'a [&'a str],
+    /// The groups that it may let others set; none bounds nothing, as delegations did before there were rights.
+    pub groups: Option<&'a [GroupRange]>,
 }
 
 /// Why the authority would not sign.
@@ -79,6 +84,9 @@ pub enum AuthorityError {
     /// The domains are too many or one is none.
     #[error("not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`")]
     Domains,
+    /// The groups are more ranges than a certificate holds.
+    #[error("too many ranges of groups: at most 8, of which none is within another")]
+    Groups,
     /// Name, domains and options leave no room for serial and validity.
     #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
     TooLong,
@@ -107,12 +115,33 @@ impl Authority {
         Network::new(root).expect("a key made from a secret is usable")
     }
 
-    /// Certifies what `request` asks for.
+    /// Certifies what `request` asks for. The certificate says nothing of rights, so the node may set all groups, as
+    /// nodes could before there were rights.
     pub fn issue(
         &mut self,
         request: &Request,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
+        let fields = self.check_request(request)?;
+        self.certify(fields.subject, fields.options, validity)
+    }
+
+    /// Certifies what `request` asks for, and lets the node set these groups. What the request says of rights is not
+    /// looked at: they are for the authority to give.
+    pub fn issue_with(
+        &mut self,
+        request: &Request,
+        groups: &[GroupRange],
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        let fields = self.check_request(request)?;
+        self.certify_with(fields.subject, fields.options, groups, validity)
+    }
+
+    fn check_request<'r>(
+        &self,
+        request: &'r Request,
+    ) -> Result<format::Request<'r>, AuthorityError> {
         let fields = request.fields();
         let (subject, body) = (fields.subject, format::signed_part(request.as_bytes()));
         if fields.network != self.network().id() {
@@ -129,7 +158,7 @@ impl Authority {
         ) {
             return Err(AuthorityError::BadSignature);
         }
-        self.certify(subject, fields.options, validity)
+        Ok(fields)
     }
 
     /// Certifies the same again, for another time and under a new serial.
@@ -143,24 +172,29 @@ impl Authority {
         self.certify(fields.subject, fields.options, validity)
     }
 
-    /// Certifies the same keys, name and address again, with other domains.
+    /// Certifies the same keys, name and address again, with other domains or other groups that the node may set.
     pub fn renew_for(
         &mut self,
         certificate: &Certificate,
-        domains: &[&str],
+        domains: Option<&[&str]>,
+        groups: Option<&[GroupRange]>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = certificate.fields();
         self.check_own(certificate)?;
         let mut room = [0; format::MAX_CERTIFICATE_BYTES];
         let mut w = Writer::new(&mut room);
-        format::Domains::emit(domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
-        let mut r = Reader::new(w.written());
-        let subject = format::Subject {
-            domains: format::Domains::parse(&mut r).map_err(|_| AuthorityError::Domains)?,
-            ..fields.subject
-        };
-        self.certify(subject, fields.options, validity)
+        let mut subject = fields.subject;
+        if let Some(domains) = domains {
+            format::Domains::emit(domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
+            let mut r = Reader::new(w.written());
+            subject.domains =
+                format::Domains::parse(&mut r).map_err(|_| AuthorityError::Domains)?;
+        }
+        match groups {
+            Some(groups) => self.certify_with(subject, fields.options, groups, validity),
+            None => self.certify(subject, fields.options, validity),
+        }
     }
 
     /// Lets the node of a certificate certify others. The serials that it may give are set aside.
@@ -172,7 +206,11 @@ impl Authority {
         self.check_own(certificate)?;
         let mut room = [0; format::MAX_CERTIFICATE_BYTES];
         let mut w = Writer::new(&mut room);
-        format::Domains::emit(mandate.domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
+        let bound = mandate.groups.map(Bound::word).transpose();
+        let bound = bound.map_err(|Full| AuthorityError::Groups)?;
+        let domains = mandate.domains.iter().copied().chain(bound.as_deref());
+        let domains: Vec<&str> = domains.collect();
+        format::Domains::emit(&domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
         let serial = self.next_serial;
         let first = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
         let next_serial = first
@@ -340,6 +378,27 @@ impl Authority {
             return Err(AuthorityError::BadSignature);
         }
         Ok(())
+    }
+
+    fn certify_with(
+        &mut self,
+        subject: format::Subject<'_>,
+        options: format::Options<'_>,
+        groups: &[GroupRange],
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        let mut rights = [0; MAX_RIGHTS_BYTES];
+        let mut w = Writer::new(&mut rights);
+        Rights::emit(groups, &mut w).map_err(|Full| AuthorityError::Groups)?;
+        let rights = Rights::parse(w.written()).expect("what was just written is well formed");
+        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut room);
+        options
+            .emit_with(rights, &mut w)
+            .map_err(|Full| AuthorityError::TooLong)?;
+        let options = format::Options::parse(&mut Reader::new(w.written()));
+        let options = options.expect("what was just written is well formed");
+        self.certify(subject, options, validity)
     }
 
     fn certify(

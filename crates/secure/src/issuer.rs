@@ -15,8 +15,13 @@ use crate::identity::{Identity, seal_with};
 use crate::signature::{self, Context};
 use base::NodeAddr;
 use wire::bytes::{Reader, Writer};
-use wire::certificate::{self as format, KEY_BYTES, SIGNATURE_BYTES};
+use wire::certificate::{
+    self as format, GroupRange, KEY_BYTES, MAX_RIGHTS_BYTES, Rights, SIGNATURE_BYTES,
+};
 use wire::{Full, Malformed};
+
+/// The options of a certificate, with their length: the delegation and the rights.
+const OPTIONS_BYTES_MAX: usize = 2 + 2 + format::MAX_DELEGATION_BYTES + 2 + MAX_RIGHTS_BYTES;
 
 /// A node that may certify others.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ pub struct Newcomer<'a> {
     pub signing_key: [u8; KEY_BYTES],
     /// The domains that it may serve.
     pub domains: &'a [&'a str],
+    /// The groups that it may set.
+    pub groups: &'a [GroupRange],
 }
 
 /// Why an issuer would not sign.
@@ -57,7 +64,9 @@ pub enum IssueError {
     #[error("the certificate would be longer than 1024 bytes: use fewer or shorter domains")]
     TooLong,
     /// The delegation does not permit it.
-    #[error("this node may not give that name, address, domain or lifetime: see its delegation")]
+    #[error(
+        "this node may not give that name, address, domain, lifetime or those groups: see its delegation"
+    )]
     NotDelegated,
 }
 
@@ -111,11 +120,20 @@ impl Issuer {
         let mut room = [0; format::MAX_CERTIFICATE_BYTES];
         let mut w = Writer::new(&mut room);
         format::Domains::emit(newcomer.domains, &mut w).map_err(|Full| Malformed::Value)?;
-        let mut options = [0; 4 + format::MAX_DELEGATION_BYTES];
-        let mut o = Writer::new(&mut options);
-        format::Options::emit_delegation(self.delegation.as_bytes(), &mut o)
-            .expect("a delegation has 255 bytes at most");
         let delegation = self.delegation.fields();
+        let bound = delegation.bound();
+        let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
+        if !newcomer.groups.iter().all(is_given) {
+            return Err(IssueError::NotDelegated);
+        }
+        let mut rights = [0; MAX_RIGHTS_BYTES];
+        let mut r = Writer::new(&mut rights);
+        Rights::emit(newcomer.groups, &mut r).map_err(|Full| IssueError::TooLong)?;
+        let rights = Rights::parse(r.written())?;
+        let mut options = [0; OPTIONS_BYTES_MAX];
+        let mut o = Writer::new(&mut options);
+        format::Options::emit_delegated(self.delegation.as_bytes(), rights, &mut o)
+            .expect("a delegation has 255 bytes at most, and rights 40");
         let unsigned = format::Certificate {
             network: delegation.network,
             serial,

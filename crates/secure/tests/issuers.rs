@@ -6,6 +6,7 @@ use secure::{
     Authority, Certificate, CertificateError, Delegation, Identity, IssueError, Issuer, Keys,
     Mandate, Newcomer, Validity,
 };
+use wire::certificate::GroupRange;
 
 const NOW_S: u64 = 1_790_000_000;
 const DAY_S: u64 = 86_400;
@@ -20,6 +21,7 @@ const MANDATE: Mandate<'_> = Mandate {
     lifetime_s: 30 * DAY_S as u32,
     names: "",
     domains: &["*.example.net"],
+    groups: None,
 };
 
 fn identity(authority: &mut Authority, n: u8) -> Identity {
@@ -51,6 +53,7 @@ fn newcomer<'a>(domains: &'a [&'a str]) -> Newcomer<'a> {
         static_key: subject.static_key,
         signing_key: subject.signing_key,
         domains,
+        groups: &[],
     }
 }
 
@@ -228,4 +231,75 @@ fn serials_of_the_root_and_of_issuers_never_meet() {
     // The numbers are set aside over a restart, too.
     let again = Authority::from_text(&authority.to_text()).unwrap();
     assert_eq!(format!("{again:?}"), format!("{authority:?}"));
+}
+
+#[test]
+fn an_issuer_lets_nobody_set_more_groups_than_its_delegation_says() {
+    let range = |text: &str| text.parse::<GroupRange>().unwrap();
+    let mut authority = Authority::generate(&[1; 32]);
+    let identity = identity(&mut authority, 1);
+    let bound = [range("239.1.0.0/16")];
+    let mandate = Mandate {
+        groups: Some(&bound),
+        ..MANDATE
+    };
+    let delegation = authority
+        .delegate(identity.certificate(), &mandate)
+        .unwrap();
+    let issuer = Issuer::new(identity, delegation).unwrap();
+    let (serial, validity) = (first_serial(&issuer), issuer.validity(NOW_S));
+    let asks = |groups: &[GroupRange]| {
+        let newcomer = Newcomer {
+            groups,
+            ..newcomer(&[])
+        };
+        issuer.issue(&newcomer, serial, validity)
+    };
+    let given = asks(&[range("239.1.1.0/24")]).unwrap();
+    let peer = authority.network().verify(&given, NOW_S).unwrap();
+    let fields = peer.certificate().fields();
+    assert!(fields.may_set(range("239.1.1.1")) && !fields.may_set(range("239.1.2.1")));
+    assert!(!asks(&[]).unwrap().fields().may_set(range("239.1.1.1")));
+    for groups in [&[GroupRange::ALL][..], &[range("239.2.0.1")]] {
+        assert_eq!(asks(groups), Err(IssueError::NotDelegated));
+    }
+    assert_eq!(
+        fields.subject.domains.iter().count(),
+        0,
+        "the bound is nobody's domain"
+    );
+}
+
+#[test]
+fn the_authority_gives_rights_and_a_renewal_keeps_them() {
+    let range = |text: &str| text.parse::<GroupRange>().unwrap();
+    let keys = Keys::generate(&[9; 64]);
+    let mut authority = Authority::generate(&[1; 32]);
+    let id = authority.network().id();
+    let request = keys.request(id, NodeAddr(0x0a07_0007), "ams", &["a.nl"]);
+    let request = request.unwrap();
+    let rights = |certificate: &Certificate| {
+        let rights = certificate.fields().options.rights();
+        rights.map(|rights| rights.iter().collect::<Vec<_>>())
+    };
+    assert_eq!(
+        rights(&authority.issue(&request, FOR_90_DAYS).unwrap()),
+        None
+    );
+    let one = [range("239.1.0.0/16")];
+    let certificate = authority.issue_with(&request, &one, FOR_90_DAYS).unwrap();
+    assert_eq!(rights(&certificate).unwrap(), one);
+    let renewed = authority.renew(&certificate, FOR_90_DAYS).unwrap();
+    assert_eq!(rights(&renewed).unwrap(), one);
+    let domains: &[&str] = &["b.nl"];
+    let other = authority.renew_for(&renewed, Some(domains), None, FOR_90_DAYS);
+    assert_eq!(rights(&other.unwrap()).unwrap(), one);
+    let none = authority.renew_for(&renewed, None, Some(&[]), FOR_90_DAYS);
+    let none = none.unwrap();
+    assert_eq!(rights(&none).unwrap(), []);
+    let domains: Vec<&str> = none.fields().subject.domains.iter().collect();
+    assert_eq!(domains, ["a.nl"]);
+    let nine: Vec<GroupRange> = (0..9).map(|i| range(&format!("239.1.1.{i}"))).collect();
+    let refused = authority.issue_with(&request, &nine, FOR_90_DAYS);
+    assert_eq!(refused, Err(secure::AuthorityError::Groups));
 }

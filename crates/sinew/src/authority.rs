@@ -21,6 +21,7 @@ mod list;
 mod register;
 mod renew;
 mod request;
+mod rights;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub(crate) use configuration::{Joined, is_endpoint, joined};
 pub(crate) use delegate::delegate;
 pub(crate) use register::is_file_name;
 pub use register::{Entry, Prefix, Register};
+pub(crate) use rights::ranges;
 
 /// The word for an empty list.
 const NONE: &str = "none";
@@ -72,11 +74,12 @@ then give /etc/sinew/node.request to the administrator of the network, for
 Example:
   sinew net renew voice ams --days 365 --node voice/ams")]
     Renew(Renew),
-    /// Change a node's domains, addresses or links; its key and overlay address stay
+    /// Change a node's domains, rights, addresses or links; its key and overlay address stay
     #[command(after_help = "\
 Examples:
   sinew net set voice ams --domain a.example --node voice/ams
   sinew net set voice ams --domain none                # no domains any more
+  sinew net set voice fra --may-set-groups 239.1.0.0/16 --node voice/fra
   sinew net set voice ams --address ams2.example.net:7700
   sinew net set voice ams --link fra,par")]
     Set(Set),
@@ -144,6 +147,10 @@ pub struct Add {
     /// Domains that it may serve
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
+    /// Groups for which it may say how they are carried and who may send and receive: 239.1.0.0/16, `all`, or
+    /// `none`; default: `all` for the first node, `none` for others
+    #[arg(long = "may-set-groups", value_name = "RANGE")]
+    pub groups: Vec<String>,
     /// The request that `sinew net request` made on the node's machine
     #[arg(long, value_name = "FILE")]
     pub request: Option<PathBuf>,
@@ -204,6 +211,9 @@ pub struct Set {
     /// All domains that it may serve, or `none`; they go into a new certificate
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
+    /// All groups that it may set, like 239.1.0.0/16, or `all`, or `none`; they go into a new certificate
+    #[arg(long = "may-set-groups", value_name = "RANGE")]
+    pub groups: Vec<String>,
     /// All addresses at which other nodes reach it; changes the configurations of all nodes here
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
@@ -240,6 +250,9 @@ pub struct Delegate {
     /// A domain, or a pattern like `*.example.net`, that its nodes may serve
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
+    /// Groups that it may let its nodes set, like 239.1.0.0/16, or `all`; default: `none`
+    #[arg(long = "may-set-groups", value_name = "RANGE")]
+    pub groups: Vec<String>,
     /// For how many days the node may certify, and its certificates are valid
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,

@@ -471,6 +471,12 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     for permit in list(&group["permits"]) {
         lines.push(permitted(permit, names));
     }
+    for said in list(&group["ignored"]) {
+        let (by, of) = (names.name(text(&said["said_by"])), text(&said["group"]));
+        lines.push(format!(
+            "what {by} says of {of} is ignored: its certificate does not let it set these groups"
+        ));
+    }
     let kept_out = list(&group["kept_out"]).iter();
     let kept_out: Vec<&str> = kept_out.map(|node| names.name(text(node))).collect();
     if !kept_out.is_empty() {

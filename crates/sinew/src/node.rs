@@ -31,7 +31,7 @@ use net::clock::Clock;
 use net::sched::{self, Scheduling};
 use net::signals::{Hangup, Termination};
 use overlay::node::{Neighbor, Node};
-use overlay::request::Operation;
+use overlay::request::{Operation, RequestError};
 use overlay::settings::Sealing;
 use ready::Ready;
 use reload::{Reloader, Running};
@@ -120,7 +120,15 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     for group in &config.groups {
         for operation in group.wanted().operations().map_err(Failure::misused)? {
-            driver.operate(operation).map_err(Failure::failed)?;
+            match driver.operate(operation) {
+                // Calls do not wait for the administrator.
+                Err(why @ RequestError::MayNotSet { .. }) => {
+                    lines.warn(&format!(
+                        "`[[group]]` is ignored: {why}; then restart this node"
+                    ));
+                }
+                done => done.map_err(Failure::failed)?,
+            }
         }
     }
     if config.probe_hops {

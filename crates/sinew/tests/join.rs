@@ -220,6 +220,7 @@ fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
         lifetime_s: 12,
         names: "",
         domains: &[],
+        groups: None,
     };
     let short = authority.delegate(&certificate, &mandate).unwrap();
     fs::write(world.node("a").join("node.delegation"), short.to_text()).unwrap();

@@ -20,6 +20,7 @@
 //!
 //! revocations: version 4 | issued, unix seconds 8 | n x serial 4, ascending | signature 64
 //! option:      critical bit and type 1 | length 1 | value
+//!   0x02       what the node may say for the whole network ([`Rights`])
 //!   0x81       critical: the delegation of the issuer that signed, in place of the root key
 //! ```
 //!
@@ -28,8 +29,10 @@
 //! they came. Parsing checks form only; who signed and when it counts is for `secure`.
 
 mod delegation;
+mod rights;
 
 pub use delegation::{Delegation, MAX_DELEGATION_BYTES};
+pub use rights::{BadRange, Bound, GroupRange, MAX_RANGES, MAX_RIGHTS_BYTES, Rights};
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -164,6 +167,41 @@ impl<'a> Certificate<'a> {
         self.subject.emit(w)?;
         self.options.emit(w)?;
         w.put(&self.signature)
+    }
+
+    /// The groups that the node may set: what its rights and the bound of its issuer have in common.
+    pub fn groups(&self) -> Vec<GroupRange> {
+        let all = [GroupRange::ALL];
+        let bound = self.bound();
+        let bound = bound.as_ref().map_or(&all[..], Bound::ranges);
+        let rights: Vec<GroupRange> = match self.options.rights() {
+            Some(rights) => rights.iter().collect(),
+            None if self.may_set(GroupRange::ALL) => all.to_vec(),
+            None => Vec::new(),
+        };
+        let narrower = |right: &GroupRange| {
+            let right = *right;
+            bound.iter().filter_map(move |bound| match () {
+                () if bound.covers(right) => Some(right),
+                () if right.covers(*bound) => Some(*bound),
+                () => None,
+            })
+        };
+        rights.iter().flat_map(narrower).collect()
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        Delegation::parse(self.options.delegation()?).ok()?.bound()
+    }
+
+    /// True if what the node says of all these groups counts: its rights cover them, and its issuer could give them.
+    pub fn may_set(&self, range: GroupRange) -> bool {
+        let bound = self.bound();
+        let is_given = bound.as_ref().is_none_or(|bound| bound.covers(range));
+        match self.options.rights() {
+            Some(rights) => is_given && rights.covers(range),
+            None => bound.is_none(),
+        }
     }
 }
 
@@ -300,6 +338,8 @@ impl core::fmt::Debug for Domains<'_> {
 
 /// The option with the delegation of the issuer that signed a certificate.
 const DELEGATION: u8 = CRITICAL | 1;
+/// The option with what the node may say for the whole network.
+const RIGHTS: u8 = 2;
 
 /// Optional items as they stand on the wire, without the length in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,12 +349,26 @@ impl<'a> Options<'a> {
     /// No option.
     pub const NONE: Options<'static> = Options(&[]);
 
-    /// Writes the option of a certificate that an issuer signs.
-    pub fn emit_delegation(delegation: &[u8], w: &mut Writer<'_>) -> Result<(), Full> {
-        w.u16(2 + u16::try_from(delegation.len()).map_err(|_| Full)?)?;
-        w.u8(DELEGATION)?;
-        w.u8(u8::try_from(delegation.len()).map_err(|_| Full)?)?;
-        w.put(delegation)
+    /// Writes the options of a certificate that an issuer signs, with their length in front.
+    pub fn emit_delegated(
+        delegation: &[u8],
+        rights: Rights<'_>,
+        w: &mut Writer<'_>,
+    ) -> Result<(), Full> {
+        w.u16(u16::try_from(4 + delegation.len() + rights.as_bytes().len()).map_err(|_| Full)?)?;
+        emit_option(DELEGATION, delegation, w)?;
+        emit_option(RIGHTS, rights.as_bytes(), w)
+    }
+
+    /// Writes these options with their length in front, and with these rights in the place of those that there are.
+    pub fn emit_with(&self, rights: Rights<'_>, w: &mut Writer<'_>) -> Result<(), Full> {
+        let others = self.iter().filter(|(kind, _)| *kind != RIGHTS);
+        let length: usize = others.clone().map(|(_, value)| 2 + value.len()).sum();
+        w.u16(u16::try_from(length + 2 + rights.as_bytes().len()).map_err(|_| Full)?)?;
+        for (kind, value) in others {
+            emit_option(kind, value, w)?;
+        }
+        emit_option(RIGHTS, rights.as_bytes(), w)
     }
 
     /// Reads options with their length in front. Critical ones that are not known are an error, others
@@ -323,7 +377,7 @@ impl<'a> Options<'a> {
         let length = r.u16()?;
         let all = r.take(length.into())?;
         let mut items = Reader::new(all);
-        let mut is_delegated = false;
+        let (mut is_delegated, mut has_rights) = (false, false);
         while !items.is_empty() {
             let kind = items.u8()?;
             let length = items.u8().map_err(|_| Malformed::Length)?;
@@ -334,6 +388,11 @@ impl<'a> Options<'a> {
                     Delegation::parse(value)?;
                     is_delegated = true;
                 }
+                RIGHTS if has_rights => return Err(Malformed::Value),
+                RIGHTS => {
+                    Rights::parse(value)?;
+                    has_rights = true;
+                }
                 _ if kind & CRITICAL != 0 => return Err(Malformed::Critical),
                 _ => {}
             }
@@ -343,20 +402,40 @@ impl<'a> Options<'a> {
 
     /// The delegation of the issuer that signed, as it stands there; none where the root key signed.
     pub fn delegation(&self) -> Option<&'a [u8]> {
-        let mut items = Reader::new(self.0);
-        while let (Ok(kind), Ok(length)) = (items.u8(), items.u8()) {
-            let value = items.take(length.into()).ok()?;
-            if kind == DELEGATION {
-                return Some(value);
-            }
-        }
-        None
+        self.value(DELEGATION)
+    }
+
+    /// What the node may say for the whole network, if it is said. [`Certificate::may_set`] looks at the issuer besides.
+    pub fn rights(&self) -> Option<Rights<'a>> {
+        Rights::parse(self.value(RIGHTS)?).ok()
+    }
+
+    fn value(&self, kind: u8) -> Option<&'a [u8]> {
+        let mut found = self.iter().filter(|(of, _)| *of == kind);
+        found.next().map(|(_, value)| value)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u8, &'a [u8])> + Clone + use<'a> {
+        let mut items = self.0;
+        core::iter::from_fn(move || {
+            let (&kind, rest) = items.split_first()?;
+            let (&length, rest) = rest.split_first()?;
+            let (value, rest) = rest.split_at_checked(length.into())?;
+            items = rest;
+            Some((kind, value))
+        })
     }
 
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.u16(u16::try_from(self.0.len()).map_err(|_| Full)?)?;
         w.put(self.0)
     }
+}
+
+fn emit_option(kind: u8, value: &[u8], w: &mut Writer<'_>) -> Result<(), Full> {
+    w.u8(kind)?;
+    w.u8(u8::try_from(value.len()).map_err(|_| Full)?)?;
+    w.put(value)
 }
 
 /// Ascending serials, four bytes each.

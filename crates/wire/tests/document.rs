@@ -79,6 +79,7 @@ fn every_limit_has_its_value() {
             "certificate::MAX_DELEGATION_BYTES",
             certificate::MAX_DELEGATION_BYTES,
         ),
+        ("certificate::MAX_RANGES", certificate::MAX_RANGES),
         ("certificate::MAX_REVOKED", certificate::MAX_REVOKED),
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),

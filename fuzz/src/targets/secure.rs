@@ -10,7 +10,7 @@ use secure::{
     Newcomer, Outcome, Request, Revocations, Session, Validity,
 };
 use wire::bytes::Writer;
-use wire::certificate::MAX_REVOCATIONS_BYTES;
+use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES};
 use wire::handshake::{MAC_BYTES, init};
 use wire::link::{Kind, SEAL_BYTES};
 
@@ -65,6 +65,7 @@ fn fixture() -> &'static Fixture {
             lifetime_s: 3_600,
             names: "",
             domains: &["*.example"],
+            groups: None,
         };
         let issuer = nodes[1].clone();
         let delegation = authority.delegate(issuer.certificate(), &mandate);
@@ -76,6 +77,7 @@ fn fixture() -> &'static Fixture {
             static_key: [7; 32],
             signing_key: nodes[0].certificate().fields().subject.signing_key,
             domains: &["b.example"],
+            groups: &[GroupRange::ALL],
         };
         let serial = delegation.fields().serials.0;
         let member = issuer.issue(&newcomer, serial, issuer.validity(NOW_S));
@@ -114,6 +116,13 @@ fn certificate(data: &[u8]) {
         Certificate::from_text(&certificate.to_text()),
         Ok(certificate.clone())
     );
+    let fields = certificate.fields();
+    let groups = fields.groups();
+    assert!(groups.iter().all(|range| fields.may_set(*range)));
+    if let Some(rights) = fields.options.rights() {
+        let is_given = |range: &GroupRange| rights.covers(*range);
+        assert!(groups.iter().all(is_given));
+    }
     if fixture().network.verify(&certificate, NOW_S).is_ok() {
         let nodes = fixture().nodes.iter().map(Identity::certificate);
         let mut issued = nodes.chain([&fixture().member]);

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use wire::certificate::KEY_BYTES;
+use wire::certificate::{GroupRange, KEY_BYTES};
 use wire::relay::join::SECRET_BYTES;
 
 /// Beside the members.
@@ -36,6 +36,9 @@ pub struct Invitation {
     /// The domains that it may serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
+    /// The groups that it may set.
+    #[serde(default, with = "as_texts", skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRange>,
 }
 
 /// A node that was admitted.
@@ -56,6 +59,9 @@ pub struct Member {
     /// The domains that it may serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
+    /// The groups that it may set.
+    #[serde(default, with = "as_texts", skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRange>,
     /// Where others reach it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
@@ -372,5 +378,23 @@ mod as_hex {
             *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
         }
         Ok(key)
+    }
+}
+
+/// Ranges of groups in their text form.
+mod as_texts {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use wire::certificate::GroupRange;
+
+    pub(super) fn serialize<S: Serializer>(all: &[GroupRange], s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(all.iter().map(ToString::to_string))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Vec<GroupRange>, D::Error> {
+        let texts = Vec::<String>::deserialize(d)?;
+        let ranges = texts.iter().map(|text| text.parse());
+        ranges.collect::<Result<_, _>>().map_err(D::Error::custom)
     }
 }

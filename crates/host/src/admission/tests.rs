@@ -2,6 +2,7 @@ use super::*;
 use crate::files::test_directory;
 use secure::{Authority, Identity, Keys, Mandate, Validity};
 use std::path::PathBuf;
+use wire::certificate::GroupRange;
 use wire::relay::join::Endpoints;
 
 const NOW_S: u64 = 1_790_000_000;
@@ -32,6 +33,7 @@ impl Scene {
             lifetime_s: (30 * DAY_S) as u32,
             names: "",
             domains: &["*.example.net"],
+            groups: None,
         };
         let delegation = authority.delegate(&certificate, &mandate).unwrap();
         let identity = Identity::new(keys, certificate).unwrap();
@@ -54,6 +56,7 @@ impl Scene {
             expires_s: NOW_S + 3_600,
             name: None,
             domains: vec!["a.example.net".into()],
+            groups: vec![GroupRange::ALL],
         };
         Books::invite(&self.dir, &SECRET, &invitation, NOW_S).unwrap();
     }
@@ -253,6 +256,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
         expires_s: NOW_S + DAY_S,
         name: None,
         domains: vec![],
+        groups: vec![],
     };
     Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
     let ask = Join {
@@ -314,6 +318,7 @@ fn books_forget_expired_invitations_and_refuse_damage() {
         expires_s: NOW_S + 9_999,
         name: None,
         domains: vec![],
+        groups: vec![],
     };
     Books::invite(&scene.dir, &[6; 16], &other, NOW_S + 3_601).unwrap();
     let left = Books::invitations(&scene.dir).unwrap();
@@ -344,6 +349,7 @@ fn invitations_belong_to_the_owner_of_the_node() {
         expires_s: NOW_S,
         name: None,
         domains: vec![],
+        groups: vec![],
     };
     Books::invite(&node.join("issuer"), &SECRET, &invitation, NOW_S).unwrap();
     let file = Books::invitations(&node.join("issuer"))

@@ -483,6 +483,7 @@ pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
         | RequestError::TooManyNeighbors
         | RequestError::BadCredential
         | RequestError::Unsealed
+        | RequestError::MayNotSet { .. }
         | RequestError::MayNotSend { .. }
         | RequestError::MayNotReceive { .. } => ErrorCode::Forbidden,
     }

@@ -207,6 +207,11 @@ fn totals(page: &mut Page, status: &Status) {
             c.records_refused,
         ),
         (
+            "groups_ignored",
+            "Times that a node began to set groups without the right to.",
+            c.groups_ignored,
+        ),
+        (
             "route_computations",
             "Times the routes were computed.",
             c.route_computations,

@@ -88,23 +88,23 @@ pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> R
     let twin = Life::begin(seed, &scene, false, None, None).lived()?;
     let mut world = Life::begin(seed, &scene, true, told, witness).lived()?;
     let mut faults = core::mem::take(&mut world.faults);
-    let of_flow = |what: &str| scene.kind_of_loss(what.starts_with("group"));
+    let kind = scene.kind_of_loss();
     for ((what, lost, sent), (_, gone, _)) in world.flows.iter().zip(&twin.flows) {
         let share = *gone as f64 / (*sent).max(1) as f64;
         let error = (*sent as f64 * share * (1.0 - share)).sqrt();
         let most = *gone as f64 + WORSE * *sent as f64 + 3.0 * error;
         if share < CUT_OFF && *lost as f64 > most {
             let fault = format!("{what} lost {lost} of {sent}, {gone} without the member");
-            faults.push((of_flow(what), fault));
+            faults.push((kind, fault));
         }
     }
     if let (Some(unfinished), None) = (&world.unfinished, &twin.unfinished) {
         let fault = format!("a stream did not end: {unfinished}");
-        faults.push((of_flow("stream"), fault));
+        faults.push((kind, fault));
     }
     if world.resets > twin.resets {
         let fault = format!("{} streams were reset", world.resets);
-        faults.push((of_flow("stream"), fault));
+        faults.push((kind, fault));
     }
     if world.buffers > twin.buffers + GROWTH_BYTES {
         let (here, there) = (world.buffers, twin.buffers);

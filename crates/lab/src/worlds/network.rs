@@ -54,6 +54,9 @@ impl<'p> Nodes<'p> {
         for i in 0..plan.nodes {
             members.add(&mut rng, &format!("n{i}"), address(i));
         }
+        if let Some((traitor, _)) = &traitor {
+            members.disentitle(*traitor);
+        }
         let mut nodes = Nodes {
             world,
             hosts: Vec::new(),

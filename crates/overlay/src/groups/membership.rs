@@ -1,12 +1,28 @@
-//! Which nodes are in which group, as their records say.
+//! Which nodes are in which group, as their records say, and how groups are carried.
+//!
+//! ```text
+//!   setting of any node ──flooding──▶ said ──┐
+//!   its certificate: rights ─────────────────┴──▶ counts? ──▶ of those that count the highest version
+//! ```
+//! Everybody may be a member, but a setting counts only where the certificate of the node that says it covers its
+//! groups. What does not count stays: a certificate that comes later may cover it.
 
 use super::Permits;
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
+use wire::certificate::{Certificate, GroupRange};
 use wire::groups::{Groups, Setting, TreeBuilder, mask};
 use wire::record::Key;
 
 type Range = (NodeAddr, u8);
+
+/// A setting as a node says it.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    setting: Setting,
+    /// The node's certificate covers it.
+    counts: bool,
+}
 
 /// All groups of the network that are told by records.
 #[derive(Clone, Debug, Default)]
@@ -14,10 +30,12 @@ pub struct Membership {
     /// In order of address; a node stands here once for each of its parts that names the group.
     members: BTreeMap<NodeAddr, Vec<NodeAddr>>,
     /// By range (first group, length of what they have in common) and who said so.
-    settings: BTreeMap<Range, BTreeMap<NodeAddr, Setting>>,
+    settings: BTreeMap<Range, BTreeMap<NodeAddr, Said>>,
     /// The lengths in use, the longest first.
     prefixes: Vec<u8>,
     settings_changed: bool,
+    /// Who says what does not count, as far as it was told.
+    known_ignored: BTreeSet<NodeAddr>,
     changed: BTreeSet<NodeAddr>,
     permits: Permits,
 }
@@ -70,8 +88,8 @@ impl Membership {
     pub fn said(&self, group: NodeAddr) -> Option<(NodeAddr, Setting)> {
         let base = |prefix: &u8| (NodeAddr(group.0 & mask(*prefix)), *prefix);
         let said = self.prefixes.iter().map(base);
-        let said = said.filter_map(|range| self.settings.get(&range)).next()?;
-        best_of(said)
+        let mut said = said.filter_map(|range| best_of(self.settings.get(&range)?));
+        said.next()
     }
 
     /// The same of a range itself.
@@ -82,6 +100,24 @@ impl Membership {
     /// All settings that count, and who has said so, in order of address.
     pub fn settings(&self) -> impl Iterator<Item = (NodeAddr, Setting)> + '_ {
         self.settings.values().filter_map(best_of)
+    }
+
+    /// Settings and permits that do not count, because the nodes that say them have no right to: the node, and the
+    /// group or range.
+    pub fn ignored(&self) -> impl Iterator<Item = (NodeAddr, Range)> + '_ {
+        let settings = self.settings.iter().flat_map(|(range, said)| {
+            let ignored = said.iter().filter(|(_, said)| !said.counts);
+            ignored.map(|(who, _)| (*who, *range))
+        });
+        settings.chain(self.permits.ignored())
+    }
+
+    /// Of each node that says something without the right to, and did not at the last call, a group or range.
+    pub(crate) fn newly_ignored(&mut self) -> BTreeMap<NodeAddr, Range> {
+        let now: BTreeMap<NodeAddr, Range> = self.ignored().collect();
+        let before = core::mem::replace(&mut self.known_ignored, now.keys().copied().collect());
+        let is_new = |(who, _): &(NodeAddr, Range)| !before.contains(who);
+        now.into_iter().filter(is_new).collect()
     }
 
     /// Scribe builds the trees of some groups.
@@ -100,9 +136,27 @@ impl Membership {
         core::mem::take(&mut self.changed)
     }
 
+    /// A node has another certificate, or none that is known.
+    pub(crate) fn on_certificate(&mut self, node: NodeAddr, now: Option<&Certificate<'_>>) {
+        self.permits.on_names_changed();
+        for (range, said) in &mut self.settings {
+            if let Some(said) = said.get_mut(&node) {
+                let counts = may_set(now, *range);
+                self.settings_changed |= said.counts != counts;
+                said.counts = counts;
+            }
+        }
+    }
+
     /// Takes in a part of a node's groups; `before` is the body of the edition that it replaces,
-    /// `now` is none when it is gone.
-    pub(crate) fn follow(&mut self, key: Key, before: Option<&[u8]>, now: Option<&Groups<'_>>) {
+    /// `now` is none when it is gone. What it says of how groups are carried counts as far as its certificate covers it.
+    pub(crate) fn follow(
+        &mut self,
+        key: Key,
+        before: Option<&[u8]>,
+        now: Option<&Groups<'_>>,
+        certificate: Option<&Certificate<'_>>,
+    ) {
         // It was read before, so it can be read again.
         let before = before.and_then(|body| Groups::parse(key.kind, body).ok());
         let members = |groups: Option<&Groups<'_>>| -> BTreeSet<NodeAddr> {
@@ -131,7 +185,8 @@ impl Membership {
         for setting in now.into_iter().flat_map(Groups::settings) {
             let range = (setting.group, setting.prefix);
             let said = self.settings.entry(range).or_default();
-            said.insert(key.origin, setting);
+            let counts = may_set(certificate, range);
+            said.insert(key.origin, Said { setting, counts });
             self.settings_changed = true;
         }
         let permits = now.into_iter().flat_map(Groups::permits);
@@ -157,8 +212,15 @@ impl Membership {
     }
 }
 
-/// What counts of what some nodes say: the highest version.
-fn best_of(said: &BTreeMap<NodeAddr, Setting>) -> Option<(NodeAddr, Setting)> {
-    let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
-    best.map(|(who, setting)| (*who, *setting))
+/// What counts of what some nodes say: the highest version of those that may say it.
+fn best_of(said: &BTreeMap<NodeAddr, Said>) -> Option<(NodeAddr, Setting)> {
+    let said = said.iter().filter(|(_, said)| said.counts);
+    let best = said.max_by_key(|(who, said)| (said.setting.version, **who));
+    best.map(|(who, said)| (*who, said.setting))
+}
+
+/// A node of which no certificate is known may set nothing.
+pub(super) fn may_set(certificate: Option<&Certificate<'_>>, (group, prefix): Range) -> bool {
+    let range = GroupRange::new(group, prefix);
+    certificate.is_some_and(|own| range.is_ok_and(|range| own.may_set(range)))
 }

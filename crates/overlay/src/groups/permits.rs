@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!   permits of any node ──flooding──▶ said ──┐
-//!   certificates: names, domains ────────────┴──▶ limits: range, addresses ──▶ may this node?
+//!   certificates: rights, names, domains ────┴──▶ limits: range, addresses ──▶ may this node?
 //! ```
+//! A permit counts only where the certificate of the node that says it covers its groups.
+//!
 //! A word of a permit names a node (`ams`), all nodes whose names begin so (`cam-*`), an address, or all nodes
 //! that may serve a domain (`@example.com`), by what certificates say: nobody names himself.
 //!
-//! All permits for a group count together, those for a range of groups too, whoever says them: each narrows, and
-//! none widens what another one has narrowed. So a node of the network can keep others out, and let nobody in.
-//! `// Choice:` this, because of settings the highest version counts, whoever says it, which would let any
-//! node permit itself what it likes.
+//! All permits that count for a group count together, those for a range of groups too: each narrows, and none widens
+//! what another one has narrowed. `// Choice:` this, and not the highest version as of settings: two operators who
+//! may both set a group cannot let in whom the other one keeps out.
 //!
 //! Every node that a packet passes looks, so that a node that does not obey gets no farther than its neighbours.
 //! A node whose certificate is not known yet is named by nothing but its address.
 
+use super::membership::may_set;
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::bytes::Writer;
@@ -84,6 +86,8 @@ pub struct Permits {
     /// By who says it and in which record.
     said: BTreeMap<(NodeAddr, RecordKind), Vec<Permit>>,
     limits: Vec<Limit>,
+    /// What is said by nodes that may not say it: the node, and the group or range.
+    ignored: BTreeSet<(NodeAddr, (NodeAddr, u8))>,
     is_stale: bool,
 }
 
@@ -112,11 +116,17 @@ impl Permits {
         limits.filter_map(named).all(|nodes| nodes.contains(&node))
     }
 
-    /// What is said of a group, and by whom.
+    /// What is said of a group, and by whom, as far as it counts.
     pub fn said(&self, group: NodeAddr) -> impl Iterator<Item = (NodeAddr, &Permit)> {
         let said = self.said.iter();
         let said = said.flat_map(|((who, _), permits)| permits.iter().map(|one| (*who, one)));
-        said.filter(move |(_, permit)| permit.covers(group))
+        let counts = |who, one: &Permit| !self.ignored.contains(&(who, (one.group, one.prefix)));
+        said.filter(move |(who, permit)| permit.covers(group) && counts(*who, permit))
+    }
+
+    /// What does not count, because the nodes that say it have no right to: the node, and the group or range.
+    pub fn ignored(&self) -> impl Iterator<Item = (NodeAddr, (NodeAddr, u8))> + '_ {
+        self.ignored.iter().copied()
     }
 
     /// The groups and ranges of which something is said.
@@ -152,19 +162,31 @@ impl Permits {
     /// Finds out whom the words name.
     pub(crate) fn settle(&mut self, certificates: &[Certificate<'_>]) {
         self.is_stale = false;
+        let of: BTreeMap<NodeAddr, &Certificate<'_>> = certificates
+            .iter()
+            .map(|certificate| (certificate.subject.address, certificate))
+            .collect();
+        let said = self.said.iter();
+        let said = said.flat_map(|((who, _), permits)| permits.iter().map(|one| (*who, one)));
+        let (counted, ignored): (Vec<_>, Vec<_>) =
+            said.partition(|(who, one)| may_set(of.get(who).copied(), (one.group, one.prefix)));
         let named = |words: &Option<Vec<String>>| {
             let words = words.as_ref()?;
             let nodes = words.iter().flat_map(|word| named(word, certificates));
             Some(nodes.collect::<BTreeSet<_>>())
         };
-        let said = self.said.values().flatten();
-        let limits = said.map(|permit| Limit {
+        let limits = counted.into_iter().map(|(_, permit)| Limit {
             group: permit.group,
             prefix: permit.prefix,
             send: named(&permit.send),
             receive: named(&permit.receive),
         });
-        self.limits = limits.collect();
+        let limits = limits.collect();
+        let ignored = ignored.into_iter();
+        self.ignored = ignored
+            .map(|(who, one)| (who, (one.group, one.prefix)))
+            .collect();
+        self.limits = limits;
     }
 }
 

@@ -440,9 +440,13 @@ impl Database {
             }
         } else if let Claim::Groups(groups) = claim {
             let before = before.as_ref().map(|entry| &*entry.body);
-            self.membership.follow(groups.key(), before, Some(groups));
-        } else if key.kind == RecordKind::CERTIFICATE {
-            self.membership.permits_mut().on_names_changed();
+            let certificate = certificate_of(&self.entries, key.origin);
+            let certificate = certificate.as_ref();
+            self.membership
+                .follow(groups.key(), before, Some(groups), certificate);
+        } else if let Claim::Certificate { certificate, .. } = claim {
+            let node = certificate.subject.address;
+            self.membership.on_certificate(node, Some(certificate));
         }
     }
 
@@ -459,9 +463,9 @@ impl Database {
             && name.kind.groups_part().is_some()
         {
             let key = name.at(part.seq);
-            self.membership.follow(key, Some(&part.body), None);
+            self.membership.follow(key, Some(&part.body), None, None);
         } else if name.kind == RecordKind::CERTIFICATE {
-            self.membership.permits_mut().on_names_changed();
+            self.membership.on_certificate(name.origin, None);
         }
     }
 
@@ -489,6 +493,18 @@ impl Database {
         let range = Name { kind, origin: low }..=Name { kind, origin: high };
         self.entries.range(range).count()
     }
+}
+
+/// The certificate of a node, if it is known.
+fn certificate_of(
+    entries: &BTreeMap<Name, Entry>,
+    node: NodeAddr,
+) -> Option<wire::certificate::Certificate<'_>> {
+    let name = Name {
+        kind: RecordKind::CERTIFICATE,
+        origin: node,
+    };
+    wire::certificate::Certificate::parse(&entries.get(&name)?.body).ok()
 }
 
 #[cfg(test)]

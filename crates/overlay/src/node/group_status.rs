@@ -7,8 +7,8 @@ use crate::groups::{
 };
 use crate::link::LinkIndex;
 use crate::snapshot::{
-    GroupSource, GroupStatus, GroupTotals, PermitStatus, ReceptionStatus, SettingStatus,
-    SourceTotals, WaysStatus,
+    GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
+    SettingStatus, SourceTotals, WaysStatus,
 };
 use base::{Duration, NodeAddr, Outbox, Time};
 use graph::redundant::{Pair, common};
@@ -223,6 +223,12 @@ impl Node {
         // Of a range that is limited each group can be asked for.
         groups.extend(only.filter(|group| membership.permits().said(*group).next().is_some()));
         groups.extend(
+            membership
+                .ignored()
+                .map(|(_, (group, _))| group)
+                .take(LISTED_MAX),
+        );
+        groups.extend(
             self.groups
                 .groups()
                 .take(LISTED_MAX)
@@ -278,6 +284,12 @@ impl Node {
                     false => Vec::new(),
                 },
                 keys_told: self.own_keys.told(group),
+                ignored: membership
+                    .ignored()
+                    .filter(|(_, (first, prefix))| group.0 & mask(*prefix) == first.0)
+                    .take(SOURCES_TOLD_MAX)
+                    .map(ignored_status)
+                    .collect(),
             }
         });
         statuses.collect()
@@ -317,6 +329,13 @@ impl Node {
             link_state_trees: self.trees.iter().len(),
             scribe_trees: self.shared.len(),
             sources: sources.collect(),
+            ignored: self
+                .database
+                .membership()
+                .ignored()
+                .take(SOURCES_TOLD_MAX)
+                .map(ignored_status)
+                .collect(),
         }
     }
 
@@ -424,13 +443,24 @@ fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
     }
 }
 
+fn range_text(group: NodeAddr, prefix: u8) -> String {
+    match prefix {
+        32 => group.to_string(),
+        bits => format!("{group}/{bits}"),
+    }
+}
+
+fn ignored_status((by, (group, prefix)): (NodeAddr, (NodeAddr, u8))) -> IgnoredStatus {
+    IgnoredStatus {
+        said_by: by.to_string(),
+        group: range_text(group, prefix),
+    }
+}
+
 fn permit_status((origin, permit): (NodeAddr, &Permit)) -> PermitStatus {
     PermitStatus {
         said_by: origin.to_string(),
-        group: match permit.prefix {
-            32 => permit.group.to_string(),
-            bits => format!("{}/{bits}", permit.group),
-        },
+        group: range_text(permit.group, permit.prefix),
         send: permit.send.clone(),
         receive: permit.receive.clone(),
     }

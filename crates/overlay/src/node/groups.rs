@@ -15,6 +15,7 @@ use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
 use secure::Context;
 use wire::CLEAR_BYTES;
+use wire::certificate::GroupRange;
 use wire::data::{Header, Routing};
 use wire::groups::{Setting, TreeBuilder};
 use wire::ipc::Scheme;
@@ -94,6 +95,7 @@ impl Node {
         match setting {
             None => drop(self.groups.unset(group, prefix)),
             Some(setting) => {
+                self.check_may_set(group, prefix)?;
                 // Above what anybody has said, and of two operators the later one.
                 let known = self.database.membership().said_of(group, prefix);
                 let above = known.map_or(0, |(_, known)| known.version.saturating_add(1));
@@ -109,8 +111,21 @@ impl Node {
         if !wire::groups::is_group(permit.group) {
             return Err(RequestError::NotAGroup);
         }
+        if !permit.is_open() {
+            self.check_may_set(permit.group, permit.prefix)?;
+        }
         self.groups.permit(permit)?;
         Ok(Reply::Done)
+    }
+
+    /// What this node's certificate does not cover the others would ignore. That it says something no more is always
+    /// possible.
+    fn check_may_set(&self, group: NodeAddr, prefix: u8) -> Result<(), RequestError> {
+        let own = self.handshakes.identity().certificate().fields();
+        match GroupRange::new(group, prefix).is_ok_and(|range| own.may_set(range)) {
+            true => Ok(()),
+            false => Err(RequestError::MayNotSet { group, prefix }),
+        }
     }
 
     /// Who may, as the network says.
@@ -178,13 +193,15 @@ impl Node {
 
     /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
     /// after the node's certificate is in the database.
-    pub(super) fn update_groups(&mut self, now: Time) {
-        if self.database.settle_permits() {
+    pub(super) fn update_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let permits = self.database.settle_permits();
+        if permits {
             self.trees.on_permits_changed();
             self.tables.touch();
             self.on_group_keys_changed(now, None);
         }
-        if self.database.membership_mut().take_settings_changed() {
+        let settings = self.database.membership_mut().take_settings_changed();
+        if settings {
             self.sort_groups();
             self.on_group_keys_changed(now, None);
         }
@@ -192,6 +209,11 @@ impl Node {
             Some(true) => self.on_group_keys_changed(now, None),
             Some(false) => self.sealed_groups.clear(),
             None => {}
+        }
+        if permits || settings {
+            for (by, (group, prefix)) in self.database.membership_mut().newly_ignored() {
+                out.report(Event::GroupsIgnored { by, group, prefix });
+            }
         }
         let due: Vec<u8> = self.database.groups_to_refresh(now).collect();
         for part in due {

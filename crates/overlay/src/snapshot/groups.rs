@@ -41,6 +41,18 @@ pub struct GroupStatus {
     /// Nodes that this node has told the key of its own packets.
     #[serde(default)]
     pub keys_told: usize,
+    /// Nodes that say how the group is carried, or who may, and have no right to: they are ignored.
+    #[serde(default)]
+    pub ignored: Vec<IgnoredStatus>,
+}
+
+/// What a node says of groups without the right to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IgnoredStatus {
+    /// The node.
+    pub said_by: String,
+    /// The group or range of groups.
+    pub group: String,
 }
 
 /// Who may send to a group and who may receive, as one node says.
@@ -140,6 +152,9 @@ pub struct GroupTotals {
     pub scribe_trees: usize,
     /// What clients of this node send to multicast groups: the first 64, by group.
     pub sources: Vec<SourceTotals>,
+    /// What nodes say of groups without the right to: the first 64.
+    #[serde(default)]
+    pub ignored: Vec<IgnoredStatus>,
 }
 
 /// What a node's clients send to a group.

@@ -11,7 +11,7 @@ use base::{Duration, Engine, NodeAddr, Rng, Time};
 use overlay::link::MAX_LINKS;
 use overlay::request::Operation;
 use overlay::{Event, Reply};
-use secure::{CertificateError, Identity, Refusal, Validity};
+use secure::{CertificateError, Identity, Issuer, Mandate, Newcomer, Refusal, Validity};
 
 /// Somebody with a certificate of the network for this time dials the target, and is refused.
 fn refused(seed: u64, validity: Validity) -> CertificateError {
@@ -409,4 +409,83 @@ fn a_neighbour_that_does_not_accept_this_node_is_named() {
     nodes.run_ms(12_000);
     let reason = nodes.link_status(0, 1).reason.unwrap();
     assert!(reason.contains("`accept`"), "{reason}");
+}
+
+/// A ring of four honest nodes, and two leaves: node 4 is an issuer, and has certified node 5.
+fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
+    let edges = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (2, 5), (4, 5)];
+    let mut nodes = Nodes::new(seed, 6, &edges, "delay=10ms");
+    nodes.run_ms(2_000);
+    let mandate = Mandate {
+        addresses: (addr(5), addr(5)),
+        certificates: 10,
+        validity: VALID,
+        lifetime_s: 86_400,
+        names: "",
+        domains: &[],
+        groups: Some(&[]),
+    };
+    let (of_issuer, of_member) = (nodes.certificate(4), nodes.certificate(5));
+    let delegation = nodes.authority.delegate(&of_issuer, &mandate).unwrap();
+    let issuer = Issuer::new(nodes.identity(4).clone(), delegation.clone()).unwrap();
+    let subject = of_member.fields().subject;
+    let newcomer = Newcomer {
+        address: subject.address,
+        name: subject.name,
+        static_key: subject.static_key,
+        signing_key: subject.signing_key,
+        domains: &[],
+        groups: &[],
+    };
+    let serial = delegation.fields().serials.0;
+    let given = issuer.issue(&newcomer, serial, issuer.validity(UNIX_S));
+    let identity = Identity::new(nodes.identity(5).keys().clone(), given.unwrap()).unwrap();
+    nodes.operate(5, Operation::Renew(Box::new(identity)));
+    nodes.run_ms(3_000);
+    // The root certified it for the world to begin; from now on only the issuer's word counts.
+    let list = nodes.authority.revoke(&of_member, UNIX_S).unwrap();
+    nodes.operate(0, Operation::Revoke(list.as_bytes().to_vec()));
+    nodes.run_ms(2_000);
+    assert!(nodes.all_links_up());
+    (nodes, delegation)
+}
+
+/// Gives node 1 a list while 20 calls go from 0 to 2; nobody honest may lose a packet, and after 2 s the honest nodes
+/// know no way to those that are `out`.
+fn expelled(mut nodes: Nodes, list: &secure::Revocations, out: &[usize]) {
+    let mut calls = Streams::calls(&mut nodes, 20, 0, 2, voice());
+    calls.run(&mut nodes, Duration::from_secs(2));
+    nodes.operate(1, Operation::Revoke(list.as_bytes().to_vec()));
+    calls.run(&mut nodes, Duration::from_secs(2));
+    for i in 0..4 {
+        let routes = nodes.snapshot(i).routes;
+        let leads_out = |to: &String| out.iter().any(|at| *to == addr(*at).to_string());
+        assert!(!routes.iter().any(|route| leads_out(&route.to)), "node {i}");
+    }
+    for (honest, other) in [(0, 4), (2, 5)] {
+        if out.contains(&other) {
+            assert_eq!(nodes.link_status(honest, other).state, "no-session");
+        }
+    }
+    calls.run(&mut nodes, Duration::from_secs(8));
+    calls.finish(&mut nodes);
+    assert_eq!(calls.missed(Duration::MAX), 0);
+}
+
+#[test]
+fn a_member_is_out_within_two_seconds_and_twenty_calls_lose_nothing() {
+    let (mut nodes, _) = with_issuer(41);
+    let given = nodes.running(0).unwrap().database().certificate(addr(5));
+    let given = secure::Certificate::from_bytes(given.unwrap()).unwrap();
+    let list = nodes.authority.revoke(&given, UNIX_S).unwrap();
+    expelled(nodes, &list, &[5]);
+}
+
+#[test]
+fn an_issuer_and_all_that_it_certified_are_out_within_two_seconds_and_twenty_calls_lose_nothing() {
+    let (mut nodes, delegation) = with_issuer(42);
+    let of_issuer = nodes.certificate(4);
+    nodes.authority.revoke(&of_issuer, UNIX_S).unwrap();
+    let list = nodes.authority.revoke_delegation(&delegation, UNIX_S);
+    expelled(nodes, &list.unwrap(), &[4, 5]);
 }

@@ -34,6 +34,7 @@ mod protection;
 mod reliable;
 mod reroute;
 mod restart;
+mod rights;
 mod scripts;
 mod session_troubles;
 mod sessions;

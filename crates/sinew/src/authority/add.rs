@@ -3,6 +3,7 @@
 use super::configuration::{self, check_endpoint, neighbor};
 use super::directory::{Directory, entropy};
 use super::register::{Entry, Register, is_file_name};
+use super::rights::{described, ranges};
 use super::{Add, Init, NONE};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
@@ -15,6 +16,7 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use wire::certificate::GroupRange;
 
 /// Names that are taken in a network's directory.
 const RESERVED: [&str; 2] = ["issued", "lock"];
@@ -76,6 +78,7 @@ pub(super) fn run_add(args: &Add) -> Outcome {
             "name": entry.name, "address": entry.address.to_string(), "serial": entry.serial,
             "not_after_s": not_after_s, "endpoints": entry.endpoints,
             "config": config.display().to_string(), "extended": extended,
+            "may_set_groups": described(&certificate),
         }));
     }
     let until = day(not_after_s);
@@ -137,9 +140,15 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
     let address = request.fields().subject.address;
     check_address(&directory.register, address, &args.node)?;
     let validity = validity(args.days);
+    // Somebody must be able to set groups; who comes later is asked for.
+    let groups = match ranges(&args.groups)? {
+        Some(groups) => groups,
+        None if others(&directory.register, &args.node).next().is_none() => vec![GroupRange::ALL],
+        None => Vec::new(),
+    };
     let certificate = directory
         .authority
-        .issue(&request, validity)
+        .issue_with(&request, &groups, validity)
         .map_err(Failure::failed)?;
     let entry = Entry {
         name: args.node.clone(),

@@ -6,6 +6,7 @@ use super::configuration::{check_endpoint, issuer};
 use super::directory::Directory;
 use super::register::Delegated;
 use super::renew::present;
+use super::rights::ranges;
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{read, write};
@@ -27,7 +28,8 @@ pub(super) fn run(args: &Delegate) -> Outcome {
             "node": args.node, "serial": fields.serial, "first": first.to_string(),
             "last": last.to_string(), "not_after_s": fields.not_after_s,
             "lifetime_s": fields.lifetime_s, "names": fields.names,
-            "domains": fields.domains.iter().collect::<Vec<_>>(),
+            "domains": fields.domains.iter().filter(|it| fields.permits(it)).collect::<Vec<_>>(),
+            "may_set_groups": fields.bound().map(|bound| bound.ranges().iter().map(ToString::to_string).collect::<Vec<_>>()),
             "delegation": dir.join("node.delegation").display().to_string(),
         }));
     }
@@ -77,6 +79,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
     };
     let validity = validity(args.days);
     let domains: Vec<&str> = args.domains.iter().map(String::as_str).collect();
+    let groups = ranges(&args.groups)?.unwrap_or_default();
     let mandate = Mandate {
         addresses,
         certificates: CERTIFICATES,
@@ -84,6 +87,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
         lifetime_s: args.lifetime.saturating_mul(86_400),
         names: &args.names,
         domains: &domains,
+        groups: Some(&groups),
     };
     let certificate = directory.certificate(entry.serial)?;
     let delegation = directory.authority.delegate(&certificate, &mandate);

@@ -3,6 +3,7 @@
 use super::List;
 use super::add::id_text;
 use super::directory::Directory;
+use super::rights::described;
 use crate::date::day;
 use crate::failure::Outcome;
 use crate::table::{Align, Table};
@@ -20,10 +21,13 @@ pub(super) fn run(args: &List) -> Outcome {
         ("SERIAL", Align::Right),
         ("UNTIL", Align::Left),
         ("STATE", Align::Left),
+        ("SETS GROUPS", Align::Left),
         ("ENDPOINTS", Align::Left),
     ]);
     for node in &directory.register.nodes {
-        let not_after_s = directory.certificate(node.serial)?.fields().not_after_s;
+        let certificate = directory.certificate(node.serial)?;
+        let not_after_s = certificate.fields().not_after_s;
+        let groups = described(&certificate);
         let state = match not_after_s.checked_sub(now_s) {
             _ if node.revoked => "revoked",
             None => "expired",
@@ -36,6 +40,11 @@ pub(super) fn run(args: &List) -> Outcome {
             node.serial.to_string(),
             day(not_after_s),
             state.to_owned(),
+            if groups.is_empty() {
+                "none".into()
+            } else {
+                groups.join(" ")
+            },
             if node.endpoints.is_empty() {
                 "-".into()
             } else {
@@ -45,7 +54,7 @@ pub(super) fn run(args: &List) -> Outcome {
         nodes.push(json!({
             "name": node.name, "address": node.address.to_string(), "serial": node.serial,
             "not_after_s": not_after_s, "state": state, "revoked": node.revoked,
-            "endpoints": node.endpoints,
+            "endpoints": node.endpoints, "may_set_groups": groups,
         }));
     }
     let register = &directory.register;

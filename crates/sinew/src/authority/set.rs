@@ -1,5 +1,5 @@
-//! `net set`: other domains, other addresses, other links for a node that is in the network. Its key,
-//! name and overlay address stay; a new certificate is issued only for other domains.
+//! `net set`: other domains, other rights, other addresses, other links for a node that is in the network. Its key,
+//! name and overlay address stay; a new certificate is issued only for other domains or rights.
 
 use super::add::{check_free, find_links};
 use super::configuration::check_endpoint;
@@ -7,18 +7,22 @@ use super::directory::Directory;
 use super::edit;
 use super::register::Entry;
 use super::renew::{hand_over, holder, present, replace, tell};
+use super::rights::ranges;
 use super::{NONE, Set};
 use crate::failure::{Failure, Outcome};
 use secure::{Certificate, Validity};
 use serde_json::json;
+use wire::certificate::GroupRange;
 
 pub(super) fn run(args: &Set) -> Outcome {
     for address in &args.addresses {
         check_endpoint(address)?;
     }
-    if args.domains.is_empty() && args.addresses.is_empty() && args.link.is_none() {
+    let groups = ranges(&args.groups)?;
+    let certifies = !args.domains.is_empty() || groups.is_some();
+    if !certifies && args.addresses.is_empty() && args.link.is_none() {
         return Err(Failure::misused(
-            "say what to set: --domain DOMAIN, --address HOST:PORT or --link NODE,..",
+            "say what to set: --domain DOMAIN, --may-set-groups RANGE, --address HOST:PORT or --link NODE,..",
         ));
     }
     let mut directory = Directory::open(&args.dir)?;
@@ -33,30 +37,37 @@ pub(super) fn run(args: &Set) -> Outcome {
         None => None,
     };
     // Before anything is changed, as for a renewal.
-    let control = match args.domains.is_empty() {
-        true if args.socket.is_some() => {
+    let control = match certifies {
+        false if args.socket.is_some() => {
             return Err(Failure::misused(
-                "--node is for a new certificate, with --domain: the node reads other addresses and \
+                "--node is for a new certificate, with --domain or --may-set-groups: the node reads other addresses and \
                  links from its configuration, on SIGHUP",
             ));
         }
-        true => None,
-        false => holder(args.socket.as_deref(), &entry)?,
+        false => None,
+        true => holder(args.socket.as_deref(), &entry)?,
     };
-    let certificate = match args.domains.is_empty() {
-        true => None,
-        false => Some(certify(&mut directory, &entry, &args.domains)?),
+    let certificate = match certifies {
+        false => None,
+        true => Some(certify(
+            &mut directory,
+            &entry,
+            &args.domains,
+            groups.as_deref(),
+        )?),
     };
     let changed = configure(&mut directory, &entry, addresses, links.as_deref())?;
     drop(directory);
     report(args, certificate.as_ref(), &changed, control)
 }
 
-/// A certificate for the same key and time with these domains, or with none.
+/// A certificate for the same key and time with these domains, or with none, and with these rights; what is not said
+/// stays.
 fn certify(
     directory: &mut Directory,
     entry: &Entry,
     domains: &[String],
+    groups: Option<&[GroupRange]>,
 ) -> Result<Certificate, Failure> {
     let old = directory.certificate(entry.serial)?;
     let validity = Validity {
@@ -65,10 +76,12 @@ fn certify(
     };
     let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
     let domains = match domains.as_slice() {
-        [NONE] => &[],
-        domains => domains,
+        [] => None,
+        [NONE] => Some(&[][..]),
+        domains => Some(domains),
     };
-    let certified = directory.authority.renew_for(&old, domains, validity);
+    let authority = &mut directory.authority;
+    let certified = authority.renew_for(&old, domains, groups, validity);
     let certificate = certified.map_err(|why| {
         Failure::misused(format_args!(
             "{why}; or see `sinew net renew`, if it has ended"

@@ -376,3 +376,53 @@ fn a_root_key_that_everybody_can_read_is_not_used() {
     sinew(&format!("list {at}")).unwrap();
     fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn the_first_node_sets_groups_and_others_if_they_are_let() {
+    let dir = directory("net-rights");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    sinew(&format!(
+        "add {at} lon --address 127.0.0.1:7703 --may-set-groups 239.1.0.0/16 --may-set-groups 239.9.9.9"
+    ))
+    .unwrap();
+    let groups = |node| rights::described(&certificate(&net, node));
+    assert_eq!(groups("ams"), ["all"]);
+    assert!(groups("fra").is_empty());
+    assert_eq!(groups("lon"), ["239.1.0.0/16", "239.9.9.9"]);
+    sinew(&format!(
+        "set {at} fra --may-set-groups all --domain a.example"
+    ))
+    .unwrap();
+    sinew(&format!("renew {at} lon")).unwrap();
+    sinew(&format!("set {at} lon --domain b.example")).unwrap();
+    assert_eq!(groups("fra"), ["all"]);
+    assert_eq!(groups("lon"), ["239.1.0.0/16", "239.9.9.9"], "they stay");
+    sinew(&format!("set {at} fra --may-set-groups none")).unwrap();
+    assert!(groups("fra").is_empty());
+    let domains: Vec<String> = certificate(&net, "fra")
+        .fields()
+        .subject
+        .domains
+        .iter()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(domains, ["a.example"], "they stay");
+    for wrong in ["10.7.0.1", "239.1.0.1/16", "239.0.0.0/2", "some"] {
+        let refused = sinew(&format!("set {at} fra --may-set-groups {wrong}"));
+        assert!(text(refused.unwrap_err()).contains("--may-set-groups"));
+    }
+    sinew(&format!("delegate {at} ams --may-set-groups 239.1.0.0/16")).unwrap();
+    let path = net.join("ams/node.delegation");
+    let delegation = identity::read_as(&path, secure::Delegation::from_text).unwrap();
+    let bound = delegation.fields().bound().unwrap();
+    assert_eq!(bound.ranges(), ["239.1.0.0/16".parse().unwrap()]);
+    sinew(&format!("delegate {at} ams")).unwrap();
+    let delegation = identity::read_as(&path, secure::Delegation::from_text).unwrap();
+    assert_eq!(delegation.fields().bound().unwrap().ranges(), []);
+    sinew(&format!("list {at}")).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}

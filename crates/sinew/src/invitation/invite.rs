@@ -2,7 +2,7 @@
 
 use super::token::Token;
 use crate::authority::directory::entropy;
-use crate::authority::is_file_name;
+use crate::authority::{is_file_name, ranges};
 use crate::config::{Config, Issuer};
 use crate::date::{clock, day};
 use crate::failure::{Failure, Outcome};
@@ -19,6 +19,7 @@ use std::fmt::Write;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use wire::certificate::GroupRange;
 use wire::relay::join::SECRET_BYTES;
 
 /// Digits of a hash that name an invitation for people.
@@ -41,6 +42,9 @@ pub struct Invite {
     /// A domain that the host may serve; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
+    /// Groups that the host may set, like 239.1.0.0/16, or `all`; may be repeated; default: `none`
+    #[arg(long = "may-set-groups", value_name = "RANGE")]
+    pub groups: Vec<String>,
     /// List the open invitations and the members instead
     #[arg(long)]
     pub list: bool,
@@ -82,7 +86,8 @@ pub fn run(args: &Invite) -> Outcome {
             day(ends_s)
         )));
     }
-    check(args, &delegation)?;
+    let groups = ranges(&args.groups)?.unwrap_or_default();
+    check(args, &groups, &delegation)?;
     let identity = identity::identity(&config.key, &config.certificate)?;
     let network = identity::network(&config.network, None)?;
     let random = entropy()?;
@@ -94,6 +99,7 @@ pub fn run(args: &Invite) -> Outcome {
             .min(ends_s),
         name: args.name.clone(),
         domains: args.domains.clone(),
+        groups,
     };
     Books::invite(&issuer.books, &secret, &invitation, now_s).map_err(Failure::failed)?;
     let token = Token {
@@ -107,7 +113,7 @@ pub fn run(args: &Invite) -> Outcome {
 }
 
 /// What the delegation does not permit is said here, and not on the far host.
-fn check(args: &Invite, delegation: &Delegation) -> Outcome {
+fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outcome {
     let fields = delegation.fields();
     let name = args.name.as_deref();
     if let Some(name) = name.filter(|name| !is_file_name(name) || !name.ends_with(fields.names)) {
@@ -115,6 +121,13 @@ fn check(args: &Invite, delegation: &Delegation) -> Outcome {
             "this issuer gives no such name: `{name}`; its names are of letters, digits, `-`, `_` and `.`, \
              and end with `{}`",
             fields.names
+        )));
+    }
+    let bound = fields.bound();
+    let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
+    if let Some(range) = groups.iter().find(|range| !is_given(range)) {
+        return Err(Failure::misused(format_args!(
+            "this issuer may let nobody set {range}: `sinew net delegate --may-set-groups {range}` lets it"
         )));
     }
     match args.domains.iter().find(|domain| !fields.permits(domain)) {
@@ -193,7 +206,7 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
             .iter()
             .map(|(id, it, used)| {
                 json!({"id": id, "uses": it.uses, "used": used, "expires_s": it.expires_s,
-                       "name": it.name, "domains": it.domains})
+                       "name": it.name, "domains": it.domains, "may_set_groups": texts(&it.groups)})
             })
             .collect();
         let members: Vec<_> = books
@@ -202,7 +215,7 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
             .map(|it| {
                 json!({"name": it.name, "address": it.address.to_string(), "serial": it.serial,
                        "not_after_s": it.not_after_s, "endpoints": it.endpoints,
-                       "invitation": it.invitation})
+                       "invitation": it.invitation, "may_set_groups": texts(&it.groups)})
             })
             .collect();
         return terminal::json(&json!({"open": open, "members": members}));
@@ -231,6 +244,10 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
         text.push_str("no open invitation and no member yet\n");
     }
     terminal::line(text.trim_end())
+}
+
+fn texts(groups: &[GroupRange]) -> Vec<String> {
+    groups.iter().map(ToString::to_string).collect()
 }
 
 fn withdraw(issuer: &Issuer, id: &str, as_json: bool) -> Outcome {

@@ -67,6 +67,9 @@ fn entries(status: &Value) -> String {
     if let serving @ [_, ..] = serving(status).as_slice() {
         entry("domains", serving.join(", "));
     }
+    if let Some(setters) = setters(status) {
+        entry("set groups", setters);
+    }
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
     let sockets = counted(sockets, "socket");
     entry("clients", format!("{clients}, with {sockets}"));
@@ -120,6 +123,11 @@ fn entries(status: &Value) -> String {
     page
 }
 
+/// The range of all groups.
+const ALL_GROUPS: &str = "224.0.0.0/3";
+/// Nodes that are named as those that may set groups.
+const SETTERS_TOLD: usize = 8;
+
 /// What an operator should look at, the worst first.
 fn wrong(status: &Value) -> Vec<String> {
     let (snapshot, host) = (&status["snapshot"], &status["host"]);
@@ -136,6 +144,10 @@ fn wrong(status: &Value) -> Vec<String> {
         }
     }
     wrong.extend(refused_flows(list(&snapshot["flows"])));
+    wrong.extend(ignored(
+        list(&status["groups"]["ignored"]),
+        &Names::of(status),
+    ));
     for bridge in list(&status["bridges"]) {
         if bridge["is_here"] == false {
             let interface = text(&bridge["interface"]);
@@ -178,6 +190,19 @@ fn wrong(status: &Value) -> Vec<String> {
         ));
     }
     wrong
+}
+
+/// What nodes say of groups without the right to.
+fn ignored(said: &[Value], names: &Names) -> Option<String> {
+    let first = said.first()?;
+    let (by, of) = (names.name(text(&first["said_by"])), text(&first["group"]));
+    let more = match said.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    };
+    Some(format!(
+        "what {by} says of {of}{more} is ignored: its certificate does not let it set these groups"
+    ))
 }
 
 /// Calls that a link has no room for: how many, and what is said of the first.
@@ -284,6 +309,35 @@ fn serving(status: &Value) -> Vec<String> {
         (!domains.is_empty()).then(|| format!("{} by {}", domains.join(" "), text(&node["name"])))
     });
     served.collect()
+}
+
+/// Who may set groups, if not everybody may.
+fn setters(status: &Value) -> Option<String> {
+    let nodes = list(&status["nodes"]);
+    let may = |node: &Value| {
+        let ranges: Vec<&str> = list(&node["may_set_groups"]).iter().map(text).collect();
+        match ranges.as_slice() {
+            [] => None,
+            [ALL_GROUPS] => Some(text(&node["name"]).to_owned()),
+            ranges => Some(format!("{} ({})", text(&node["name"]), ranges.join(" "))),
+        }
+    };
+    let is_free = |node: &Value| {
+        list(&node["may_set_groups"])
+            .iter()
+            .any(|one| one == ALL_GROUPS)
+    };
+    if nodes.iter().all(is_free) {
+        return None;
+    }
+    let mut setters: Vec<String> = nodes.iter().filter_map(may).collect();
+    let more = setters.len().saturating_sub(SETTERS_TOLD);
+    setters.truncate(SETTERS_TOLD);
+    match (setters.is_empty(), more) {
+        (true, _) => Some("nobody that is known here".to_owned()),
+        (false, 0) => Some(setters.join(", ")),
+        (false, more) => Some(format!("{} and {more} more", setters.join(", "))),
+    }
 }
 
 /// What groups come to, if there are any.

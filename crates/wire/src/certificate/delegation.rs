@@ -13,7 +13,7 @@
 //! | lifetime, seconds         |   4     a certificate counts for so long at most
 //! | issuer's key, Ed25519     |  32
 //! | length | end of names     | 1+0..63 every name that it gives ends so
-//! | count | domains           | 1+n(1+l)
+//! | count | domains           | 1+n(1+l) and the bound of rights ([`super::Rights`])
 //! | signature by the root key |  64
 //! +---------------------------+
 //! ```
@@ -22,6 +22,7 @@
 //! certificate has the whole chain: root → delegation → certificate. There is no longer one. The
 //! value of an option has 255 bytes at most, and so has a delegation.
 
+use super::rights::{Bound, is_bound};
 use super::{Domains, KEY_BYTES, MAX_NAME_BYTES, NetworkId, SIGNATURE_BYTES, is_name};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
@@ -53,7 +54,8 @@ pub struct Delegation<'a> {
     pub issuer: [u8; KEY_BYTES],
     /// Every name ends so; empty for any name.
     pub names: &'a str,
-    /// The domains that a certificate may have: these, and those that a pattern `*.x` here covers.
+    /// The domains that a certificate may have: these, and those that a pattern `*.x` here covers. A word among them is
+    /// none: the bound of the rights ([`Delegation::bound`]).
     pub domains: Domains<'a>,
     /// The root key's signature.
     pub signature: [u8; SIGNATURE_BYTES],
@@ -138,7 +140,12 @@ impl<'a> Delegation<'a> {
             Some(end) => domain.ends_with(end) && domain.len() > end.len(),
             None => domain == pattern,
         };
-        self.domains.iter().any(within)
+        !is_bound(domain) && self.domains.iter().any(within)
+    }
+
+    /// The groups whose setting the issuer may let others do; none where the delegation does not bound that.
+    pub fn bound(&self) -> Option<Bound> {
+        self.domains.iter().find_map(Bound::read)
     }
 }
 

@@ -3,11 +3,16 @@ use proptest::prelude::*;
 
 const STATIC_KEY: [u8; 32] = [0x51; 32];
 const SIGNING_KEY: [u8; 32] = [0x52; 32];
-const SIGNATURE: [u8; 64] = [0x53; 64];
+pub(super) const SIGNATURE: [u8; 64] = [0x53; 64];
 const NETWORK: NetworkId = NetworkId([0xa0, 1, 2, 3, 4, 5, 6, 7]);
 
 /// A certificate of 10.7.0.3 "ams" with two domains and one option.
 fn certificate_bytes() -> Vec<u8> {
+    certificate_with(&[0, 5, 0x11, 3, 7, 8, 9])
+}
+
+/// The same with other options, which come with their length.
+pub(super) fn certificate_with(options: &[u8]) -> Vec<u8> {
     [
         &[1][..],
         &NETWORK.0,
@@ -16,7 +21,7 @@ fn certificate_bytes() -> Vec<u8> {
         &[0, 0, 0, 0, 0x65, 0, 0, 0],
         &[0, 0, 0, 0, 0x66, 0, 0, 1],
         subject_bytes().as_slice(),
-        &[0, 5, 0x11, 3, 7, 8, 9],
+        options,
         &SIGNATURE,
     ]
     .concat()

@@ -7,13 +7,12 @@ use super::treason::Deed;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A black hole is still in use: no node compares what it sends with what arrives at the other end.
+    /// A black hole is still in use: by a group, whose receivers nobody asks what has arrived, or because the source
+    /// had no other path to compare with.
     BlackHole,
     /// A member that tells of other links than those by which it routes draws packets into circles: the same
     /// comparison would find it.
     Lies,
-    /// A group lost packets: whoever is a member of the network says how groups are carried.
-    GroupLoss,
     /// Anything else, which nothing excuses.
     Fault,
 }
@@ -24,7 +23,6 @@ impl Kind {
         match self {
             Kind::BlackHole => "black-hole",
             Kind::Lies => "lies",
-            Kind::GroupLoss => "group-loss",
             Kind::Fault => "fault",
         }
     }
@@ -32,7 +30,7 @@ impl Kind {
 
 impl Scene {
     /// What the loss of a flow comes from.
-    pub(super) fn kind_of_loss(&self, of_group: bool) -> Kind {
+    pub(super) fn kind_of_loss(&self) -> Kind {
         let swallows = |deed: &Deed| matches!(deed, Deed::Swallow { .. } | Deed::Corrupt { .. });
         let lies = |deed: &Deed| {
             matches!(
@@ -40,9 +38,7 @@ impl Scene {
                 Deed::LieAboutLinks | Deed::InventLinks | Deed::LieInHellos
             )
         };
-        let rules = |deed: &Deed| *deed == Deed::RuleGroups;
         match () {
-            () if of_group && self.treason.has(rules) => Kind::GroupLoss,
             () if self.treason.has(swallows) => Kind::BlackHole,
             () if self.treason.has(lies) => Kind::Lies,
             () => Kind::Fault,

@@ -53,7 +53,8 @@ pub(super) enum Deed {
     LieAboutLinks,
     /// It has links to nodes to which it has none.
     InventLinks,
-    /// It says how all groups are carried: all of class D, with the highest version.
+    /// It says how all groups are carried, though its certificate does not let it: all of class D, with the highest
+    /// version.
     RuleGroups,
     /// Its echoes of hellos were held for nearly all the time that they took, and it hears everything.
     LieInHellos,

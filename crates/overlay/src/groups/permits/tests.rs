@@ -43,10 +43,15 @@ fn permits(all: &[Permit]) -> Permits {
     Domains::emit(&["a.example"], &mut w).unwrap();
     let mut reader = wire::bytes::Reader::new(w.written());
     let domains = Domains::parse(&mut reader).unwrap();
+    let speaker = |i: usize| certificate(NodeAddr(i as u32), "speaker", Domains::NONE);
     let known = [
         certificate(AMS, "ams", domains),
         certificate(FRA, "fra", Domains::NONE),
     ];
+    let known: Vec<_> = known
+        .into_iter()
+        .chain((0..all.len()).map(speaker))
+        .collect();
     let said = all.iter().enumerate();
     let mut permits = Permits {
         said: said

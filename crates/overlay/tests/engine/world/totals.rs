@@ -1,6 +1,6 @@
 //! What nodes have reported, added up.
 
-use base::Time;
+use base::{NodeAddr, Time};
 use overlay::event::{Drop, Event};
 use secure::Refusal;
 use sim::{HostId, Report};
@@ -17,15 +17,16 @@ pub struct Totals {
     pub repairs: u64,
     pub repair_bytes: u64,
     /// Repair packets and their bytes, by who sent them and to whom.
-    pub repair_of: BTreeMap<(HostId, base::NodeAddr), (u64, u64)>,
+    pub repair_of: BTreeMap<(HostId, NodeAddr), (u64, u64)>,
     /// From the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
     pub refused: BTreeMap<&'static str, u64>,
     pub records_refused: u64,
+    pub ignored: Vec<(NodeAddr, NodeAddr)>,
     /// When, at whom; with the neighbour.
-    pub ups: Vec<(Time, HostId, base::NodeAddr)>,
-    pub downs: Vec<(Time, HostId, base::NodeAddr)>,
+    pub ups: Vec<(Time, HostId, NodeAddr)>,
+    pub downs: Vec<(Time, HostId, NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
     pub moves: u64,
     pub unstamped: u64,
@@ -55,6 +56,7 @@ impl Totals {
             }
             Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::GroupsIgnored { by, group, .. } => self.ignored.push((by, group)),
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
             // The snapshot has what is suspect.
