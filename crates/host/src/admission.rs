@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
 use wire::bytes::{Reader, Writer};
-use wire::certificate::KEY_BYTES;
+use wire::certificate::{GroupRange, KEY_BYTES};
 use wire::relay::join::{Join, Joined, Neighbors};
 
 /// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
@@ -265,13 +265,17 @@ impl Admission {
     ) -> Result<Member, Refused> {
         let serial = books.next_serial();
         let domains: Vec<&str> = member.domains.iter().map(String::as_str).collect();
+        // A delegation that was made anew may let it give less.
+        let bound = self.issuer.delegation().fields().bound();
+        let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
+        let groups: Vec<GroupRange> = member.groups.iter().copied().filter(is_given).collect();
         let newcomer = Newcomer {
             address: member.address,
             name: &member.name,
             static_key: member.static_key,
             signing_key: member.key,
             domains: &domains,
-            groups: &member.groups,
+            groups: &groups,
         };
         let validity = self.issuer.validity(now_s);
         let issued = self.issuer.issue(&newcomer, serial, validity);

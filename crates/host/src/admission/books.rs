@@ -59,8 +59,8 @@ pub struct Member {
     /// The domains that it may serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
-    /// The groups that it may set.
-    #[serde(default, with = "as_texts", skip_serializing_if = "Vec::is_empty")]
+    /// The groups that it may set. A member from before there were rights could set all, and keeps that.
+    #[serde(default = "all_groups", with = "as_texts")]
     pub groups: Vec<GroupRange>,
     /// Where others reach it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -381,6 +381,10 @@ mod as_hex {
     }
 }
 
+fn all_groups() -> Vec<GroupRange> {
+    vec![GroupRange::ALL]
+}
+
 /// Ranges of groups in their text form.
 mod as_texts {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -396,5 +400,24 @@ mod as_texts {
         let texts = Vec::<String>::deserialize(d)?;
         let ranges = texts.iter().map(|text| text.parse());
         ranges.collect::<Result<_, _>>().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_from_before_there_were_rights_keeps_all_groups_and_one_without_rights_stays_so() {
+        let before = format!(
+            r#"{{"name":"home","address":"10.7.0.128","key":"{0}","static_key":"{0}","invitation":"a",
+            "serial":5,"not_after_s":9,"certificate":""}}"#,
+            "07".repeat(32)
+        );
+        let mut member: Member = serde_json::from_str(&before).unwrap();
+        assert_eq!(member.groups, [GroupRange::ALL]);
+        member.groups = Vec::new();
+        let written = serde_json::to_string(&member).unwrap();
+        assert_eq!(serde_json::from_str::<Member>(&written).unwrap(), member);
     }
 }
