@@ -181,8 +181,11 @@ pub const HOPS_ENTRY_BYTES: usize = 2;
 pub const USABLE_ENTRY_BYTES: usize = 3;
 /// Bytes of [`OPTION_SEALS`].
 pub const SEALS_BYTES: usize = 7;
-/// Links that it can name: 7 + 2 + 50 · 3 = 159 bytes of options.
-pub const USABLE_ENTRIES_MAX: usize = (OPTIONS_BYTES_MAX - SEALS_BYTES - 2) / USABLE_ENTRY_BYTES;
+/// Links that it can name: 7 + 2 · 3 + 2 + 48 · 3 = 159 bytes of options.
+pub const USABLE_ENTRIES_MAX: usize =
+    (OPTIONS_BYTES_MAX - SEALS_BYTES - 2 * WORD_BYTES - 2) / USABLE_ENTRY_BYTES;
+/// Bytes of [`OPTION_TALLIES`], and of [`OPTION_GROUP_KEYS`]: there is always room for them.
+const WORD_BYTES: usize = 3;
 /// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
 pub const USABLE_BYTES_DEFAULT: u16 = 1_439;
 

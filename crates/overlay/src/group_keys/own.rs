@@ -15,7 +15,8 @@ const GROUPS_MAX: usize = 4_096;
 const IDLE: Duration = Duration::from_secs(120);
 /// A group that is not in use any more makes room for another.
 const AT_REST: Duration = Duration::from_secs(5);
-/// A new key is told so long before it is used: a message to the farthest member, sent three times.
+/// A new key is told so long before it is used: time for a message to the farthest member, and for a question and its
+/// answer if that is lost.
 const TOLD_BEFORE: Duration = Duration::from_secs(1);
 /// After a member has left, the key changes; but not sooner after the last time. Choice: a group whose members
 /// come and go costs each member a message of 150 bytes in this time.
@@ -69,6 +70,15 @@ pub(crate) struct Telling<'a> {
     key: &'a SealingKey,
 }
 
+impl Own {
+    /// The next key is in use from its time on.
+    fn turn(&mut self, now: Time) {
+        if let Some((next, _)) = self.next.take_if(|(_, from)| now >= *from) {
+            self.current = next;
+        }
+    }
+}
+
 impl Telling<'_> {
     /// The message that tells it.
     pub(crate) fn message(&self) -> GroupKey<'_> {
@@ -95,11 +105,7 @@ impl OwnKeys {
     pub(crate) fn prepare(&mut self, now: Time, group: NodeAddr) -> Result<bool, Drop> {
         if let Some(own) = self.groups.get_mut(&group) {
             own.used = now;
-            if own.next.as_ref().is_some_and(|(_, from)| now >= *from)
-                && let Some((next, _)) = own.next.take()
-            {
-                own.current = next;
-            }
+            own.turn(now);
             return Ok(false);
         }
         self.make_room(now)?;
@@ -230,6 +236,7 @@ impl OwnKeys {
         to: NodeAddr,
     ) -> Option<Telling<'_>> {
         let own = self.groups.get_mut(&group)?;
+        own.turn(now);
         let told = own.told.get(&to);
         if told.is_some_and(|told| now.since(told.at) < ANSWERED_LATELY) {
             return None;
@@ -258,6 +265,7 @@ impl OwnKeys {
         self.groups.retain(|_, own| now.since(own.used) < IDLE);
         let mut is_due = false;
         for own in self.groups.values_mut() {
+            own.turn(now);
             let is_leaked = own.is_leaked && own.current.age(now) >= CHANGES_AFTER;
             if own.next.is_some() || !(is_leaked || own.current.wants_rekey(now)) {
                 continue;

@@ -13,10 +13,10 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 /// A source and one of its groups.
 pub(crate) type Of = (NodeAddr, NodeAddr);
 
-/// Keys of all sources. Choice: one takes 1 to 10 KiB by how busy it is, 20 MiB at most.
+/// Keys of all sources. Choice: one takes 1 to 17 KiB by how busy it is, 35 MiB at most.
 const KEYS_MAX: usize = 2_048;
-/// The key before opens for so long after the next one has come: that is used a second later, and what reliable links
-/// recover comes seconds late.
+/// Of two keys, the one that was neither told nor used for so long while the other one was is the former one, and
+/// opens nothing any more. What reliable links recover comes seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
 /// A key that has not opened anything for so long is forgotten. Its source forgets it sooner.
 const IDLE: Duration = Duration::from_secs(300);
@@ -46,20 +46,36 @@ pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// When a key may be asked for again.
-    asked: Map<Of, Time>,
+    asked: Map<Of, Asked>,
     asks: TokenBucket,
     /// Keys to be asked for, and when.
     to_ask: Vec<(Of, SessionIndex)>,
     ask_at: Option<Time>,
 }
 
+/// The last question to a source for the key of a group.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    number: SessionIndex,
+    /// It may be asked again.
+    again: Time,
+    /// It has refused this key. Another one may be asked for at once.
+    is_refused: bool,
+}
+
+/// The keys of a source for a group. They may come in any order.
 #[derive(Debug)]
 struct Received {
-    newest: OpeningKey,
-    /// The one before, and until when it opens.
-    former: Option<(OpeningKey, Time)>,
+    one: Held,
+    other: Option<Held>,
     used: Time,
+}
+
+#[derive(Debug)]
+struct Held {
+    key: OpeningKey,
+    /// When it was told or opened something last.
+    last: Time,
 }
 
 /// A packet whose key is not there yet.
@@ -69,6 +85,7 @@ pub(crate) struct Waiting {
     /// A whole opened datagram.
     pub(crate) packet: Burst,
     of: Of,
+    number: SessionIndex,
 }
 
 impl ReceivedKeys {
@@ -91,12 +108,13 @@ impl ReceivedKeys {
         let of = (header.source(), header.destination());
         let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
         let received = self.keys.get_mut(&of).ok_or(Drop::EndNoSession)?;
-        let key = received.key(now, clear.session).ok_or(Drop::EndNoSession)?;
-        let kind = match key.open(&mut packet[from..], &bound) {
+        let held = received.held(clear.session).ok_or(Drop::EndNoSession)?;
+        let kind = match held.key.open(&mut packet[from..], &bound) {
             Ok(kind) => kind,
             Err(OpenError::Replay) => return Err(Drop::Duplicate),
             Err(_) => return Err(Drop::EndForged),
         };
+        held.last = now;
         received.used = now;
         uncover(packet, from, kind);
         Ok(())
@@ -111,29 +129,25 @@ impl ReceivedKeys {
     pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
         let received = self.keys.get(&of);
         received.is_some_and(|received| {
-            let former = received.former.as_ref();
-            received.newest.number() == number
-                || former.is_some_and(|(key, _)| key.number() == number)
+            let other = received.other.as_ref();
+            received.one.key.number() == number
+                || other.is_some_and(|other| other.key.number() == number)
         })
     }
 
     /// A source has told a key.
     pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) {
         self.asked.remove(&of);
+        let told = Held { key, last: now };
         if let Some(received) = self.keys.get_mut(&of) {
-            // What is known keeps what it has opened.
-            if received.key(now, key.number()).is_none() {
-                let former = core::mem::replace(&mut received.newest, key);
-                received.former = Some((former, now + FORMER_FOR));
-            }
-            return;
+            return received.insert(told);
         }
         if self.keys.len() >= KEYS_MAX {
             self.make_room();
         }
         let received = Received {
-            newest: key,
-            former: None,
+            one: told,
+            other: None,
             used: now,
         };
         self.keys.insert(of, received);
@@ -165,6 +179,10 @@ impl ReceivedKeys {
         self.expire_waiting(now);
         let header = Header::trusted(packet);
         let of = (header.source(), header.destination());
+        let Ok(clear) = Clear::parse(header.payload()) else {
+            return false;
+        };
+        let number = clear.session;
         let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
         let of_source = self.waiting.iter().filter(|one| one.of.0 == of.0);
         let held: usize = of_source.map(|one| one.packet.len()).sum();
@@ -179,15 +197,17 @@ impl ReceivedKeys {
             at: now,
             packet,
             of,
+            number,
         });
         true
     }
 
     /// Takes the packets that have waited for a key.
-    pub(crate) fn take_waiting(&mut self, of: Of) -> Vec<Waiting> {
+    pub(crate) fn take_waiting(&mut self, of: Of, number: SessionIndex) -> Vec<Waiting> {
         let all = core::mem::take(&mut self.waiting);
-        let (its, rest): (Vec<Waiting>, Vec<Waiting>) =
-            all.into_iter().partition(|one| one.of == of);
+        let (its, rest): (Vec<Waiting>, Vec<Waiting>) = all
+            .into_iter()
+            .partition(|one| (one.of, one.number) == (of, number));
         self.waiting = rest.into();
         self.waiting_bytes -= its.iter().map(|one| one.packet.len()).sum::<usize>();
         its
@@ -204,16 +224,23 @@ impl ReceivedKeys {
 
     /// Something has come under a key that is not there: its source is to be asked, but not for each packet.
     pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
-        if self.asked.get(&of).is_some_and(|again| now < *again) {
+        let is_answer = |asked: &Asked| !asked.is_refused || asked.number == number;
+        let last = self.asked.get(&of).filter(|asked| is_answer(asked));
+        if last.is_some_and(|asked| now < asked.again) {
             return;
         }
         if self.asked.len() >= ASKED_MAX {
-            self.asked.retain(|_, again| now < *again);
+            self.asked.retain(|_, asked| now < asked.again);
         }
         if self.asked.len() >= ASKED_MAX || !self.asks.try_take(now, 1.0) {
             return;
         }
-        self.asked.insert(of, now + ASK_AGAIN);
+        let asked = Asked {
+            number,
+            again: now + ASK_AGAIN,
+            is_refused: false,
+        };
+        self.asked.insert(of, asked);
         self.to_ask.push((of, number));
         self.ask_at.get_or_insert(now + ASK_AFTER);
     }
@@ -230,9 +257,14 @@ impl ReceivedKeys {
         self.ask_at
     }
 
-    /// The source does not tell the key.
-    pub(crate) fn on_refused(&mut self, now: Time, of: Of) {
-        self.asked.insert(of, now + ASK_REFUSED);
+    /// The source does not tell the key that it was asked for. Nobody else's refusal, and none that was not asked for,
+    /// changes anything.
+    pub(crate) fn on_refused(&mut self, now: Time, of: Of, number: SessionIndex) {
+        if let Some(asked) = self.asked.get_mut(&of)
+            && asked.number == number
+        {
+            (asked.again, asked.is_refused) = (now + ASK_REFUSED, true);
+        }
     }
 
     /// This node receives a group no longer.
@@ -252,20 +284,46 @@ impl ReceivedKeys {
         self.expire_waiting(now);
         self.keys
             .retain(|_, received| now.since(received.used) < IDLE);
-        self.asked.retain(|_, again| now < *again);
+        self.asked.retain(|_, asked| now < asked.again);
         for received in self.keys.values_mut() {
-            received.former.take_if(|(_, until)| now >= *until);
+            received.expire();
         }
     }
 }
 
 impl Received {
-    fn key(&mut self, now: Time, number: SessionIndex) -> Option<&mut OpeningKey> {
-        if self.newest.number() == number {
-            return Some(&mut self.newest);
+    fn held(&mut self, number: SessionIndex) -> Option<&mut Held> {
+        self.expire();
+        if self.one.key.number() == number {
+            return Some(&mut self.one);
         }
-        let former = self.former.as_mut();
-        let former = former.filter(|(key, until)| key.number() == number && now < *until);
-        former.map(|(key, _)| key)
+        self.other
+            .as_mut()
+            .filter(|other| other.key.number() == number)
+    }
+
+    /// One more key takes the place of the one that was of no use for longer. What is known keeps what it has opened.
+    fn insert(&mut self, told: Held) {
+        if let Some(known) = self.held(told.key.number()) {
+            known.last = told.last;
+            return;
+        }
+        match &self.other {
+            Some(other) if other.last > self.one.last => self.one = told,
+            _ => self.other = Some(told),
+        }
+    }
+
+    fn expire(&mut self) {
+        let Some(other) = &self.other else {
+            return;
+        };
+        if self.one.last.since(other.last) >= FORMER_FOR {
+            self.other = None;
+        } else if other.last.since(self.one.last) >= FORMER_FOR
+            && let Some(other) = self.other.take()
+        {
+            self.one = other;
+        }
     }
 }

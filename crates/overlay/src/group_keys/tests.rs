@@ -102,7 +102,7 @@ fn a_packet_is_opened_once_by_the_key_of_its_source_and_group_alone() {
 }
 
 #[test]
-fn the_key_before_opens_for_a_while_and_is_not_told_back() {
+fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
     let mut bench = Bench::new();
     let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
     let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
@@ -123,9 +123,11 @@ fn the_key_before_opens_for_a_while_and_is_not_told_back() {
     now += SECOND * 9;
     assert_eq!(open(now, &mut old, 2), Ok(()));
     assert_eq!(open(now, &mut new, 3), Ok(()));
-    now += SECOND * 2;
-    assert_eq!(open(now, &mut old, 4), Err(Drop::EndNoSession));
-    assert_eq!(open(now, &mut new, 5), Ok(()));
+    // The source says nothing for a minute.
+    now += SECOND * 60;
+    assert_eq!(open(now, &mut new, 4), Ok(()));
+    assert_eq!(open(now, &mut old, 5), Err(Drop::EndNoSession));
+    assert_eq!(open(now, &mut new, 6), Ok(()));
 }
 
 #[test]
@@ -168,10 +170,15 @@ fn what_waits_is_bounded_by_source_and_by_time() {
         waits(&mut bench, now, node(1)),
         "others have their own room"
     );
-    assert_eq!(bench.received.take_waiting((node(1), group(1))).len(), 1);
+    let number = key.number();
+    let other = SessionIndex::new(number.value().wrapping_add(1));
+    let of = (node(1), group(1));
+    assert!(bench.received.take_waiting(of, other).is_empty());
+    assert_eq!(bench.received.take_waiting(of, number).len(), 1);
     now += Duration::from_secs(4);
     bench.received.expire(now);
-    assert!(bench.received.take_waiting((SOURCE, group(1))).is_empty());
+    let of = (SOURCE, group(1));
+    assert!(bench.received.take_waiting(of, number).is_empty());
 }
 
 /// How many questions are due after packets under an unknown key of these sources and groups.
@@ -190,7 +197,13 @@ fn a_source_is_asked_at_a_limited_rate() {
         now += Duration::from_millis(1);
     }
     assert_eq!(count, 4);
-    bench.received.on_refused(now, of);
+    // A refusal counts if it was asked for.
+    for n in 0..10_000 {
+        bench
+            .received
+            .on_refused(now, (SOURCE, group(n)), SessionIndex::new(9));
+    }
+    bench.received.on_refused(now, of, SessionIndex::new(7));
     let after = |bench: &mut Bench, seconds: u64| {
         let at = now + SECOND * seconds;
         asked(bench, at, of) + asked(bench, at + Duration::from_millis(1), of)

@@ -54,7 +54,8 @@ impl Node {
         can
     }
 
-    /// The members of a group that do not open what is sealed for it.
+    /// The members of a group that do not open what is sealed for it. Of whom nothing is known at present opens it as
+    /// far as this node knows: nobody can have a group carried in the open by holding a record back.
     pub(super) fn lacks_keys(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + '_ {
         let (records, all) = match self.builder(group) {
             TreeBuilder::LinkState => (Some(self.database.membership().receivers(group)), None),
@@ -64,7 +65,11 @@ impl Node {
             .into_iter()
             .flatten()
             .chain(all.into_iter().flatten());
-        nodes.filter(|node| *node != self.addr && !self.database.has_group_keys(*node))
+        let database = &self.database;
+        let lacks = move |node: NodeAddr| {
+            database.links_of(node).is_some() && !database.has_group_keys(node)
+        };
+        nodes.filter(move |node| *node != self.addr && lacks(*node))
     }
 
     /// Members, permits or nodes have changed: of a group, or of any.
@@ -239,7 +244,8 @@ impl Node {
             // The record that makes it a member is under way: it is asked again while packets come.
             Ok(GroupKey::Refused(_, KeyRefusal::NotMember)) => {}
             Ok(GroupKey::Refused(name, _)) => {
-                self.received_keys.on_refused(now, (source, name.group));
+                self.received_keys
+                    .on_refused(now, (source, name.group), name.number);
             }
             Ok(GroupKey::Told { name, first, key }) => {
                 if !self.receives(name.group) {
@@ -248,7 +254,7 @@ impl Node {
                 let key = self.own_keys.opening(name.number, key, first);
                 let of = (source, name.group);
                 self.received_keys.insert(now, of, key);
-                for waiting in self.received_keys.take_waiting(of) {
+                for waiting in self.received_keys.take_waiting(of, name.number) {
                     let mut packet = waiting.packet;
                     let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);
                     let left = header.remaining().minus(now.since(waiting.at));
