@@ -73,7 +73,7 @@ impl core::fmt::Debug for GroupKeys {
     }
 }
 
-/// What a source seals its packets to a group with. It is wiped when dropped.
+/// What a source seals its packets to a group with. The bytes of the key are wiped when it is dropped.
 pub struct SealingKey {
     number: SessionIndex,
     key: Secret,
