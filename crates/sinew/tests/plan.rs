@@ -83,7 +83,7 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
         .keys()
         .map(String::as_str)
         .collect();
-    let expected = "choice connections direct from pipelined reason striped to";
+    let expected = "choice connections_per_segment direct from pipelined reason striped to";
     assert_eq!(keys.join(" "), expected);
     let way = plan["striped"].as_object().unwrap();
     let keys: Vec<&str> = way.keys().map(String::as_str).collect();
@@ -103,7 +103,7 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
 
     let text = told(&["a", "e"]);
     for expected in [
-        "a to e, up to 8 connections",
+        "a to e, up to 8 connections on each segment",
         "* striped",
         "a-b-c-d-e",
         "why   ",
@@ -111,6 +111,7 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = told(&["a", "b", "--connections", "64"]);
+    assert!(text.contains("a to b, up to 64 connections\n"), "{text}");
     assert!(text.contains("its capacity, as configured"), "{text}");
 }
 
