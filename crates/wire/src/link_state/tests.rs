@@ -318,7 +318,7 @@ fn of_many_small_links_the_smallest_are_told() {
     let mut w = Writer::new(&mut buffer);
     write_usable(&mut w, &links).unwrap();
     assert_eq!(w.len(), 2 + USABLE_ENTRIES_MAX * USABLE_ENTRY_BYTES);
-    assert_eq!(buffer[2..5], [46, 0x05, 0x4a]);
+    assert_eq!(buffer[2..5], [48, 0x05, 0x48]);
 }
 
 #[test]
