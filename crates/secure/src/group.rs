@@ -14,11 +14,11 @@ use crate::entropy::{Entropy, Secret, apart};
 use crate::network::Network;
 use crate::replay::Replay;
 use crate::session::{
-    Bound, Cipher, MAX_MESSAGES, OpenError, REKEY_AFTER, REKEY_AFTER_MESSAGES, SealError, beside,
+    Bound, Cipher, OpenError, REKEY_AFTER, REKEY_AFTER_MESSAGES, SealError, beside,
 };
 use base::seq::widen;
 use base::{Duration, Time};
-use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
+use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex};
 use zeroize::Zeroizing;
 
 /// The most counters that a packet may be behind the newest one of its key. Choice: that of links. One source's
@@ -116,26 +116,9 @@ impl SealingKey {
         datagram: &mut [u8],
         bound: &Bound,
     ) -> Result<(), SealError> {
-        let counter = self.next_counter;
-        if datagram.len() < SEAL_BYTES {
-            return Err(SealError::Short);
-        }
-        if counter >= MAX_MESSAGES {
-            return Err(SealError::Exhausted);
-        }
-        let clear = Clear {
-            kind,
-            session: self.number,
-            counter_low: counter as u32,
-        };
-        let header = clear.to_bytes();
-        let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
-        front.copy_from_slice(&header);
-        let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
-        let tag = self
-            .cipher
-            .seal(counter, &beside(&header, bound), plaintext)?;
-        room.copy_from_slice(&tag);
+        let (counter, clear) = (self.next_counter, (kind, self.number));
+        self.cipher
+            .seal_datagram(clear, counter, datagram, Some(bound))?;
         self.next_counter = counter + 1;
         Ok(())
     }

@@ -208,30 +208,10 @@ impl Session {
         datagram: &mut [u8],
         bound: Option<&Bound>,
     ) -> Result<u64, SealError> {
-        debug_assert!(kind.is_sealed());
         let counter = self.next_counter;
-        if datagram.len() < SEAL_BYTES {
-            return Err(SealError::Short);
-        }
-        if counter >= MAX_MESSAGES {
-            return Err(SealError::Exhausted);
-        }
-        let clear = Clear {
-            kind,
-            session: self.peer_index,
-            counter_low: counter as u32,
-        };
-        let header = clear.to_bytes();
-        let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
-        front.copy_from_slice(&header);
-        let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
-        let tag = match bound {
-            None => self.sealing.seal(counter, &header, plaintext)?,
-            Some(bound) => self
-                .sealing
-                .seal(counter, &beside(&header, bound), plaintext)?,
-        };
-        room.copy_from_slice(&tag);
+        let clear = (kind, self.peer_index);
+        self.sealing
+            .seal_datagram(clear, counter, datagram, bound)?;
         self.next_counter = counter + 1;
         Ok(counter)
     }
@@ -339,8 +319,41 @@ impl Cipher {
         Cipher::Sealed(LessSafeKey::new(key))
     }
 
+    /// Seals a datagram in place: its header is written, and what is behind that is sealed up to the room for the tag.
     #[inline]
-    pub(crate) fn seal(
+    pub(crate) fn seal_datagram(
+        &self,
+        (kind, session): (Kind, SessionIndex),
+        counter: u64,
+        datagram: &mut [u8],
+        bound: Option<&Bound>,
+    ) -> Result<(), SealError> {
+        debug_assert!(kind.is_sealed());
+        if datagram.len() < SEAL_BYTES {
+            return Err(SealError::Short);
+        }
+        if counter >= MAX_MESSAGES {
+            return Err(SealError::Exhausted);
+        }
+        let clear = Clear {
+            kind,
+            session,
+            counter_low: counter as u32,
+        };
+        let header = clear.to_bytes();
+        let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
+        front.copy_from_slice(&header);
+        let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
+        let tag = match bound {
+            None => self.seal(counter, &header, plaintext)?,
+            Some(bound) => self.seal(counter, &beside(&header, bound), plaintext)?,
+        };
+        room.copy_from_slice(&tag);
+        Ok(())
+    }
+
+    #[inline]
+    fn seal(
         &self,
         counter: u64,
         header: &[u8],

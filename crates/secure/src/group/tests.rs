@@ -1,7 +1,9 @@
 //! Keys of groups between a source and its receivers.
 
 use super::*;
+use crate::session::MAX_MESSAGES;
 use crate::world::authority;
+use wire::link::TAG_BYTES;
 
 const BOUND: Bound = [7; 16];
 

@@ -488,6 +488,22 @@ fn who_seals_says_so_with_its_boot() {
     assert_eq!(told(&[8, 0]), None);
 }
 
+/// What a record with these options says.
+fn says(options: &[u8], what: impl Fn(&LinkState<'_>) -> bool) -> bool {
+    let mut body = [0; BODY_BYTES_MAX];
+    let repr = Repr {
+        origin: NodeAddr(1),
+        seq: RecordSeq(1),
+        lifetime_s: 900,
+        certificate_serial: 1,
+        strikes: 0,
+        links: &[],
+        options,
+    };
+    let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+    what(&LinkState::parse(&body[..len]).unwrap())
+}
+
 #[test]
 fn who_counts_what_it_opens_says_so_where_there_is_room() {
     let mut buffer = [0xa5; 4];
@@ -496,20 +512,7 @@ fn who_counts_what_it_opens_says_so_where_there_is_room() {
     let mut narrow = [0xa5; 2];
     write_tallies(&mut Writer::new(&mut narrow)).unwrap();
     assert_eq!(narrow, [0xa5; 2]);
-    let told = |options: &[u8]| {
-        let mut body = [0; BODY_BYTES_MAX];
-        let repr = Repr {
-            origin: NodeAddr(1),
-            seq: RecordSeq(1),
-            lifetime_s: 900,
-            certificate_serial: 1,
-            strikes: 0,
-            links: &[],
-            options,
-        };
-        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
-        LinkState::parse(&body[..len]).unwrap().tallies()
-    };
+    let told = |options: &[u8]| says(options, |state| state.tallies());
     assert!(told(&buffer[..3]));
     assert!(!told(&[]) && !told(&[14, 1, 2]) && !told(&[14, 0]));
 }
@@ -522,22 +525,19 @@ fn who_opens_what_is_sealed_for_groups_says_so_where_there_is_room() {
     let mut narrow = [0xa5; 2];
     write_group_keys(&mut Writer::new(&mut narrow)).unwrap();
     assert_eq!(narrow, [0xa5; 2]);
-    let told = |options: &[u8]| {
-        let mut body = [0; BODY_BYTES_MAX];
-        let repr = Repr {
-            origin: NodeAddr(1),
-            seq: RecordSeq(1),
-            lifetime_s: 900,
-            certificate_serial: 1,
-            strikes: 0,
-            links: &[],
-            options,
-        };
-        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
-        LinkState::parse(&body[..len]).unwrap().has_group_keys()
-    };
+    let told = |options: &[u8]| says(options, |state| state.has_group_keys());
     assert!(told(&buffer[..3]));
     assert!(!told(&[]) && !told(&[15, 1, 2]) && !told(&[15, 0]));
+    // However many links carry less, there is room for both.
+    let links: Vec<(u8, u16)> = (0..96).map(|i| (i, 1_300)).collect();
+    let mut options = [0; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut options);
+    write_seals(&mut w, 7).unwrap();
+    write_usable(&mut w, &links).unwrap();
+    write_tallies(&mut w).unwrap();
+    write_group_keys(&mut w).unwrap();
+    assert!(says(w.written(), |state| state.tallies()
+        && state.has_group_keys()));
 }
 
 #[test]
