@@ -181,6 +181,8 @@ pub struct Link {
     copies_ahead: bool,
     /// Since when the brake of the real-time lane holds packets back.
     full_since: Option<Time>,
+    /// The link that has carried last what this one had no room for, and when.
+    pub(crate) passed: Option<(LinkIndex, Time)>,
     /// Its price tells of it.
     is_priced_full: bool,
     /// The session whose counters the loss estimate follows.
@@ -265,6 +267,7 @@ impl Link {
             ahead: None,
             copies_ahead: realtime.copies_ahead,
             full_since: None,
+            passed: None,
             is_priced_full: false,
             receiver: Receiver::new(realtime),
             brake: settings.brake.map(Brake::new),
