@@ -129,7 +129,9 @@ impl Node {
         let limit = brake.rate_bps().map_or(String::new(), |bps| {
             format!(", which carries {} kbit/s", bps / 1_000)
         });
-        let passed = link.passed.filter(|(_, at)| now.since(*at) < PASSED_OF_LATE);
+        let passed = link
+            .passed
+            .filter(|(_, at)| now.since(*at) < PASSED_OF_LATE);
         let around = passed.map_or(String::new(), |(way, _)| {
             format!("; packets go by {} instead", self.links.at(way).name)
         });
