@@ -9,6 +9,9 @@
 //! A bottleneck delivers no less than it has delivered. So packets in flight cannot wait for longer than it takes to
 //! deliver them at the highest rate of late, and a round trip that has grown by more has grown by something else: the
 //! path has become longer, or others fill the queue. A lane that held back then would starve, and help nobody.
+//!
+//! Where the queue is its own, the lane gives up what stands in it, once per round trip: what a stream makes up for after
+//! an outage is in time a little later as well, what a call says meanwhile is not.
 
 use base::{Duration, Time};
 
@@ -41,25 +44,29 @@ impl OwnQueue {
         }
     }
 
-    /// A round trip was measured, with so many packets in flight, and at most a rate of delivery (packets per second). True
-    /// if the own queue stands.
+    /// A round trip was measured, with so many packets in flight, and at most a rate of delivery (packets per second). If
+    /// the own queue stands, the packets that could be in flight without one.
     pub(super) fn on_round_trip(
         &mut self,
         now: Time,
         rtt: Duration,
         in_flight: usize,
         rate: Option<f64>,
-    ) -> bool {
+    ) -> Option<f64> {
         if let Some(rate) = rate {
             self.note_rate(now, rate);
         }
-        let is_own = self.from.is_some_and(|from| {
-            let wait = (rtt - from).as_secs_f64();
-            let most = self.most[0].max(self.most[1]);
-            rtt > from && wait * most <= SLACK * in_flight as f64
+        let most = self.most[0].max(self.most[1]);
+        let own_from = self.from.filter(|from| {
+            let wait = (rtt - *from).as_secs_f64();
+            rtt > *from && wait * most <= SLACK * in_flight as f64
         });
-        self.long_ones = if is_own { self.long_ones + 1 } else { 0 };
-        self.long_ones >= STANDING
+        let Some(from) = own_from else {
+            self.long_ones = 0;
+            return None;
+        };
+        self.long_ones += 1;
+        (self.long_ones >= STANDING).then(|| most * from.as_secs_f64())
     }
 
     /// A round trip without what the own queue adds.
@@ -99,15 +106,13 @@ mod tests {
     fn a_catch_up_fills_a_queue_and_a_longer_path_does_not() {
         let long = Duration::from_millis(460);
         let mut queue = queue();
-        assert!(!queue.on_round_trip(at(0), FROM, 4, Some(50.0)));
-        // 100 packets take two seconds of the path.
-        let stands: Vec<bool> = (1..4)
-            .map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)))
-            .collect();
-        assert_eq!(stands, [false, false, true]);
+        assert_eq!(queue.on_round_trip(at(0), FROM, 4, Some(50.0)), None);
+        // 100 packets take two seconds of the path, and 3 would make no queue.
+        let stands = [1, 2, 3].map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)));
+        assert_eq!(stands, [None, None, Some(3.0)]);
         assert_eq!(queue.without(long), FROM);
         // 4 packets take 80 ms, not 400.
-        assert!((4..20).all(|n| !queue.on_round_trip(at(n), long, 4, Some(50.0))));
+        assert!((4..20).all(|n| queue.on_round_trip(at(n), long, 4, Some(50.0)).is_none()));
         assert_eq!(queue.without(long), long);
     }
 
@@ -115,14 +120,14 @@ mod tests {
     fn rates_are_forgotten_and_without_calls_there_is_no_queue() {
         let long = Duration::from_millis(160);
         let mut queue = queue();
-        assert!(!queue.on_round_trip(at(0), long, 10, Some(1_000.0)));
+        assert_eq!(queue.on_round_trip(at(0), long, 10, Some(1_000.0)), None);
         assert_eq!(queue.without(long), long, "10 packets take 10 ms");
         for n in 1..4 {
             queue.on_round_trip(at(n * 10_000), long, 10, Some(50.0));
         }
         assert_eq!(queue.without(long), FROM, "now they take 200 ms");
         queue.set_from(None);
-        assert!(!queue.on_round_trip(at(30_001), long, 10, Some(50.0)));
+        assert_eq!(queue.on_round_trip(at(30_001), long, 10, Some(50.0)), None);
         assert_eq!(queue.without(long), long);
     }
 }
