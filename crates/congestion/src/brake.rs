@@ -641,10 +641,14 @@ impl Brake {
                 let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
                 let tried = now.since(limit.fell).saturating_sub(self.try_after);
                 let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
-                let growth = limit.rate_bps * growth * span.as_secs_f64();
-                // Where no flow is served whole, more than is fair disturbs none, and serves one the sooner.
-                let is_served = self.flows.served_bps() > 0.0;
-                limit.rate_bps += if is_served { fair.min(growth) } else { growth };
+                let whole = limit.rate_bps * span.as_secs_f64();
+                // Where no flow is served whole, a trial disturbs none, and what succeeds serves one the sooner. It ends
+                // when a queue stands, at what is known to leave it.
+                let is_quick = limit.leaves.is_some() && self.flows.served_bps() <= 0.0;
+                limit.rate_bps += match is_quick {
+                    true => GROWTH_MOST * whole,
+                    false => fair.min(growth * whole),
+                };
                 limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
             }
             _ => {}

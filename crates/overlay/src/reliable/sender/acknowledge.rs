@@ -89,8 +89,10 @@ impl Sender {
         let told = self.sampler.take(now, rtt, self.in_flight as f64, !is_open);
         self.controls.on_delivered(&told);
         let rate = told.sample.map(|sample| sample.rate());
+        // What does not fill the window is no more than the sources give: a smaller window would only delay it.
         if let Some(rtt) = rtt
             && let Some(without) = self.own_queue.on_round_trip(now, rtt, in_flight, rate)
+            && !is_open
         {
             self.controls.on_own_queue(now, without, self.next_order);
         }
