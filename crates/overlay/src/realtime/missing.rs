@@ -129,7 +129,9 @@ impl Answers {
             packet.strikes > 0 && *asked == packet.asked && *seq < packet.seq
         };
         let (.., came) = self.last.filter(is_behind)?;
-        let patience = (self.spacing * 2).min(usual).max(ANSWERS_APART);
+        // Choice: one may be lost of those that come evenly. Not twice the spacing, which would be just when it is due.
+        let overdue = usual + usual.div(8);
+        let patience = (self.spacing.div(4) * 9).min(overdue).max(ANSWERS_APART);
         let until = (came + patience).min(packet.latest(usual));
         (packet.state == State::Strike && now < until).then_some(until)
     }
