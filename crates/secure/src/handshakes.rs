@@ -235,11 +235,11 @@ impl Handshakes {
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Arc::new(identity);
     }
-    /// The network, with its revocations.
+    /// The network, with its revocations, and with the roots that peers have proved.
     pub fn network(&self) -> &Network {
         &self.network
     }
-    /// The network, to apply revocations to.
+    /// The network, to apply revocations and successions to.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
     }
@@ -329,15 +329,17 @@ impl Handshakes {
         self.table.dials()
     }
 
-    /// Who holds `static_key`, if his certificate says so and counts.
+    /// Who holds `static_key`, if his certificate says so and counts. One that a newer root signed brings the proof of
+    /// that root along, so a node that has slept through a rotation learns of it by the first handshake, whoever dials.
     fn verify(
-        &self,
+        &mut self,
         unix_now_s: u64,
         certificate: &[u8],
         static_key: Option<&[u8]>,
     ) -> Result<Peer, Refusal> {
         let certificate = crate::Certificate::from_bytes(certificate)
             .map_err(|malformed| Refusal::Certificate(malformed.into()))?;
+        self.network.learn(&certificate);
         let peer = self.network.verify(&certificate, unix_now_s)?;
         // Without secrets there is no key to hold.
         let holds = static_key == Some(&certificate.fields().subject.static_key);
