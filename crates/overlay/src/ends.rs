@@ -159,7 +159,7 @@ impl Ends {
         }
     }
 
-    /// A renewed certificate, and lists of revocations, count here too.
+    /// A renewed certificate, roots and lists of revocations count here too.
     pub(crate) fn handshakes_mut(&mut self) -> &mut Handshakes {
         &mut self.handshakes
     }

@@ -11,7 +11,7 @@
 //! A queue holds names of records, not records: what goes out is the newest edition that the
 //! database has at that moment, so a newer record takes the place of an older one by itself, and a
 //! queue is never longer than the database. A neighbour that comes up gets the whole database,
-//! certificates first, so that what follows can be verified; what it has already it confirms.
+//! roots and certificates first, so that what follows can be verified; what it has already it confirms.
 //!
 //! Nothing is sent here: [`Flood::fill`] writes into the control datagram that the node is about to
 //! send on a link.
@@ -295,7 +295,7 @@ impl Neighbor {
         for name in late {
             is_full = is_full || !self.send(now, name, database, datagram, stats);
         }
-        // Kinds from the highest: revocations, certificates, link state.
+        // Kinds from the highest: groups, roots, revocations, certificates, link state.
         while !is_full && self.in_flight < WINDOW_BYTES {
             let Some((&name, _)) = self.waiting.last_key_value() else {
                 break;

@@ -23,7 +23,8 @@
 //! | link state | the node | counted by it | at its lifetime |
 //! | groups, in parts | the node | counted by it | at its lifetime |
 //! | certificate | the node | its serial | an hour after the node's last link state |
-//! | revocations | 0 | its version | never |
+//! | revocations | the number of the root that signed: 0 for the first | its version | with the first list of a later root |
+//! | succession | the number of the new root | 1 | never |
 
 mod claim;
 mod doubt;
@@ -246,9 +247,7 @@ impl Database {
             .entries
             .iter()
             .filter(|(name, entry)| {
-                name.origin != own
-                    && name.kind != RecordKind::REVOCATIONS
-                    && entry.age_s(now) >= entry.lifetime_s
+                name.origin != own && !is_of_root(name.kind) && entry.age_s(now) >= entry.lifetime_s
             })
             .map(|(name, _)| *name)
             .collect();
@@ -264,6 +263,16 @@ impl Database {
         let kinds = [RecordKind::LINK_STATE, RecordKind::CERTIFICATE].into_iter();
         for kind in kinds.chain(parts) {
             self.remove(Name { kind, origin });
+        }
+    }
+
+    /// Removes the lists of revocations of roots before this one: a list of its own is in force.
+    pub fn forget_lists_before(&mut self, root: u8) {
+        for before in 0..root {
+            self.remove(Name {
+                kind: claim::list_kind(before),
+                origin: NodeAddr(u32::from(before)),
+            });
         }
     }
 
@@ -368,6 +377,8 @@ impl Database {
             Some(held) if key.seq == held.seq && *held.body == *record.body => {
                 return Some(Verdict::Known(key));
             }
+            // Another word of the same root: refused, and counted, once it is verified.
+            Some(_) if name.kind == RecordKind::SUCCESSION => {}
             // Choice: of two records with one number, as an origin makes that has lost its memory, all take the same;
             // the origin is told of it if it is not its own, and numbers on.
             Some(held) if (key.seq, record.body) < (held.seq, &*held.body) => {
@@ -394,7 +405,7 @@ impl Database {
                     None => CERTIFICATE_LINGERS_S,
                 }
             }
-            Claim::Revocations { .. } => u16::MAX,
+            Claim::Revocations { .. } | Claim::Succession(_) => u16::MAX,
         }
     }
 
@@ -403,7 +414,7 @@ impl Database {
             Claim::LinkState(state) => (state.lifetime_s, state.links().collect()),
             Claim::Groups(groups) => (groups.lifetime_s, Vec::new()),
             Claim::Certificate { .. } => (CERTIFICATE_LINGERS_S, Vec::new()),
-            Claim::Revocations { .. } => (u16::MAX, Vec::new()),
+            Claim::Revocations { .. } | Claim::Succession(_) => (u16::MAX, Vec::new()),
         };
         let entry = Entry {
             seq: key.seq,
@@ -493,6 +504,16 @@ impl Database {
         let range = Name { kind, origin: low }..=Name { kind, origin: high };
         self.entries.range(range).count()
     }
+}
+
+/// The root of the network has said it, and it does not grow old.
+fn is_of_root(kind: RecordKind) -> bool {
+    let kinds = [
+        RecordKind::REVOCATIONS,
+        RecordKind::LATER_REVOCATIONS,
+        RecordKind::SUCCESSION,
+    ];
+    kinds.contains(&kind)
 }
 
 /// The certificate of a node, if it is known.

@@ -99,7 +99,7 @@ impl Database {
         self.refresh_at
     }
 
-    /// Stores a certificate or list of revocations that the caller has verified: the node's own
+    /// Stores a certificate, a succession or a list of revocations that the caller has verified: the node's own
     /// certificate, those of neighbours, what an operator brings. `Some` if it is news to be
     /// flooded.
     pub fn insert_verified(

@@ -31,7 +31,9 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let unix_s = self.unix_s(now);
-        match self.handshakes.on_datagram(now, unix_s, from, datagram) {
+        let outcome = self.handshakes.on_datagram(now, unix_s, from, datagram);
+        self.follow_roots(now, out);
+        match outcome {
             Outcome::Reply(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Established(established) => self.on_established(now, *established, out),

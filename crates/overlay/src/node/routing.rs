@@ -5,15 +5,14 @@ use super::Node;
 use crate::event::{Drop, Event};
 use crate::hello;
 use crate::link::{Link, LinkIndex};
-use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
+use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Origination, Reason, Verdict};
 use crate::mtu;
-use crate::request::{Reply, RequestError};
 use crate::route::Changed;
 use crate::settings::{MetricOf, Sealing};
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use core::cmp::Reverse;
-use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
+use secure::{Certificate, CertificateError, Context, Network, Peer, Revocations, SuccessionError};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
@@ -73,6 +72,8 @@ impl Origins {
 #[derive(Clone, Debug)]
 pub(super) struct Signer {
     serial: u32,
+    /// The root under which the certificate was signed.
+    pub(super) root: u8,
     key: [u8; 32],
     not_after_s: u64,
 }
@@ -80,7 +81,7 @@ pub(super) struct Signer {
 /// The signers of all origins whose certificates are in the database.
 pub(super) type Signers = Map<NodeAddr, Signer>;
 
-/// Proves records by the network's root key and the certificates seen so far.
+/// Proves records by the network's root keys and the certificates seen so far.
 struct Proof<'a> {
     network: &'a Network,
     signers: &'a Signers,
@@ -90,10 +91,24 @@ struct Proof<'a> {
 impl Proof<'_> {
     fn judge(&self, claim: &Claim<'_>) -> Judgement {
         let good = match claim {
-            Claim::Certificate { body, .. } => self.peer(body).is_some(),
-            Claim::Revocations { body, .. } => Revocations::from_bytes(body)
-                // A copy, because only the node itself takes the list to heart.
-                .is_ok_and(|list| self.network.clone().apply(&list).is_ok()),
+            Claim::Certificate { body, .. } => match self.judge_certificate(body) {
+                // The succession is on its way.
+                Err(CertificateError::NewerRoot) => return Judgement::NoCertificate,
+                judged => judged.is_ok(),
+            },
+            Claim::Revocations { root, .. } if *root > self.network.root_number() => {
+                return Judgement::NoCertificate;
+            }
+            Claim::Revocations { root, list, .. } => {
+                *root == self.network.root_number()
+                    && Revocations::from_bytes(list)
+                        // A copy, because only the node itself takes the list to heart.
+                        .is_ok_and(|list| self.network.clone().apply(&list).is_ok())
+            }
+            Claim::Succession(succession) => match self.network.clone().succeed(succession) {
+                Err(SuccessionError::Gap) => return Judgement::NoCertificate,
+                judged => judged.is_ok(),
+            },
             Claim::LinkState(state) => match self.signers.get(&state.origin) {
                 // The certificate, or a renewed one, is on its way.
                 None => return Judgement::NoCertificate,
@@ -126,13 +141,18 @@ impl Proof<'_> {
     fn proves(&self, signer: &Signer, what: Context, signed: (&[u8], &[u8; 64])) -> bool {
         let (bytes, signature) = signed;
         self.unix_s <= signer.not_after_s
+            && self.network.counts(signer.root, self.unix_s)
             && self.network.proves(&signer.key, what, bytes, signature)
     }
 
     /// Whose certificate it is, if it counts now.
     fn peer(&self, certificate: &[u8]) -> Option<Peer> {
-        let certificate = Certificate::from_bytes(certificate).ok()?;
-        self.network.verify(&certificate, self.unix_s).ok()
+        self.judge_certificate(certificate).ok()
+    }
+
+    fn judge_certificate(&self, certificate: &[u8]) -> Result<Peer, CertificateError> {
+        let certificate = Certificate::from_bytes(certificate)?;
+        self.network.verify(&certificate, self.unix_s)
     }
 }
 
@@ -398,6 +418,10 @@ impl Node {
             } => {
                 let origin = confirm.map(|key| key.origin).unwrap_or_default();
                 out.report(Event::RecordRefused { origin });
+                if let Some(key) = confirm.filter(|key| key.kind == RecordKind::SUCCESSION) {
+                    let number = key.origin.0 as u8;
+                    out.report(Event::RootRefused { number });
+                }
             }
             Verdict::Dropped {
                 reason: Reason::TooMany,
@@ -424,16 +448,8 @@ impl Node {
                     self.retry_pending(now, out);
                 }
             }
-            RecordKind::REVOCATIONS => {
-                let name = Name::of(key);
-                let body = self
-                    .database
-                    .record(now, name)
-                    .map(|(_, record)| record.body.to_vec());
-                let list = body.and_then(|bytes| Revocations::from_bytes(&bytes).ok());
-                if let Some(list) = list {
-                    self.enforce(now, &list, out);
-                }
+            RecordKind::REVOCATIONS | RecordKind::LATER_REVOCATIONS | RecordKind::SUCCESSION => {
+                self.on_word_of_root(now, key, out);
             }
             RecordKind::LINK_STATE => {
                 self.own_record_due |= self.database.take_denial();
@@ -449,9 +465,10 @@ impl Node {
         }
     }
 
-    fn enter_signer(&mut self, peer: &Peer) {
+    pub(super) fn enter_signer(&mut self, peer: &Peer) {
         let signer = Signer {
             serial: peer.serial(),
+            root: peer.root(),
             key: *peer.signing_key(),
             not_after_s: peer.not_after_s(),
         };
@@ -464,7 +481,7 @@ impl Node {
 
     /// Records that waited for the certificate that has just come. They are few, and each is
     /// looked at once: nobody's budget pays for them.
-    fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+    pub(super) fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let unix_s = self.unix_s(now);
         let proof = Proof {
             network: self.handshakes.network(),
@@ -499,73 +516,5 @@ impl Node {
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);
         }
-    }
-
-    /// Puts a renewed certificate in place.
-    pub(super) fn renew(&mut self, now: Time, identity: Identity) -> Result<Reply, RequestError> {
-        let present = self.handshakes.identity();
-        let counts = self
-            .handshakes
-            .network()
-            .verify(identity.certificate(), self.unix_s(now));
-        let newer = identity.certificate().fields().serial > present.certificate().fields().serial;
-        if counts.is_err() || !newer || identity.address() != self.addr {
-            return Err(RequestError::BadCredential);
-        }
-        self.handshakes.set_identity(identity.clone());
-        self.ends.handshakes_mut().set_identity(identity);
-        self.own_record_due = true;
-        Ok(Reply::Done)
-    }
-
-    /// Takes a list of revocations from the operator.
-    pub(super) fn on_revocations(
-        &mut self,
-        now: Time,
-        bytes: &[u8],
-        out: &mut impl Outbox<Node>,
-    ) -> Result<Reply, RequestError> {
-        let list = Revocations::from_bytes(bytes).map_err(|_| RequestError::BadCredential)?;
-        if !self.enforce(now, &list, out) {
-            return Err(RequestError::BadCredential);
-        }
-        if let Ok(Some(key)) = self
-            .database
-            .insert_verified(now, RecordKind::REVOCATIONS, bytes)
-        {
-            self.flood.on_record_accepted(key, None);
-        }
-        Ok(Reply::Done)
-    }
-
-    /// Applies a list: links to revoked nodes end, and their records are forgotten. False if the
-    /// list is not newer, or not of this network.
-    fn enforce(&mut self, now: Time, list: &Revocations, out: &mut impl Outbox<Node>) -> bool {
-        if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
-            return false;
-        }
-        // The list has just counted for the same network.
-        let _ = self.ends.handshakes_mut().network_mut().apply(list);
-        let has_revoked = |of: &NodeAddr| {
-            let body = self.database.certificate(*of);
-            let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
-            certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
-        };
-        let revoked: Vec<NodeAddr> = self
-            .database
-            .keys()
-            .filter(|key| key.kind == RecordKind::CERTIFICATE)
-            .map(|key| key.origin)
-            .filter(|origin| *origin != self.addr && has_revoked(origin))
-            .collect();
-        for origin in revoked {
-            self.database.remove_origin(origin);
-            self.signers.remove(&origin);
-            self.ends.remove(origin);
-            if let Some(index) = self.links.by_peer(origin) {
-                self.cut(now, index, "the neighbour's certificate is revoked", out);
-            }
-        }
-        true
     }
 }
