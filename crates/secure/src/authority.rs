@@ -127,8 +127,8 @@ impl Authority {
         Network::of_chain(self.chain.clone())
     }
 
-    /// Puts a new root key, out of entropy that nobody else must know, in the place of the present one, which this
-    /// forgets. What that has signed counts until `until_s`. Serials go on, and so does the list of revocations: the
+    /// Puts a new root key, out of entropy that nobody else must know and that has made no root before, in the place of the
+    /// present one, which this forgets. What that has signed counts until `until_s`. Serials go on, and so does the list of revocations: the
     /// new root has to sign it before any node can take another one.
     pub fn rotate(
         &mut self,

@@ -91,11 +91,8 @@ impl Trust {
 
     /// The network with what the node has learned since it started. A loop that does not answer knows no more.
     pub(crate) fn network(&self) -> Network {
-        let mut network = self.network.clone();
-        if let Ok(Some(list)) = self.commander.revocations() {
-            let _ = network.apply(&list);
-        }
-        network
+        let now = self.commander.trust();
+        now.map_or_else(|_| self.network.clone(), |network| *network)
     }
 
     /// Whose this certificate is, shown by one who has proved to have `key`.
@@ -108,11 +105,26 @@ impl Trust {
         Ok(peer.address())
     }
 
-    /// The newest list of revocations that this node knows; empty if there is none.
-    pub(crate) fn revocations(&self) -> Vec<u8> {
-        let newest = self.commander.revocations().ok().flatten();
-        let newest = newest.or_else(|| self.network.revocations().cloned());
-        newest.map_or_else(Vec::new, |list| list.as_bytes().to_vec())
+    /// The same for one who asks this node, its issuer, for the next certificate, and has proved to have `key`. One of an
+    /// old root is good for that after its time, too: what it gets depends on the issuer's books, which the old root
+    /// does not write.
+    pub(crate) fn judge_member(
+        &self,
+        shown: &[u8],
+        key: &[u8; KEY_BYTES],
+    ) -> Result<NodeAddr, Distrust> {
+        match self.judge(shown, key) {
+            Err(Distrust::Certificate(CertificateError::OldRoot)) => {
+                let certificate =
+                    Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
+                let subject = certificate.fields().subject;
+                match subject.signing_key == *key {
+                    true => Ok(subject.address),
+                    false => Err(Distrust::OtherKey),
+                }
+            }
+            judged => judged,
+        }
     }
 
     pub(crate) fn dialler(&self) -> Result<Connection, Error> {
