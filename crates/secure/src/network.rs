@@ -96,7 +96,10 @@ pub enum CertificateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevocationsError {
     /// The newest root key did not sign it.
-    #[error("the newest root key of this network did not sign this list of revocations")]
+    #[error(
+        "the newest root key that is known here did not sign this list of revocations: bring the network file \
+         (network.pub) first"
+    )]
     BadSignature,
 }
 

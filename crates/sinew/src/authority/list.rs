@@ -14,6 +14,7 @@ use serde_json::json;
 pub(super) fn run(args: &List) -> Outcome {
     let directory = Directory::open(&args.dir)?;
     let now_s = net::Clock::new().unix_s();
+    let network = directory.authority.network();
     let mut nodes = Vec::new();
     let mut table = Table::new(&[
         ("NAME", Align::Left),
@@ -26,11 +27,17 @@ pub(super) fn run(args: &List) -> Outcome {
     ]);
     for node in &directory.register.nodes {
         let certificate = directory.certificate(node.serial)?;
-        let not_after_s = certificate.fields().not_after_s;
+        let root = network.root_of(&certificate);
+        let until_s = root.and_then(|root| network.counts_until_s(root));
+        let not_after_s = certificate
+            .fields()
+            .not_after_s
+            .min(until_s.unwrap_or(u64::MAX));
         let groups = described(&certificate);
         let state = match not_after_s.checked_sub(now_s) {
             _ if node.revoked => "revoked",
             None => "expired",
+            Some(_) if until_s.is_some() => "old root key",
             Some(left_s) if left_s <= EXPIRY_NOTICE_S => "expires soon",
             Some(_) => "good",
         };
@@ -53,7 +60,7 @@ pub(super) fn run(args: &List) -> Outcome {
         ]);
         nodes.push(json!({
             "name": node.name, "address": node.address.to_string(), "serial": node.serial,
-            "not_after_s": not_after_s, "state": state, "revoked": node.revoked,
+            "not_after_s": not_after_s, "root": root, "state": state, "revoked": node.revoked,
             "endpoints": node.endpoints, "may_set_groups": groups,
         }));
     }
@@ -61,7 +68,7 @@ pub(super) fn run(args: &List) -> Outcome {
     if args.json {
         return terminal::json(&json!({
             "name": register.name, "prefix": register.prefix.to_string(),
-            "id": id_text(&directory), "nodes": nodes,
+            "id": id_text(&directory), "root": network.root_number(), "nodes": nodes,
         }));
     }
     if table.is_empty() {

@@ -90,7 +90,8 @@ fn nodes_get_addresses_links_and_files_that_make_a_node() {
         .zip(["10.7.0.1", "10.7.0.2", "10.7.0.77", "10.7.0.3"])
     {
         let identity = identity::identity(&config.key, &config.certificate).unwrap();
-        let network = identity::network(&config.network, config.revocations.as_deref()).unwrap();
+        let network =
+            identity::network(&config.network, config.revocations.as_deref(), None).unwrap();
         let peer = network
             .verify(identity.certificate(), ::net::Clock::new().unix_s())
             .unwrap();
@@ -238,7 +239,7 @@ fn a_renewed_certificate_has_the_same_key_and_revocation_covers_both() {
     sinew(&format!("revoke {at} ams")).unwrap();
     let now_s = ::net::Clock::new().unix_s();
     let revocations = net.join("fra/revocations");
-    let network = identity::network(&net.join("network.pub"), Some(&revocations)).unwrap();
+    let network = identity::network(&net.join("network.pub"), Some(&revocations), None).unwrap();
     for certificate in [&old, &new] {
         assert_eq!(
             network.verify(certificate, now_s).err(),

@@ -89,7 +89,7 @@ pub fn run(args: &Invite) -> Outcome {
     let groups = ranges(&args.groups)?.unwrap_or_default();
     check(args, &groups, &delegation)?;
     let identity = identity::identity(&config.key, &config.certificate)?;
-    let network = identity::network(&config.network, None)?;
+    let network = identity::network(&config.network, None, None)?;
     let random = entropy()?;
     let secret: [u8; SECRET_BYTES] = *random.first_chunk().expect("it has 32 bytes");
     let invitation = Invitation {
