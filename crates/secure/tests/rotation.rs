@@ -1,4 +1,5 @@
 //! A network gets another root key: what counts then, for how long, and who has nothing to say any more.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use base::NodeAddr;
 use proptest::prelude::*;
