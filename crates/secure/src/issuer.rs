@@ -18,7 +18,7 @@ use base::NodeAddr;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{
     self as format, GroupRange, KEY_BYTES, MAX_OPTIONS_BYTES, MAX_RIGHTS_BYTES, Rights,
-    SIGNATURE_BYTES, Said, Succession, signed_part,
+    SIGNATURE_BYTES, Said, Succession,
 };
 use wire::{Full, Malformed};
 
@@ -89,9 +89,7 @@ impl Issuer {
     /// root before learns of it by them.
     #[must_use]
     pub fn of_network(self, network: &Network) -> Issuer {
-        let (bytes, fields) = (self.delegation.as_bytes(), self.delegation.fields());
-        let root =
-            network.root_that_signed(Context::Delegation, signed_part(bytes), &fields.signature);
+        let root = network.root_of_delegation(&self.delegation);
         let succession = root.and_then(|root| network.succession(root)).copied();
         Issuer { succession, ..self }
     }

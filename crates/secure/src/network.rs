@@ -7,7 +7,7 @@
 //! of the two sides has to do what.
 
 use crate::armour::{self, ArmourError};
-use crate::certificate::{Certificate, Revocations};
+use crate::certificate::{Certificate, Delegation as Delegated, Revocations};
 use crate::chain::{Chain, SuccessionError};
 use crate::identity::Identity;
 use crate::signature::{self, Context};
@@ -280,6 +280,12 @@ impl Network {
             true => Ok(root),
             false => Err(CertificateError::BadSignature),
         }
+    }
+
+    /// The number of the root that signed a delegation, whatever the time is; none if no root of this network did.
+    pub fn root_of_delegation(&self, delegation: &Delegated) -> Option<u8> {
+        let (bytes, fields) = (delegation.as_bytes(), delegation.fields());
+        self.root_that_signed(Context::Delegation, signed_part(bytes), &fields.signature)
     }
 
     /// The number of the root whose signature this is. Seldom is there more than one that counts, and what is not signed

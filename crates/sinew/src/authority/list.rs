@@ -16,7 +16,8 @@ pub(super) fn run(args: &List) -> Outcome {
     let now_s = net::Clock::new().unix_s();
     let network = directory.authority.network();
     let mut nodes = Vec::new();
-    let mut table = Table::new(&[
+    let is_rotated = network.root_number() > 0;
+    let mut columns = vec![
         ("NAME", Align::Left),
         ("ADDRESS", Align::Left),
         ("SERIAL", Align::Right),
@@ -24,7 +25,11 @@ pub(super) fn run(args: &List) -> Outcome {
         ("STATE", Align::Left),
         ("SETS GROUPS", Align::Left),
         ("ENDPOINTS", Align::Left),
-    ]);
+    ];
+    if is_rotated {
+        columns.insert(3, ("ROOT", Align::Right));
+    }
+    let mut table = Table::new(&columns);
     for node in &directory.register.nodes {
         let certificate = directory.certificate(node.serial)?;
         let root = network.root_of(&certificate);
@@ -41,7 +46,7 @@ pub(super) fn run(args: &List) -> Outcome {
             Some(left_s) if left_s <= EXPIRY_NOTICE_S => "expires soon",
             Some(_) => "good",
         };
-        table.row([
+        let mut row = vec![
             node.name.clone(),
             node.address.to_string(),
             node.serial.to_string(),
@@ -57,7 +62,11 @@ pub(super) fn run(args: &List) -> Outcome {
             } else {
                 node.endpoints.join(" ")
             },
-        ]);
+        ];
+        if is_rotated {
+            row.insert(3, root.map_or("-".into(), |root| root.to_string()));
+        }
+        table.row(row);
         nodes.push(json!({
             "name": node.name, "address": node.address.to_string(), "serial": node.serial,
             "not_after_s": not_after_s, "root": root, "state": state, "revoked": node.revoked,
