@@ -104,11 +104,11 @@ Examples:
     /// Replace the root key; links and certificates go on, and the old key counts for a while
     #[command(after_help = "\
 Examples:
-  sinew net rotate voice --node voice/ams              # planned: the old key counts for 30 days
-  sinew net rotate voice --overlap 1h --node voice/ams # the old key was stolen
-It makes a new root key in DIR, keeps the old one as DIR/network.key.root-N, and certifies
-all nodes of the register anew. The node that is told spreads the new key; give each node
-its new certificate before the old key ends.")]
+  sinew net rotate voice --node voice/ams                # planned
+  sinew net rotate voice --overlap 1h --node voice/ams   # after a theft
+It makes a new root key in DIR, keeps the old one as network.key.root-N, and
+certifies all nodes of the register anew. The node that is told spreads the new
+key. Give each node its new certificate before the old key ends.")]
     Rotate(Rotate),
     /// Let clients on other hosts use a node, by TLS and a token
     #[command(after_help = "\

@@ -131,9 +131,20 @@ fn members_of_an_issuer_renew_themselves_and_hosts_join_under_any_root() {
     world.start("home");
     world.wait_for_link("a", "home");
     for root in 1..=2 {
-        // The directory of the issuer is the authority's here, so it has the new delegation.
-        let told = world.json("net rotate net --overlap 100s --node net/a");
+        // The directory of the issuer is the authority's here, so it has the new files. One time it reads them when it
+        // is told to, the other time the command tells it.
+        let words = ["", "--node net/a"][root as usize - 1];
+        let told = world.json(&format!("net rotate net --overlap 100s {words}"));
         assert_eq!(told["issuers"][0]["name"], "a");
+        assert_eq!(told["told"], root == 2);
+        if root == 1 {
+            world.hang_up("a");
+            let line = world.wait_for_line("a", "taken: root key 1");
+            assert!(
+                line.contains("certificate") && line.contains("revocations"),
+                "{line}"
+            );
+        }
         world.wait("home knows the root", || {
             snapshot(&world, "home", "root") == root
         });

@@ -173,7 +173,7 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
         let dir = args.dir.display();
         let spread = match &told {
             Some(_) => "the running node has it and tells the others".to_owned(),
-            None => not_spread(&args.dir),
+            None => format!("no node has the new root key yet: {}", bring(&args.dir)),
         };
         let text = in_words(rotated, renewed, &format!("{dir}"));
         terminal::line(&format!("{text}{spread}"))?;
@@ -181,17 +181,18 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
     match failed {
         None => Ok(()),
         Some(why) => Err(Failure::Undelivered(format!(
-            "root key {} is made, NOT delivered: {why}. Do not run this again: {}",
+            "root key {} is made, NOT delivered: {why}. Do not run this again, but {}",
             rotated.network.root_number(),
-            not_spread(&args.dir)
+            bring(&args.dir)
         ))),
     }
 }
 
-fn not_spread(dir: &Path) -> String {
+/// How a node gets it another way.
+fn bring(dir: &Path) -> String {
     let dir = dir.display();
     format!(
-        "no node has the new root key yet: run `sinew net renew {dir} NODE --node SOCKET`, or copy {dir}/network.pub and \
+        "run `sinew net renew {dir} NODE --node SOCKET`, or copy {dir}/network.pub and \
          {dir}/revocations to a running node and send it SIGHUP"
     )
 }
