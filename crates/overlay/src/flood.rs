@@ -99,6 +99,14 @@ impl Flood {
         self.ready.insert(link);
     }
 
+    /// The neighbour has made another session over a link that it may have ended in between, which this side has not
+    /// noticed: it may have forgotten what it had confirmed. Nothing if nothing was said over the link yet.
+    pub fn on_session_again(&mut self, link: LinkIndex, database: &Database) {
+        if self.links.contains_key(&link) {
+            self.on_link_up(link, database);
+        }
+    }
+
     /// A link went down: what was to be said over it is forgotten.
     pub fn on_link_down(&mut self, link: LinkIndex) {
         self.links.remove(&link);

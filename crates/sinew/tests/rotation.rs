@@ -70,6 +70,9 @@ fn a_running_network_gets_another_root_and_the_old_one_ends() {
     let page = world.sinew("status --node net/fra");
     assert!(page.contains("root key 0, which was REPLACED"), "{page}");
     world.wait_for_line("fra", "counts until");
+    let found = world.try_sinew("doctor net/fra");
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains("which root key 1 replaced"), "{found}");
     world.sinew("net renew office fra --node net/fra");
     assert_eq!(snapshot(&world, "fra", "certificate_root"), 1);
 

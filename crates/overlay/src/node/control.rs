@@ -3,7 +3,7 @@
 
 use super::Node;
 use crate::event::{Drop, Event};
-use crate::hello::{self, Why};
+use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
@@ -144,6 +144,10 @@ impl Node {
             self.send_plain(from, &reply, out);
         }
         let local = session.local_index();
+        // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
+        if self.links.at(index).hello.state() != State::Up {
+            self.flood.on_session_again(index, &self.database);
+        }
         let link = self.links.at_mut(index);
         let evicted = link.sessions.install(now, session);
         link.move_to(now, from);

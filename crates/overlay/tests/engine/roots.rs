@@ -165,21 +165,45 @@ fn a_rival_is_refused_and_counted_wherever_it_comes_from() {
     siege.end();
 }
 
+/// The same authority, whose list of revocations has this version.
+fn at_version(authority: &Authority, version: u32) -> Authority {
+    const LABEL: &str = "SINEW NETWORK KEY";
+    let mut bytes = secure::armour::read(LABEL, &authority.to_text())
+        .unwrap()
+        .to_vec();
+    // Behind version, key and next serial.
+    bytes[37..41].copy_from_slice(&version.to_be_bytes());
+    Authority::from_text(&secure::armour::write(LABEL, &bytes)).unwrap()
+}
+
+#[test]
+fn whom_a_thief_has_revoked_comes_back_with_the_list_of_the_new_root() {
+    let mut nodes = Nodes::new(74, 3, &chain(3), "delay=10ms");
+    nodes.run_ms(2_000);
+    let victim = nodes.certificate(1);
+    let mut thief = at_version(&thief(&nodes), u32::MAX - 1);
+    let list = thief.revoke(&victim, UNIX_S).unwrap();
+    nodes.operate(0, Operation::Revoke(list.as_bytes().to_vec()));
+    nodes.run_ms(2_000);
+    assert_eq!(nodes.link_status(0, 1).state, "no-session");
+    // Node 2 has not heard of it, being behind the victim; nor has that.
+    assert_eq!(known(&nodes, 2), (0, (0, 0)));
+    rotate(&mut nodes, 0, UNIX_S + 1_000);
+    nodes.run_ms(15_000);
+    assert!(nodes.all_links_up(), "{:#?}", nodes.snapshot(0).links);
+    for i in 0..3 {
+        assert_eq!(known(&nodes, i), (1, (1, 1)), "node {i}");
+    }
+    assert_eq!(nodes.snapshot(0).routes.len(), 2 * 4);
+}
+
 #[test]
 fn no_list_of_the_old_root_holds_back_that_of_the_new_one() {
     let mut siege = Siege::from_inside(65);
     let mut thief = thief(&siege.nodes);
     let victim = siege.nodes.certificate(2);
     // He has the highest version that there is, and tells of it before anybody hears of another root.
-    let text = |version: u32| {
-        let text = thief.to_text();
-        let mut bytes = secure::armour::read("SINEW NETWORK KEY", &text)
-            .unwrap()
-            .to_vec();
-        bytes[37..41].copy_from_slice(&version.to_be_bytes());
-        Authority::from_text(&secure::armour::write("SINEW NETWORK KEY", &bytes)).unwrap()
-    };
-    let highest = text(u32::MAX).revocations(UNIX_S);
+    let highest = at_version(&thief, u32::MAX).revocations(UNIX_S);
     let first = records(&[(RecordKind::REVOCATIONS, highest.as_bytes())]);
     siege.say(Kind::Control, [first.clone()]);
     siege.run(Duration::from_secs(1));
