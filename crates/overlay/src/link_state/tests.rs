@@ -300,6 +300,45 @@ fn records_wait_for_their_certificate_a_bounded_while() {
 }
 
 #[test]
+fn what_waits_is_shared_out_among_neighbours() {
+    let mut db = Database::new(node(1));
+    let offer = |db: &mut Database, from: u16, n: u32| {
+        let body = body(n, 1, &[]);
+        let record = Record {
+            kind: RecordKind::LINK_STATE,
+            age_s: 0,
+            body: &body,
+        };
+        db.on_record(at(0), LinkIndex(from), &record, |_| {
+            Judgement::NoCertificate
+        })
+    };
+    let waits = |db: &Database, from| {
+        let all = db.pending.iter();
+        all.filter(|p| p.from == LinkIndex(from)).count()
+    };
+    // One sends what nobody will ever vouch for, and goes on while others come.
+    let mut numbers = 2..;
+    for n in numbers.by_ref().take(200) {
+        offer(&mut db, 0, n);
+    }
+    assert_eq!(waits(&db, 0), MAX_PENDING);
+    for n in numbers.by_ref().take(100) {
+        offer(&mut db, 1, n);
+        offer(&mut db, 0, n + 1_000);
+    }
+    assert_eq!(waits(&db, 0), MAX_PENDING / 2);
+    for n in numbers.by_ref().take(100) {
+        offer(&mut db, 2, n);
+    }
+    assert_eq!(db.pending.len(), MAX_PENDING);
+    for from in 0..3 {
+        let share = MAX_PENDING / 3..=MAX_PENDING / 3 + 1;
+        assert!(share.contains(&waits(&db, from)), "{from}");
+    }
+}
+
+#[test]
 fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
     let mut db = Database::new(node(1));
     let bytes = certificate(node(2), 4);
