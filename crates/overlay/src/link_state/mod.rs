@@ -204,10 +204,12 @@ impl Database {
             Err(why) => return Verdict::dropped(None, Reason::Malformed(why)),
         };
         let key = claim.key();
-        let record = &Record {
-            age_s: self.age_at_most(now, key, record.age_s),
-            ..*record
+        let age_s = match is_of_root(key.kind) {
+            // An earlier version tells how long it has held it.
+            true => 0,
+            false => self.age_at_most(now, key, record.age_s),
         };
+        let record = &Record { age_s, ..*record };
         if let Some(verdict) = self.without_verification(now, key, record, &claim) {
             if matches!(verdict, Verdict::Known(_)) {
                 self.follow_age(now, key, record);
@@ -281,7 +283,11 @@ impl Database {
         let entry = self.entries.get(&name)?;
         let record = Record {
             kind: name.kind,
-            age_s: entry.age_s(now),
+            // After 18 hours an earlier version would drop it as too old, and confirm it.
+            age_s: match is_of_root(name.kind) {
+                true => 0,
+                false => entry.age_s(now),
+            },
             body: &entry.body,
         };
         Some((entry.seq, record))

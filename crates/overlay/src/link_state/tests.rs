@@ -338,6 +338,50 @@ fn what_waits_is_shared_out_among_neighbours() {
     }
 }
 
+/// A succession of the first root, and lists of both roots, as the stand-in for signatures takes them.
+fn words_of_roots() -> Vec<(RecordKind, Vec<u8>)> {
+    let mut authority = secure::Authority::generate(&[1; 32]);
+    let first = authority.revocations(1_000).as_bytes().to_vec();
+    let succession = authority.rotate(&[2; 32], 2_000, 1_000).unwrap();
+    let later = authority.revocations(1_000);
+    let later = wire::record::join_root(1, later.as_bytes());
+    vec![
+        (RecordKind::REVOCATIONS, first),
+        (RecordKind::SUCCESSION, succession.to_bytes().to_vec()),
+        (RecordKind::LATER_REVOCATIONS, later),
+    ]
+}
+
+#[test]
+fn what_a_root_has_said_does_not_grow_old() {
+    for (kind, body) in words_of_roots() {
+        let mut db = Database::new(node(1));
+        let key = db.insert_verified(at(0), kind, &body).unwrap().unwrap();
+        // A neighbour sleeps for longer than there are ages, and is told then.
+        let late = at(70_000);
+        db.expire(late);
+        let (_, record) = db.record(late, Name::of(key)).unwrap();
+        assert_eq!(record.age_s, 0, "an earlier version takes no older one");
+        let mut sleeper = Database::new(node(2));
+        // An earlier version says how long it has held it.
+        for age_s in [record.age_s, 3, u16::MAX] {
+            let mut sleeper = sleeper.clone();
+            let record = Record { age_s, ..record };
+            let verdict = sleeper.on_record(late, FROM, &record, is_signed);
+            assert_eq!(verdict, Verdict::Accepted(key), "{age_s}");
+        }
+        // It has to wait for the root, and is taken when that comes.
+        let record = Record {
+            age_s: u16::MAX,
+            ..record
+        };
+        let verdict = sleeper.on_record(late, FROM, &record, |_| Judgement::NoCertificate);
+        assert_eq!(verdict, Verdict::Pending);
+        let verdicts = sleeper.retry_pending(late + Duration::from_secs(3), is_signed);
+        assert_eq!(verdicts, [(FROM, Verdict::Accepted(key))]);
+    }
+}
+
 #[test]
 fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
     let mut db = Database::new(node(1));

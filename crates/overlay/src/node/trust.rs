@@ -133,6 +133,19 @@ impl Node {
         }
     }
 
+    /// A certificate was taken that may have brought the proof of its root along.
+    pub(super) fn learn_root(
+        &mut self,
+        now: Time,
+        certificate: Option<&[u8]>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if let Some(Ok(certificate)) = certificate.map(Certificate::from_bytes) {
+            self.handshakes.network_mut().learn(&certificate);
+            self.follow_roots(now, out);
+        }
+    }
+
     /// Takes roots from the operator.
     pub(super) fn on_chain(
         &mut self,

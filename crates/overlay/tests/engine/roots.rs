@@ -232,6 +232,33 @@ fn no_list_of_the_old_root_holds_back_that_of_the_new_one() {
     siege.end();
 }
 
+#[test]
+fn a_flooded_certificate_brings_the_root_along_that_signed_it() {
+    let mut siege = Siege::from_inside(75);
+    let mut rng = Rng::new(75);
+    let authority = &mut siege.nodes.authority;
+    let far = authority.rotate(&[7; 32], UNIX_S + 1_000, UNIX_S).unwrap();
+    let member = identity(authority, &mut rng, 9, VALID);
+    let certificate = member.certificate().as_bytes();
+    // One whose signature is none teaches nothing.
+    let mut junk = certificate.to_vec();
+    *junk.last_mut().unwrap() ^= 1;
+    for (body, roots) in [(&junk[..], 0), (certificate, 1)] {
+        siege.say(Kind::Control, [records(&[(RecordKind::CERTIFICATE, body)])]);
+        siege.run(Duration::from_secs(1));
+        for i in 0..3 {
+            assert_eq!(known(&siege.nodes, i).0, roots, "node {i}");
+            let network = siege.nodes.running(i).unwrap().network();
+            assert_eq!(network.successions(), &[far][..roots.into()]);
+            let held = siege.nodes.running(i).unwrap().database();
+            let held = held.certificate(member.address());
+            assert_eq!(held, (roots == 1).then_some(certificate));
+        }
+    }
+    assert_eq!(siege.nodes.count().records_refused, 1);
+    siege.end();
+}
+
 /// Node 1 has slept through a rotation, and all others have certificates of the new root.
 fn asleep(seed: u64, edges: &[(usize, usize)]) -> Nodes {
     let mut nodes = Nodes::new(seed, 3, edges, "delay=10ms");
