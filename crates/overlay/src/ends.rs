@@ -496,6 +496,15 @@ impl Ends {
         }
     }
 
+    /// The ends with which there is a session that is `gone`.
+    pub(crate) fn with_session(&self, gone: impl Fn(NodeAddr, &Session) -> bool) -> Vec<NodeAddr> {
+        let ends = self.ends.iter();
+        let with = ends.filter(|(node, end)| end.sessions.iter().any(|it| gone(**node, it)));
+        let mut nodes: Vec<NodeAddr> = with.map(|(node, _)| *node).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
     /// The ends that there are, in no particular order but the same in every run.
     pub(crate) fn nodes(&self) -> Vec<NodeAddr> {
         self.ends.keys().copied().collect()

@@ -22,7 +22,7 @@ use crate::link_state::{Database, Name, Verdict};
 use base::{Duration, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::Builder;
-use wire::record::{Key, RecordSeq};
+use wire::record::{Key, RecordKind, RecordSeq};
 
 /// Bytes of records that may be unacknowledged per link: eleven full datagrams per round trip, so
 /// a database of 1024 nodes (1024 · (170 + 300) bytes) passes a link of 50 ms in 2 s.
@@ -229,13 +229,22 @@ impl Flood {
     }
 }
 
+/// Whoever has the edition `has` of a record needs no `other`. A certificate of a newer root may have a lower serial than
+/// one of an older root, so there one edition says nothing of another one.
+fn covers(name: Name, has: RecordSeq, other: RecordSeq) -> bool {
+    match name.kind {
+        RecordKind::CERTIFICATE => has == other,
+        _ => has >= other,
+    }
+}
+
 impl Neighbor {
     /// Queues an edition, in the place of older ones.
     fn put(&mut self, key: Key) {
         let name = Name::of(key);
-        let is_newer = |seq: RecordSeq| seq >= key.seq;
-        let waits = self.waiting.get(&name).copied().is_some_and(is_newer);
-        if waits || self.sent.get(&name).is_some_and(|o| is_newer(o.seq)) {
+        let has_it = |seq: RecordSeq| covers(name, seq, key.seq);
+        let waits = self.waiting.get(&name).copied().is_some_and(has_it);
+        if waits || self.sent.get(&name).is_some_and(|o| has_it(o.seq)) {
             return;
         }
         self.forget(name);
@@ -246,10 +255,11 @@ impl Neighbor {
     /// The neighbour has this edition: nothing older needs to be sent. Returns what was sent of it.
     fn has(&mut self, key: Key) -> Option<Outgoing> {
         let name = Name::of(key);
-        if self.waiting.get(&name).is_some_and(|seq| *seq <= key.seq) {
+        let has_it = |seq: RecordSeq| covers(name, key.seq, seq);
+        if self.waiting.get(&name).copied().is_some_and(has_it) {
             self.waiting.remove(&name);
         }
-        if self.sent.get(&name)?.seq > key.seq {
+        if !has_it(self.sent.get(&name)?.seq) {
             return None;
         }
         // There is room in the window.

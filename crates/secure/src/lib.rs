@@ -70,7 +70,7 @@ pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
 pub use issuer::{IssueError, Issuer, Newcomer};
 pub use network::{CertificateError, Network, Peer};
-pub use session::{BOUND_BYTES, Bound, OpenError, Opened, SealError, Session};
+pub use session::{BOUND_BYTES, Bound, OpenError, Opened, SealError, Session, Shown};
 pub use sessions::Sessions;
 pub use signature::Context;
 pub use suite::Memo;

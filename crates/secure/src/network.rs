@@ -10,6 +10,7 @@ use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Delegation as Delegated, Revocations};
 use crate::chain::{Chain, SuccessionError};
 use crate::identity::Identity;
+use crate::session::Shown;
 use crate::signature::{self, Context};
 use crate::suite::{Memo, Suite};
 use base::NodeAddr;
@@ -516,6 +517,12 @@ impl Peer {
     /// The number of the root that signed its certificate, or the delegation of its issuer.
     pub fn root(&self) -> u8 {
         self.root
+    }
+    pub(crate) fn shown(&self) -> Shown {
+        Shown {
+            root: self.root,
+            signing_key: self.signing_key,
+        }
     }
     /// The last second in which its certificate counts, as far as is known now: a root that is replaced may end it earlier.
     pub fn not_after_s(&self) -> u64 {

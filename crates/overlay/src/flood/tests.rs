@@ -34,9 +34,7 @@ impl World {
         let node_at = |n: usize| {
             let mut database = Database::new(node(n as u32));
             let own = certificate(node(n as u32), 1);
-            database
-                .insert_verified(Time::ZERO, RecordKind::CERTIFICATE, &own)
-                .unwrap();
+            database.insert_certificate(Time::ZERO, 0, &own).unwrap();
             Node {
                 database,
                 flood: Flood::new(),
@@ -426,7 +424,7 @@ fn the_window_bounds_what_is_unacknowledged() {
     let mut database = Database::new(node(0));
     for n in 1..400 {
         database
-            .insert_verified(at(0), RecordKind::CERTIFICATE, &certificate(node(n), 1))
+            .insert_certificate(at(0), 0, &certificate(node(n), 1))
             .unwrap();
     }
     let mut flood = Flood::new();

@@ -39,7 +39,10 @@ impl Verifications {
                 self.0.try_take(now, more);
             }
             Judgement::NoCertificate => self.0.credit(1.0 - WAITS),
-            Judgement::Good | Judgement::TooMany => {}
+            Judgement::Good
+            | Judgement::Certified(_)
+            | Judgement::Outdated
+            | Judgement::TooMany => {}
         }
         judgement
     }

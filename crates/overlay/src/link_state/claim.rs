@@ -39,6 +39,10 @@ pub enum Claim<'a> {
 pub enum Judgement {
     /// Signed by whom it is about, or by the root.
     Good,
+    /// A certificate that counts, under the root of this number.
+    Certified(u8),
+    /// A certificate that counts, of an older root than one that its node has shown before.
+    Outdated,
     /// The certificate, or the succession of the root, with the key to check it by is not known here.
     NoCertificate,
     /// Signed by nobody who may.

@@ -22,7 +22,7 @@
 //! |---|---|---|---|
 //! | link state | the node | counted by it | at its lifetime |
 //! | groups, in parts | the node | counted by it | at its lifetime |
-//! | certificate | the node | its serial | an hour after the node's last link state |
+//! | certificate | the node | its serial; one of a newer root wins against all of older ones | an hour after the node's last link state |
 //! | revocations | the number of the root that signed: 0 for the first | its version | with the first list of a later root |
 //! | succession | the number of the new root | 1 | never |
 
@@ -101,9 +101,16 @@ struct Entry {
     strikes: u8,
     /// The version of the program that its origin runs, if that is told.
     version: Option<Box<str>>,
+    /// The root under which a certificate was signed.
+    root: u8,
 }
 
 impl Entry {
+    /// By which of two certificates of one node the later one is known.
+    fn rank(&self) -> (u8, RecordSeq, &[u8]) {
+        (self.root, self.seq, &self.body)
+    }
+
     fn age_s(&self, now: Time) -> u16 {
         let held_s = now.since(self.stored).as_millis() / 1_000;
         self.age_s
@@ -216,8 +223,16 @@ impl Database {
             }
             return verdict;
         }
+        let mut root = 0;
         match verify(&claim) {
             Judgement::Good => {}
+            Judgement::Certified(under) => root = under,
+            Judgement::Outdated => {
+                return match self.entries.get(&Name::of(key)) {
+                    Some(held) => Verdict::Stale(Name::of(key).at(held.seq)),
+                    None => Verdict::dropped(Some(key), Reason::Refused),
+                };
+            }
             Judgement::Refused => return Verdict::dropped(Some(key), Reason::Refused),
             Judgement::NoCertificate => return self.hold_back(now, from, record),
             Judgement::TooMany => return Verdict::dropped(None, Reason::TooMany),
@@ -231,8 +246,22 @@ impl Database {
             self.own_groups.on_earlier(now, key);
             return Verdict::Own(key);
         }
+        if key.kind == RecordKind::CERTIFICATE
+            && let Some(held) = self.entries.get(&Name::of(key))
+            && (root, key.seq, record.body) < held.rank()
+        {
+            return Verdict::Stale(Name::of(key).at(held.seq));
+        }
         self.store(now, key, record.age_s, &claim, record.body);
+        self.note_root(key, root);
         Verdict::Accepted(key)
+    }
+
+    /// A certificate was stored that was signed under this root.
+    fn note_root(&mut self, key: Key, root: u8) {
+        if let Some(entry) = self.entries.get_mut(&Name::of(key)) {
+            entry.root = root;
+        }
     }
 
     /// Removes what has grown too old; true if anything was. Call it about once per second.
@@ -261,9 +290,17 @@ impl Database {
 
     /// Removes the records of a node whose certificate has been revoked.
     pub fn remove_origin(&mut self, origin: NodeAddr) {
+        self.forget_words_of(origin);
+        self.remove(Name {
+            kind: RecordKind::CERTIFICATE,
+            origin,
+        });
+    }
+
+    /// Forgets what a node has said under a key that it has no more.
+    pub fn forget_words_of(&mut self, origin: NodeAddr) {
         let parts = (0..wire::groups::PARTS as u8).filter_map(RecordKind::groups);
-        let kinds = [RecordKind::LINK_STATE, RecordKind::CERTIFICATE].into_iter();
-        for kind in kinds.chain(parts) {
+        for kind in [RecordKind::LINK_STATE].into_iter().chain(parts) {
             self.remove(Name { kind, origin });
         }
     }
@@ -385,6 +422,9 @@ impl Database {
             }
             // Another word of the same root: refused, and counted, once it is verified.
             Some(_) if name.kind == RecordKind::SUCCESSION => {}
+            // Whoever has stolen an old root can write any serial: the root counts before it, and only a look at the
+            // signature tells which that is.
+            Some(_) if name.kind == RecordKind::CERTIFICATE => {}
             // Choice: of two records with one number, as an origin makes that has lost its memory, all take the same;
             // the origin is told of it if it is not its own, and numbers on.
             Some(held) if (key.seq, record.body) < (held.seq, &*held.body) => {
@@ -444,6 +484,7 @@ impl Database {
                 Claim::LinkState(state) => state.version().map(Box::from),
                 _ => None,
             },
+            root: 0,
         };
         let before = self.entries.insert(Name::of(key), entry);
         if key.kind == RecordKind::LINK_STATE {

@@ -386,14 +386,11 @@ fn what_a_root_has_said_does_not_grow_old() {
 fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
     let mut db = Database::new(node(1));
     let bytes = certificate(node(2), 4);
-    let news = db.insert_verified(at(0), RecordKind::CERTIFICATE, &bytes);
+    let news = db.insert_certificate(at(0), 0, &bytes);
     assert_eq!(news.unwrap().unwrap().seq, RecordSeq(4));
     let older = certificate(node(2), 3);
-    assert_eq!(
-        db.insert_verified(at(0), RecordKind::CERTIFICATE, &older),
-        Ok(None)
-    );
-    db.insert_verified(at(0), RecordKind::CERTIFICATE, &certificate(node(1), 1))
+    assert_eq!(db.insert_certificate(at(0), 0, &older), Ok(None));
+    db.insert_certificate(at(0), 0, &certificate(node(1), 1))
         .unwrap();
     for s in 0..50 {
         offer(&mut db, at(s * 90), 0, &body(2, s as u32 + 1, &[]));

@@ -7,7 +7,7 @@ use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
-use secure::{DialError, Due, Established, Outcome, Refusal};
+use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
 use wire::control::{
     Builder, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
 };
@@ -133,7 +133,11 @@ impl Node {
             ..
         } = established;
         let address = peer.address();
-        let index = match self.link_for(now, address, peer.name()) {
+        let link = match self.is_outdated(&peer) {
+            true => Err(CertificateError::OldRoot.into()),
+            false => self.link_for(now, address, peer.name()),
+        };
+        let index = match link {
             Ok(index) => index,
             Err(why) => {
                 self.handshakes.release(session.local_index());
@@ -221,7 +225,7 @@ impl Node {
         }
     }
 
-    fn drop_session(&mut self, session: SessionIndex) {
+    pub(super) fn drop_session(&mut self, session: SessionIndex) {
         self.links.leave_session(session);
         self.handshakes.release(session);
     }

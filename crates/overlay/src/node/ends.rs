@@ -252,7 +252,7 @@ impl Node {
         } = established;
         let dialled = session.dialled();
         // Whoever sends in another's name shows his own certificate here.
-        if peer.address() != source {
+        if peer.address() != source || self.is_outdated(&peer) {
             self.ends.release(session.local_index());
             return self.drop_one(Drop::BadSource, out);
         }

@@ -12,7 +12,9 @@ use crate::settings::{MetricOf, Sealing};
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use core::cmp::Reverse;
-use secure::{Certificate, CertificateError, Context, Network, Peer, Revocations, SuccessionError};
+use secure::{
+    Certificate, CertificateError, Context, Identity, Network, Peer, Revocations, SuccessionError,
+};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
@@ -74,7 +76,7 @@ pub(super) struct Signer {
     serial: u32,
     /// The root under which the certificate was signed.
     pub(super) root: u8,
-    key: [u8; 32],
+    pub(super) key: [u8; 32],
     not_after_s: u64,
 }
 
@@ -83,6 +85,7 @@ pub(super) type Signers = Map<NodeAddr, Signer>;
 
 /// Proves records by the network's root keys and the certificates seen so far.
 struct Proof<'a> {
+    own: &'a Identity,
     network: &'a Network,
     signers: &'a Signers,
     unix_s: u64,
@@ -94,7 +97,8 @@ impl Proof<'_> {
             Claim::Certificate { body, .. } => match self.judge_certificate(body) {
                 // The succession is on its way.
                 Err(CertificateError::NewerRoot) => return Judgement::NoCertificate,
-                judged => judged.is_ok(),
+                Ok(peer) if !self.is_foreign(&peer) => return self.rank(&peer),
+                _ => false,
             },
             Claim::Revocations { root, .. } if *root > self.network.root_number() => {
                 return Judgement::NoCertificate;
@@ -135,6 +139,21 @@ impl Proof<'_> {
             Judgement::Good
         } else {
             Judgement::Refused
+        }
+    }
+
+    /// It gives this node's own address to another key: a thief of the root has made it, and nobody speaks for this node
+    /// here but itself.
+    fn is_foreign(&self, peer: &Peer) -> bool {
+        let key = self.own.certificate().fields().subject.signing_key;
+        peer.address() == self.own.address() && *peer.signing_key() != key
+    }
+
+    fn rank(&self, peer: &Peer) -> Judgement {
+        let signer = self.signers.get(&peer.address());
+        match signer.is_some_and(|signer| peer.root() < signer.root) {
+            true => Judgement::Outdated,
+            false => Judgement::Certified(peer.root()),
         }
     }
 
@@ -354,9 +373,10 @@ impl Node {
         write_options(&mut writer, now, &links, &own);
         let options = writer.written();
         let certificate = identity.certificate();
+        let root = self.trusted.own_root.unwrap_or_default();
         let news = self
             .database
-            .insert_verified(now, RecordKind::CERTIFICATE, certificate.as_bytes())
+            .insert_certificate(now, root, certificate.as_bytes())
             .expect("a certificate that was read once can be read again");
         let what = Origination {
             links: &reported,
@@ -376,6 +396,7 @@ impl Node {
         // What an earlier start of this node has signed is recognised by the same certificate.
         let unix_s = self.unix_s(now);
         let proof = Proof {
+            own: self.handshakes.identity(),
             network: self.handshakes.network(),
             signers: &self.signers,
             unix_s,
@@ -401,6 +422,7 @@ impl Node {
         for record in records.iter() {
             let unix_s = self.unix_s(now);
             let proof = Proof {
+                own: self.handshakes.identity(),
                 network: self.handshakes.network(),
                 signers: &self.signers,
                 unix_s,
@@ -410,7 +432,11 @@ impl Node {
             let verdict = self.database.on_record(now, index, &record, |claim| {
                 // Only what an origin has signed counts against it.
                 match budget.spend(now, || proof.judge(claim)) {
-                    Judgement::Good if !origins.take(now, claim.key().origin) => Judgement::TooMany,
+                    Judgement::Good | Judgement::Certified(_)
+                        if !origins.take(now, claim.key().origin) =>
+                    {
+                        Judgement::TooMany
+                    }
                     other => other,
                 }
             });
@@ -457,6 +483,7 @@ impl Node {
                 let unix_s = self.unix_s(now);
                 let network = self.handshakes.network();
                 let proof = Proof {
+                    own: self.handshakes.identity(),
                     network,
                     signers: &self.signers,
                     unix_s,
@@ -490,7 +517,11 @@ impl Node {
             key: *peer.signing_key(),
             not_after_s: peer.not_after_s(),
         };
-        self.signers.insert(peer.address(), signer);
+        let before = self.signers.insert(peer.address(), signer);
+        // Whoever spoke in its name under an older root has said nothing.
+        if before.is_some_and(|it| it.root < peer.root() && it.key != *peer.signing_key()) {
+            self.database.forget_words_of(peer.address());
+        }
         if self.signers.len() > MAX_ORIGINS {
             self.signers
                 .retain(|origin, _| self.database.certificate(*origin).is_some());
@@ -502,6 +533,7 @@ impl Node {
     pub(super) fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let unix_s = self.unix_s(now);
         let proof = Proof {
+            own: self.handshakes.identity(),
             network: self.handshakes.network(),
             signers: &self.signers,
             unix_s,
@@ -526,10 +558,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let body = peer.certificate().as_bytes();
-        if let Ok(Some(key)) = self
-            .database
-            .insert_verified(now, RecordKind::CERTIFICATE, body)
-        {
+        if let Ok(Some(key)) = self.database.insert_certificate(now, peer.root(), body) {
             self.enter_signer(peer);
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);

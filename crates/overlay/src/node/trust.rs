@@ -10,18 +10,24 @@
 //! handshakes; [`Node::follow_roots`] makes them agree after whatever may have taught one of them.
 
 use super::Node;
+use super::routing::Signer;
 use crate::event::Event;
+use crate::link::LinkIndex;
 use crate::link_state::Name;
 use crate::request::{Reply, RequestError};
 use base::{Duration, NodeAddr, Outbox, Time};
-use secure::{Certificate, Identity, Revocations};
+use secure::{Certificate, Identity, Peer, Revocations, Session, Shown};
 use wire::certificate::Succession;
+use wire::link::SessionIndex;
 use wire::record::{Key, RecordKind, join_root};
 
 /// For so long nobody is expelled after another root was learned, even if the time of the one before is over already:
 /// certificates that were renewed by then come behind the succession. Choice: as long as they take to the far end of a
 /// network of poor links. New handshakes are judged by the new root at once.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Why a link ends.
+const OF_OLD_ROOT: &str = "the neighbour's certificate is of an old root key";
 
 /// What the node made of the roots so far.
 #[derive(Debug, Default)]
@@ -176,9 +182,14 @@ impl Node {
         let present = self.handshakes.identity();
         let network = self.handshakes.network();
         let counts = network.verify(identity.certificate(), self.unix_s(now));
-        let newer = identity.certificate().fields().serial > present.certificate().fields().serial;
+        let held = (
+            self.trusted.own_root.unwrap_or_default(),
+            present.certificate().fields().serial,
+        );
         let own_root = match counts {
-            Ok(peer) if newer && identity.address() == self.addr => peer.root(),
+            Ok(peer) if (peer.root(), peer.serial()) > held && identity.address() == self.addr => {
+                peer.root()
+            }
             _ => return Err(RequestError::BadCredential),
         };
         self.trusted.own_root = Some(own_root);
@@ -249,8 +260,51 @@ impl Node {
             .map(|(origin, _)| *origin)
             .collect();
         out_of_time.sort_unstable();
-        let why = "the neighbour's certificate is of an old root key";
-        self.expel(now, out_of_time, why, out);
+        self.expel(now, out_of_time, OF_OLD_ROOT, out);
+        self.end_sessions_of_old_roots(now, out);
+    }
+
+    /// Ends the sessions that somebody has made by an old root's certificate in the name of a node that has got a newer one.
+    /// A session that the node itself has made before that goes on: it has the same key.
+    fn end_sessions_of_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
+        let signers = &self.signers;
+        let is_gone = |node: NodeAddr, session: &Session| {
+            let Shown { root, signing_key } = session.shown();
+            let is_of =
+                |signer: &Signer| network.counts(signer.root, unix_s) && signer.key == *signing_key;
+            !network.counts(*root, unix_s) && !signers.get(&node).is_some_and(is_of)
+        };
+        let of_ends = self.ends.with_session(is_gone);
+        let of_links: Vec<(LinkIndex, Vec<SessionIndex>)> = self
+            .links
+            .iter()
+            .map(|(index, link)| {
+                let sessions = link.sessions.iter();
+                let gone = sessions.filter(|session| is_gone(link.peer, session));
+                (index, gone.map(Session::local_index).collect())
+            })
+            .filter(|(_, gone): &(_, Vec<_>)| !gone.is_empty())
+            .collect();
+        for node in of_ends {
+            self.ends.remove(node);
+        }
+        for (index, gone) in of_links {
+            for session in gone {
+                self.links.at_mut(index).sessions.remove(session);
+                self.drop_session(session);
+            }
+            if self.links.at(index).sessions.is_empty() {
+                self.cut(now, index, OF_OLD_ROOT, out);
+            }
+        }
+    }
+
+    /// Whether a peer shows a certificate of an older root than the node of this address has shown by now. Whoever has
+    /// stolen that root can write one for every address.
+    pub(super) fn is_outdated(&self, peer: &Peer) -> bool {
+        let signer = self.signers.get(&peer.address());
+        signer.is_some_and(|signer| peer.root() < signer.root)
     }
 
     fn counting_roots(&self, now: Time) -> u32 {

@@ -167,12 +167,21 @@ fn a_rival_is_refused_and_counted_wherever_it_comes_from() {
 
 /// The same authority, whose list of revocations has this version.
 fn at_version(authority: &Authority, version: u32) -> Authority {
+    // Behind version, key and next serial.
+    with_number(authority, 37, version)
+}
+
+/// The same authority, whose next certificate has this serial.
+fn at_serial(authority: &Authority, serial: u32) -> Authority {
+    with_number(authority, 33, serial)
+}
+
+fn with_number(authority: &Authority, at: usize, number: u32) -> Authority {
     const LABEL: &str = "SINEW NETWORK KEY";
     let mut bytes = secure::armour::read(LABEL, &authority.to_text())
         .unwrap()
         .to_vec();
-    // Behind version, key and next serial.
-    bytes[37..41].copy_from_slice(&version.to_be_bytes());
+    bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
     Authority::from_text(&secure::armour::write(LABEL, &bytes)).unwrap()
 }
 
@@ -257,6 +266,60 @@ fn a_flooded_certificate_brings_the_root_along_that_signed_it() {
     }
     assert_eq!(siege.nodes.count().records_refused, 1);
     siege.end();
+}
+
+/// A thief of the old root floods the highest serial for node 2, and in its name that it has no links: before or after that
+/// gets a certificate of the new root.
+fn thief_in_the_name_of_two(seed: u64, is_early: bool) -> Siege {
+    let mut siege = Siege::from_inside(seed);
+    let mut thief = at_serial(&thief(&siege.nodes), u32::MAX - 5);
+    let forged = identity(&mut thief, &mut Rng::new(seed), 2, VALID);
+    let serial = forged.certificate().fields().serial;
+    assert!(serial > siege.nodes.certificate(2).fields().serial);
+    let liar = Neighbour::new(forged.clone(), siege.nodes.authority.network(), [4; 32]);
+    let lies = liar.forged(addr(2), serial, u32::MAX - 5, &[]);
+    let lies = records(&[
+        (RecordKind::CERTIFICATE, forged.certificate().as_bytes()),
+        (RecordKind::LINK_STATE, &lies),
+    ]);
+    if is_early {
+        siege.say(Kind::Control, [lies.clone()]);
+        siege.run(Duration::from_secs(1));
+        // Nobody tells the node itself who it is.
+        let own = siege.nodes.certificate(2);
+        for (i, held) in [(0, &forged), (1, &forged), (2, siege.nodes.identity(2))] {
+            let database = siege.nodes.running(i).unwrap().database();
+            let certificate = database.certificate(addr(2)).unwrap();
+            assert_eq!(certificate, held.certificate().as_bytes(), "node {i}");
+        }
+        assert_ne!(own.as_bytes(), forged.certificate().as_bytes());
+    }
+    rotate(&mut siege.nodes, 0, UNIX_S + 1_000);
+    siege.run(Duration::from_secs(1));
+    for i in 0..3 {
+        renew(&mut siege.nodes, i);
+    }
+    siege.run(Duration::from_secs(4));
+    siege.say(Kind::Control, [lies]);
+    siege.run(Duration::from_secs(4));
+    let genuine = siege.nodes.certificate(2);
+    for i in 0..3 {
+        let database = siege.nodes.running(i).unwrap().database();
+        assert_eq!(database.certificate(addr(2)), Some(genuine.as_bytes()));
+        let links = database.links_of(addr(2)).unwrap();
+        assert_eq!(links.len(), 1, "node {i}");
+    }
+    siege
+}
+
+#[test]
+fn no_serial_of_a_stolen_root_counts_against_a_certificate_of_the_new_one() {
+    thief_in_the_name_of_two(76, false).end();
+}
+
+#[test]
+fn in_whose_name_a_thief_has_spoken_comes_back_with_its_new_certificate() {
+    thief_in_the_name_of_two(77, true);
 }
 
 /// Node 1 has slept through a rotation, and all others have certificates of the new root.
@@ -425,5 +488,44 @@ fn an_intruder_with_a_certificate_of_a_stolen_root_counts_until_that_ends() {
     siege.run(Duration::from_secs(3));
     let old = Refusal::Certificate(CertificateError::OldRoot);
     assert!(siege.nodes.count().refusals(old) > 0);
+    siege.end();
+}
+
+#[test]
+fn a_session_in_the_name_of_a_renewed_node_ends_with_the_root_that_it_was_made_by() {
+    let mut siege = Siege::with(78, |nodes| {
+        let mut rng = Rng::new(78);
+        let identity = identity(&mut nodes.authority.clone(), &mut rng, INTRUDER, VALID);
+        Neighbour::new(identity, nodes.authority.network(), [3; 32])
+    });
+    rotate(&mut siege.nodes, 0, UNIX_S + 15);
+    siege.run(Duration::from_millis(200));
+    for i in 0..3 {
+        renew(&mut siege.nodes, i);
+    }
+    let target = siege.target();
+    siege.ask(Ask::Dial(target));
+    siege.run(Duration::from_secs(3));
+    assert_eq!(siege.nodes.link_status(TARGET, INTRUDER).state, "up");
+    // The node of that address has its certificate by now, with its own keys.
+    let mut rng = Rng::new(79);
+    let genuine = identity(&mut siege.nodes.authority, &mut rng, INTRUDER, VALID);
+    let genuine = genuine.certificate().as_bytes();
+    siege.say(
+        Kind::Control,
+        [records(&[(RecordKind::CERTIFICATE, genuine)])],
+    );
+    siege.run(Duration::from_secs(1));
+    let database = siege.nodes.running(0).unwrap().database();
+    assert_eq!(database.certificate(addr(INTRUDER)), Some(genuine));
+    // From then on there is no other session in its name, while the old root counts yet.
+    let old = Refusal::Certificate(CertificateError::OldRoot);
+    assert_eq!(siege.nodes.count().refusals(old), 0);
+    siege.ask(Ask::Dial(target));
+    siege.run(Duration::from_secs(3));
+    assert_eq!(siege.nodes.count().refusals(old), 1);
+    siege.run(Duration::from_secs(8));
+    let link = siege.nodes.link_status(TARGET, INTRUDER);
+    assert_eq!(link.state, "no-session");
     siege.end();
 }
