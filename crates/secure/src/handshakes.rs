@@ -64,6 +64,8 @@ pub struct Handshakes {
     limits: Limits,
     table: Table,
     entropy: Entropy,
+    /// The number of a root that a peer has proved, whose place another one has here.
+    rival: Option<u8>,
 }
 
 /// What a handshake datagram came to.
@@ -224,6 +226,7 @@ impl Handshakes {
             identity: Arc::new(identity),
             network,
             entropy,
+            rival: None,
         }
     }
 
@@ -242,6 +245,12 @@ impl Handshakes {
     /// The network, to apply revocations and successions to.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
+    }
+
+    /// The number of a root that a peer's certificate has proved since this was asked last, and whose place another one
+    /// has here: two who have the root key before have made a successor.
+    pub fn take_rival(&mut self) -> Option<u8> {
+        self.rival.take()
     }
 
     /// Begins a handshake with whoever is at `to`, or with `expect` alone. Gives the Init to send.
@@ -340,7 +349,11 @@ impl Handshakes {
         let certificate = crate::Certificate::from_bytes(certificate)
             .map_err(|malformed| Refusal::Certificate(malformed.into()))?;
         self.network.learn(&certificate);
-        let peer = self.network.verify(&certificate, unix_now_s)?;
+        let verified = self.network.verify(&certificate, unix_now_s);
+        if verified == Err(CertificateError::BadSignature) {
+            self.rival = self.network.rival_of(&certificate).or(self.rival);
+        }
+        let peer = verified?;
         // Without secrets there is no key to hold.
         let holds = static_key == Some(&certificate.fields().subject.static_key);
         if !holds && !self.network.suite().is_open() {

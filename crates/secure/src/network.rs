@@ -391,6 +391,27 @@ impl Network {
         succession.is_some_and(|it| self.succeed(&it) == Ok(true))
     }
 
+    /// The number of a root whose place another one has here, if a certificate proves it: signed by the root before and by
+    /// itself. What nobody signed proves nothing.
+    pub fn rival_of(&self, certificate: &Certificate) -> Option<u8> {
+        let succession = certificate.fields().options.succession()?;
+        self.is_rival(&succession).then_some(succession.number)
+    }
+
+    /// The same of successions that stand one behind the other.
+    pub fn rival_among(&self, bytes: &[u8]) -> Option<u8> {
+        let (successions, _) = bytes.as_chunks::<SUCCESSION_BYTES>();
+        let successions = successions.iter().take(MAX_SUCCESSIONS);
+        let mut successions = successions.filter_map(|bytes| Succession::parse(bytes).ok());
+        let rival = successions.find(|succession| self.is_rival(succession));
+        rival.map(|succession| succession.number)
+    }
+
+    fn is_rival(&self, succession: &Succession) -> bool {
+        succession.number <= self.root_number()
+            && self.clone().succeed(succession) == Err(SuccessionError::Rival)
+    }
+
     /// Takes the successions that another file or node of the same network knows; true if one was not known here. Those in
     /// front of one that is refused are taken.
     pub fn adopt(&mut self, other: &Network) -> Result<bool, SuccessionError> {

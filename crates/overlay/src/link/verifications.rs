@@ -34,7 +34,7 @@ impl Verifications {
         }
         let judgement = judge();
         match judgement {
-            Judgement::Refused => {
+            Judgement::Refused | Judgement::Rival(_) => {
                 let more = (BAD - 1.0).min(self.0.available(now));
                 self.0.try_take(now, more);
             }

@@ -47,6 +47,8 @@ pub enum Judgement {
     NoCertificate,
     /// Signed by nobody who may.
     Refused,
+    /// Of a root that was proved, and in whose place another one is known: its number.
+    Rival(u8),
     /// Not looked at: the neighbour has had too many looked at lately.
     TooMany,
 }
@@ -62,6 +64,8 @@ pub enum Reason {
     Malformed(Malformed),
     /// Its signature or certificate is not good.
     Refused,
+    /// It is of a root that was proved, and in whose place another one is known: its number.
+    Rival(u8),
     /// Its neighbour has had too many checked lately; it may send it again.
     TooMany,
 }

@@ -234,6 +234,7 @@ impl Database {
                 };
             }
             Judgement::Refused => return Verdict::dropped(Some(key), Reason::Refused),
+            Judgement::Rival(root) => return Verdict::dropped(Some(key), Reason::Rival(root)),
             Judgement::NoCertificate => return self.hold_back(now, from, record),
             Judgement::TooMany => return Verdict::dropped(None, Reason::TooMany),
         }

@@ -97,6 +97,7 @@ impl Proof<'_> {
             Claim::Certificate { body, .. } => match self.judge_certificate(body) {
                 // The succession is on its way.
                 Err(CertificateError::NewerRoot) => return Judgement::NoCertificate,
+                Err(CertificateError::BadSignature) => return self.judge_nobodys(body),
                 Ok(peer) if !self.is_foreign(&peer) => return self.rank(&peer),
                 _ => false,
             },
@@ -111,6 +112,7 @@ impl Proof<'_> {
             }
             Claim::Succession(succession) => match self.network.clone().succeed(succession) {
                 Err(SuccessionError::Gap) => return Judgement::NoCertificate,
+                Err(SuccessionError::Rival) => return Judgement::Rival(succession.number),
                 judged => judged.is_ok(),
             },
             Claim::LinkState(state) => match self.signers.get(&state.origin) {
@@ -139,6 +141,16 @@ impl Proof<'_> {
             Judgement::Good
         } else {
             Judgement::Refused
+        }
+    }
+
+    /// No known root has signed it: another one of the same number may have.
+    fn judge_nobodys(&self, certificate: &[u8]) -> Judgement {
+        let certificate = Certificate::from_bytes(certificate);
+        let rival = certificate.map(|certificate| self.network.rival_of(&certificate));
+        match rival {
+            Ok(Some(number)) => Judgement::Rival(number),
+            _ => Judgement::Refused,
         }
     }
 
@@ -456,13 +468,12 @@ impl Node {
             Verdict::Accepted(key) => self.on_accepted(now, key, out),
             Verdict::Own(_) => self.own_record_due = true,
             Verdict::Dropped {
-                reason: Reason::Refused | Reason::Malformed(_),
+                reason: reason @ (Reason::Refused | Reason::Malformed(_) | Reason::Rival(_)),
                 confirm,
             } => {
                 let origin = confirm.map(|key| key.origin).unwrap_or_default();
                 out.report(Event::RecordRefused { origin });
-                if let Some(key) = confirm.filter(|key| key.kind == RecordKind::SUCCESSION) {
-                    let number = key.origin.0 as u8;
+                if let Reason::Rival(number) = reason {
                     out.report(Event::RootRefused { number });
                 }
             }

@@ -79,6 +79,10 @@ impl Node {
 
     /// Spreads what a handshake, a record or the operator has taught of the roots.
     pub(super) fn follow_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let ends = self.ends.handshakes_mut().take_rival();
+        for number in self.handshakes.take_rival().into_iter().chain(ends) {
+            out.report(Event::RootRefused { number });
+        }
         let (own, ends) = (
             self.handshakes.network().root_number(),
             self.ends.handshakes_mut().network().root_number(),
@@ -161,6 +165,9 @@ impl Node {
     ) -> Result<Reply, RequestError> {
         // All of them or none.
         let mut network = self.handshakes.network().clone();
+        if let Some(number) = network.rival_among(bytes) {
+            out.report(Event::RootRefused { number });
+        }
         network
             .extend(bytes)
             .map_err(|_| RequestError::BadCredential)?;
@@ -177,6 +184,10 @@ impl Node {
         identity: Identity,
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
+        let rival = self.handshakes.network().rival_of(identity.certificate());
+        if let Some(number) = rival {
+            out.report(Event::RootRefused { number });
+        }
         self.handshakes.network_mut().learn(identity.certificate());
         self.follow_roots(now, out);
         let present = self.handshakes.identity();

@@ -150,18 +150,55 @@ fn a_rival_is_refused_and_counted_wherever_it_comes_from() {
     rotate(&mut siege.nodes, 0, UNIX_S + 1_000);
     siege.run(Duration::from_secs(1));
     let rival = thief.rotate(&[8; 32], u64::MAX, UNIX_S).unwrap();
+    let member = identity(&mut thief, &mut Rng::new(64), 9, VALID);
+    // What nobody signed is no rival, and tells of no theft.
+    let mut junk = rival.to_bytes();
+    *junk.last_mut().unwrap() ^= 1;
+    let mut of_junk = member.certificate().as_bytes().to_vec();
+    let at = of_junk.len() - 64 - 1;
+    of_junk[at] ^= 1;
+    let flooded = [
+        (RecordKind::SUCCESSION, &junk[..], 0),
+        (RecordKind::CERTIFICATE, &of_junk, 0),
+        (RecordKind::SUCCESSION, &rival.to_bytes(), 1),
+        (RecordKind::CERTIFICATE, member.certificate().as_bytes(), 2),
+    ];
+    for (kind, body, refused) in flooded {
+        siege.say(Kind::Control, [records(&[(kind, body)])]);
+        siege.run(Duration::from_secs(1));
+        assert_eq!(siege.nodes.count().roots_refused, refused);
+    }
+    assert_eq!(siege.nodes.count().records_refused, 4);
     siege.nodes.world.take_replies();
-    let by_operator = Operation::Succeed(thief.network().chain_bytes());
-    siege.nodes.operate(2, by_operator);
-    let flooded = records(&[(RecordKind::SUCCESSION, &rival.to_bytes())]);
-    siege.say(Kind::Control, [flooded]);
-    siege.run(Duration::from_secs(1));
+    let all = thief.network().chain_bytes();
+    siege.nodes.operate(2, Operation::Succeed(all));
+    siege.nodes.operate(2, Operation::Succeed(junk.to_vec()));
+    siege.nodes.run_ms(0);
+    assert_eq!(done(&mut siege.nodes), [false, false]);
     let totals = siege.nodes.count();
-    assert_eq!((totals.roots_refused, totals.roots.len()), (1, 3));
+    assert_eq!((totals.roots_refused, totals.roots.len()), (3, 3));
     for i in 0..3 {
         let successions = siege.nodes.running(i).unwrap().network().successions();
         assert_eq!(successions, siege.nodes.authority.network().successions());
     }
+    siege.end();
+}
+
+#[test]
+fn a_rival_that_shakes_hands_is_counted() {
+    let mut siege = Siege::with(80, |nodes| {
+        let mut thief = thief(nodes);
+        thief.rotate(&[8; 32], u64::MAX, UNIX_S).unwrap();
+        let identity = identity(&mut thief, &mut Rng::new(80), INTRUDER, VALID);
+        Neighbour::new(identity, nodes.authority.network(), [3; 32])
+    });
+    rotate(&mut siege.nodes, 0, UNIX_S + 1_000);
+    siege.run(Duration::from_secs(1));
+    let target = siege.target();
+    siege.ask(Ask::Dial(target));
+    siege.run(Duration::from_secs(1));
+    assert!(siege.nodes.count().roots_refused > 0);
+    assert_eq!(known(&siege.nodes, TARGET).0, 1);
     siege.end();
 }
 
@@ -322,6 +359,30 @@ fn in_whose_name_a_thief_has_spoken_comes_back_with_its_new_certificate() {
     thief_in_the_name_of_two(77, true);
 }
 
+#[test]
+fn two_successions_that_are_flooded_at_once_are_both_taken() {
+    let mut nodes = Nodes::new(81, 4, &chain(4), "delay=10ms");
+    nodes.run_ms(2_000);
+    for seed in [7, 8] {
+        let rotated = nodes.authority.rotate(&[seed; 32], UNIX_S + 1_000, UNIX_S);
+        rotated.unwrap();
+    }
+    // The later one goes first, and waits for the other.
+    deliver(&mut nodes, 0);
+    nodes.run_ms(2_000);
+    for i in 0..4 {
+        assert_eq!(known(&nodes, i), (2, (2, 2)), "node {i}");
+    }
+    for i in 0..4 {
+        renew(&mut nodes, i);
+    }
+    nodes.run_ms(2_000);
+    assert!(nodes.all_links_up());
+    let totals = nodes.count();
+    assert_eq!((totals.roots.len(), totals.roots_refused), (8, 0));
+    assert_eq!(totals.records_refused, 0);
+}
+
 /// Node 1 has slept through a rotation, and all others have certificates of the new root.
 fn asleep(seed: u64, edges: &[(usize, usize)]) -> Nodes {
     let mut nodes = Nodes::new(seed, 3, edges, "delay=10ms");
@@ -397,23 +458,21 @@ fn who_slept_through_two_rotations_says_what_to_do_and_does_it_by_a_file() {
 fn a_restart_knows_roots_and_list_and_tells_others() {
     let mut nodes = Nodes::new(70, 3, &chain(3), "delay=10ms");
     nodes.run_ms(2_000);
-    let list = nodes.authority.revocations(UNIX_S);
     nodes
         .authority
         .rotate(&[7; 32], UNIX_S + 10_000, UNIX_S)
         .unwrap();
     // Stored: the roots, and a list that the first one had signed, which is in force still.
     let mut stored = nodes.authority.network();
-    let gone = {
-        let mut first = first_authority(70);
-        let gone = identity(&mut first, &mut Rng::new(5), 9, VALID);
-        first.revoke(gone.certificate(), UNIX_S).unwrap()
-    };
-    assert_eq!(stored.restore(&gone), Ok(true));
-    assert_eq!(list.fields().version, 0);
+    let mut first = first_authority(70);
+    let gone = identity(&mut first, &mut Rng::new(5), 9, VALID);
+    let list = first.revoke(gone.certificate(), UNIX_S).unwrap();
+    assert_eq!(stored.restore(&list), Ok(true));
     start_with(&mut nodes, 0, stored);
     nodes.run_ms(5_000);
     assert_eq!(known(&nodes, 0), (1, (0, 1)));
+    let network = nodes.running(0).unwrap().network();
+    assert!(network.has_revoked(gone.certificate()));
     for i in 1..3 {
         assert_eq!(known(&nodes, i).0, 1, "node {i}");
     }
