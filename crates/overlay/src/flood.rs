@@ -38,6 +38,10 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(40);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
+/// Between two times that a neighbour gets all again because it has made another session over a link in doubt: one that
+/// does so again and again costs no window of records for each.
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// A record that was sent to a neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Outgoing {
@@ -78,6 +82,8 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 pub struct Flood {
     links: BTreeMap<LinkIndex, Neighbor>,
+    /// When all was said again over a link that was not known to have ended.
+    told_again: BTreeMap<LinkIndex, Time>,
     /// Links that have got something to say since they were last asked for.
     ready: BTreeSet<LinkIndex>,
     stats: Stats,
@@ -101,8 +107,11 @@ impl Flood {
 
     /// The neighbour has made another session over a link that it may have ended in between, which this side has not
     /// noticed: it may have forgotten what it had confirmed. Nothing if nothing was said over the link yet.
-    pub fn on_session_again(&mut self, link: LinkIndex, database: &Database) {
-        if self.links.contains_key(&link) {
+    pub fn on_session_again(&mut self, now: Time, link: LinkIndex, database: &Database) {
+        let again = self.told_again.get(&link);
+        let is_due = again.is_none_or(|at| now.since(*at) >= TOLD_AGAIN_AFTER);
+        if is_due && self.links.contains_key(&link) {
+            self.told_again.insert(link, now);
             self.on_link_up(link, database);
         }
     }

@@ -150,7 +150,7 @@ impl Node {
         let local = session.local_index();
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
         if self.links.at(index).hello.state() != State::Up {
-            self.flood.on_session_again(index, &self.database);
+            self.flood.on_session_again(now, index, &self.database);
         }
         let link = self.links.at_mut(index);
         let evicted = link.sessions.install(now, session);
