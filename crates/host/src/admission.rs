@@ -19,7 +19,7 @@ pub use books::{Books, BooksError, Invitation, Member, hash_of};
 
 use crate::relay::failure::FailureKind;
 use base::NodeAddr;
-use secure::{Certificate, Issuer, Newcomer};
+use secure::{Certificate, Issuer, Network, Newcomer, Revocations};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
@@ -139,7 +139,11 @@ impl Admission {
         let mut members = books.members().iter();
         let earlier = members.find(|member| member.key == *key).cloned();
         if let Some(member) = earlier.as_ref().filter(|it| it.invitation == invitation) {
-            return Ok(self.admitted(&books, member, true));
+            if !self.is_outdated(member) {
+                return Ok(self.admitted(&books, member, true));
+            }
+            check_standing(member, known)?;
+            return self.certify_again(&mut books, now_s, member.clone());
         }
         if now_s > invited.expires_s {
             return Err(Refused::forbidden(
@@ -183,7 +187,8 @@ impl Admission {
     }
 
     /// A node that was admitted here asks for its next certificate; who it is was proved. One that has more
-    /// than half of its present one left is told that again, so that nobody can gather certificates.
+    /// than half of its present one left is told that again, so that nobody can gather certificates, unless this issuer
+    /// has got a delegation of a newer root since.
     pub fn renew(
         &self,
         now_s: u64,
@@ -199,15 +204,30 @@ impl Admission {
         })?;
         check_standing(&member, known)?;
         let lifetime_s = u64::from(self.issuer.delegation().fields().lifetime_s);
-        if member.not_after_s > now_s + lifetime_s / 2 {
+        if member.not_after_s > now_s + lifetime_s / 2 && !self.is_outdated(&member) {
             return Ok(self.admitted(&books, &member, true));
         }
+        self.certify_again(&mut books, now_s, member)
+    }
+
+    /// Its certificate is of an older root than this issuer's delegation.
+    fn is_outdated(&self, member: &Member) -> bool {
+        let present = Certificate::from_text(&member.certificate);
+        present.is_ok_and(|present| self.issuer.outdates(&present))
+    }
+
+    fn certify_again(
+        &self,
+        books: &mut Books,
+        now_s: u64,
+        member: Member,
+    ) -> Result<Admitted, Refused> {
         let member = Member {
             earlier: member.certificates(),
             ..member
         };
-        let member = self.certify(&mut books, now_s, member)?;
-        Ok(self.admitted(&books, &member, false))
+        let member = self.certify(books, now_s, member)?;
+        Ok(self.admitted(books, &member, false))
     }
 
     /// An address for a newcomer of this name.
@@ -333,10 +353,10 @@ fn is_endpoint(text: &str) -> bool {
     text.contains(':') && text.bytes().all(is_part)
 }
 
-/// Gives `send` the answer for one who was admitted.
+/// Gives `send` the answer for one who was admitted, with what the issuer believes.
 pub(crate) fn answer(
     admitted: &Admitted,
-    revocations: &[u8],
+    (trust, is_renewal): (&Network, bool),
     send: impl FnOnce(Joined<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let too_long = |Full| io::Error::from(io::ErrorKind::InvalidInput);
@@ -348,9 +368,17 @@ pub(crate) fn answer(
     let mut w = Writer::new(&mut room);
     Neighbors::emit(&nodes, &mut w).map_err(too_long)?;
     let neighbors = Neighbors::parse(&mut Reader::new(w.written()));
+    // A token names the first root, so whoever joins needs the others to judge what he gets. A node that is renewed knows
+    // them, or gets them with a certificate of a newer root; one of before could not read them.
+    let is_of_first = trust.root_of(&admitted.certificate) == Some(0);
+    let chain = match is_renewal && is_of_first {
+        true => Vec::new(),
+        false => trust.chain_bytes(),
+    };
     send(Joined {
         certificate: admitted.certificate.as_bytes(),
-        revocations,
+        revocations: trust.revocations().map_or(&[], Revocations::as_bytes),
         neighbors: neighbors.map_err(io::Error::other)?,
+        chain: &chain,
     })
 }

@@ -8,7 +8,7 @@ use net::epoll::Waker;
 use overlay::groups::Admission;
 use overlay::request::{Operation, RequestError};
 use overlay::snapshot::{GroupStatus, NetworkSnapshot};
-use secure::Revocations;
+use secure::Network;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,8 +32,8 @@ pub enum Command {
     Groups(Option<NodeAddr>, Sender<Vec<GroupStatus>>),
     /// Judge how a group is to be carried.
     Admission(Setting, Sender<Admission>),
-    /// Tell the newest list of revocations.
-    Revocations(Sender<Option<Revocations>>),
+    /// Tell what the node believes: the roots of its network, and what they have revoked.
+    Trust(Sender<Box<Network>>),
     /// A byte stream is there that carries a link.
     Tunnel(Box<Offer>),
     /// An operator's request to the engine, and where its answer goes.
@@ -99,9 +99,9 @@ impl Commander {
         self.ask(|answer| Command::Admission(setting, answer))
     }
 
-    /// The newest list of revocations that the node knows.
-    pub fn revocations(&self) -> Result<Option<Revocations>, Unavailable> {
-        self.ask(Command::Revocations)
+    /// The roots of the network and the newest list of revocations, as the node knows them now.
+    pub fn trust(&self) -> Result<Box<Network>, Unavailable> {
+        self.ask(Command::Trust)
     }
 
     /// Asks the engine as its operator.

@@ -11,6 +11,7 @@
 //!   {"cmd":"link_clear","neighbor":"10.7.0.2"}            {"done":"link_clear"}
 //!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}
 //!   {"cmd":"revoke","list":"-----BEGIN .."}               {"done":"revoke"}
+//!   {"cmd":"succeed","network":"-----BEGIN .."}           {"done":"succeed"}
 //!   {"cmd":"stop"}                                        {"done":"stop"}
 //!   anything else                                         {"error":"what, and what to do"}
 //! ```

@@ -51,6 +51,8 @@ pub struct Counters {
     pub records_accepted: u64,
     /// Records refused.
     pub records_refused: u64,
+    /// Records of these that would have made another root key than the one that is known.
+    pub roots_refused: u64,
     /// Nodes that have begun to set groups without the right to.
     #[serde(default)]
     pub groups_ignored: u64,
@@ -120,6 +122,9 @@ impl Counters {
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::RootRefused { .. } => self.roots_refused += 1,
+            // The snapshot has its number.
+            Event::RootSucceeded { .. } => {}
             Event::GroupsIgnored { .. } => self.groups_ignored += 1,
             Event::Unstamped => self.unstamped_packets += 1,
             Event::RoutesChanged { rerouted, .. } => {

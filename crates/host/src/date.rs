@@ -12,6 +12,11 @@ pub fn clock(unix_s: u64) -> String {
     format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
+/// A second since 1970 at which something ends, in UTC: `2026-11-21 08:40:05 UTC`.
+pub fn until(unix_s: u64) -> String {
+    format!("{} {} UTC", day(unix_s), clock(unix_s))
+}
+
 /// A moment in milliseconds since 1970, in UTC, as ISO 8601 has it: `2026-11-21T08:40:05.123Z`.
 pub fn moment(unix_ms: u64) -> String {
     let (s, ms) = (unix_ms / 1_000, unix_ms % 1_000);

@@ -439,8 +439,8 @@ impl Driver {
                 Command::Admission(setting, answer) => {
                     let _ = answer.send(self.station.node().admission(&setting));
                 }
-                Command::Revocations(answer) => {
-                    let _ = answer.send(self.station.node().network().revocations().cloned());
+                Command::Trust(answer) => {
+                    let _ = answer.send(Box::new(self.station.node().network().clone()));
                 }
                 Command::Tunnel(offer) => self.take_tunnel(*offer),
                 Command::Operate(operation, answer) => {

@@ -1,10 +1,14 @@
-//! What a running node keeps and reminds of: the list of revocations that was flooded to it is
-//! stored, so that a restart does not forget it; a certificate that ends soon is said once a day.
+//! What a running node keeps and reminds of: root keys and the list of revocations that were flooded to it
+//! are stored, so that a restart does not forget them; a certificate that ends soon is said once a day.
+//!
+//! Roots go into the network file itself, which then has what `sinew net rotate` writes there: whatever reads that file
+//! knows them without being told where else to look.
 
 use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
 use net::clock::Clock;
+use secure::Network;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -24,17 +28,21 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the list of revocations in `revocations`, of which the file has version `stored`.
+    /// Keeps the roots in the file `network`, and the list of revocations in `revocations`. What the files have by now
+    /// is `stored`.
     pub fn start(
+        network: PathBuf,
         revocations: Option<PathBuf>,
-        stored: u32,
+        stored: &Network,
         commander: Commander,
         lines: Lines,
     ) -> io::Result<Keeper> {
         let (alive, ended) = sync_channel(0);
         let mut watch = Watch {
+            network,
+            stored_root: stored.root_number(),
             revocations,
-            stored,
+            stored: stored.revocations_edition(),
             reminded: None,
             commander,
             lines,
@@ -59,8 +67,12 @@ impl Drop for Keeper {
 }
 
 struct Watch {
+    network: PathBuf,
+    /// The number of the newest root in the file.
+    stored_root: u8,
     revocations: Option<PathBuf>,
-    stored: u32,
+    /// The root that signed the list in the file, and its version.
+    stored: (u8, u32),
     reminded: Option<Instant>,
     commander: Commander,
     lines: Lines,
@@ -80,19 +92,59 @@ impl Watch {
         };
         let snapshot = &status.snapshot;
         if snapshot.certificate_expires_soon {
-            self.remind(snapshot.certificate_not_after_s);
+            let of_old_root = snapshot
+                .certificate_root
+                .filter(|root| *root < snapshot.root);
+            self.remind(snapshot.certificate_not_after_s, of_old_root);
         } else {
             self.reminded = None;
         }
+        let edition = (snapshot.revocations_root, snapshot.revocations_version);
+        if snapshot.root <= self.stored_root && edition <= self.stored {
+            return;
+        }
+        let Ok(trust) = self.commander.trust() else {
+            return;
+        };
+        // First, because a list of a later root says nothing without it.
+        if trust.root_number() > self.stored_root {
+            self.store_roots(&trust);
+        }
         if let Some(path) = self.revocations.clone()
-            && snapshot.revocations_version > self.stored
+            && trust.revocations_edition() > self.stored
         {
-            self.store(&path);
+            self.store(&path, &trust);
         }
     }
 
-    fn store(&mut self, path: &Path) {
-        let Ok(Some(list)) = self.commander.revocations() else {
+    /// A file that says otherwise was put there by somebody: it stays, and he is told.
+    fn store_roots(&mut self, trust: &Network) {
+        let path = self.network.display();
+        let (root, lasting) = (trust.root_number(), "a restart forgets root key");
+        let stored = std::fs::read_to_string(&self.network);
+        let stored = stored.map_err(|error| error.to_string());
+        let known = stored.and_then(|text| {
+            let mut stored = Network::from_text(&text).map_err(|error| error.to_string())?;
+            let is_news = stored.adopt(trust).map_err(|error| error.to_string())?;
+            Ok(is_news.then_some(stored))
+        });
+        let written = known.and_then(|known| match known {
+            Some(known) => write_whole(&self.network, &known.to_text(), 0o644)
+                .map_err(|error| format!("cannot write: {error}")),
+            // It was there already: the operator has brought it.
+            None => Ok(()),
+        });
+        match written {
+            Ok(()) => self.lines.say(&format!("root key {root} kept in {path}")),
+            Err(why) => self
+                .lines
+                .error(&format!("{path}: {why}; {lasting} {root}")),
+        }
+        self.stored_root = root;
+    }
+
+    fn store(&mut self, path: &Path, trust: &Network) {
+        let Some(list) = trust.revocations() else {
             return;
         };
         let version = list.fields().version;
@@ -106,19 +158,23 @@ impl Watch {
             )),
         }
         // One that cannot be written is said once per version.
-        self.stored = version;
+        self.stored = trust.revocations_edition();
     }
 
-    fn remind(&mut self, not_after_s: u64) {
+    fn remind(&mut self, not_after_s: u64, of_old_root: Option<u8>) {
         if self.reminded.is_some_and(|at| at.elapsed() < REMINDER) {
             return;
         }
         self.reminded = Some(Instant::now());
         let left_s = not_after_s.saturating_sub(Clock::new().unix_s());
-        self.lines.warn(&match left_s {
-            0 => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`"
+        self.lines.warn(&match (left_s, of_old_root) {
+            (_, Some(root)) => format!(
+                "the certificate is of root key {root}, which was replaced, and counts until {}: run `sinew net renew` before",
+                crate::date::until(not_after_s)
+            ),
+            (0, None) => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`"
                 .to_owned(),
-            _ => format!(
+            (_, None) => format!(
                 "the certificate ends in {} days: run `sinew net renew` before",
                 left_s.div_ceil(86_400)
             ),

@@ -307,6 +307,17 @@ impl Log {
                 let text = format!("a record that claims to be of {origin} was refused");
                 self.limited(now, "records", &text);
             }
+            Event::RootSucceeded { number, until_s } => self.lines.warn(&format!(
+                "the network has root key {number} now: certificates of older ones count until {}",
+                crate::date::until(until_s)
+            )),
+            Event::RootRefused { number } => {
+                let text = format!(
+                    "another root key {number} than the known one was refused: if the old root key signed it, somebody \
+                     else has that key"
+                );
+                self.limited(now, "roots", &text);
+            }
             Event::GroupsIgnored { by, group, prefix } => {
                 let text = format!(
                     "what {by} says of {group}/{prefix} is ignored: its certificate does not let it set these groups"

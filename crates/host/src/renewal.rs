@@ -7,14 +7,19 @@
 //!                                  └ ask, again and again ──▶ the engine, node.cert
 //! ```
 //! A third leaves the issuer time to be away: ten days of the thirty that are the default.
+//!
+//! When the root key of the network is replaced, the certificate ends with the time of the old one. Then the node does not
+//! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
+//! until the issuer has a delegation by the new root.
 
 use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
 use crate::relay::join::{Ask, Given, ask};
+use base::NodeAddr;
 use net::clock::Clock;
 use overlay::request::Operation;
-use secure::{Certificate, Identity};
+use secure::{Certificate, Identity, Network};
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,11 +27,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::certificate::KEY_BYTES;
 
-/// How long the thread sleeps at most: a clock that was set is noticed within it.
-const LOOK_EVERY_S: u64 = 3_600;
-/// After a failure it tries again when this part of the lifetime has passed, [`AGAIN_S`] at least and
-/// an hour at most.
+/// How long the thread sleeps at most: another root, or a clock that was set, is noticed within it.
+const LOOK_EVERY_S: u64 = 5;
+/// After a failure it tries again when this part of the lifetime, or of what is left of it under an old root, has passed,
+/// [`AGAIN_S`] at least and [`AGAIN_S_MAX`] at most.
 const AGAIN_PART: u64 = 100;
+/// The longest pause between two attempts.
+const AGAIN_S_MAX: u64 = 3_600;
+/// The nodes of a network ask for certificates of a new root within this part of the time that the old one has left.
+const SPREAD_PART: u64 = 10;
+/// Within so many seconds at least, because the issuer takes one at a time, and at most.
+const SPREAD_S: (u64, u64) = (10, 3_600);
 /// The shortest pause between two attempts. Choice: a refusal costs the issuer a handshake.
 const AGAIN_S: u64 = 1;
 
@@ -65,6 +76,7 @@ impl Renewal {
             identity,
             commander,
             lines,
+            outdated: None,
         };
         let thread = std::thread::Builder::new().name("renewal".into());
         Ok(Renewal {
@@ -89,36 +101,72 @@ struct Renewer {
     identity: Identity,
     commander: Commander,
     lines: Lines,
+    /// Under which newer root the certificate is to be renewed.
+    outdated: Option<Outdated>,
+}
+
+/// The certificate is of an old root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outdated {
+    /// The number of the newest root.
+    newest: u8,
+    /// The last second in which the certificate counts.
+    until_s: u64,
+    /// When it is this node's turn to ask.
+    due_s: u64,
 }
 
 impl Renewer {
     fn run(&mut self, ended: &Receiver<()>) {
-        let mut wait_s = self.due_in_s();
+        let mut not_before_s = 0;
         loop {
-            let wait = Duration::from_secs(wait_s.min(LOOK_EVERY_S));
-            if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            let now_s = Clock::new().unix_s();
+            let due_s = self.due_s(now_s).max(not_before_s);
+            let wait_s = due_s.saturating_sub(now_s).min(LOOK_EVERY_S);
+            if ended.recv_timeout(Duration::from_secs(wait_s)) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            wait_s = self.due_in_s();
-            if wait_s > 0 {
+            let now_s = Clock::new().unix_s();
+            if now_s < due_s {
                 continue;
             }
-            wait_s = match self.renew() {
-                Ok(()) => self.due_in_s().max(AGAIN_S),
-                Err(why) => {
-                    let text = format!("the certificate was not renewed: {why}");
-                    self.lines.warn(&text);
-                    (self.lifetime_s() / AGAIN_PART).clamp(AGAIN_S, LOOK_EVERY_S)
-                }
-            };
+            // What an operator has brought meanwhile may be as good.
+            self.look_at_file();
+            if now_s < self.due_s(now_s) {
+                continue;
+            }
+            not_before_s = now_s + AGAIN_S;
+            if let Err(why) = self.renew() {
+                let text = format!("the certificate was not renewed: {why}");
+                self.lines.warn(&text);
+                not_before_s = now_s + self.pause_s(now_s);
+            }
         }
     }
 
-    /// Seconds until a third of the lifetime is left.
-    fn due_in_s(&self) -> u64 {
+    /// When the next certificate is to be asked for: when a third of the lifetime is left, or the root has changed.
+    fn due_s(&mut self, now_s: u64) -> u64 {
         let fields = self.identity.certificate().fields();
-        let due_s = fields.not_after_s - self.lifetime_s() / 3;
-        due_s.saturating_sub(Clock::new().unix_s())
+        let last_third_s = fields.not_after_s - self.lifetime_s() / 3;
+        // A loop that does not answer now does next time.
+        if let Ok(trust) = self.commander.trust() {
+            self.outdated = self.outdated(&trust, now_s);
+        }
+        let by_root_s = self.outdated.map_or(u64::MAX, |outdated| outdated.due_s);
+        last_third_s.min(by_root_s)
+    }
+
+    fn outdated(&self, trust: &Network, now_s: u64) -> Option<Outdated> {
+        let root = trust.root_of(self.identity.certificate())?;
+        let newest = trust.root_number();
+        let until_s = trust.counts_until_s(root)?;
+        // The turn was given when the root was noticed.
+        let noticed = self.outdated.filter(|it| it.newest == newest);
+        Some(noticed.unwrap_or_else(|| Outdated {
+            newest,
+            until_s,
+            due_s: now_s + turn_s(self.identity.address(), until_s.saturating_sub(now_s)),
+        }))
     }
 
     fn lifetime_s(&self) -> u64 {
@@ -126,25 +174,46 @@ impl Renewer {
         fields.not_after_s - fields.not_before_s
     }
 
+    /// Until the next attempt after a failure.
+    fn pause_s(&self, now_s: u64) -> u64 {
+        let left_s = self
+            .outdated
+            .map_or(u64::MAX, |it| it.until_s.saturating_sub(now_s));
+        let span_s = self.lifetime_s().min(left_s);
+        (span_s / AGAIN_PART).clamp(AGAIN_S, AGAIN_S_MAX)
+    }
+
     fn renew(&mut self) -> Result<(), String> {
-        let present = self.present();
+        let present = self.identity.certificate().clone();
         let Source {
             endpoints, issuer, ..
         } = &self.source;
         let keys = self.identity.keys();
         let given = ask(endpoints, *issuer, keys, &Ask::Renew(&present));
-        self.take(given.map_err(|why| why.to_string())?)
+        let given = given.map_err(|why| why.to_string())?;
+        if self.outdated.is_some() && given.certificate == present {
+            return Err(
+                "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
+                 net delegate` has made, and start it again"
+                    .to_owned(),
+            );
+        }
+        self.take(given)
     }
 
-    /// The certificate in the file, which an operator may have renewed meanwhile.
-    fn present(&self) -> Certificate {
+    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one.
+    fn look_at_file(&mut self) {
         let stored = std::fs::read_to_string(&self.source.file);
         let stored = stored
             .ok()
             .and_then(|text| Certificate::from_text(&text).ok());
-        let newer = stored
-            .filter(|stored| stored.fields().serial > self.identity.certificate().fields().serial);
-        newer.unwrap_or_else(|| self.identity.certificate().clone())
+        let serial = self.identity.certificate().fields().serial;
+        let newer = stored.filter(|stored| stored.fields().serial > serial);
+        let keys = self.identity.keys().clone();
+        if let Some(Ok(identity)) = newer.map(|newer| Identity::new(keys, newer)) {
+            self.identity = identity;
+            self.outdated = None;
+        }
     }
 
     fn take(&mut self, given: Given) -> Result<(), String> {
@@ -152,20 +221,55 @@ impl Renewer {
         if fields.subject.address != self.identity.address() {
             return Err(format!("it is for {}", fields.subject.address));
         }
+        if !given.chain.is_empty() {
+            self.operate(Operation::Succeed(given.chain))?;
+        }
         let text = given.certificate.to_text();
         let (serial, keys) = (fields.serial, self.identity.keys().clone());
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
-        let operation = Operation::Renew(Box::new(identity.clone()));
-        let taken = self.commander.operate(operation);
-        taken
-            .map_err(|why| why.to_string())?
-            .map_err(|why| why.to_string())?;
+        self.operate(Operation::Renew(Box::new(identity.clone())))?;
         self.identity = identity;
+        self.outdated = None;
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
             .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))?;
         self.lines
             .say(&format!("the certificate was renewed: {serial}"));
         Ok(())
+    }
+
+    fn operate(&self, operation: Operation) -> Result<(), String> {
+        let taken = self.commander.operate(operation);
+        let taken = taken.map_err(|why| why.to_string())?;
+        taken.map_err(|why| why.to_string())
+    }
+}
+
+/// After how many seconds it is this node's turn to ask for a certificate of a new root, when the old one counts for
+/// `left_s` more. Addresses that follow each other are far apart.
+fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
+    let (shortest, longest) = SPREAD_S;
+    let spread_s = (left_s / SPREAD_PART).clamp(shortest, longest);
+    let mixed = address.0.wrapping_mul(0x9e37_79b9);
+    (u64::from(mixed) * spread_s) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_nodes_ask_for_certificates_of_a_new_root_one_after_the_other() {
+        for (left_s, spread_s) in [(30 * 86_400, 3_600), (3_600, 360), (0, 10)] {
+            let mut turns = vec![0; spread_s];
+            for i in 0..1_000 {
+                turns[turn_s(NodeAddr(0x0a07_0001 + i), left_s) as usize] += 1;
+            }
+            let most = 2 * 1_000_usize.div_ceil(spread_s);
+            assert!(
+                turns.iter().all(|count| *count <= most),
+                "{left_s} {turns:?}"
+            );
+        }
     }
 }

@@ -159,7 +159,7 @@ impl Ends {
         }
     }
 
-    /// A renewed certificate, and lists of revocations, count here too.
+    /// A renewed certificate, roots and lists of revocations count here too.
     pub(crate) fn handshakes_mut(&mut self) -> &mut Handshakes {
         &mut self.handshakes
     }
@@ -494,6 +494,15 @@ impl Ends {
             self.by_session.remove(&index);
             self.handshakes.release(index);
         }
+    }
+
+    /// The ends with which there is a session that is `gone`.
+    pub(crate) fn with_session(&self, gone: impl Fn(NodeAddr, &Session) -> bool) -> Vec<NodeAddr> {
+        let ends = self.ends.iter();
+        let with = ends.filter(|(node, end)| end.sessions.iter().any(|it| gone(**node, it)));
+        let mut nodes: Vec<NodeAddr> = with.map(|(node, _)| *node).collect();
+        nodes.sort_unstable();
+        nodes
     }
 
     /// The ends that there are, in no particular order but the same in every run.

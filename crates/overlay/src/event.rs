@@ -383,6 +383,19 @@ pub enum Event {
         /// Whose record it claims to be.
         origin: NodeAddr,
     },
+    /// The network has another root key: what older ones signed counts until a certain second.
+    RootSucceeded {
+        /// The number of the new root.
+        number: u8,
+        /// The last second in which counts what older ones signed.
+        until_s: u64,
+    },
+    /// A succession was refused that contradicts the one that is known. If it was the old root key that signed it, somebody
+    /// else has that key.
+    RootRefused {
+        /// The number of the root that it would make.
+        number: u8,
+    },
     /// A node sets groups that its certificate does not cover: nobody heeds it. Told once, until it stops.
     GroupsIgnored {
         /// The node.

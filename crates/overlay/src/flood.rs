@@ -11,7 +11,7 @@
 //! A queue holds names of records, not records: what goes out is the newest edition that the
 //! database has at that moment, so a newer record takes the place of an older one by itself, and a
 //! queue is never longer than the database. A neighbour that comes up gets the whole database,
-//! certificates first, so that what follows can be verified; what it has already it confirms.
+//! roots and certificates first, so that what follows can be verified; what it has already it confirms.
 //!
 //! Nothing is sent here: [`Flood::fill`] writes into the control datagram that the node is about to
 //! send on a link.
@@ -22,7 +22,7 @@ use crate::link_state::{Database, Name, Verdict};
 use base::{Duration, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::Builder;
-use wire::record::{Key, RecordSeq};
+use wire::record::{Key, RecordKind, RecordSeq};
 
 /// Bytes of records that may be unacknowledged per link: eleven full datagrams per round trip, so
 /// a database of 1024 nodes (1024 · (170 + 300) bytes) passes a link of 50 ms in 2 s.
@@ -37,6 +37,10 @@ const INITIAL_WAIT: Duration = Duration::from_millis(250);
 const SHORTEST_WAIT: Duration = Duration::from_millis(40);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// Between two times that a neighbour gets all again because it has made another session over a link in doubt: one that
+/// does so again and again costs no window of records for each.
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// A record that was sent to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +82,8 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 pub struct Flood {
     links: BTreeMap<LinkIndex, Neighbor>,
+    /// When all was said again over a link that was not known to have ended.
+    told_again: BTreeMap<LinkIndex, Time>,
     /// Links that have got something to say since they were last asked for.
     ready: BTreeSet<LinkIndex>,
     stats: Stats,
@@ -97,6 +103,17 @@ impl Flood {
         }
         self.links.insert(link, neighbor);
         self.ready.insert(link);
+    }
+
+    /// The neighbour has made another session over a link that it may have ended in between, which this side has not
+    /// noticed: it may have forgotten what it had confirmed. Nothing if nothing was said over the link yet.
+    pub fn on_session_again(&mut self, now: Time, link: LinkIndex, database: &Database) {
+        let again = self.told_again.get(&link);
+        let is_due = again.is_none_or(|at| now.since(*at) >= TOLD_AGAIN_AFTER);
+        if is_due && self.links.contains_key(&link) {
+            self.told_again.insert(link, now);
+            self.on_link_up(link, database);
+        }
     }
 
     /// A link went down: what was to be said over it is forgotten.
@@ -221,13 +238,22 @@ impl Flood {
     }
 }
 
+/// Whoever has the edition `has` of a record needs no `other`. A certificate of a newer root may have a lower serial than
+/// one of an older root, so there one edition says nothing of another one.
+fn covers(name: Name, has: RecordSeq, other: RecordSeq) -> bool {
+    match name.kind {
+        RecordKind::CERTIFICATE => has == other,
+        _ => has >= other,
+    }
+}
+
 impl Neighbor {
     /// Queues an edition, in the place of older ones.
     fn put(&mut self, key: Key) {
         let name = Name::of(key);
-        let is_newer = |seq: RecordSeq| seq >= key.seq;
-        let waits = self.waiting.get(&name).copied().is_some_and(is_newer);
-        if waits || self.sent.get(&name).is_some_and(|o| is_newer(o.seq)) {
+        let has_it = |seq: RecordSeq| covers(name, seq, key.seq);
+        let waits = self.waiting.get(&name).copied().is_some_and(has_it);
+        if waits || self.sent.get(&name).is_some_and(|o| has_it(o.seq)) {
             return;
         }
         self.forget(name);
@@ -238,10 +264,11 @@ impl Neighbor {
     /// The neighbour has this edition: nothing older needs to be sent. Returns what was sent of it.
     fn has(&mut self, key: Key) -> Option<Outgoing> {
         let name = Name::of(key);
-        if self.waiting.get(&name).is_some_and(|seq| *seq <= key.seq) {
+        let has_it = |seq: RecordSeq| covers(name, key.seq, seq);
+        if self.waiting.get(&name).copied().is_some_and(has_it) {
             self.waiting.remove(&name);
         }
-        if self.sent.get(&name)?.seq > key.seq {
+        if !has_it(self.sent.get(&name)?.seq) {
             return None;
         }
         // There is room in the window.
@@ -295,7 +322,7 @@ impl Neighbor {
         for name in late {
             is_full = is_full || !self.send(now, name, database, datagram, stats);
         }
-        // Kinds from the highest: revocations, certificates, link state.
+        // Kinds from the highest: groups, roots, revocations, certificates, link state.
         while !is_full && self.in_flight < WINDOW_BYTES {
             let Some((&name, _)) = self.waiting.last_key_value() else {
                 break;

@@ -35,6 +35,7 @@ mod shared_reports;
 mod stamped;
 mod streams;
 mod transmit;
+mod trust;
 mod tunnel;
 
 pub use fragments::MAX_DATAGRAM;
@@ -182,6 +183,7 @@ pub struct Node {
     /// Not before this moment.
     own_record_after: Time,
     housekeeping: Time,
+    trusted: trust::Trusted,
 }
 
 impl Node {
@@ -216,7 +218,7 @@ impl Node {
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);
         database.set_clock(config.unix_start_s);
-        Node {
+        let mut node = Node {
             addr,
             name,
             version: "",
@@ -282,7 +284,10 @@ impl Node {
             ),
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,
-        }
+            trusted: trust::Trusted::default(),
+        };
+        node.enter_stored();
+        node
     }
 
     /// The node's overlay address.
@@ -302,7 +307,7 @@ impl Node {
         &self.name
     }
 
-    /// The network that the node belongs to, with the revocations that it knows.
+    /// The network that the node belongs to, with the roots and revocations that it knows.
     pub fn network(&self) -> &Network {
         self.handshakes.network()
     }
@@ -431,6 +436,7 @@ impl Node {
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
             self.tend_clock(now, out);
+            self.end_old_roots(now, out);
             self.keep_records(now);
         }
         self.report_groups(now, out);

@@ -162,6 +162,9 @@ pub enum Operation {
     },
     /// Scribe has ended: it builds no trees any more.
     NoScribe,
+    /// Root keys that have succeeded the first one: all of them as in [`secure::Network::chain_bytes`], to be checked and
+    /// flooded. Those that are known already do no harm.
+    Succeed(Vec<u8>),
     /// A new signed list of revoked certificates, to be checked and flooded.
     Revoke(Vec<u8>),
     /// Somebody has to know soon when the node reaches nobody any more: from now on a link in doubt has the
@@ -234,7 +237,7 @@ pub enum RequestError {
     NoSuchNeighbor,
     /// As many neighbours as there can be.
     TooManyNeighbors,
-    /// The certificate or list is not of this network, or not newer than the present one.
+    /// The certificate, list or root key is not of this network, or not newer than the present one.
     BadCredential,
 }
 
@@ -313,7 +316,7 @@ impl core::fmt::Display for RequestError {
             }
             RequestError::NoSuchNeighbor => f.write_str("this node has no link to that neighbour"),
             RequestError::BadCredential => f.write_str(
-                "the certificate or list is not of this network, or not newer than the present one",
+                "the certificate, list or root key is not of this network, or not newer than the present one",
             ),
         }
     }

@@ -28,13 +28,20 @@ pub struct Snapshot {
     pub profile: &'static str,
     /// Links may be impaired.
     pub lab: bool,
+    /// How often the root key of the network was replaced, as far as the node knows: the number of the newest root.
+    pub root: u8,
     /// The number of its certificate.
     pub certificate_serial: u32,
-    /// Last second at which its certificate counts, in seconds since 1970.
+    /// The number of the root that signed its certificate, or the delegation of its issuer; null if none did that the node
+    /// knows.
+    pub certificate_root: Option<u8>,
+    /// Last second at which its certificate counts, in seconds since 1970: its own end, or that of the root that signed it.
     pub certificate_not_after_s: u64,
     /// The certificate ends within 30 days.
     pub certificate_expires_soon: bool,
-    /// The version of the list of revocations; 0 for none.
+    /// The number of the root that signed the list of revocations.
+    pub revocations_root: u8,
+    /// The version of the list of revocations; 0 for none. A list of a newer root counts before all versions of older ones.
     pub revocations_version: u32,
     /// Open client sockets.
     pub sockets: usize,

@@ -8,9 +8,9 @@
 //!
 //! | label | holds | secret |
 //! |---|---|---|
-//! | `SINEW NETWORK KEY` | [`crate::Authority`]: root key, next serial, revocations | yes: offline, mode 0600 |
+//! | `SINEW NETWORK KEY` | [`crate::Authority`]: root key, next serial, revocations, successions | yes: offline, mode 0600 |
 //! | `SINEW NODE KEY` | [`crate::Keys`]: static and signing key | yes: mode 0600 |
-//! | `SINEW NETWORK` | [`crate::Network`]: root public key | no |
+//! | `SINEW NETWORK` | [`crate::Network`]: first root public key, successions | no |
 //! | `SINEW CERTIFICATE` | [`crate::Certificate`] | no |
 //! | `SINEW CERTIFICATE REQUEST` | [`crate::Request`] | no |
 //! | `SINEW REVOCATIONS` | [`crate::Revocations`] | no |

@@ -1,20 +1,21 @@
-//! The holder of a network's root key: issues certificates, renews them, revokes them.
+//! The holder of a network's root key: issues certificates, renews them, revokes them, and gives the network another root.
 //!
 //! It works offline, on a file, and is no process of the network. What it must remember besides
-//! the key is the next serial and the list of revocations; all three are one text block that is
-//! written again after each change.
+//! the key is the next serial, the list of revocations and the roots before; all of it is one text block that
+//! is written again after each change.
 
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Delegation, Request, Revocations};
+use crate::chain::Chain;
 use crate::identity::seal;
-use crate::network::{CLOCK_SKEW_S, CertificateError, Network};
+use crate::network::{CLOCK_SKEW_S, Network};
 use crate::signature::{self, Context};
 use base::NodeAddr;
 use ed25519_dalek::SigningKey;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{
-    self as format, Bound, GroupRange, KEY_BYTES, MAX_REVOKED, MAX_RIGHTS_BYTES, Rights,
-    SIGNATURE_BYTES, Serials,
+    self as format, Bound, GroupRange, KEY_BYTES, MAX_REVOKED, MAX_RIGHTS_BYTES, MAX_SUCCESSIONS,
+    Rights, SIGNATURE_BYTES, SUCCESSION_BYTES, Said, Serials, Succession,
 };
 use wire::{Full, Malformed};
 use zeroize::Zeroizing;
@@ -22,11 +23,16 @@ use zeroize::Zeroizing;
 const LABEL: &str = "SINEW NETWORK KEY";
 /// The version of the text form.
 const VERSION: u8 = 1;
+/// The version of the text form of a root that has succeeded another.
+const VERSION_WITH_CHAIN: u8 = 2;
 
 /// A network's root key and what has been done with it.
 #[derive(Clone)]
 pub struct Authority {
+    /// The newest: whoever is asked to sign something signs by it.
     root: SigningKey,
+    /// The public halves of all roots.
+    chain: Chain,
     next_serial: u32,
     revocations_version: u32,
     /// Serial and expiry, ascending by serial. Kept until expiry, when the list may forget them.
@@ -93,6 +99,11 @@ pub enum AuthorityError {
     /// The range of addresses, the number of certificates or the end of names is none.
     #[error("not a mandate for an issuer: check its addresses, names and number of certificates")]
     Mandate,
+    /// The network has had as many roots as it can have.
+    #[error(
+        "this network has had 16 root keys, as many as it can: make a new one with `sinew net init`"
+    )]
+    NoRoot,
     /// The request's signing key cannot verify anything.
     #[error("the request holds an unusable key: make the request again")]
     WeakKey,
@@ -101,8 +112,10 @@ pub enum AuthorityError {
 impl Authority {
     /// A new network out of 32 bytes of entropy, which nobody else must know.
     pub fn generate(entropy: &[u8; KEY_BYTES]) -> Authority {
+        let root = SigningKey::from_bytes(entropy);
         Authority {
-            root: SigningKey::from_bytes(entropy),
+            chain: Chain::new(root.verifying_key().to_bytes()),
+            root,
             next_serial: 1,
             revocations_version: 0,
             revoked: Vec::new(),
@@ -111,23 +124,57 @@ impl Authority {
 
     /// The network as its nodes know it.
     pub fn network(&self) -> Network {
-        let root = self.root.verifying_key().to_bytes();
-        Network::new(root).expect("a key made from a secret is usable")
+        Network::of_chain(self.chain.clone())
+    }
+
+    /// Puts a new root key, out of entropy that nobody else must know and that has made no root before, in the place of the
+    /// present one, which this forgets. What that has signed counts until `until_s`. Serials go on, and so does the list of revocations: the
+    /// new root has to sign it before any node can take another one.
+    pub fn rotate(
+        &mut self,
+        entropy: &[u8; KEY_BYTES],
+        until_s: u64,
+        unix_now_s: u64,
+    ) -> Result<Succession, AuthorityError> {
+        if self.chain.is_full() {
+            return Err(AuthorityError::NoRoot);
+        }
+        let root = SigningKey::from_bytes(entropy);
+        let mut succession = Succession {
+            network: self.network().id(),
+            number: self.chain.number() + 1,
+            root: root.verifying_key().to_bytes(),
+            until_s,
+            issued_s: unix_now_s,
+            by_old: [0; SIGNATURE_BYTES],
+            by_new: [0; SIGNATURE_BYTES],
+        };
+        let bytes = succession.to_bytes();
+        let body = Succession::signed_by_old(&bytes);
+        succession.by_old = signature::sign(&self.root, Context::Succession, body);
+        let bytes = succession.to_bytes();
+        let body = Succession::signed_by_new(&bytes);
+        succession.by_new = signature::sign(&root, Context::Succession, body);
+        self.chain.push(succession);
+        self.root = root;
+        // A list of a newer root counts before all versions of older ones, so it may begin anew.
+        self.revocations_version = self.revocations_version.checked_add(1).unwrap_or(1);
+        Ok(succession)
     }
 
     /// Certifies what `request` asks for. The certificate says nothing of rights, so the node may set all groups, as
-    /// nodes could before there were rights.
+    /// nodes could before there were rights. Options are never taken from a request: what they say is for the authority
+    /// to say.
     pub fn issue(
         &mut self,
         request: &Request,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = self.check_request(request)?;
-        self.certify(fields.subject, fields.options, validity)
+        self.certify(fields.subject, format::Options::NONE, None, validity)
     }
 
-    /// Certifies what `request` asks for, and lets the node set these groups. What the request says of rights is not
-    /// looked at: they are for the authority to give.
+    /// Certifies what `request` asks for, and lets the node set these groups.
     pub fn issue_with(
         &mut self,
         request: &Request,
@@ -135,7 +182,7 @@ impl Authority {
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = self.check_request(request)?;
-        self.certify_with(fields.subject, fields.options, groups, validity)
+        self.certify_with(fields.subject, format::Options::NONE, groups, validity)
     }
 
     fn check_request<'r>(
@@ -169,7 +216,7 @@ impl Authority {
     ) -> Result<Certificate, AuthorityError> {
         let fields = certificate.fields();
         self.check_own(certificate)?;
-        self.certify(fields.subject, fields.options, validity)
+        self.certify_again(fields.subject, fields.options, validity)
     }
 
     /// Certifies the same keys, name and address again, with other domains or other groups that the node may set.
@@ -193,7 +240,7 @@ impl Authority {
         }
         match groups {
             Some(groups) => self.certify_with(subject, fields.options, groups, validity),
-            None => self.certify(subject, fields.options, validity),
+            None => self.certify_again(subject, fields.options, validity),
         }
     }
 
@@ -242,6 +289,32 @@ impl Authority {
         Ok(delegation)
     }
 
+    /// Delegates the same once more: under the newest root, with serials that were not given yet, from `from_s` until the
+    /// delegation before would have ended.
+    pub fn delegate_again(
+        &mut self,
+        certificate: &Certificate,
+        before: &Delegation,
+        from_s: u64,
+    ) -> Result<Delegation, AuthorityError> {
+        let fields = before.fields();
+        // The bound of rights is one of the words.
+        let domains: Vec<&str> = fields.domains.iter().collect();
+        let mandate = Mandate {
+            addresses: fields.addresses,
+            certificates: fields.serials.1 - fields.serials.0 + 1,
+            validity: Validity {
+                not_before_s: from_s,
+                not_after_s: fields.not_after_s,
+            },
+            lifetime_s: fields.lifetime_s,
+            names: fields.names,
+            domains: &domains,
+            groups: None,
+        };
+        self.delegate(certificate, &mandate)
+    }
+
     /// Puts a delegation on the list: it and all that was signed by it no longer count.
     pub fn revoke_delegation(
         &mut self,
@@ -249,11 +322,8 @@ impl Authority {
         unix_now_s: u64,
     ) -> Result<Revocations, AuthorityError> {
         let fields = delegation.fields();
-        let root = self.root.verifying_key().to_bytes();
         let body = format::signed_part(delegation.as_bytes());
-        if !signature::verify(&root, Context::Delegation, body, &fields.signature) {
-            return Err(AuthorityError::BadSignature);
-        }
+        self.check_signed(Context::Delegation, body, &fields.signature)?;
         self.revoke_serial(fields.serial, fields.not_after_s, unix_now_s)
     }
 
@@ -314,12 +384,22 @@ impl Authority {
     /// The text form. It holds the root secret: a file of mode 0600, kept offline and backed up,
     /// written again after each `issue`, `renew` and `revoke`.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let room = 1 + KEY_BYTES + 8 + self.revoked.len() * 12;
+        let successions = self.chain.successions();
+        let chain = 1 + KEY_BYTES + successions.len() * SUCCESSION_BYTES;
+        let room = 1 + KEY_BYTES + 8 + chain + self.revoked.len() * 12;
         let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-        bytes.push(VERSION);
+        bytes.push(match successions.is_empty() {
+            true => VERSION,
+            false => VERSION_WITH_CHAIN,
+        });
         bytes.extend_from_slice(self.root.as_bytes());
         bytes.extend_from_slice(&self.next_serial.to_be_bytes());
         bytes.extend_from_slice(&self.revocations_version.to_be_bytes());
+        if !successions.is_empty() {
+            bytes.extend_from_slice(self.chain.first());
+            bytes.push(successions.len() as u8);
+            bytes.extend(successions.iter().flat_map(Succession::to_bytes));
+        }
         for (serial, not_after_s) in &self.revoked {
             bytes.extend_from_slice(&serial.to_be_bytes());
             bytes.extend_from_slice(&not_after_s.to_be_bytes());
@@ -338,12 +418,16 @@ impl Authority {
 
     fn parse(bytes: &[u8]) -> Result<Authority, Malformed> {
         let mut r = Reader::new(bytes);
-        if r.u8()? != VERSION {
+        let version = r.u8()?;
+        if ![VERSION, VERSION_WITH_CHAIN].contains(&version) {
             return Err(Malformed::Version);
         }
         let mut authority = Authority::generate(&Zeroizing::new(r.array()?));
         authority.next_serial = r.u32()?;
         authority.revocations_version = r.u32()?;
+        if version == VERSION_WITH_CHAIN {
+            authority.chain = Authority::parse_chain(&mut r, authority.chain.first())?;
+        }
         while !r.is_empty() {
             authority.revoked.push((r.u32()?, r.u64()?));
         }
@@ -356,28 +440,52 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Signed by the root, or by one of its issuers within its delegation.
-    fn check_issued(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
-        let network = self.network();
-        let in_its_time_s = certificate.fields().not_before_s;
-        match network.verify(certificate, in_its_time_s) {
-            Ok(_) => Ok(()),
-            Err(CertificateError::WrongNetwork) => Err(AuthorityError::WrongNetwork),
-            Err(_) => Err(AuthorityError::BadSignature),
+    /// The roots up to the one whose secret the text holds.
+    fn parse_chain(r: &mut Reader<'_>, root: &[u8; KEY_BYTES]) -> Result<Chain, Malformed> {
+        let mut network = Network::new(r.array()?).map_err(|_| Malformed::Value)?;
+        let count = usize::from(r.u8()?);
+        if !(1..=MAX_SUCCESSIONS).contains(&count) {
+            return Err(Malformed::Count);
+        }
+        network.extend(r.take(count * SUCCESSION_BYTES)?)?;
+        match network.successions().last() {
+            Some(newest) if newest.root == *root => Ok(network.into_chain()),
+            _ => Err(Malformed::Value),
         }
     }
 
+    /// Signed by a root, or by one of its issuers within its delegation.
+    fn check_issued(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
+        let network = self.network();
+        if certificate.fields().network != network.id() {
+            return Err(AuthorityError::WrongNetwork);
+        }
+        match network.root_of(certificate) {
+            Some(_) => Ok(()),
+            None => Err(AuthorityError::BadSignature),
+        }
+    }
+
+    /// Signed by a root itself, be it an older one: what the authority has is renewed after its time, too.
     fn check_own(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
         let fields = certificate.fields();
-        let root = self.root.verifying_key().to_bytes();
         let body = format::signed_part(certificate.as_bytes());
         if fields.network != self.network().id() {
             return Err(AuthorityError::WrongNetwork);
         }
-        if !signature::verify(&root, Context::Certificate, body, &fields.signature) {
-            return Err(AuthorityError::BadSignature);
+        self.check_signed(Context::Certificate, body, &fields.signature)
+    }
+
+    fn check_signed(
+        &self,
+        context: Context,
+        body: &[u8],
+        signature: &[u8; SIGNATURE_BYTES],
+    ) -> Result<(), AuthorityError> {
+        match self.network().root_that_signed(context, body, signature) {
+            Some(_) => Ok(()),
+            None => Err(AuthorityError::BadSignature),
         }
-        Ok(())
     }
 
     fn certify_with(
@@ -391,43 +499,74 @@ impl Authority {
         let mut w = Writer::new(&mut rights);
         Rights::emit(groups, &mut w).map_err(|Full| AuthorityError::Groups)?;
         let rights = Rights::parse(w.written()).expect("what was just written is well formed");
-        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
-        let mut w = Writer::new(&mut room);
-        options
-            .emit_with(rights, &mut w)
-            .map_err(|Full| AuthorityError::TooLong)?;
-        let options = format::Options::parse(&mut Reader::new(w.written()));
-        let options = options.expect("what was just written is well formed");
-        self.certify(subject, options, validity)
+        self.certify(subject, options, Some(rights), validity)
     }
 
-    fn certify(
+    /// With the rights that there were.
+    fn certify_again(
         &mut self,
         subject: format::Subject<'_>,
         options: format::Options<'_>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
+        self.certify(subject, options, options.rights(), validity)
+    }
+
+    /// Signs, with these rights and with the proof of the root in the place of those among `options`.
+    fn certify(
+        &mut self,
+        subject: format::Subject<'_>,
+        options: format::Options<'_>,
+        rights: Option<Rights<'_>>,
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
         if validity.not_before_s > validity.not_after_s {
             return Err(AuthorityError::Validity);
         }
+        let newest = self.chain.successions().last().copied();
+        let mut said = Said {
+            delegation: None,
+            rights,
+            succession: newest.as_ref(),
+        };
         let serial = self.next_serial;
         let next_serial = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
+        let certificate = match self.sign(subject, options, &said, (serial, validity)) {
+            // Many domains leave no room for the proof of the root: it comes another way, too.
+            Err(Full) if said.succession.take().is_some() => {
+                self.sign(subject, options, &said, (serial, validity))
+            }
+            signed => signed,
+        };
+        let certificate = certificate.map_err(|Full| AuthorityError::TooLong)?;
+        self.next_serial = next_serial;
+        Ok(certificate)
+    }
+
+    fn sign(
+        &self,
+        subject: format::Subject<'_>,
+        options: format::Options<'_>,
+        said: &Said<'_>,
+        (serial, validity): (u32, Validity),
+    ) -> Result<Certificate, Full> {
+        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut room);
+        options.emit_with(said, &mut w)?;
+        let options = format::Options::parse(&mut Reader::new(w.written()));
         let unsigned = format::Certificate {
             network: self.network().id(),
             serial,
             not_before_s: validity.not_before_s,
             not_after_s: validity.not_after_s,
             subject,
-            options,
+            options: options.expect("what was just written is well formed"),
             signature: [0; SIGNATURE_BYTES],
         };
         let mut bytes = [0; format::MAX_CERTIFICATE_BYTES];
         let mut w = Writer::new(&mut bytes);
-        unsigned
-            .emit(&mut w)
-            .map_err(|Full| AuthorityError::TooLong)?;
+        unsigned.emit(&mut w)?;
         seal(&self.root, Context::Certificate, w.written_mut());
-        self.next_serial = next_serial;
         Ok(Certificate::from_bytes(w.written()).expect("what was just written is well formed"))
     }
 }

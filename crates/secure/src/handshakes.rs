@@ -64,6 +64,8 @@ pub struct Handshakes {
     limits: Limits,
     table: Table,
     entropy: Entropy,
+    /// The number of a root that a peer has proved, whose place another one has here.
+    rival: Option<u8>,
 }
 
 /// What a handshake datagram came to.
@@ -224,6 +226,7 @@ impl Handshakes {
             identity: Arc::new(identity),
             network,
             entropy,
+            rival: None,
         }
     }
 
@@ -235,13 +238,19 @@ impl Handshakes {
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Arc::new(identity);
     }
-    /// The network, with its revocations.
+    /// The network, with its revocations, and with the roots that peers have proved.
     pub fn network(&self) -> &Network {
         &self.network
     }
-    /// The network, to apply revocations to.
+    /// The network, to apply revocations and successions to.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
+    }
+
+    /// The number of a root that a peer's certificate has proved since this was asked last, and whose place another one
+    /// has here: two who have the root key before have made a successor.
+    pub fn take_rival(&mut self) -> Option<u8> {
+        self.rival.take()
     }
 
     /// Begins a handshake with whoever is at `to`, or with `expect` alone. Gives the Init to send.
@@ -329,16 +338,22 @@ impl Handshakes {
         self.table.dials()
     }
 
-    /// Who holds `static_key`, if his certificate says so and counts.
+    /// Who holds `static_key`, if his certificate says so and counts. One that a newer root signed brings the proof of
+    /// that root along, so a node that has slept through a rotation learns of it by the first handshake, whoever dials.
     fn verify(
-        &self,
+        &mut self,
         unix_now_s: u64,
         certificate: &[u8],
         static_key: Option<&[u8]>,
     ) -> Result<Peer, Refusal> {
         let certificate = crate::Certificate::from_bytes(certificate)
             .map_err(|malformed| Refusal::Certificate(malformed.into()))?;
-        let peer = self.network.verify(&certificate, unix_now_s)?;
+        self.network.learn(&certificate);
+        let verified = self.network.verify(&certificate, unix_now_s);
+        if verified == Err(CertificateError::BadSignature) {
+            self.rival = self.network.rival_of(&certificate).or(self.rival);
+        }
+        let peer = verified?;
         // Without secrets there is no key to hold.
         let holds = static_key == Some(&certificate.fields().subject.static_key);
         if !holds && !self.network.suite().is_open() {

@@ -12,22 +12,23 @@
 use crate::authority::Validity;
 use crate::certificate::{Certificate, Delegation};
 use crate::identity::{Identity, seal_with};
+use crate::network::Network;
 use crate::signature::{self, Context};
 use base::NodeAddr;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{
-    self as format, GroupRange, KEY_BYTES, MAX_RIGHTS_BYTES, Rights, SIGNATURE_BYTES,
+    self as format, GroupRange, KEY_BYTES, MAX_OPTIONS_BYTES, MAX_RIGHTS_BYTES, Rights,
+    SIGNATURE_BYTES, Said, Succession,
 };
 use wire::{Full, Malformed};
-
-/// The options of a certificate, with their length: the delegation and the rights.
-const OPTIONS_BYTES_MAX: usize = 2 + 2 + format::MAX_DELEGATION_BYTES + 2 + MAX_RIGHTS_BYTES;
 
 /// A node that may certify others.
 #[derive(Clone, Debug)]
 pub struct Issuer {
     identity: Identity,
     delegation: Delegation,
+    /// How the root that signed the delegation became one.
+    succession: Option<Succession>,
 }
 
 /// Whom an issuer is to certify.
@@ -78,9 +79,26 @@ impl Issuer {
             true => Ok(Issuer {
                 identity,
                 delegation,
+                succession: None,
             }),
             false => Err(IssueError::OtherKey),
         }
+    }
+
+    /// The same issuer, whose certificates carry the proof of the root that signed its delegation: who knows only the
+    /// root before learns of it by them.
+    #[must_use]
+    pub fn of_network(self, network: &Network) -> Issuer {
+        let root = network.root_of_delegation(&self.delegation);
+        let succession = root.and_then(|root| network.succession(root)).copied();
+        Issuer { succession, ..self }
+    }
+
+    /// True if this issuer has a delegation of a newer root since it signed `certificate`: then that is renewed before its
+    /// time.
+    pub fn outdates(&self, certificate: &Certificate) -> bool {
+        let under = certificate.fields().options.delegation();
+        self.succession.is_some() && under != Some(self.delegation.as_bytes())
     }
 
     /// The node itself.
@@ -130,22 +148,46 @@ impl Issuer {
         let mut r = Writer::new(&mut rights);
         Rights::emit(newcomer.groups, &mut r).map_err(|Full| IssueError::TooLong)?;
         let rights = Rights::parse(r.written())?;
-        let mut options = [0; OPTIONS_BYTES_MAX];
+        let mut said = Said {
+            delegation: Some(self.delegation.as_bytes()),
+            rights: Some(rights),
+            succession: self.succession.as_ref(),
+        };
+        let subject = format::Subject {
+            address: newcomer.address,
+            name: newcomer.name,
+            static_key: newcomer.static_key,
+            signing_key: newcomer.signing_key,
+            domains: format::Domains::parse(&mut Reader::new(w.written()))?,
+        };
+        match self.certify(subject, &said, serial, validity) {
+            // Many domains leave no room for the proof of the root: it comes another way, too.
+            Err(IssueError::TooLong) if said.succession.take().is_some() => {
+                self.certify(subject, &said, serial, validity)
+            }
+            certified => certified,
+        }
+    }
+
+    fn certify(
+        &self,
+        subject: format::Subject<'_>,
+        said: &Said<'_>,
+        serial: u32,
+        validity: Validity,
+    ) -> Result<Certificate, IssueError> {
+        let mut options = [0; MAX_OPTIONS_BYTES];
         let mut o = Writer::new(&mut options);
-        format::Options::emit_delegated(self.delegation.as_bytes(), rights, &mut o)
-            .expect("a delegation has 255 bytes at most, and rights 40");
+        format::Options::NONE
+            .emit_with(said, &mut o)
+            .expect("there is room for the longest of each");
+        let delegation = self.delegation.fields();
         let unsigned = format::Certificate {
             network: delegation.network,
             serial,
             not_before_s: validity.not_before_s,
             not_after_s: validity.not_after_s,
-            subject: format::Subject {
-                address: newcomer.address,
-                name: newcomer.name,
-                static_key: newcomer.static_key,
-                signing_key: newcomer.signing_key,
-                domains: format::Domains::parse(&mut Reader::new(w.written()))?,
-            },
+            subject,
             options: format::Options::parse(&mut Reader::new(o.written()))?,
             signature: [0; SIGNATURE_BYTES],
         };

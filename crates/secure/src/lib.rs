@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Authority (root key, offline)            Handshakes (one per node)
-//!      | issue, renew, revoke                   | dial, on_datagram, on_timeout
+//!      | issue, renew, revoke, rotate           | dial, on_datagram, on_timeout
 //!      v                                        v
 //!   Certificate + Keys = Identity --.        Established { session, peer }
-//!   root public key    = Network  --+-----.     |
+//!   root public keys   = Network  --+-----.     |
 //!                                         '---> v
 //!                                            Sessions (one per neighbour): seal, open in place
 //! ```
@@ -43,6 +43,7 @@
 pub mod armour;
 pub mod authority;
 pub mod certificate;
+mod chain;
 pub mod ends;
 mod entropy;
 pub mod group;
@@ -63,12 +64,13 @@ mod world;
 
 pub use authority::{Authority, AuthorityError, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};
+pub use chain::SuccessionError;
 pub use group::{GroupKeys, OpeningKey, SealingKey};
 pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
 pub use issuer::{IssueError, Issuer, Newcomer};
 pub use network::{CertificateError, Network, Peer};
-pub use session::{BOUND_BYTES, Bound, OpenError, Opened, SealError, Session};
+pub use session::{BOUND_BYTES, Bound, OpenError, Opened, SealError, Session, Shown};
 pub use sessions::Sessions;
 pub use signature::Context;
 pub use suite::Memo;

@@ -1,19 +1,24 @@
-//! The network as a node knows it: the root public key, and what that key has revoked.
+//! The network as a node knows it: the root public keys, and what the newest of them has revoked.
+//!
+//! A network keeps its id when its root key is replaced ([`Network::succeed`]). What the root before signed counts for as
+//! long as the succession says, so certificates can be renewed one by one, and no link ends for it.
 //!
 //! [`Network::verify`] turns a certificate into a [`Peer`]; nothing else can. A refusal says which
 //! of the two sides has to do what.
 
 use crate::armour::{self, ArmourError};
-use crate::certificate::{Certificate, Revocations};
+use crate::certificate::{Certificate, Delegation as Delegated, Revocations};
+use crate::chain::{Chain, SuccessionError};
 use crate::identity::Identity;
+use crate::session::Shown;
 use crate::signature::{self, Context};
 use crate::suite::{Memo, Suite};
 use base::NodeAddr;
 use std::sync::Arc;
 use wire::Malformed;
 use wire::certificate::{
-    Certificate as Fields, Delegation, KEY_BYTES, NETWORK_ID_BYTES, NetworkId, SIGNATURE_BYTES,
-    signed_part,
+    Certificate as Fields, Delegation, KEY_BYTES, MAX_SUCCESSIONS, NETWORK_ID_BYTES, NetworkId,
+    SIGNATURE_BYTES, SUCCESSION_BYTES, Succession, signed_part,
 };
 
 /// How far in the future a certificate's first second may lie, because clocks differ.
@@ -22,15 +27,18 @@ pub const CLOCK_SKEW_S: u64 = 300;
 pub const EXPIRY_NOTICE_S: u64 = 30 * 86_400;
 
 const LABEL: &str = "SINEW NETWORK";
-/// The version of the text form.
+/// The version of the text form: the root key alone.
 const VERSION: u8 = 1;
+/// The version of the text form of a network whose root was replaced: the first root key, and the successions.
+const VERSION_WITH_CHAIN: u8 = 2;
 
-/// A network: its root public key, and the newest list of revocations.
+/// A network: its root public keys, and the newest list of revocations.
 #[derive(Clone, Debug)]
 pub struct Network {
-    root: [u8; KEY_BYTES],
+    chain: Chain,
     id: NetworkId,
-    revocations: Option<Revocations>,
+    /// The list in force, and the number of the root that signed it.
+    revocations: Option<(u8, Revocations)>,
     suite: Suite,
 }
 
@@ -39,6 +47,7 @@ pub struct Network {
 pub struct Peer {
     address: NodeAddr,
     serial: u32,
+    root: u8,
     not_after_s: u64,
     signing_key: [u8; KEY_BYTES],
     certificate: Certificate,
@@ -71,13 +80,27 @@ pub enum CertificateError {
     /// It was revoked.
     #[error("certificate revoked: to let the node back in, issue one for a new key")]
     Revoked,
+    /// A root key signed it that was replaced, and the time for which that went on counting is over.
+    #[error(
+        "certificate of an old root key, which counts no more: run `sinew net renew` and copy the new one to the node"
+    )]
+    OldRoot,
+    /// A root key signed it of which nothing is known here.
+    #[error(
+        "certificate of a newer root key than is known here: copy the network file (network.pub) to the node that says \
+         so, and send it SIGHUP"
+    )]
+    NewerRoot,
 }
 
 /// Why a list of revocations was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevocationsError {
-    /// The root key did not sign it.
-    #[error("the root key of this network did not sign this list of revocations")]
+    /// The newest root key did not sign it.
+    #[error(
+        "the newest root key that is known here did not sign this list of revocations: bring the network file \
+         (network.pub) first"
+    )]
     BadSignature,
 }
 
@@ -92,12 +115,17 @@ impl Network {
         if !signature::is_usable(&root) {
             return Err(BadRootKey);
         }
-        Ok(Network {
-            root,
-            id: network_id(&root),
+        Ok(Network::of_chain(Chain::new(root)))
+    }
+
+    /// The network of roots that are known to follow each other.
+    pub(crate) fn of_chain(chain: Chain) -> Network {
+        Network {
+            id: network_id(chain.first()),
+            chain,
             revocations: None,
             suite: Suite::Earnest,
-        })
+        }
     }
 
     /// The same network for nodes that share a memo of the signatures that were verified: a
@@ -125,21 +153,46 @@ impl Network {
         &self.suite
     }
 
-    /// The first bytes of the SHA-256 of the root key.
+    /// The first bytes of the SHA-256 of the first root key. It stays when the root is replaced.
     pub fn id(&self) -> NetworkId {
         self.id
     }
-    /// The root public key.
+    /// The first root public key, by which strangers know the network. It signs nothing once it was replaced.
     pub fn root_key(&self) -> &[u8; KEY_BYTES] {
-        &self.root
+        self.chain.first()
     }
-    /// The newest list of revocations, to be flooded to others.
+    /// How often the root was replaced: the number of the newest one.
+    pub fn root_number(&self) -> u8 {
+        self.chain.number()
+    }
+    /// The successions of all roots but the first, in order.
+    pub fn successions(&self) -> &[Succession] {
+        self.chain.successions()
+    }
+    /// The last second in which counts what the root of this number signed; none while it is the newest.
+    pub fn counts_until_s(&self, root: u8) -> Option<u64> {
+        self.chain.until_s(root)
+    }
+    /// True if at this second counts what the root of this number signed.
+    pub fn counts(&self, root: u8, unix_now_s: u64) -> bool {
+        root <= self.root_number()
+            && self
+                .counts_until_s(root)
+                .is_none_or(|until_s| unix_now_s <= until_s)
+    }
+    /// The list of revocations in force, to be flooded to others.
     pub fn revocations(&self) -> Option<&Revocations> {
-        self.revocations.as_ref()
+        self.revocations.as_ref().map(|(_, list)| list)
+    }
+    /// The number of the root that signed that list, and its version; zeros without one. A list of a newer root counts
+    /// before all versions of older ones.
+    pub fn revocations_edition(&self) -> (u8, u32) {
+        let edition = |(root, list): &(u8, Revocations)| (*root, list.fields().version);
+        self.revocations.as_ref().map_or((0, 0), edition)
     }
     /// The version of that list; 0 without one.
     pub fn revocations_version(&self) -> u32 {
-        self.revocations.as_ref().map_or(0, |r| r.fields().version)
+        self.revocations_edition().1
     }
     /// True if a certificate no longer counts: it was revoked, or its issuer was.
     pub fn has_revoked(&self, certificate: &Certificate) -> bool {
@@ -151,8 +204,7 @@ impl Network {
     }
     /// True if this serial no longer counts.
     pub fn is_revoked(&self, serial: u32) -> bool {
-        self.revocations
-            .as_ref()
+        self.revocations()
             .is_some_and(|list| list.fields().serials.iter().any(|s| s == serial))
     }
 
@@ -166,11 +218,7 @@ impl Network {
         if fields.network != self.id {
             return Err(CertificateError::WrongNetwork);
         }
-        let signer = self.signer(&fields)?;
-        let body = signed_part(certificate.as_bytes());
-        if !self.proves(&signer, Context::Certificate, body, &fields.signature) {
-            return Err(CertificateError::BadSignature);
-        }
+        let root = self.signed_under(certificate)?;
         if self.has_revoked(certificate) {
             return Err(CertificateError::Revoked);
         }
@@ -180,34 +228,87 @@ impl Network {
         if unix_now_s > fields.not_after_s {
             return Err(CertificateError::Expired);
         }
+        if !self.counts(root, unix_now_s) {
+            return Err(CertificateError::OldRoot);
+        }
+        let until_s = self.counts_until_s(root).unwrap_or(u64::MAX);
         Ok(Peer {
             address: fields.subject.address,
             serial: fields.serial,
-            not_after_s: fields.not_after_s,
+            root,
+            not_after_s: fields.not_after_s.min(until_s),
             signing_key: fields.subject.signing_key,
             certificate: certificate.clone(),
         })
     }
 
-    /// Whose signature a certificate must have: the root's, or that of the issuer to which the root
-    /// has delegated just this. What the issuer signed ends with the delegation at the latest, so the
-    /// time that is looked at is the certificate's.
-    fn signer(&self, fields: &Fields<'_>) -> Result<[u8; KEY_BYTES], CertificateError> {
+    /// The number of the root that signed a certificate, or the delegation of its issuer, whatever the time is and
+    /// whatever was revoked; none if no root of this network did.
+    pub fn root_of(&self, certificate: &Certificate) -> Option<u8> {
+        self.signed_under(certificate).ok()
+    }
+
+    /// A certificate has the signature of a root, or that of the issuer to which a root has delegated just this. What the
+    /// issuer signed ends with the delegation at the latest, so the time that is looked at is the certificate's.
+    fn signed_under(&self, certificate: &Certificate) -> Result<u8, CertificateError> {
+        let fields: Fields<'_> = certificate.fields();
+        let (body, signature) = (signed_part(certificate.as_bytes()), &fields.signature);
+        let succession = fields.options.succession();
+        // Nothing that a known root signed names a later one, so there is no signature to look at: anybody can write it,
+        // and it must cost no more than a look at a number.
+        if succession.is_some_and(|it| it.number > self.root_number()) {
+            return Err(CertificateError::NewerRoot);
+        }
         let Some(bytes) = fields.options.delegation() else {
-            return Ok(self.root);
+            return self
+                .root_that_signed(Context::Certificate, body, signature)
+                .ok_or(CertificateError::BadSignature);
         };
         let delegation = Delegation::parse(bytes)?;
         if delegation.network != self.id {
             return Err(CertificateError::WrongNetwork);
         }
-        let (body, signature) = (signed_part(bytes), &delegation.signature);
-        if !self.proves(&self.root, Context::Delegation, body, signature) {
-            return Err(CertificateError::BadSignature);
+        let root = self.root_that_signed(
+            Context::Delegation,
+            signed_part(bytes),
+            &delegation.signature,
+        );
+        let root = root.ok_or(CertificateError::BadSignature)?;
+        if !delegation.covers(&fields) {
+            return Err(CertificateError::NotDelegated);
         }
-        match delegation.covers(fields) {
-            true => Ok(delegation.issuer),
-            false => Err(CertificateError::NotDelegated),
+        match self.proves(&delegation.issuer, Context::Certificate, body, signature) {
+            true => Ok(root),
+            false => Err(CertificateError::BadSignature),
         }
+    }
+
+    /// The number of the root that signed a delegation, whatever the time is; none if no root of this network did.
+    pub fn root_of_delegation(&self, delegation: &Delegated) -> Option<u8> {
+        let (bytes, fields) = (delegation.as_bytes(), delegation.fields());
+        self.root_that_signed(Context::Delegation, signed_part(bytes), &fields.signature)
+    }
+
+    /// The number of the root whose signature this is. Seldom is there more than one that counts, and what is not signed
+    /// by any costs one verification for each.
+    pub(crate) fn root_that_signed(
+        &self,
+        context: Context,
+        body: &[u8],
+        signature: &[u8; SIGNATURE_BYTES],
+    ) -> Option<u8> {
+        let mut roots = self.chain.roots();
+        let signed = roots.find(|(_, key)| self.proves(key, context, body, signature));
+        signed.map(|(number, _)| number)
+    }
+
+    pub(crate) fn into_chain(self) -> Chain {
+        self.chain
+    }
+
+    /// The succession by which the root of this number became one.
+    pub(crate) fn succession(&self, root: u8) -> Option<&Succession> {
+        self.chain.succession(root)
     }
 
     /// Signs `body` in the name of a node of this network.
@@ -243,42 +344,181 @@ impl Network {
         }
     }
 
-    /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts.
-    /// Links to peers of which [`Network::has_revoked`] then holds are to be dropped by the caller.
-    pub fn apply(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
-        let fields = list.fields();
-        if fields.version <= self.revocations_version() {
+    /// Takes a new root key; `Ok(true)` if it was not known and is the newest from now on. For each number the first
+    /// succession counts that comes.
+    pub fn succeed(&mut self, succession: &Succession) -> Result<bool, SuccessionError> {
+        if succession.network != self.id {
+            return Err(SuccessionError::WrongNetwork);
+        }
+        let known = self.chain.succession(succession.number);
+        if known == Some(succession) {
             return Ok(false);
         }
-        let body = signed_part(list.as_bytes());
-        if !self.proves(&self.root, Context::Revocations, body, &fields.signature) {
-            return Err(RevocationsError::BadSignature);
+        let place = usize::from(succession.number) - 1;
+        let mut before = self.chain.successions().iter().map(|it| &it.root);
+        let old = match place {
+            0 => Some(self.chain.first()),
+            _ => before.nth(place - 1),
+        };
+        let old = old.ok_or(SuccessionError::Gap)?;
+        if !self.is_signed_by_both(succession, old) {
+            return Err(SuccessionError::BadSignature);
         }
-        self.revocations = Some(list.clone());
+        if known.is_some() {
+            return Err(SuccessionError::Rival);
+        }
+        let was_root = self.chain.roots().any(|(_, key)| *key == succession.root);
+        if was_root || !signature::is_usable(&succession.root) {
+            return Err(SuccessionError::WeakKey);
+        }
+        self.chain.push(*succession);
         Ok(true)
     }
 
-    /// The text form: the root public key. Revocations are stored apart.
+    fn is_signed_by_both(&self, succession: &Succession, old: &[u8; KEY_BYTES]) -> bool {
+        let bytes = succession.to_bytes();
+        let context = Context::Succession;
+        let by_old = (Succession::signed_by_old(&bytes), &succession.by_old);
+        let by_new = (Succession::signed_by_new(&bytes), &succession.by_new);
+        self.proves(old, context, by_old.0, by_old.1)
+            && self.proves(&succession.root, context, by_new.0, by_new.1)
+    }
+
+    /// Takes the newest root key from a certificate that carries its proof; true if it was not known.
+    pub fn learn(&mut self, certificate: &Certificate) -> bool {
+        let succession = certificate.fields().options.succession();
+        let succession = succession.filter(|it| it.number > self.root_number());
+        succession.is_some_and(|it| self.succeed(&it) == Ok(true))
+    }
+
+    /// The number of a root whose place another one has here, if a certificate proves it: signed by the root before and by
+    /// itself. What nobody signed proves nothing.
+    pub fn rival_of(&self, certificate: &Certificate) -> Option<u8> {
+        let succession = certificate.fields().options.succession()?;
+        self.is_rival(&succession).then_some(succession.number)
+    }
+
+    /// The same of successions that stand one behind the other.
+    pub fn rival_among(&self, bytes: &[u8]) -> Option<u8> {
+        let (successions, _) = bytes.as_chunks::<SUCCESSION_BYTES>();
+        let successions = successions.iter().take(MAX_SUCCESSIONS);
+        let mut successions = successions.filter_map(|bytes| Succession::parse(bytes).ok());
+        let rival = successions.find(|succession| self.is_rival(succession));
+        rival.map(|succession| succession.number)
+    }
+
+    fn is_rival(&self, succession: &Succession) -> bool {
+        succession.number <= self.root_number()
+            && self.clone().succeed(succession) == Err(SuccessionError::Rival)
+    }
+
+    /// Takes the successions that another file or node of the same network knows; true if one was not known here. Those in
+    /// front of one that is refused are taken.
+    pub fn adopt(&mut self, other: &Network) -> Result<bool, SuccessionError> {
+        if other.id != self.id {
+            return Err(SuccessionError::WrongNetwork);
+        }
+        let mut is_news = false;
+        for succession in other.successions() {
+            is_news |= self.succeed(succession)?;
+        }
+        Ok(is_news)
+    }
+
+    /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts. Only the newest root can
+    /// sign one: a list of the root before stays in force until then, but whoever has stolen that key adds nothing to it.
+    /// Links to peers of which [`Network::has_revoked`] then holds are to be dropped by the caller.
+    pub fn apply(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
+        self.take_list(list, |root, newest| root == newest)
+    }
+
+    /// Takes a list that this node has taken before and stored: by whichever root, as it was in force.
+    pub fn restore(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
+        self.take_list(list, |_, _| true)
+    }
+
+    fn take_list(
+        &mut self,
+        list: &Revocations,
+        may_sign: impl Fn(u8, u8) -> bool,
+    ) -> Result<bool, RevocationsError> {
+        let (fields, held) = (list.fields(), self.revocations_edition());
+        let newest = self.root_number();
+        if (newest, fields.version) <= held {
+            return Ok(false);
+        }
+        let body = signed_part(list.as_bytes());
+        let mut roots = self.chain.roots();
+        let signed = roots.find(|(number, key)| {
+            may_sign(*number, newest)
+                && self.proves(key, Context::Revocations, body, &fields.signature)
+        });
+        let (root, _) = signed.ok_or(RevocationsError::BadSignature)?;
+        let is_newer = (root, fields.version) > held;
+        if is_newer {
+            self.revocations = Some((root, list.clone()));
+        }
+        Ok(is_newer)
+    }
+
+    /// The text form: the first root public key, and the successions. Revocations are stored apart.
     pub fn to_text(&self) -> String {
-        let bytes = [&[VERSION], self.root.as_slice()].concat();
+        let successions = self.successions();
+        let version = match successions.is_empty() {
+            true => VERSION,
+            false => VERSION_WITH_CHAIN,
+        };
+        let mut bytes = vec![version];
+        bytes.extend_from_slice(self.chain.first());
+        bytes.extend(self.chain_bytes());
         armour::write(LABEL, &bytes).as_str().to_owned()
     }
 
     /// Reads the text form.
     pub fn from_text(text: &str) -> Result<Network, ArmourError> {
-        let content = |reason| ArmourError::Content {
+        let bytes = armour::read(LABEL, text)?;
+        Network::parse(&bytes).map_err(|reason| ArmourError::Content {
             label: LABEL,
             reason,
-        };
-        let bytes = armour::read(LABEL, text)?;
-        match bytes.split_first() {
-            Some((&VERSION, root)) => {
-                let root = root.try_into().map_err(|_| content(Malformed::Length))?;
-                Network::new(root).map_err(|BadRootKey| content(Malformed::Value))
-            }
-            Some(_) => Err(content(Malformed::Version)),
-            None => Err(content(Malformed::Short)),
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Network, Malformed> {
+        let (version, rest) = bytes.split_first().ok_or(Malformed::Short)?;
+        if ![VERSION, VERSION_WITH_CHAIN].contains(version) {
+            return Err(Malformed::Version);
         }
+        let (root, rest) = rest
+            .split_first_chunk::<KEY_BYTES>()
+            .ok_or(Malformed::Length)?;
+        let mut network = Network::new(*root).map_err(|BadRootKey| Malformed::Value)?;
+        network.extend(rest)?;
+        match network.successions().is_empty() == (*version == VERSION) {
+            true => Ok(network),
+            false => Err(Malformed::Length),
+        }
+    }
+
+    /// Takes successions that stand one behind the other, as they are stored and sent, from the first on.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let (successions, rest) = bytes.as_chunks::<SUCCESSION_BYTES>();
+        if !rest.is_empty() {
+            return Err(Malformed::Length);
+        }
+        if successions.len() > MAX_SUCCESSIONS {
+            return Err(Malformed::Count);
+        }
+        for bytes in successions {
+            let succession = Succession::parse(bytes)?;
+            self.succeed(&succession).map_err(|_| Malformed::Value)?;
+        }
+        Ok(())
+    }
+
+    /// All successions one behind the other.
+    pub fn chain_bytes(&self) -> Vec<u8> {
+        let successions = self.successions().iter();
+        successions.flat_map(Succession::to_bytes).collect()
     }
 }
 
@@ -295,7 +535,17 @@ impl Peer {
     pub fn serial(&self) -> u32 {
         self.serial
     }
-    /// The last second in which its certificate counts.
+    /// The number of the root that signed its certificate, or the delegation of its issuer.
+    pub fn root(&self) -> u8 {
+        self.root
+    }
+    pub(crate) fn shown(&self) -> Shown {
+        Shown {
+            root: self.root,
+            signing_key: self.signing_key,
+        }
+    }
+    /// The last second in which its certificate counts, as far as is known now: a root that is replaced may end it earlier.
     pub fn not_after_s(&self) -> u64 {
         self.not_after_s
     }
@@ -324,6 +574,8 @@ impl CertificateError {
             CertificateError::NotYetValid => "not-yet-valid",
             CertificateError::Expired => "expired",
             CertificateError::Revoked => "revoked",
+            CertificateError::OldRoot => "old-root",
+            CertificateError::NewerRoot => "newer-root",
         }
     }
 }

@@ -15,6 +15,7 @@ use base::seq::widen;
 use base::{Duration, Time};
 use core::ops::Range;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use wire::certificate::KEY_BYTES;
 use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
 use zeroize::Zeroize;
 
@@ -44,6 +45,7 @@ pub type Bound = [u8; BOUND_BYTES];
 pub struct Session {
     local_index: SessionIndex,
     peer_index: SessionIndex,
+    shown: Shown,
     version: u8,
     dialled: bool,
     established: Time,
@@ -100,8 +102,18 @@ pub struct Opened {
     pub confirms: bool,
 }
 
+/// What the peer has shown in the handshake: what goes on counting of it is judged again when a root ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The number of the root under which its certificate was signed.
+    pub root: u8,
+    /// The key by which it signs.
+    pub signing_key: [u8; KEY_BYTES],
+}
+
 /// What a handshake came to.
 pub(crate) struct Parts {
+    pub(crate) shown: Shown,
     pub(crate) local_index: SessionIndex,
     pub(crate) peer_index: SessionIndex,
     pub(crate) version: u8,
@@ -127,6 +139,7 @@ impl Session {
         Session {
             local_index: parts.local_index,
             peer_index: parts.peer_index,
+            shown: parts.shown,
             version: parts.version,
             dialled: parts.dialled,
             established: now,
@@ -144,6 +157,10 @@ impl Session {
     /// The index that datagrams to the peer name.
     pub fn peer_index(&self) -> SessionIndex {
         self.peer_index
+    }
+    /// What the peer has shown in the handshake.
+    pub fn shown(&self) -> &Shown {
+        &self.shown
     }
     /// The version of the data plane that both sides speak.
     pub fn version(&self) -> u8 {

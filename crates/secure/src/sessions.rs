@@ -210,7 +210,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{MAX_AGE, Parts, REKEY_AFTER};
+    use crate::session::{MAX_AGE, Parts, REKEY_AFTER, Shown};
     use wire::link::SEAL_BYTES;
 
     const T0: Time = Time::ZERO;
@@ -220,6 +220,7 @@ mod tests {
         let make = |dialled| {
             let (local, peer) = if dialled { (n, n + 100) } else { (n + 100, n) };
             let parts = Parts {
+                shown: Shown::default(),
                 local_index: SessionIndex::new(local),
                 peer_index: SessionIndex::new(peer),
                 version: 1,

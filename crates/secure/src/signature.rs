@@ -21,6 +21,8 @@ pub enum Context {
     Request,
     /// A list of revocations, by the root key.
     Revocations,
+    /// A new root key, by the one before and by itself.
+    Succession,
     /// A transfer of bulk data, by the node at which it begins.
     Transfer,
     /// A part in such a transfer, by a node at which it ends.
@@ -37,6 +39,7 @@ impl Context {
             Context::Groups => "sinew groups 1",
             Context::Request => "sinew request 1",
             Context::Revocations => "sinew revocations 1",
+            Context::Succession => "sinew succession 1",
             Context::Transfer => "sinew transfer 2",
             Context::TransferEnd => "sinew end of transfer 1",
         }

@@ -7,10 +7,12 @@
 //!   net renew | set       a new certificate           node --config: takes it while it runs
 //!   net delegate          a delegation                invite: certifies others by itself
 //!   net revoke            a list                      likewise
+//!   net rotate            another root key,           likewise, and spreads it
+//!                           all certificates anew
 //! ```
 //!
 //! All state is in DIR (see [`directory`]); no command of these needs a running node, but `renew`,
-//! `set` and `revoke` can tell one.
+//! `set`, `revoke` and `rotate` can tell one.
 
 mod add;
 mod configuration;
@@ -22,13 +24,15 @@ mod register;
 mod renew;
 mod request;
 mod rights;
+mod rotate;
 mod set;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::Outcome;
 use crate::gate::NetClients;
-use base::NodeAddr;
+use crate::quantity::span;
+use base::{Duration, NodeAddr};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -97,6 +101,15 @@ Examples:
   sinew invite voice/ams --show home > home.cert    # a member of an issuer
   sinew net revoke voice home --certificate home.cert --node voice/ams")]
     Revoke(Revoke),
+    /// Replace the root key; links and certificates go on, and the old key counts for a while
+    #[command(after_help = "\
+Examples:
+  sinew net rotate voice --node voice/ams                # planned
+  sinew net rotate voice --overlap 1h --node voice/ams   # after a theft
+It makes a new root key in DIR, keeps the old one as network.key.root-N, and
+certifies all nodes of the register anew. The node that is told spreads the new
+key. Give each node its new certificate before the old key ends.")]
+    Rotate(Rotate),
     /// Let clients on other hosts use a node, by TLS and a token
     #[command(after_help = "\
 Example:
@@ -282,6 +295,25 @@ pub struct Revoke {
     pub json: bool,
 }
 
+/// Arguments of `net rotate`.
+#[derive(Debug, Args)]
+pub struct Rotate {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// For how long what the old key has signed goes on counting
+    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = span)]
+    pub overlap: Duration,
+    /// For how many days from now the new certificates are valid
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Control socket of any running node, or its directory; that node informs all others
+    #[arg(long = "node", value_name = "SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `net list`.
 #[derive(Debug, Args)]
 pub struct List {
@@ -302,6 +334,7 @@ pub fn run(command: &Net) -> Outcome {
         Net::Set(args) => set::run(args),
         Net::Delegate(args) => delegate::run(args),
         Net::Revoke(args) => renew::run_revoke(args),
+        Net::Rotate(args) => rotate::run(args),
         Net::Clients(args) => crate::gate::run(args),
         Net::List(args) => list::run(args),
     }

@@ -112,12 +112,20 @@ pub fn identity(key: &Path, certificate: &Path) -> Result<Identity, FileError> {
     })
 }
 
-/// The network, with the revocations of a file if there is one.
-pub fn network(root: &Path, revocations: Option<&Path>) -> Result<Network, FileError> {
+/// The network, with the revocations of a file if there is one, and with the root key that the node's own certificate
+/// proves: that may be newer than the file.
+pub fn network(
+    root: &Path,
+    revocations: Option<&Path>,
+    own: Option<&Certificate>,
+) -> Result<Network, FileError> {
     let mut network = read_as(root, Network::from_text)?;
+    if let Some(own) = own {
+        network.learn(own);
+    }
     if let Some(path) = revocations.filter(|path| path.exists()) {
         let list = read_as(path, Revocations::from_text)?;
-        network.apply(&list).map_err(|error| FileError::Content {
+        network.restore(&list).map_err(|error| FileError::Content {
             path: path.to_owned(),
             what: error.to_string(),
         })?;

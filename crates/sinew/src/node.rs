@@ -153,7 +153,7 @@ fn check(args: &NodeArgs, config: &Config, identity: &Identity, network: &Networ
     let verified = network.verify(identity.certificate(), Clock::new().unix_s());
     verified.map_err(|why| Failure::misused(format_args!("this node's own certificate: {why}")))?;
     if let Some(issuer) = &config.issuer {
-        admission_by(issuer, identity)?;
+        admission_by(issuer, identity, network)?;
     }
     node(config, identity.clone(), network.clone(), Clock::new())?;
     crate::terminal::line(&format!(
@@ -232,6 +232,7 @@ impl Services {
         let files = Files {
             certificate: Some(config.certificate.clone()),
             revocations: config.revocations.clone(),
+            network: Some(config.network.clone()),
         };
         let control = config.control_socket.as_ref().map(|path| {
             let keys = identity.keys().clone();
@@ -267,10 +268,10 @@ impl Services {
             };
             Renewal::start(source, identity.clone(), commander(), lines.clone())
         });
-        let stored = network.revocations_version();
         let keeper = Keeper::start(
+            config.network.clone(),
             config.revocations.clone(),
-            stored,
+            network,
             commander(),
             lines.clone(),
         );
@@ -294,7 +295,7 @@ fn relay(
     lines: &Lines,
 ) -> Result<Option<Service>, Failure> {
     let admission = config.issuer.as_ref();
-    let admission = admission.map(|issuer| admission_by(issuer, identity));
+    let admission = admission.map(|issuer| admission_by(issuer, identity, network));
     let admission = admission.transpose()?;
     let is_bulk = config.relay.transfers > 0 || admission.is_some();
     if !is_bulk {
@@ -399,11 +400,16 @@ fn allowed(rules: &[Rule]) -> host::relay::Allowed {
 }
 
 /// What makes this node an issuer.
-fn admission_by(issuer: &config::Issuer, identity: &Identity) -> Result<Admission, Failure> {
+fn admission_by(
+    issuer: &config::Issuer,
+    identity: &Identity,
+    network: &Network,
+) -> Result<Admission, Failure> {
     let delegation = identity::read_as(&issuer.delegation, Delegation::from_text);
     let delegation = delegation.map_err(Failure::misused)?;
     let first_serial = delegation.fields().serials.0;
     let signs = Issuer::new(identity.clone(), delegation).map_err(Failure::misused)?;
+    let signs = signs.of_network(network);
     let books = Books::open(&issuer.books, first_serial).map_err(Failure::misused)?;
     Ok(Admission::new(signs, issuer.endpoints.clone(), books))
 }

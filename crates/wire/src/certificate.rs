@@ -21,6 +21,7 @@
 //! revocations: version 4 | issued, unix seconds 8 | n x serial 4, ascending | signature 64
 //! option:      critical bit and type 1 | length 1 | value
 //!   0x02       what the node may say for the whole network ([`Rights`])
+//!   0x03       how the root that signed, or whose issuer did, came to be one ([`Succession`])
 //!   0x81       critical: the delegation of the issuer that signed, in place of the root key
 //! ```
 //!
@@ -30,9 +31,11 @@
 
 mod delegation;
 mod rights;
+mod succession;
 
 pub use delegation::{Delegation, MAX_DELEGATION_BYTES};
 pub use rights::{BadRange, Bound, GroupRange, MAX_RANGES, MAX_RIGHTS_BYTES, Rights};
+pub use succession::{MAX_SUCCESSIONS, SUCCESSION_BYTES, Succession};
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -340,6 +343,22 @@ impl core::fmt::Debug for Domains<'_> {
 const DELEGATION: u8 = CRITICAL | 1;
 /// The option with what the node may say for the whole network.
 const RIGHTS: u8 = 2;
+/// The option with the succession of the root key.
+const SUCCESSION: u8 = 3;
+/// The options of a certificate that authorities and issuers write, with the length in front.
+pub const MAX_OPTIONS_BYTES: usize =
+    2 + (2 + MAX_DELEGATION_BYTES) + (2 + MAX_RIGHTS_BYTES) + (2 + SUCCESSION_BYTES);
+
+/// What the options of a certificate say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// The delegation of the issuer that signs.
+    pub delegation: Option<&'a [u8]>,
+    /// What the node may say for the whole network.
+    pub rights: Option<Rights<'a>>,
+    /// How the root came to be one.
+    pub succession: Option<&'a Succession>,
+}
 
 /// Optional items as they stand on the wire, without the length in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,26 +368,25 @@ impl<'a> Options<'a> {
     /// No option.
     pub const NONE: Options<'static> = Options(&[]);
 
-    /// Writes the options of a certificate that an issuer signs, with their length in front.
-    pub fn emit_delegated(
-        delegation: &[u8],
-        rights: Rights<'_>,
-        w: &mut Writer<'_>,
-    ) -> Result<(), Full> {
-        w.u16(u16::try_from(4 + delegation.len() + rights.as_bytes().len()).map_err(|_| Full)?)?;
-        emit_option(DELEGATION, delegation, w)?;
-        emit_option(RIGHTS, rights.as_bytes(), w)
-    }
-
-    /// Writes these options with their length in front, and with these rights in the place of those that there are.
-    pub fn emit_with(&self, rights: Rights<'_>, w: &mut Writer<'_>) -> Result<(), Full> {
-        let others = self.iter().filter(|(kind, _)| *kind != RIGHTS);
-        let length: usize = others.clone().map(|(_, value)| 2 + value.len()).sum();
-        w.u16(u16::try_from(length + 2 + rights.as_bytes().len()).map_err(|_| Full)?)?;
-        for (kind, value) in others {
+    /// Writes options with their length in front: these of other kinds as they came, and what is said.
+    pub fn emit_with(&self, said: &Said<'_>, w: &mut Writer<'_>) -> Result<(), Full> {
+        let succession = said.succession.map(Succession::to_bytes);
+        let said = [
+            (DELEGATION, said.delegation),
+            (RIGHTS, said.rights.as_ref().map(Rights::as_bytes)),
+            (SUCCESSION, succession.as_ref().map(|bytes| &bytes[..])),
+        ];
+        let others = self.iter();
+        let others = others.filter(|(kind, _)| said.iter().all(|(of, _)| of != kind));
+        let said = said.iter();
+        let said = said.filter_map(|(kind, value)| Some((*kind, (*value)?)));
+        let items = others.chain(said);
+        let length: usize = items.clone().map(|(_, value)| 2 + value.len()).sum();
+        w.u16(u16::try_from(length).map_err(|_| Full)?)?;
+        for (kind, value) in items {
             emit_option(kind, value, w)?;
         }
-        emit_option(RIGHTS, rights.as_bytes(), w)
+        Ok(())
     }
 
     /// Reads options with their length in front. Critical ones that are not known are an error, others
@@ -408,6 +426,12 @@ impl<'a> Options<'a> {
     /// What the node may say for the whole network, if it is said. [`Certificate::may_set`] looks at the issuer besides.
     pub fn rights(&self) -> Option<Rights<'a>> {
         Rights::parse(self.value(RIGHTS)?).ok()
+    }
+
+    /// The succession by which the root became one that signed this, or whose issuer did; none where that is the first
+    /// root, or there was no room. It proves itself, and says nothing of who signed: see `secure`.
+    pub fn succession(&self) -> Option<Succession> {
+        Succession::parse(self.value(SUCCESSION)?).ok()
     }
 
     fn value(&self, kind: u8) -> Option<&'a [u8]> {

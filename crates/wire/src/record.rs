@@ -29,6 +29,7 @@
 //! flooded nor confirmed: it is counted, as an error if it is critical (C).
 
 use crate::bytes::Reader;
+use crate::certificate::MAX_SUCCESSIONS;
 use crate::control::CRITICAL;
 use crate::{Full, Malformed};
 use base::NodeAddr;
@@ -49,8 +50,14 @@ impl RecordKind {
     /// A node's certificate: [`crate::certificate`]. Origin is its address, sequence number its
     /// serial.
     pub const CERTIFICATE: RecordKind = RecordKind(2);
-    /// The list of revoked certificates. Origin is 0, sequence number its version.
+    /// The list of revoked certificates, signed by the first root key. Origin is 0, sequence number its version.
     pub const REVOCATIONS: RecordKind = RecordKind(3);
+    /// The same, signed by a later root key, whose number stands in front ([`split_root`]). Origin is that number: so no
+    /// version of an older root, be it ever so high, takes the place of a list of a newer one.
+    pub const LATER_REVOCATIONS: RecordKind = RecordKind(4);
+    /// How the network got another root key: [`crate::certificate::Succession`]. Origin is the number of that root, sequence
+    /// number 1. Records are flooded from the highest kind on, so it comes before what that root has signed.
+    pub const SUCCESSION: RecordKind = RecordKind(5);
     /// The first part of a node's groups: [`crate::groups`]. The other parts follow.
     pub const GROUPS: RecordKind = RecordKind(16);
     const GROUPS_LAST: RecordKind =
@@ -73,7 +80,7 @@ impl RecordKind {
 
     /// This code knows the kind.
     pub const fn is_known(self) -> bool {
-        matches!(self.0, 1..=3) || self.groups_part().is_some()
+        matches!(self.0, 1..=5) || self.groups_part().is_some()
     }
     /// Not knowing the kind is an error.
     pub const fn is_critical(self) -> bool {
@@ -84,11 +91,28 @@ impl RecordKind {
         match self {
             RecordKind::LINK_STATE => "link-state",
             RecordKind::CERTIFICATE => "certificate",
-            RecordKind::REVOCATIONS => "revocations",
+            RecordKind::REVOCATIONS | RecordKind::LATER_REVOCATIONS => "revocations",
+            RecordKind::SUCCESSION => "succession",
             kind if kind.groups_part().is_some() => "groups",
             _ => "unknown",
         }
     }
+}
+
+/// A list of revocations of a later root as it is flooded: the number of that root, and the list.
+pub fn split_root(body: &[u8]) -> Result<(u8, &[u8]), Malformed> {
+    match body.split_first() {
+        None => Err(Malformed::Short),
+        Some((&root, list)) => match (1..=MAX_SUCCESSIONS).contains(&usize::from(root)) {
+            true => Ok((root, list)),
+            false => Err(Malformed::Value),
+        },
+    }
+}
+
+/// What [`split_root`] reads.
+pub fn join_root(root: u8, list: &[u8]) -> Vec<u8> {
+    [&[root], list].concat()
 }
 
 /// The number that tells a newer record from an older one of the same kind and origin.

@@ -10,7 +10,7 @@ use secure::{
     Newcomer, Outcome, Request, Revocations, Session, Validity,
 };
 use wire::bytes::Writer;
-use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES};
+use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES, Succession};
 use wire::handshake::{MAC_BYTES, init};
 use wire::link::{Kind, SEAL_BYTES};
 
@@ -21,6 +21,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("secure_delegation", delegation),
     ("secure_request", request),
     ("secure_revocations", revocations),
+    ("secure_succession", succession),
     ("secure_text", text),
     ("secure_datagram", datagram),
     ("secure_handshake", handshake),
@@ -38,6 +39,8 @@ struct Fixture {
     delegation: Delegation,
     /// Whom it has certified.
     member: Certificate,
+    /// The authority after it has got another root key.
+    rotated: Authority,
 }
 
 fn fixture() -> &'static Fixture {
@@ -81,8 +84,12 @@ fn fixture() -> &'static Fixture {
         };
         let serial = delegation.fields().serials.0;
         let member = issuer.issue(&newcomer, serial, issuer.validity(NOW_S));
+        let mut rotated = authority.clone();
+        let succeeded = rotated.rotate(&[3; 32], NOW_S + 3_600, NOW_S);
+        succeeded.expect("the first of sixteen");
         Fixture {
             member: member.expect("within the delegation"),
+            rotated,
             authority,
             network,
             nodes,
@@ -172,6 +179,37 @@ fn revocations(data: &[u8]) {
     }
 }
 
+/// One way to write each value; only what both roots signed makes another one, and its certificates with it.
+fn succession(data: &[u8]) {
+    let Ok(succession) = Succession::parse(data) else {
+        return;
+    };
+    assert_eq!(&succession.to_bytes()[..], data);
+    let fixture = fixture();
+    let mut network = fixture.network.clone();
+    let rotated = fixture.rotated.network();
+    match network.succeed(&succession) {
+        Ok(is_news) => {
+            assert!(is_news);
+            assert_eq!(network.successions(), rotated.successions());
+            let again = Network::from_text(&network.to_text()).expect("just written");
+            assert_eq!(again.successions(), network.successions());
+            let own = fixture.nodes[0].certificate();
+            let until_s = network.counts_until_s(0).expect("it has a successor");
+            assert_eq!(
+                network.verify(own, until_s).is_ok(),
+                until_s <= NOW_S + 86_400
+            );
+        }
+        Err(_) => assert_eq!(network.root_number(), 0),
+    }
+    let mut after = rotated;
+    match after.succeed(&succession) {
+        Ok(true) => assert_eq!(after.root_number(), 2),
+        known => assert_eq!(known == Ok(false), network.root_number() == 1),
+    }
+}
+
 fn written_again(data: &[u8], emit: impl Fn(&mut Writer<'_>) -> Result<(), wire::Full>) {
     let mut room = [0xa5; MAX_REVOCATIONS_BYTES];
     let mut w = Writer::new(&mut room);
@@ -193,6 +231,7 @@ fn text(data: &[u8]) {
     if let Ok(network) = Network::from_text(&text) {
         let again = Network::from_text(&network.to_text()).expect("just written");
         assert_eq!(again.id(), network.id());
+        assert_eq!(again.successions(), network.successions());
     }
 }
 

@@ -302,11 +302,63 @@ fn newcomers_are_told_of_others_that_can_be_dialled() {
         .collect();
     assert_eq!(names, ["ams", "b"]);
     assert_eq!(c.neighbors[1].2, ["h:1"]);
-    answer(&c, &[], |joined| {
+    let network = scene.authority.network();
+    answer(&c, (&network, false), |joined| {
         assert_eq!(joined.neighbors.iter().count(), 2);
+        assert!(joined.chain.is_empty() && joined.revocations.is_empty());
         Ok(())
     })
     .unwrap();
+}
+
+#[test]
+fn after_a_rotation_members_are_renewed_once_and_hosts_that_join_learn_of_the_roots() {
+    let mut scene = Scene::new("admission-rotation");
+    let admission = scene.admission();
+    scene.invite(10);
+    let first = admission
+        .join(NOW_S, &join("home", &[0]), &key(10), &NOBODY)
+        .unwrap();
+    let address = first.certificate.fields().subject.address;
+    let mut old = scene.authority.network();
+    let until_s = NOW_S + 10 * DAY_S;
+    scene.authority.rotate(&[7; 32], until_s, NOW_S).unwrap();
+    let network = scene.authority.network();
+    let chain_of = |admitted: &Admitted, is_renewal| {
+        let mut chain = Vec::new();
+        let told = answer(admitted, (&network, is_renewal), |joined| {
+            chain = joined.chain.to_vec();
+            Ok(())
+        });
+        told.unwrap();
+        chain
+    };
+    // As long as the issuer has no delegation of the new root, nodes of before are renewed, too.
+    assert!(chain_of(&first, true).is_empty());
+    assert_eq!(chain_of(&first, false), network.chain_bytes());
+    let own = scene.issuer.identity().clone();
+    let before = scene.issuer.delegation().clone();
+    let again = scene
+        .authority
+        .delegate_again(own.certificate(), &before, NOW_S)
+        .unwrap();
+    scene.issuer = Issuer::new(own, again).unwrap().of_network(&network);
+    drop(admission);
+    let admission = scene.admission();
+    let next = admission
+        .renew(NOW_S + 60, address, &key(10), &NOBODY)
+        .unwrap();
+    assert!(!next.is_repeated);
+    assert_eq!(network.root_of(&next.certificate), Some(1));
+    let serials = |of: &Certificate| of.fields().serial;
+    assert!(serials(&next.certificate) > serials(&first.certificate));
+    let repeated = admission
+        .renew(NOW_S + 61, address, &key(10), &NOBODY)
+        .unwrap();
+    assert!(repeated.is_repeated && repeated.certificate == next.certificate);
+    let chain = chain_of(&next, true);
+    old.extend(&chain).unwrap();
+    assert!(old.verify(&next.certificate, until_s + 1).is_ok());
 }
 
 #[test]

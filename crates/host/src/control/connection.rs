@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// The longest request. A certificate or a list of revocations has at most 1100 bytes, 1500 as
-/// text, and twice that as JSON with every line break escaped.
+/// text, and twice that as JSON with every line break escaped; a network file with 16 successions 3009, 4100 as text.
 pub const MAX_LINE_BYTES: usize = 8_192;
 
 /// A connection.

@@ -6,7 +6,7 @@ use crate::files::write_whole;
 use base::{Duration, NodeAddr};
 use overlay::groups::Permit;
 use overlay::request::{Operation, RequestError};
-use secure::{Certificate, Identity, Keys, Revocations};
+use secure::{Certificate, Identity, Keys, Network, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
 use wire::certificate::{is_domain, is_name};
@@ -41,11 +41,14 @@ enum Ask {
     Revoke {
         list: String,
     },
+    Succeed {
+        network: String,
+    },
     Stop {},
 }
 
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
-                        renew, revoke, stop";
+                        renew, revoke, succeed, stop";
 
 /// How a group is to be carried.
 #[derive(Debug, Deserialize)]
@@ -315,6 +318,8 @@ pub struct Files {
     pub certificate: Option<PathBuf>,
     /// The list of revocations.
     pub revocations: Option<PathBuf>,
+    /// The network.
+    pub network: Option<PathBuf>,
 }
 
 /// Answers requests, by asking the loop.
@@ -393,6 +398,7 @@ impl Operator {
             }
             Ask::Renew { certificate } => self.renew(&certificate),
             Ask::Revoke { list } => self.revoke(&list),
+            Ask::Succeed { network } => self.succeed(&network),
             Ask::Stop {} => {
                 self.commander.stop().map_err(text)?;
                 Ok(done("stop"))
@@ -462,6 +468,17 @@ impl Operator {
         self.operate(Operation::Revoke(list.as_bytes().to_vec()), "revoke")?;
         self.keep(self.files.revocations.as_ref(), &list.to_text(), "revoked")?;
         Ok(done("revoke"))
+    }
+
+    /// Takes the root keys that a network file has. Those that are known already are no mistake: whoever brings a new
+    /// certificate brings them first.
+    fn succeed(&mut self, network: &str) -> Result<String, String> {
+        let brought = Network::from_text(network).map_err(text)?;
+        let mut known = self.commander.trust().map_err(text)?;
+        known.adopt(&brought).map_err(text)?;
+        self.operate(Operation::Succeed(known.chain_bytes()), "succeed")?;
+        self.keep(self.files.network.as_ref(), &known.to_text(), "taken")?;
+        Ok(done("succeed"))
     }
 
     fn keep(&self, path: Option<&PathBuf>, content: &str, did: &str) -> Result<(), String> {

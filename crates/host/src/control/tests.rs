@@ -21,6 +21,7 @@ impl World {
         let files = Files {
             certificate: Some(node.dir.join("node.cert")),
             revocations: Some(node.dir.join("revocations")),
+            network: Some(node.dir.join("network.pub")),
         };
         let keys = node.identity.keys().clone();
         let operator = Operator::new(node.commander.clone(), keys, AMS, files.clone());
@@ -138,6 +139,7 @@ fn every_mistake_is_told_with_what_to_do() {
             "SINEW CERTIFICATE",
         ),
         (r#"{"cmd":"revoke","list":"nonsense"}"#, "SINEW REVOCATIONS"),
+        (r#"{"cmd":"succeed","network":"nonsense"}"#, "SINEW NETWORK"),
     ] {
         let answer = ask(&mut stream, line);
         assert!(error(&answer).contains(expected), "{line}: {answer}");
@@ -247,6 +249,38 @@ fn a_list_of_revocations_is_taken_and_kept() {
     let foreign = secure::Authority::generate(&[9; 32]).revocations(1);
     let revoke = json!({"cmd": "revoke", "list": foreign.to_text()}).to_string();
     assert!(error(&ask(&mut stream, &revoke)).contains("not of this network"));
+}
+
+#[test]
+fn another_root_is_taken_and_kept_and_a_rival_is_named() {
+    let mut world = World::start("control-succeed");
+    let mut stream = world.connect();
+    let mut thief = world.node.authority.clone();
+    let now_s = Clock::new().unix_s();
+    let succeed = |authority: &secure::Authority| {
+        let network = authority.network().to_text();
+        json!({"cmd": "succeed", "network": network}).to_string()
+    };
+    for (root, seed) in [(1, 17), (2, 18)] {
+        let rotated = world.node.authority.rotate(&[seed; 32], now_s + 900, now_s);
+        rotated.unwrap();
+        for _ in 0..2 {
+            let answer = ask(&mut stream, &succeed(&world.node.authority));
+            assert_eq!(answer, json!({"done": "succeed"}));
+        }
+        let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
+        assert_eq!(answer["snapshot"]["root"], root);
+        assert_eq!(answer["snapshot"]["certificate_root"], 0);
+        assert_eq!(answer["snapshot"]["certificate_expires_soon"], true);
+    }
+    let kept = std::fs::read_to_string(world.files.network.as_ref().unwrap()).unwrap();
+    assert_eq!(kept, world.node.authority.network().to_text());
+    let other = secure::Authority::generate(&[9; 32]);
+    let answer = ask(&mut stream, &succeed(&other));
+    assert!(error(&answer).contains("another network"), "{answer}");
+    thief.rotate(&[16; 32], now_s, now_s).unwrap();
+    let answer = ask(&mut stream, &succeed(&thief));
+    assert!(error(&answer).contains("took this place"), "{answer}");
 }
 
 #[test]

@@ -47,6 +47,16 @@ fn node(page: &mut Page, status: &Status) {
         snapshot.certificate_not_after_s,
     );
     page.gauge(
+        "sinew_root",
+        "How often the root key of the network was replaced.",
+        snapshot.root,
+    );
+    page.gauge(
+        "sinew_certificate_root",
+        "The number of the root key under which the node's certificate was signed.",
+        snapshot.certificate_root.unwrap_or_default(),
+    );
+    page.gauge(
         "sinew_revocations_version",
         "Version of the list of revoked certificates.",
         snapshot.revocations_version,
@@ -205,6 +215,11 @@ fn totals(page: &mut Page, status: &Status) {
             "records_refused",
             "Link-state records refused.",
             c.records_refused,
+        ),
+        (
+            "roots_refused",
+            "Successions refused that contradict the known root key.",
+            c.roots_refused,
         ),
         (
             "groups_ignored",

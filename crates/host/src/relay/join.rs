@@ -39,6 +39,8 @@ pub struct Given {
     pub revocations: Option<Revocations>,
     /// Nodes that it can dial: address, name, endpoints.
     pub neighbors: Vec<(NodeAddr, String, Vec<String>)>,
+    /// The successions of the root key, for [`secure::Network::extend`]; empty if there are none, or none is needed.
+    pub chain: Vec<u8>,
 }
 
 /// Why it is not.
@@ -148,6 +150,7 @@ fn ask_at(
                 [] => None,
                 bytes => Some(Revocations::from_bytes(bytes).map_err(malformed)?),
             },
+            chain: joined.chain.to_vec(),
             neighbors: joined
                 .neighbors
                 .iter()

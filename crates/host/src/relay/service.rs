@@ -366,7 +366,9 @@ impl Node {
                 return control.fail(&Failure::new(here, why.kind, why.text));
             }
         };
-        let sent = admission::answer(&admitted, &self.trust.revocations(), |joined| {
+        let is_renewal = matches!(asked, Message::Renew(_));
+        let trust = self.trust.network();
+        let sent = admission::answer(&admitted, (&trust, is_renewal), |joined| {
             control.send(&Message::Joined(joined))
         });
         match sent {
@@ -399,7 +401,7 @@ impl Node {
         };
         match asked {
             Message::Renew(certificate) => {
-                let judged = self.trust.judge(certificate, &key);
+                let judged = self.trust.judge_member(certificate, &key);
                 let address = judged.map_err(|why| refused(why.to_string()))?;
                 admission.renew(now_s, address, &key, &known)
             }

@@ -9,6 +9,7 @@ use crate::command::Commander;
 use base::NodeAddr;
 use net::clock::Clock;
 use net::raw_key::{self, KEY_BYTES, Verifier};
+use overlay::request::Operation;
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
@@ -91,28 +92,47 @@ impl Trust {
 
     /// The network with what the node has learned since it started. A loop that does not answer knows no more.
     pub(crate) fn network(&self) -> Network {
-        let mut network = self.network.clone();
-        if let Ok(Some(list)) = self.commander.revocations() {
-            let _ = network.apply(&list);
-        }
-        network
+        let now = self.commander.trust();
+        now.map_or_else(|_| self.network.clone(), |network| *network)
     }
 
-    /// Whose this certificate is, shown by one who has proved to have `key`.
+    /// Whose this certificate is, shown by one who has proved to have `key`. The engine hears of a newer root that it
+    /// proves: where UDP is blocked, a node that was off meets the others here first.
     pub(crate) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
         let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
-        let peer = self.network().verify(&certificate, Clock::new().unix_s())?;
+        let mut network = self.network();
+        if network.learn(&certificate) {
+            let succeed = Operation::Succeed(network.chain_bytes());
+            // One that does not answer learns of it by the next certificate.
+            let _ = self.commander.operate(succeed);
+        }
+        let peer = network.verify(&certificate, Clock::new().unix_s())?;
         if peer.signing_key() != key {
             return Err(Distrust::OtherKey);
         }
         Ok(peer.address())
     }
 
-    /// The newest list of revocations that this node knows; empty if there is none.
-    pub(crate) fn revocations(&self) -> Vec<u8> {
-        let newest = self.commander.revocations().ok().flatten();
-        let newest = newest.or_else(|| self.network.revocations().cloned());
-        newest.map_or_else(Vec::new, |list| list.as_bytes().to_vec())
+    /// The same for one who asks this node, its issuer, for the next certificate, and has proved to have `key`. One of an
+    /// old root is good for that after its time, too: what it gets depends on the issuer's books, which the old root
+    /// does not write.
+    pub(crate) fn judge_member(
+        &self,
+        shown: &[u8],
+        key: &[u8; KEY_BYTES],
+    ) -> Result<NodeAddr, Distrust> {
+        match self.judge(shown, key) {
+            Err(Distrust::Certificate(CertificateError::OldRoot)) => {
+                let certificate =
+                    Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
+                let subject = certificate.fields().subject;
+                match subject.signing_key == *key {
+                    true => Ok(subject.address),
+                    false => Err(Distrust::OtherKey),
+                }
+            }
+            judged => judged,
+        }
     }
 
     pub(crate) fn dialler(&self) -> Result<Connection, Error> {
@@ -170,4 +190,35 @@ fn client(bare: &Arc<CertifiedKey>, verifier: Arc<Verifier>) -> Result<ClientCon
         .with_client_cert_resolver(Arc::new(shown));
     client.resumption = Resumption::disabled();
     Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FRA, TestNode, identity};
+
+    #[test]
+    fn a_newer_root_is_learned_here_too_and_an_issuer_knows_its_members_by_an_old_one() {
+        let mut node = TestNode::start("tls-roots");
+        let old = identity(&mut node.authority, [2; 64], FRA);
+        let (network, commander) = (node.authority.network(), node.commander.clone());
+        let trust = Trust::new(node.identity.clone(), None, network, commander).unwrap();
+        let key = old.certificate().fields().subject.signing_key;
+        let shown = old.certificate().as_bytes();
+        assert_eq!(trust.judge(shown, &key).unwrap(), FRA);
+        let now_s = Clock::new().unix_s();
+        node.authority.rotate(&[19; 32], now_s - 1, now_s).unwrap();
+        let new = identity(&mut node.authority, [2; 64], FRA);
+        let newer = new.certificate().as_bytes();
+        assert_eq!(trust.judge(newer, &key).unwrap(), FRA);
+        assert_eq!(node.commander.trust().unwrap().root_number(), 1);
+        let ended = trust.judge(shown, &key);
+        assert!(matches!(
+            ended,
+            Err(Distrust::Certificate(CertificateError::OldRoot))
+        ));
+        assert_eq!(trust.judge_member(shown, &key).unwrap(), FRA);
+        let other = trust.judge_member(shown, &[9; KEY_BYTES]);
+        assert!(matches!(other, Err(Distrust::OtherKey)));
+    }
 }

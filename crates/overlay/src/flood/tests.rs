@@ -34,9 +34,7 @@ impl World {
         let node_at = |n: usize| {
             let mut database = Database::new(node(n as u32));
             let own = certificate(node(n as u32), 1);
-            database
-                .insert_verified(Time::ZERO, RecordKind::CERTIFICATE, &own)
-                .unwrap();
+            database.insert_certificate(Time::ZERO, 0, &own).unwrap();
             Node {
                 database,
                 flood: Flood::new(),
@@ -422,11 +420,31 @@ fn unanswered_records_come_again_ever_later_and_newer_ones_take_their_place() {
 }
 
 #[test]
+fn a_neighbour_that_makes_sessions_again_and_again_is_told_all_once_a_minute() {
+    let mut database = Database::new(node(0));
+    let own = certificate(node(0), 1);
+    let key = database.insert_certificate(at(0), 0, &own);
+    let key = key.unwrap().unwrap();
+    let (mut flood, link) = (Flood::new(), LinkIndex(0));
+    flood.on_session_again(at(0), link, &database);
+    assert!(flood.is_settled(), "nothing was said over it yet");
+    flood.on_link_up(link, &database);
+    let mut told = 0;
+    for s in 0..120 {
+        let now = at(s * 1_000);
+        flood.on_session_again(now, link, &database);
+        told += filled(&mut flood, now, &database).len();
+        flood.on_ack(now, link, key);
+    }
+    assert_eq!(told, 2);
+}
+
+#[test]
 fn the_window_bounds_what_is_unacknowledged() {
     let mut database = Database::new(node(0));
     for n in 1..400 {
         database
-            .insert_verified(at(0), RecordKind::CERTIFICATE, &certificate(node(n), 1))
+            .insert_certificate(at(0), 0, &certificate(node(n), 1))
             .unwrap();
     }
     let mut flood = Flood::new();

@@ -15,6 +15,8 @@ const AT_ONCE: f64 = 2.0 * MAX_ORIGINS as f64;
 /// What a bad signature costs, in good ones. Honest neighbours check before they send on, so bad
 /// ones come from who made them: 100 per second, a hundredth of a core, after 200 at once.
 const BAD: f64 = 10.0;
+/// What a record costs that has to wait for a certificate or a root: its bytes were read, and no signature was looked at.
+const WAITS: f64 = 0.1;
 
 /// The budget of one neighbour.
 #[derive(Debug)]
@@ -32,13 +34,15 @@ impl Verifications {
         }
         let judgement = judge();
         match judgement {
-            Judgement::Refused => {
+            Judgement::Refused | Judgement::Rival(_) => {
                 let more = (BAD - 1.0).min(self.0.available(now));
                 self.0.try_take(now, more);
             }
-            // No signature was looked at.
-            Judgement::NoCertificate => self.0.credit(1.0),
-            Judgement::Good | Judgement::TooMany => {}
+            Judgement::NoCertificate => self.0.credit(1.0 - WAITS),
+            Judgement::Good
+            | Judgement::Certified(_)
+            | Judgement::Outdated
+            | Judgement::TooMany => {}
         }
         judgement
     }
@@ -75,9 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_certificate_costs_nothing() {
-        let mut budget = Verifications::new(Time::ZERO);
-        let waits = looked_at(&mut budget, Time::ZERO, 9_999, Judgement::NoCertificate);
-        assert_eq!(waits, 9_999);
+    fn what_waits_for_a_certificate_costs_little_and_not_nothing() {
+        let (now, later) = (Time::ZERO, Time::ZERO + Duration::from_secs(1));
+        let mut budget = Verifications::new(now);
+        let waits = looked_at(&mut budget, now, 99_999, Judgement::NoCertificate);
+        assert!((20_000..21_000).contains(&waits), "{waits}");
+        let waits = looked_at(&mut budget, later, 99_999, Judgement::NoCertificate);
+        assert!((9_900..10_100).contains(&waits), "{waits}");
     }
 }

@@ -2,10 +2,10 @@
 
 use base::NodeAddr;
 use wire::Malformed;
-use wire::certificate::{Certificate, Revocations};
+use wire::certificate::{Certificate, Revocations, Succession};
 use wire::groups::Groups;
 use wire::link_state::LinkState;
-use wire::record::{Key, RecordKind, RecordSeq};
+use wire::record::{Key, RecordKind, RecordSeq, split_root};
 
 /// A record whose format is right and whose signature has not been looked at.
 #[derive(Clone, Debug)]
@@ -23,11 +23,15 @@ pub enum Claim<'a> {
     },
     /// The list of revoked certificates.
     Revocations {
+        /// The number of the root that signed it.
+        root: u8,
         /// As parsed.
         revocations: Revocations<'a>,
-        /// As it came.
-        body: &'a [u8],
+        /// As it was signed.
+        list: &'a [u8],
     },
+    /// How the network got another root key.
+    Succession(Succession),
 }
 
 /// What whoever knows the keys says of a claim.
@@ -35,10 +39,16 @@ pub enum Claim<'a> {
 pub enum Judgement {
     /// Signed by whom it is about, or by the root.
     Good,
-    /// The certificate with the key to check it by is not known here.
+    /// A certificate that counts, under the root of this number.
+    Certified(u8),
+    /// A certificate that counts, of an older root than one that its node has shown before.
+    Outdated,
+    /// The certificate, or the succession of the root, with the key to check it by is not known here.
     NoCertificate,
     /// Signed by nobody who may.
     Refused,
+    /// Of a root that was proved, and in whose place another one is known: its number.
+    Rival(u8),
     /// Not looked at: the neighbour has had too many looked at lately.
     TooMany,
 }
@@ -54,6 +64,8 @@ pub enum Reason {
     Malformed(Malformed),
     /// Its signature or certificate is not good.
     Refused,
+    /// It is of a root that was proved, and in whose place another one is known: its number.
+    Rival(u8),
     /// Its neighbour has had too many checked lately; it may send it again.
     TooMany,
 }
@@ -104,8 +116,22 @@ impl<'a> Claim<'a> {
             }
             RecordKind::REVOCATIONS => {
                 let revocations = Revocations::parse(body)?;
-                Ok(Claim::Revocations { revocations, body })
+                Ok(Claim::Revocations {
+                    root: 0,
+                    revocations,
+                    list: body,
+                })
             }
+            RecordKind::LATER_REVOCATIONS => {
+                let (root, list) = split_root(body)?;
+                let revocations = Revocations::parse(list)?;
+                Ok(Claim::Revocations {
+                    root,
+                    revocations,
+                    list,
+                })
+            }
+            RecordKind::SUCCESSION => Ok(Claim::Succession(Succession::parse(body)?)),
             kind if kind.groups_part().is_some() => {
                 let groups = Groups::parse(kind, body)?;
                 let is_node = groups.origin.is_node();
@@ -128,11 +154,26 @@ impl<'a> Claim<'a> {
                 origin: certificate.subject.address,
                 seq: RecordSeq(certificate.serial),
             },
-            Claim::Revocations { revocations, .. } => Key {
-                kind: RecordKind::REVOCATIONS,
-                origin: NodeAddr(0),
+            Claim::Revocations {
+                root, revocations, ..
+            } => Key {
+                kind: list_kind(*root),
+                origin: NodeAddr(u32::from(*root)),
                 seq: RecordSeq(revocations.version),
             },
+            Claim::Succession(succession) => Key {
+                kind: RecordKind::SUCCESSION,
+                origin: NodeAddr(u32::from(succession.number)),
+                seq: RecordSeq(1),
+            },
         }
+    }
+}
+
+/// The kind of record in which the list of revocations of a root is flooded.
+pub(super) fn list_kind(root: u8) -> RecordKind {
+    match root {
+        0 => RecordKind::REVOCATIONS,
+        _ => RecordKind::LATER_REVOCATIONS,
     }
 }

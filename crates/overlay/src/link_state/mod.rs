@@ -22,8 +22,9 @@
 //! |---|---|---|---|
 //! | link state | the node | counted by it | at its lifetime |
 //! | groups, in parts | the node | counted by it | at its lifetime |
-//! | certificate | the node | its serial | an hour after the node's last link state |
-//! | revocations | 0 | its version | never |
+//! | certificate | the node | its serial; one of a newer root wins against all of older ones | an hour after the node's last link state |
+//! | revocations | the number of the root that signed: 0 for the first | its version | with the first list of a later root |
+//! | succession | the number of the new root | 1 | never |
 
 mod claim;
 mod doubt;
@@ -100,9 +101,16 @@ struct Entry {
     strikes: u8,
     /// The version of the program that its origin runs, if that is told.
     version: Option<Box<str>>,
+    /// The root under which a certificate was signed.
+    root: u8,
 }
 
 impl Entry {
+    /// By which of two certificates of one node the later one is known.
+    fn rank(&self) -> (u8, RecordSeq, &[u8]) {
+        (self.root, self.seq, &self.body)
+    }
+
     fn age_s(&self, now: Time) -> u16 {
         let held_s = now.since(self.stored).as_millis() / 1_000;
         self.age_s
@@ -203,19 +211,30 @@ impl Database {
             Err(why) => return Verdict::dropped(None, Reason::Malformed(why)),
         };
         let key = claim.key();
-        let record = &Record {
-            age_s: self.age_at_most(now, key, record.age_s),
-            ..*record
+        let age_s = match is_of_root(key.kind) {
+            // An earlier version tells how long it has held it.
+            true => 0,
+            false => self.age_at_most(now, key, record.age_s),
         };
+        let record = &Record { age_s, ..*record };
         if let Some(verdict) = self.without_verification(now, key, record, &claim) {
             if matches!(verdict, Verdict::Known(_)) {
                 self.follow_age(now, key, record);
             }
             return verdict;
         }
+        let mut root = 0;
         match verify(&claim) {
             Judgement::Good => {}
+            Judgement::Certified(under) => root = under,
+            Judgement::Outdated => {
+                return match self.entries.get(&Name::of(key)) {
+                    Some(held) => Verdict::Stale(Name::of(key).at(held.seq)),
+                    None => Verdict::dropped(Some(key), Reason::Refused),
+                };
+            }
             Judgement::Refused => return Verdict::dropped(Some(key), Reason::Refused),
+            Judgement::Rival(root) => return Verdict::dropped(Some(key), Reason::Rival(root)),
             Judgement::NoCertificate => return self.hold_back(now, from, record),
             Judgement::TooMany => return Verdict::dropped(None, Reason::TooMany),
         }
@@ -228,8 +247,22 @@ impl Database {
             self.own_groups.on_earlier(now, key);
             return Verdict::Own(key);
         }
+        if key.kind == RecordKind::CERTIFICATE
+            && let Some(held) = self.entries.get(&Name::of(key))
+            && (root, key.seq, record.body) < held.rank()
+        {
+            return Verdict::Stale(Name::of(key).at(held.seq));
+        }
         self.store(now, key, record.age_s, &claim, record.body);
+        self.note_root(key, root);
         Verdict::Accepted(key)
+    }
+
+    /// A certificate was stored that was signed under this root.
+    fn note_root(&mut self, key: Key, root: u8) {
+        if let Some(entry) = self.entries.get_mut(&Name::of(key)) {
+            entry.root = root;
+        }
     }
 
     /// Removes what has grown too old; true if anything was. Call it about once per second.
@@ -246,9 +279,7 @@ impl Database {
             .entries
             .iter()
             .filter(|(name, entry)| {
-                name.origin != own
-                    && name.kind != RecordKind::REVOCATIONS
-                    && entry.age_s(now) >= entry.lifetime_s
+                name.origin != own && !is_of_root(name.kind) && entry.age_s(now) >= entry.lifetime_s
             })
             .map(|(name, _)| *name)
             .collect();
@@ -260,10 +291,28 @@ impl Database {
 
     /// Removes the records of a node whose certificate has been revoked.
     pub fn remove_origin(&mut self, origin: NodeAddr) {
+        self.forget_words_of(origin);
+        self.remove(Name {
+            kind: RecordKind::CERTIFICATE,
+            origin,
+        });
+    }
+
+    /// Forgets what a node has said under a key that it has no more.
+    pub fn forget_words_of(&mut self, origin: NodeAddr) {
         let parts = (0..wire::groups::PARTS as u8).filter_map(RecordKind::groups);
-        let kinds = [RecordKind::LINK_STATE, RecordKind::CERTIFICATE].into_iter();
-        for kind in kinds.chain(parts) {
+        for kind in [RecordKind::LINK_STATE].into_iter().chain(parts) {
             self.remove(Name { kind, origin });
+        }
+    }
+
+    /// Removes the lists of revocations of roots before this one: a list of its own is in force.
+    pub fn forget_lists_before(&mut self, root: u8) {
+        for before in 0..root {
+            self.remove(Name {
+                kind: claim::list_kind(before),
+                origin: NodeAddr(u32::from(before)),
+            });
         }
     }
 
@@ -272,7 +321,11 @@ impl Database {
         let entry = self.entries.get(&name)?;
         let record = Record {
             kind: name.kind,
-            age_s: entry.age_s(now),
+            // After 18 hours an earlier version would drop it as too old, and confirm it.
+            age_s: match is_of_root(name.kind) {
+                true => 0,
+                false => entry.age_s(now),
+            },
             body: &entry.body,
         };
         Some((entry.seq, record))
@@ -368,6 +421,11 @@ impl Database {
             Some(held) if key.seq == held.seq && *held.body == *record.body => {
                 return Some(Verdict::Known(key));
             }
+            // Another word of the same root: refused, and counted, once it is verified.
+            Some(_) if name.kind == RecordKind::SUCCESSION => {}
+            // Whoever has stolen an old root can write any serial: the root counts before it, and only a look at the
+            // signature tells which that is.
+            Some(_) if name.kind == RecordKind::CERTIFICATE => {}
             // Choice: of two records with one number, as an origin makes that has lost its memory, all take the same;
             // the origin is told of it if it is not its own, and numbers on.
             Some(held) if (key.seq, record.body) < (held.seq, &*held.body) => {
@@ -394,7 +452,7 @@ impl Database {
                     None => CERTIFICATE_LINGERS_S,
                 }
             }
-            Claim::Revocations { .. } => u16::MAX,
+            Claim::Revocations { .. } | Claim::Succession(_) => u16::MAX,
         }
     }
 
@@ -403,7 +461,7 @@ impl Database {
             Claim::LinkState(state) => (state.lifetime_s, state.links().collect()),
             Claim::Groups(groups) => (groups.lifetime_s, Vec::new()),
             Claim::Certificate { .. } => (CERTIFICATE_LINGERS_S, Vec::new()),
-            Claim::Revocations { .. } => (u16::MAX, Vec::new()),
+            Claim::Revocations { .. } | Claim::Succession(_) => (u16::MAX, Vec::new()),
         };
         let entry = Entry {
             seq: key.seq,
@@ -427,6 +485,7 @@ impl Database {
                 Claim::LinkState(state) => state.version().map(Box::from),
                 _ => None,
             },
+            root: 0,
         };
         let before = self.entries.insert(Name::of(key), entry);
         if key.kind == RecordKind::LINK_STATE {
@@ -493,6 +552,16 @@ impl Database {
         let range = Name { kind, origin: low }..=Name { kind, origin: high };
         self.entries.range(range).count()
     }
+}
+
+/// The root of the network has said it, and it does not grow old.
+fn is_of_root(kind: RecordKind) -> bool {
+    let kinds = [
+        RecordKind::REVOCATIONS,
+        RecordKind::LATER_REVOCATIONS,
+        RecordKind::SUCCESSION,
+    ];
+    kinds.contains(&kind)
 }
 
 /// The certificate of a node, if it is known.

@@ -99,9 +99,26 @@ impl Database {
         self.refresh_at
     }
 
-    /// Stores a certificate or list of revocations that the caller has verified: the node's own
-    /// certificate, those of neighbours, what an operator brings. `Some` if it is news to be
-    /// flooded.
+    /// Stores a certificate that the caller has verified, signed under this root: the node's own, and those of
+    /// neighbours. `Some` if it is news to be flooded.
+    pub fn insert_certificate(
+        &mut self,
+        now: Time,
+        root: u8,
+        body: &[u8],
+    ) -> Result<Option<Key>, Malformed> {
+        let claim = Claim::parse(RecordKind::CERTIFICATE, body)?;
+        let key = claim.key();
+        let held = self.entries.get(&Name::of(key));
+        if held.is_some_and(|held| (held.root, held.seq) >= (root, key.seq)) {
+            return Ok(None);
+        }
+        self.store(now, key, 0, &claim, body);
+        self.note_root(key, root);
+        Ok(Some(key))
+    }
+
+    /// Stores a succession or a list of revocations that the caller has verified. `Some` if it is news to be flooded.
     pub fn insert_verified(
         &mut self,
         now: Time,
@@ -109,7 +126,7 @@ impl Database {
         body: &[u8],
     ) -> Result<Option<Key>, Malformed> {
         let claim = Claim::parse(kind, body)?;
-        if matches!(claim, Claim::LinkState(_) | Claim::Groups(_)) {
+        if !super::is_of_root(kind) {
             return Err(Malformed::Kind);
         }
         let key = claim.key();

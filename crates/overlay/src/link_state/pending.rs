@@ -13,7 +13,7 @@ const PENDING_FOR: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    from: LinkIndex,
+    pub(super) from: LinkIndex,
     since: Time,
     kind: RecordKind,
     age_s: u16,
@@ -59,7 +59,7 @@ impl Database {
         if self.pending.iter().any(same) {
             return Verdict::Pending;
         }
-        if self.pending.len() >= MAX_PENDING {
+        if self.pending.len() >= MAX_PENDING && !self.make_room_for(from) {
             return Verdict::dropped(None, Reason::Full);
         }
         self.pending.push(Pending {
@@ -70,5 +70,21 @@ impl Database {
             body: record.body.into(),
         });
         Verdict::Pending
+    }
+
+    /// Whoever has the most that waits gives a place to a neighbour that would still have less; false if nobody has that
+    /// much. So a neighbour that sends what never can be judged fills no more than its share, and a node that joins by
+    /// one neighbour has all places for it. What has to go was not confirmed, so it comes again.
+    fn make_room_for(&mut self, from: LinkIndex) -> bool {
+        let waiting_of = |link| self.pending.iter().filter(|p| p.from == link).count();
+        let loads = self.pending.iter().map(|p| (waiting_of(p.from), p.from));
+        let Some((most, heaviest)) = loads.max() else {
+            return false;
+        };
+        if waiting_of(from) + 1 >= most {
+            return false;
+        }
+        let last = self.pending.iter().rposition(|p| p.from == heaviest);
+        last.map(|at| self.pending.remove(at)).is_some()
     }
 }

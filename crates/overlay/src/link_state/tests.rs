@@ -300,17 +300,97 @@ fn records_wait_for_their_certificate_a_bounded_while() {
 }
 
 #[test]
+fn what_waits_is_shared_out_among_neighbours() {
+    let mut db = Database::new(node(1));
+    let offer = |db: &mut Database, from: u16, n: u32| {
+        let body = body(n, 1, &[]);
+        let record = Record {
+            kind: RecordKind::LINK_STATE,
+            age_s: 0,
+            body: &body,
+        };
+        db.on_record(at(0), LinkIndex(from), &record, |_| {
+            Judgement::NoCertificate
+        })
+    };
+    let waits = |db: &Database, from| {
+        let all = db.pending.iter();
+        all.filter(|p| p.from == LinkIndex(from)).count()
+    };
+    // One sends what nobody will ever vouch for, and goes on while others come.
+    let mut numbers = 2..;
+    for n in numbers.by_ref().take(200) {
+        offer(&mut db, 0, n);
+    }
+    assert_eq!(waits(&db, 0), MAX_PENDING);
+    for n in numbers.by_ref().take(100) {
+        offer(&mut db, 1, n);
+        offer(&mut db, 0, n + 1_000);
+    }
+    assert_eq!(waits(&db, 0), MAX_PENDING / 2);
+    for n in numbers.by_ref().take(100) {
+        offer(&mut db, 2, n);
+    }
+    assert_eq!(db.pending.len(), MAX_PENDING);
+    for from in 0..3 {
+        let share = MAX_PENDING / 3..=MAX_PENDING / 3 + 1;
+        assert!(share.contains(&waits(&db, from)), "{from}");
+    }
+}
+
+/// A succession of the first root, and lists of both roots, as the stand-in for signatures takes them.
+fn words_of_roots() -> Vec<(RecordKind, Vec<u8>)> {
+    let mut authority = secure::Authority::generate(&[1; 32]);
+    let first = authority.revocations(1_000).as_bytes().to_vec();
+    let succession = authority.rotate(&[2; 32], 2_000, 1_000).unwrap();
+    let later = authority.revocations(1_000);
+    let later = wire::record::join_root(1, later.as_bytes());
+    vec![
+        (RecordKind::REVOCATIONS, first),
+        (RecordKind::SUCCESSION, succession.to_bytes().to_vec()),
+        (RecordKind::LATER_REVOCATIONS, later),
+    ]
+}
+
+#[test]
+fn what_a_root_has_said_does_not_grow_old() {
+    for (kind, body) in words_of_roots() {
+        let mut db = Database::new(node(1));
+        let key = db.insert_verified(at(0), kind, &body).unwrap().unwrap();
+        // A neighbour sleeps for longer than there are ages, and is told then.
+        let late = at(70_000);
+        db.expire(late);
+        let (_, record) = db.record(late, Name::of(key)).unwrap();
+        assert_eq!(record.age_s, 0, "an earlier version takes no older one");
+        let mut sleeper = Database::new(node(2));
+        // An earlier version says how long it has held it.
+        for age_s in [record.age_s, 3, u16::MAX] {
+            let mut sleeper = sleeper.clone();
+            let record = Record { age_s, ..record };
+            let verdict = sleeper.on_record(late, FROM, &record, is_signed);
+            assert_eq!(verdict, Verdict::Accepted(key), "{age_s}");
+        }
+        // It has to wait for the root, and is taken when that comes.
+        let record = Record {
+            age_s: u16::MAX,
+            ..record
+        };
+        let verdict = sleeper.on_record(late, FROM, &record, |_| Judgement::NoCertificate);
+        assert_eq!(verdict, Verdict::Pending);
+        let verdicts = sleeper.retry_pending(late + Duration::from_secs(3), is_signed);
+        assert_eq!(verdicts, [(FROM, Verdict::Accepted(key))]);
+    }
+}
+
+#[test]
 fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
     let mut db = Database::new(node(1));
     let bytes = certificate(node(2), 4);
-    let news = db.insert_verified(at(0), RecordKind::CERTIFICATE, &bytes);
+    let news = db.insert_certificate(at(0), 0, &bytes);
     assert_eq!(news.unwrap().unwrap().seq, RecordSeq(4));
     let older = certificate(node(2), 3);
-    assert_eq!(
-        db.insert_verified(at(0), RecordKind::CERTIFICATE, &older),
-        Ok(None)
-    );
-    db.insert_verified(at(0), RecordKind::CERTIFICATE, &certificate(node(1), 1))
+    assert_eq!(db.insert_certificate(at(0), 0, &older), Ok(None));
+    db.insert_certificate(at(0), 0, &certificate(node(1), 1))
         .unwrap();
     for s in 0..50 {
         offer(&mut db, at(s * 90), 0, &body(2, s as u32 + 1, &[]));

@@ -3,11 +3,11 @@
 
 use super::Node;
 use crate::event::{Drop, Event};
-use crate::hello::{self, Why};
+use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
-use secure::{DialError, Due, Established, Outcome, Refusal};
+use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
 use wire::control::{
     Builder, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
 };
@@ -31,7 +31,9 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let unix_s = self.unix_s(now);
-        match self.handshakes.on_datagram(now, unix_s, from, datagram) {
+        let outcome = self.handshakes.on_datagram(now, unix_s, from, datagram);
+        self.follow_roots(now, out);
+        match outcome {
             Outcome::Reply(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Established(established) => self.on_established(now, *established, out),
@@ -131,7 +133,11 @@ impl Node {
             ..
         } = established;
         let address = peer.address();
-        let index = match self.link_for(now, address, peer.name()) {
+        let link = match self.is_outdated(&peer) {
+            true => Err(CertificateError::OldRoot.into()),
+            false => self.link_for(now, address, peer.name()),
+        };
+        let index = match link {
             Ok(index) => index,
             Err(why) => {
                 self.handshakes.release(session.local_index());
@@ -142,6 +148,10 @@ impl Node {
             self.send_plain(from, &reply, out);
         }
         let local = session.local_index();
+        // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
+        if self.links.at(index).hello.state() != State::Up {
+            self.flood.on_session_again(now, index, &self.database);
+        }
         let link = self.links.at_mut(index);
         let evicted = link.sessions.install(now, session);
         link.move_to(now, from);
@@ -215,7 +225,7 @@ impl Node {
         }
     }
 
-    fn drop_session(&mut self, session: SessionIndex) {
+    pub(super) fn drop_session(&mut self, session: SessionIndex) {
         self.links.leave_session(session);
         self.handshakes.release(session);
     }

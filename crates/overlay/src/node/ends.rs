@@ -220,7 +220,9 @@ impl Node {
             return self.drop_one(Drop::Unsupported, out);
         }
         let unix_s = self.unix_s(now);
-        match self.ends.on_handshake(now, unix_s, source, datagram) {
+        let outcome = self.ends.on_handshake(now, unix_s, source, datagram);
+        self.follow_roots(now, out);
+        match outcome {
             Outcome::Reply(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
             Outcome::Cookie(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
             Outcome::Established(established) => {
@@ -250,7 +252,7 @@ impl Node {
         } = established;
         let dialled = session.dialled();
         // Whoever sends in another's name shows his own certificate here.
-        if peer.address() != source {
+        if peer.address() != source || self.is_outdated(&peer) {
             self.ends.release(session.local_index());
             return self.drop_one(Drop::BadSource, out);
         }

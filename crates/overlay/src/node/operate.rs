@@ -83,7 +83,8 @@ impl Node {
                 self.shared.clear();
                 Ok(Reply::Done)
             }
-            Operation::Renew(identity) => self.renew(now, *identity),
+            Operation::Renew(identity) => self.renew(now, *identity, out),
+            Operation::Succeed(chain) => self.on_chain(now, &chain, out),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
             Operation::WatchReach => {
                 self.watches_reach = true;
@@ -237,17 +238,28 @@ impl Node {
     /// The node at this moment.
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let certificate = self.handshakes.identity().certificate().fields();
-        let not_after_s = certificate.not_after_s;
+        let network = self.handshakes.network();
+        let root_until_s = self
+            .trusted
+            .own_root
+            .and_then(|it| network.counts_until_s(it));
+        let not_after_s = certificate
+            .not_after_s
+            .min(root_until_s.unwrap_or(u64::MAX));
+        let (revocations_root, revocations_version) = network.revocations_edition();
         Snapshot {
             name: self.name.clone(),
             address: self.addr.to_string(),
             uptime_s: now.as_secs_f64(),
             profile: self.settings.name,
             lab: self.lab,
+            root: network.root_number(),
             certificate_serial: certificate.serial,
+            certificate_root: self.trusted.own_root,
             certificate_not_after_s: not_after_s,
             certificate_expires_soon: self.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
-            revocations_version: self.handshakes.network().revocations_version(),
+            revocations_root,
+            revocations_version,
             sockets: self.sockets.len(),
             links: self
                 .links

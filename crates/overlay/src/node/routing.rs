@@ -5,15 +5,16 @@ use super::Node;
 use crate::event::{Drop, Event};
 use crate::hello;
 use crate::link::{Link, LinkIndex};
-use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
+use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Origination, Reason, Verdict};
 use crate::mtu;
-use crate::request::{Reply, RequestError};
 use crate::route::Changed;
 use crate::settings::{MetricOf, Sealing};
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use core::cmp::Reverse;
-use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
+use secure::{
+    Certificate, CertificateError, Context, Identity, Network, Peer, Revocations, SuccessionError,
+};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
@@ -73,15 +74,18 @@ impl Origins {
 #[derive(Clone, Debug)]
 pub(super) struct Signer {
     serial: u32,
-    key: [u8; 32],
+    /// The root under which the certificate was signed.
+    pub(super) root: u8,
+    pub(super) key: [u8; 32],
     not_after_s: u64,
 }
 
 /// The signers of all origins whose certificates are in the database.
 pub(super) type Signers = Map<NodeAddr, Signer>;
 
-/// Proves records by the network's root key and the certificates seen so far.
+/// Proves records by the network's root keys and the certificates seen so far.
 struct Proof<'a> {
+    own: &'a Identity,
     network: &'a Network,
     signers: &'a Signers,
     unix_s: u64,
@@ -90,10 +94,27 @@ struct Proof<'a> {
 impl Proof<'_> {
     fn judge(&self, claim: &Claim<'_>) -> Judgement {
         let good = match claim {
-            Claim::Certificate { body, .. } => self.peer(body).is_some(),
-            Claim::Revocations { body, .. } => Revocations::from_bytes(body)
-                // A copy, because only the node itself takes the list to heart.
-                .is_ok_and(|list| self.network.clone().apply(&list).is_ok()),
+            Claim::Certificate { body, .. } => match self.judge_certificate(body) {
+                // The succession is on its way.
+                Err(CertificateError::NewerRoot) => return Judgement::NoCertificate,
+                Err(CertificateError::BadSignature) => return self.judge_nobodys(body),
+                Ok(peer) if !self.is_foreign(&peer) => return self.rank(&peer),
+                _ => false,
+            },
+            Claim::Revocations { root, .. } if *root > self.network.root_number() => {
+                return Judgement::NoCertificate;
+            }
+            Claim::Revocations { root, list, .. } => {
+                *root == self.network.root_number()
+                    && Revocations::from_bytes(list)
+                        // A copy, because only the node itself takes the list to heart.
+                        .is_ok_and(|list| self.network.clone().apply(&list).is_ok())
+            }
+            Claim::Succession(succession) => match self.network.clone().succeed(succession) {
+                Err(SuccessionError::Gap) => return Judgement::NoCertificate,
+                Err(SuccessionError::Rival) => return Judgement::Rival(succession.number),
+                judged => judged.is_ok(),
+            },
             Claim::LinkState(state) => match self.signers.get(&state.origin) {
                 // The certificate, or a renewed one, is on its way.
                 None => return Judgement::NoCertificate,
@@ -123,16 +144,63 @@ impl Proof<'_> {
         }
     }
 
+    /// No known root has signed it: another one of the same number may have.
+    fn judge_nobodys(&self, certificate: &[u8]) -> Judgement {
+        let certificate = Certificate::from_bytes(certificate);
+        let rival = certificate.map(|certificate| self.network.rival_of(&certificate));
+        match rival {
+            Ok(Some(number)) => Judgement::Rival(number),
+            _ => Judgement::Refused,
+        }
+    }
+
+    /// It gives this node's own address to another key: a thief of the root has made it, and nobody speaks for this node
+    /// here but itself.
+    fn is_foreign(&self, peer: &Peer) -> bool {
+        let key = self.own.certificate().fields().subject.signing_key;
+        peer.address() == self.own.address() && *peer.signing_key() != key
+    }
+
+    fn rank(&self, peer: &Peer) -> Judgement {
+        let signer = self.signers.get(&peer.address());
+        match signer.is_some_and(|signer| peer.root() < signer.root) {
+            true => Judgement::Outdated,
+            false => Judgement::Certified(peer.root()),
+        }
+    }
+
     fn proves(&self, signer: &Signer, what: Context, signed: (&[u8], &[u8; 64])) -> bool {
         let (bytes, signature) = signed;
         self.unix_s <= signer.not_after_s
+            && self.network.counts(signer.root, self.unix_s)
             && self.network.proves(&signer.key, what, bytes, signature)
     }
 
     /// Whose certificate it is, if it counts now.
     fn peer(&self, certificate: &[u8]) -> Option<Peer> {
-        let certificate = Certificate::from_bytes(certificate).ok()?;
-        self.network.verify(&certificate, self.unix_s).ok()
+        self.judge_certificate(certificate).ok()
+    }
+
+    fn judge_certificate(&self, certificate: &[u8]) -> Result<Peer, CertificateError> {
+        let certificate = Certificate::from_bytes(certificate)?;
+        match self.network.verify(&certificate, self.unix_s) {
+            Err(CertificateError::NewerRoot) => self.judge_by_its_proof(&certificate),
+            verified => verified,
+        }
+    }
+
+    /// A certificate of the next root brings the proof of that along. One of a root behind the next waits: there is no
+    /// signature to look at.
+    fn judge_by_its_proof(&self, certificate: &Certificate) -> Result<Peer, CertificateError> {
+        let fields = certificate.fields();
+        let succession = fields.options.succession();
+        let succession = succession.ok_or(CertificateError::NewerRoot)?;
+        let mut network = self.network.clone();
+        match network.succeed(&succession) {
+            Ok(_) => network.verify(certificate, self.unix_s),
+            Err(SuccessionError::Gap) => Err(CertificateError::NewerRoot),
+            Err(_) => Err(CertificateError::BadSignature),
+        }
     }
 }
 
@@ -317,9 +385,10 @@ impl Node {
         write_options(&mut writer, now, &links, &own);
         let options = writer.written();
         let certificate = identity.certificate();
+        let root = self.trusted.own_root.unwrap_or_default();
         let news = self
             .database
-            .insert_verified(now, RecordKind::CERTIFICATE, certificate.as_bytes())
+            .insert_certificate(now, root, certificate.as_bytes())
             .expect("a certificate that was read once can be read again");
         let what = Origination {
             links: &reported,
@@ -339,6 +408,7 @@ impl Node {
         // What an earlier start of this node has signed is recognised by the same certificate.
         let unix_s = self.unix_s(now);
         let proof = Proof {
+            own: self.handshakes.identity(),
             network: self.handshakes.network(),
             signers: &self.signers,
             unix_s,
@@ -364,6 +434,7 @@ impl Node {
         for record in records.iter() {
             let unix_s = self.unix_s(now);
             let proof = Proof {
+                own: self.handshakes.identity(),
                 network: self.handshakes.network(),
                 signers: &self.signers,
                 unix_s,
@@ -373,7 +444,11 @@ impl Node {
             let verdict = self.database.on_record(now, index, &record, |claim| {
                 // Only what an origin has signed counts against it.
                 match budget.spend(now, || proof.judge(claim)) {
-                    Judgement::Good if !origins.take(now, claim.key().origin) => Judgement::TooMany,
+                    Judgement::Good | Judgement::Certified(_)
+                        if !origins.take(now, claim.key().origin) =>
+                    {
+                        Judgement::TooMany
+                    }
                     other => other,
                 }
             });
@@ -393,11 +468,14 @@ impl Node {
             Verdict::Accepted(key) => self.on_accepted(now, key, out),
             Verdict::Own(_) => self.own_record_due = true,
             Verdict::Dropped {
-                reason: Reason::Refused | Reason::Malformed(_),
+                reason: reason @ (Reason::Refused | Reason::Malformed(_) | Reason::Rival(_)),
                 confirm,
             } => {
                 let origin = confirm.map(|key| key.origin).unwrap_or_default();
                 out.report(Event::RecordRefused { origin });
+                if let Reason::Rival(number) = reason {
+                    out.report(Event::RootRefused { number });
+                }
             }
             Verdict::Dropped {
                 reason: Reason::TooMany,
@@ -412,9 +490,11 @@ impl Node {
         match key.kind {
             RecordKind::CERTIFICATE => {
                 let certificate = self.database.certificate(key.origin).map(<[u8]>::to_vec);
+                self.learn_root(now, certificate.as_deref(), out);
                 let unix_s = self.unix_s(now);
                 let network = self.handshakes.network();
                 let proof = Proof {
+                    own: self.handshakes.identity(),
                     network,
                     signers: &self.signers,
                     unix_s,
@@ -424,16 +504,8 @@ impl Node {
                     self.retry_pending(now, out);
                 }
             }
-            RecordKind::REVOCATIONS => {
-                let name = Name::of(key);
-                let body = self
-                    .database
-                    .record(now, name)
-                    .map(|(_, record)| record.body.to_vec());
-                let list = body.and_then(|bytes| Revocations::from_bytes(&bytes).ok());
-                if let Some(list) = list {
-                    self.enforce(now, &list, out);
-                }
+            RecordKind::REVOCATIONS | RecordKind::LATER_REVOCATIONS | RecordKind::SUCCESSION => {
+                self.on_word_of_root(now, key, out);
             }
             RecordKind::LINK_STATE => {
                 self.own_record_due |= self.database.take_denial();
@@ -449,13 +521,18 @@ impl Node {
         }
     }
 
-    fn enter_signer(&mut self, peer: &Peer) {
+    pub(super) fn enter_signer(&mut self, peer: &Peer) {
         let signer = Signer {
             serial: peer.serial(),
+            root: peer.root(),
             key: *peer.signing_key(),
             not_after_s: peer.not_after_s(),
         };
-        self.signers.insert(peer.address(), signer);
+        let before = self.signers.insert(peer.address(), signer);
+        // Whoever spoke in its name under an older root has said nothing.
+        if before.is_some_and(|it| it.root < peer.root() && it.key != *peer.signing_key()) {
+            self.database.forget_words_of(peer.address());
+        }
         if self.signers.len() > MAX_ORIGINS {
             self.signers
                 .retain(|origin, _| self.database.certificate(*origin).is_some());
@@ -464,9 +541,10 @@ impl Node {
 
     /// Records that waited for the certificate that has just come. They are few, and each is
     /// looked at once: nobody's budget pays for them.
-    fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+    pub(super) fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let unix_s = self.unix_s(now);
         let proof = Proof {
+            own: self.handshakes.identity(),
             network: self.handshakes.network(),
             signers: &self.signers,
             unix_s,
@@ -491,81 +569,10 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let body = peer.certificate().as_bytes();
-        if let Ok(Some(key)) = self
-            .database
-            .insert_verified(now, RecordKind::CERTIFICATE, body)
-        {
+        if let Ok(Some(key)) = self.database.insert_certificate(now, peer.root(), body) {
             self.enter_signer(peer);
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);
         }
-    }
-
-    /// Puts a renewed certificate in place.
-    pub(super) fn renew(&mut self, now: Time, identity: Identity) -> Result<Reply, RequestError> {
-        let present = self.handshakes.identity();
-        let counts = self
-            .handshakes
-            .network()
-            .verify(identity.certificate(), self.unix_s(now));
-        let newer = identity.certificate().fields().serial > present.certificate().fields().serial;
-        if counts.is_err() || !newer || identity.address() != self.addr {
-            return Err(RequestError::BadCredential);
-        }
-        self.handshakes.set_identity(identity.clone());
-        self.ends.handshakes_mut().set_identity(identity);
-        self.own_record_due = true;
-        Ok(Reply::Done)
-    }
-
-    /// Takes a list of revocations from the operator.
-    pub(super) fn on_revocations(
-        &mut self,
-        now: Time,
-        bytes: &[u8],
-        out: &mut impl Outbox<Node>,
-    ) -> Result<Reply, RequestError> {
-        let list = Revocations::from_bytes(bytes).map_err(|_| RequestError::BadCredential)?;
-        if !self.enforce(now, &list, out) {
-            return Err(RequestError::BadCredential);
-        }
-        if let Ok(Some(key)) = self
-            .database
-            .insert_verified(now, RecordKind::REVOCATIONS, bytes)
-        {
-            self.flood.on_record_accepted(key, None);
-        }
-        Ok(Reply::Done)
-    }
-
-    /// Applies a list: links to revoked nodes end, and their records are forgotten. False if the
-    /// list is not newer, or not of this network.
-    fn enforce(&mut self, now: Time, list: &Revocations, out: &mut impl Outbox<Node>) -> bool {
-        if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
-            return false;
-        }
-        // The list has just counted for the same network.
-        let _ = self.ends.handshakes_mut().network_mut().apply(list);
-        let has_revoked = |of: &NodeAddr| {
-            let body = self.database.certificate(*of);
-            let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
-            certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
-        };
-        let revoked: Vec<NodeAddr> = self
-            .database
-            .keys()
-            .filter(|key| key.kind == RecordKind::CERTIFICATE)
-            .map(|key| key.origin)
-            .filter(|origin| *origin != self.addr && has_revoked(origin))
-            .collect();
-        for origin in revoked {
-            self.database.remove_origin(origin);
-            self.signers.remove(&origin);
-            self.ends.remove(origin);
-            if let Some(index) = self.links.by_peer(origin) {
-                self.cut(now, index, "the neighbour's certificate is revoked", out);
-            }
-        }
-        true
     }
 }

@@ -35,6 +35,7 @@ mod reliable;
 mod reroute;
 mod restart;
 mod rights;
+mod roots;
 mod scripts;
 mod session_troubles;
 mod sessions;

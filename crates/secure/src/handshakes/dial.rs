@@ -205,6 +205,7 @@ impl Handshakes {
         }
         let finish = self.write_finish(peer_index, &mut dial);
         let parts = Parts {
+            shown: peer.shown(),
             local_index,
             peer_index,
             version,

@@ -179,6 +179,7 @@ impl Handshakes {
         self.end_own_dial(half_open.from, &peer);
         self.table.insert(local_index, Entry::Live, Time::FAR);
         let parts = Parts {
+            shown: peer.shown(),
             local_index,
             peer_index: half_open.peer_index,
             version: half_open.version,

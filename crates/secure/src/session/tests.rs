@@ -8,6 +8,7 @@ fn pair() -> (Session, Session) {
 fn pair_of(open: bool) -> (Session, Session) {
     let make = |local, peer, dialled| {
         let parts = Parts {
+            shown: Shown::default(),
             local_index: SessionIndex::new(local),
             peer_index: SessionIndex::new(peer),
             version: 1,

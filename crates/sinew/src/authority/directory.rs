@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   network.key    0600   the root key, serials, revocations: keep it offline, back it up
-//!   network.pub           the root public key, which every node has
+//!   network.key.root-N    the root key of number N, which was replaced (0600)
+//!   network.pub           the root public keys, which every node has
 //!   network.toml          the register
 //!   revocations           the signed list, once there is one
 //!   issued/SERIAL.cert    every certificate ever issued; SERIAL.delegation for issuers
@@ -157,15 +158,38 @@ impl Directory {
         Ok(read_as(&self.delegated(serial), Delegation::from_text)?)
     }
 
+    /// Keeps the root key as it is in a file of its own, before another takes its place.
+    pub fn keep_root(&self, number: u8) -> Result<PathBuf, Failure> {
+        let path = self.path.join(format!("network.key.root-{number}"));
+        write_secret(&path, &self.authority.to_text())?;
+        Ok(path)
+    }
+
+    /// Keeps the public keys here and with every node.
+    pub fn spread_network(&self) -> Result<(), Failure> {
+        let text = self.authority.network().to_text();
+        write(&self.path.join("network.pub"), &text)?;
+        for node in &self.register.nodes {
+            self.hand(&node.name, "network.pub", &text)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file into the directory of a node, if that is here.
+    pub fn hand(&self, node: &str, file: &str, text: &str) -> Result<(), Failure> {
+        let dir = self.node(node);
+        match dir.is_dir() {
+            true => Ok(write(&dir.join(file), text)?),
+            false => Ok(()),
+        }
+    }
+
     /// Keeps the list of revocations here and with every node.
     pub fn spread(&self, list: &Revocations) -> Result<(), Failure> {
         let text = list.to_text();
         write(&self.path.join("revocations"), &text)?;
         for node in &self.register.nodes {
-            let dir = self.node(&node.name);
-            if dir.is_dir() {
-                write(&dir.join("revocations"), &text)?;
-            }
+            self.hand(&node.name, "revocations", &text)?;
         }
         Ok(())
     }

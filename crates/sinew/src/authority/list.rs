@@ -14,8 +14,10 @@ use serde_json::json;
 pub(super) fn run(args: &List) -> Outcome {
     let directory = Directory::open(&args.dir)?;
     let now_s = net::Clock::new().unix_s();
+    let network = directory.authority.network();
     let mut nodes = Vec::new();
-    let mut table = Table::new(&[
+    let is_rotated = network.root_number() > 0;
+    let mut columns = vec![
         ("NAME", Align::Left),
         ("ADDRESS", Align::Left),
         ("SERIAL", Align::Right),
@@ -23,18 +25,28 @@ pub(super) fn run(args: &List) -> Outcome {
         ("STATE", Align::Left),
         ("SETS GROUPS", Align::Left),
         ("ENDPOINTS", Align::Left),
-    ]);
+    ];
+    if is_rotated {
+        columns.insert(3, ("ROOT", Align::Right));
+    }
+    let mut table = Table::new(&columns);
     for node in &directory.register.nodes {
         let certificate = directory.certificate(node.serial)?;
-        let not_after_s = certificate.fields().not_after_s;
+        let root = network.root_of(&certificate);
+        let until_s = root.and_then(|root| network.counts_until_s(root));
+        let not_after_s = certificate
+            .fields()
+            .not_after_s
+            .min(until_s.unwrap_or(u64::MAX));
         let groups = described(&certificate);
         let state = match not_after_s.checked_sub(now_s) {
             _ if node.revoked => "revoked",
             None => "expired",
+            Some(_) if until_s.is_some() => "old root key",
             Some(left_s) if left_s <= EXPIRY_NOTICE_S => "expires soon",
             Some(_) => "good",
         };
-        table.row([
+        let mut row = vec![
             node.name.clone(),
             node.address.to_string(),
             node.serial.to_string(),
@@ -50,10 +62,14 @@ pub(super) fn run(args: &List) -> Outcome {
             } else {
                 node.endpoints.join(" ")
             },
-        ]);
+        ];
+        if is_rotated {
+            row.insert(3, root.map_or("-".into(), |root| root.to_string()));
+        }
+        table.row(row);
         nodes.push(json!({
             "name": node.name, "address": node.address.to_string(), "serial": node.serial,
-            "not_after_s": not_after_s, "state": state, "revoked": node.revoked,
+            "not_after_s": not_after_s, "root": root, "state": state, "revoked": node.revoked,
             "endpoints": node.endpoints, "may_set_groups": groups,
         }));
     }
@@ -61,7 +77,7 @@ pub(super) fn run(args: &List) -> Outcome {
     if args.json {
         return terminal::json(&json!({
             "name": register.name, "prefix": register.prefix.to_string(),
-            "id": id_text(&directory), "nodes": nodes,
+            "id": id_text(&directory), "root": network.root_number(), "nodes": nodes,
         }));
     }
     if table.is_empty() {

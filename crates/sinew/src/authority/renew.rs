@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::identity::{read_as, write};
 use crate::show::text;
 use crate::terminal;
-use secure::Certificate;
+use secure::{Certificate, Network};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -27,9 +27,10 @@ pub(super) fn run_renew(args: &Renew) -> Outcome {
         .renew(&old, validity(args.days))
         .map_err(Failure::failed)?;
     let path = replace(&mut directory, &entry.name, &renewed)?;
+    let network = directory.authority.network();
     // What follows may wait for a node; other commands need not.
     drop(directory);
-    let told = control.map(|control| hand_over(control, &renewed));
+    let told = control.map(|control| hand_over(control, &network, &renewed));
     let (serial, not_after_s) = (renewed.fields().serial, renewed.fields().not_after_s);
     let answer = json!({
         "name": args.node, "serial": serial, "not_after_s": not_after_s,
@@ -115,10 +116,13 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     let list = directory.authority.revocations(now_s);
     directory.save()?;
     directory.spread(&list)?;
+    let network = directory.authority.network();
     drop(directory);
     let told = socket.map(|socket| {
+        let mut control = Control::connect(&socket?)?;
+        bring_roots(&mut control, &network)?;
         let question = json!({"cmd": "revoke", "list": list.to_text()});
-        Control::connect(&socket?)?.ask(&question).map(drop)
+        control.ask(&question).map(drop)
     });
     let version = list.fields().version;
     let answer = json!({
@@ -214,8 +218,23 @@ pub(super) fn replace(
 }
 
 /// Gives a certificate to the node that runs under it.
-pub(super) fn hand_over(mut control: Control, certificate: &Certificate) -> Outcome {
+pub(super) fn hand_over(
+    mut control: Control,
+    network: &Network,
+    certificate: &Certificate,
+) -> Outcome {
+    bring_roots(&mut control, network)?;
     let question = json!({"cmd": "renew", "certificate": certificate.to_text()});
+    control.ask(&question).map(drop)
+}
+
+/// Tells a node the root keys that it needs to judge what comes next. It may have them; a network that never rotated has
+/// none to tell, and nodes of before know no such request.
+fn bring_roots(control: &mut Control, network: &Network) -> Outcome {
+    if network.successions().is_empty() {
+        return Ok(());
+    }
+    let question = json!({"cmd": "succeed", "network": network.to_text()});
     control.ask(&question).map(drop)
 }
 

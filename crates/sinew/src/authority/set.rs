@@ -57,8 +57,11 @@ pub(super) fn run(args: &Set) -> Outcome {
         )?),
     };
     let changed = configure(&mut directory, &entry, addresses, links.as_deref())?;
+    let network = directory.authority.network();
     drop(directory);
-    report(args, certificate.as_ref(), &changed, control)
+    let told = certificate.as_ref();
+    let told = told.and_then(|it| control.map(|control| hand_over(control, &network, it)));
+    report(args, certificate.as_ref(), &changed, told)
 }
 
 /// A certificate for the same key and time with these domains, or with none, and with these rights; what is not said
@@ -141,7 +144,7 @@ fn report(
     args: &Set,
     certificate: Option<&Certificate>,
     changed: &[String],
-    control: Option<crate::control::Control>,
+    told: Option<Outcome>,
 ) -> Outcome {
     let serial = certificate.map(|certificate| certificate.fields().serial);
     let answer = json!({"name": args.node, "serial": serial, "configurations": changed});
@@ -162,8 +165,6 @@ fn report(
         args.node,
         dir.display()
     );
-    let told =
-        certificate.and_then(|certificate| control.map(|control| hand_over(control, certificate)));
     match certificate {
         Some(_) => tell(
             args.json,

@@ -90,7 +90,8 @@ fn nodes_get_addresses_links_and_files_that_make_a_node() {
         .zip(["10.7.0.1", "10.7.0.2", "10.7.0.77", "10.7.0.3"])
     {
         let identity = identity::identity(&config.key, &config.certificate).unwrap();
-        let network = identity::network(&config.network, config.revocations.as_deref()).unwrap();
+        let network =
+            identity::network(&config.network, config.revocations.as_deref(), None).unwrap();
         let peer = network
             .verify(identity.certificate(), ::net::Clock::new().unix_s())
             .unwrap();
@@ -238,7 +239,7 @@ fn a_renewed_certificate_has_the_same_key_and_revocation_covers_both() {
     sinew(&format!("revoke {at} ams")).unwrap();
     let now_s = ::net::Clock::new().unix_s();
     let revocations = net.join("fra/revocations");
-    let network = identity::network(&net.join("network.pub"), Some(&revocations)).unwrap();
+    let network = identity::network(&net.join("network.pub"), Some(&revocations), None).unwrap();
     for certificate in [&old, &new] {
         assert_eq!(
             network.verify(certificate, now_s).err(),
@@ -424,5 +425,74 @@ fn the_first_node_sets_groups_and_others_if_they_are_let() {
     let delegation = identity::read_as(&path, secure::Delegation::from_text).unwrap();
     assert_eq!(delegation.fields().bound().unwrap().ranges(), []);
     sinew(&format!("list {at}")).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_rotation_certifies_all_again_and_says_who_still_lacks_it() {
+    let dir = directory("net-rotate");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    for (n, name) in ["ams", "fra", "lon"].iter().enumerate() {
+        sinew(&format!("add {at} {name} --address 127.0.0.1:770{n}")).unwrap();
+    }
+    sinew(&format!(
+        "delegate {at} fra --domain *.example.net --names -lab"
+    ))
+    .unwrap();
+    sinew(&format!("revoke {at} lon")).unwrap();
+    let before = fs::read_to_string(net.join("network.key")).unwrap();
+    let (old, revoked) = (certificate(&net, "ams"), certificate(&net, "lon"));
+    // Nobody runs there: nothing is made of which no node would hear.
+    let nobody = sinew(&format!("rotate {at} --node {at}/ams"));
+    assert!(text(nobody.unwrap_err()).contains("no running node"));
+    assert_eq!(fs::read_to_string(net.join("network.key")).unwrap(), before);
+
+    sinew(&format!("rotate {at} --overlap 1h --days 20")).unwrap();
+    let kept = net.join("network.key.root-0");
+    assert_eq!(
+        (mode(&kept), fs::read_to_string(&kept).unwrap()),
+        (0o600, before)
+    );
+    let now_s = ::net::Clock::new().unix_s();
+    let all = Directory::open(&net).unwrap().authority.network();
+    for name in ["", "ams", "fra", "lon"] {
+        let list = net.join(name).join("revocations");
+        let network = net.join(name).join("network.pub");
+        let network = identity::network(&network, Some(&list), None).unwrap();
+        assert_eq!(network.successions(), all.successions(), "{name}");
+        assert_eq!(network.revocations_edition(), (1, 2), "{name}");
+        assert!(network.has_revoked(&revoked), "{name}");
+        assert!(network.verify(&old, now_s + 3_599).is_ok());
+        let late = network.verify(&old, now_s + 3_700);
+        assert_eq!(late.err(), Some(CertificateError::OldRoot));
+    }
+    let renewed = certificate(&net, "ams");
+    assert_eq!(all.root_of(&renewed), Some(1));
+    assert!(all.verify(&renewed, now_s + 19 * 86_400).is_ok());
+    let stays = certificate(&net, "lon");
+    assert_eq!((all.root_of(&stays), stays), (Some(0), revoked));
+    let delegation = net.join("fra/node.delegation");
+    let delegation = identity::read_as(&delegation, secure::Delegation::from_text).unwrap();
+    let fields = delegation.fields();
+    assert_eq!(
+        (fields.names, fields.permits("a.example.net")),
+        ("-lab", true)
+    );
+    assert!(fields.serial > renewed.fields().serial);
+    // All goes on: what comes next is signed by the new root, and can be revoked by it.
+    sinew(&format!("add {at} par --address 127.0.0.1:7709")).unwrap();
+    sinew(&format!("renew {at} fra")).unwrap();
+    sinew(&format!("delegate {at} fra")).unwrap();
+    sinew(&format!("rotate {at}")).unwrap();
+    sinew(&format!("revoke {at} fra")).unwrap();
+    sinew(&format!("list {at}")).unwrap();
+    let list = net.join("revocations");
+    let network = identity::network(&net.join("par/network.pub"), Some(&list), None).unwrap();
+    assert_eq!(network.root_number(), 2);
+    assert!(network.has_revoked(&certificate(&net, "fra")));
+    assert!(network.is_revoked(fields.serial), "its delegations, too");
+    assert!(network.verify(&certificate(&net, "par"), now_s + 1).is_ok());
     fs::remove_dir_all(dir).unwrap();
 }

@@ -31,10 +31,10 @@ pub(super) fn look(dir: &Path, is_running: bool, findings: &mut Vec<Finding>) {
 fn certificate(config: &Config) -> Finding {
     let what = "certificate";
     let read = identity::identity(&config.key, &config.certificate).and_then(|own| {
-        Ok((
-            own,
-            identity::network(&config.network, config.revocations.as_deref())?,
-        ))
+        let certificate = Some(own.certificate());
+        let network =
+            identity::network(&config.network, config.revocations.as_deref(), certificate)?;
+        Ok((own, network))
     });
     let (own, network): (Identity, Network) = match read {
         Ok(read) => read,
@@ -47,9 +47,21 @@ fn certificate(config: &Config) -> Finding {
         }
     };
     let now_s = net::Clock::new().unix_s();
+    let root = network.root_of(own.certificate());
+    let until_s = root.and_then(|root| network.counts_until_s(root));
     let not_after_s = own.certificate().fields().not_after_s;
+    let not_after_s = not_after_s.min(until_s.unwrap_or(u64::MAX));
+    let of_root = match (root, until_s) {
+        (Some(root), Some(_)) => {
+            format!(
+                ", by root key {root}, which root key {} replaced",
+                network.root_number()
+            )
+        }
+        _ => String::new(),
+    };
     let seen = format!(
-        "{} is {}, until {}",
+        "{} is {}, until {}{of_root}",
         own.name(),
         own.address(),
         day(not_after_s)
@@ -62,6 +74,7 @@ fn certificate(config: &Config) -> Finding {
         None => "run `sinew net renew` where the root key is",
     };
     match network.verify(own.certificate(), now_s) {
+        Ok(_) if until_s.is_some() => Finding::weak(what, seen, renewed),
         Ok(_)
             if not_after_s.saturating_sub(now_s) > EXPIRY_NOTICE_S || config.renewal.is_some() =>
         {
@@ -73,7 +86,7 @@ fn certificate(config: &Config) -> Finding {
             format!("{seen}: it does not count yet"),
             "set this host's clock",
         ),
-        Err(CertificateError::Expired) => {
+        Err(CertificateError::Expired | CertificateError::OldRoot) => {
             Finding::bad(what, format!("{seen}: it has ended"), renewed)
         }
         Err(why) => Finding::bad(what, why.to_string(), "join the network again"),

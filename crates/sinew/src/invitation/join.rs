@@ -89,7 +89,7 @@ pub fn run(args: &Join) -> Outcome {
         endpoints: &args.addresses,
     };
     let given = ask(&token.endpoints, token.issuer, &keys, &asked).map_err(not_given)?;
-    let given = checked(given, &network, now_s)?;
+    let (given, network) = checked(given, &network, now_s)?;
     let identity = Identity::new(keys, given.certificate.clone()).map_err(Failure::failed)?;
     // A service's directory has the name that the host was given.
     if args.dir.is_none() && args.launch.how()? == Start::Service && identity.name() != wanted {
@@ -187,11 +187,14 @@ fn not_given(why: AskError) -> Failure {
     Failure::failed(format_args!("{why}{advice}"))
 }
 
-/// What counts in this network, and nothing else.
-fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<Given, Failure> {
+/// What counts in this network, and nothing else; with the network as it is by what was given.
+fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Network), Failure> {
     let mut network = network.clone();
+    let rooted = network.extend(&given.chain);
+    rooted.map_err(|why| Failure::failed(format_args!("the root keys that came: {why}")))?;
+    network.learn(&given.certificate);
     if let Some(list) = &given.revocations {
-        network.apply(list).map_err(Failure::failed)?;
+        network.restore(list).map_err(Failure::failed)?;
     }
     let verified = network.verify(&given.certificate, now_s);
     verified.map_err(|why| {
@@ -214,7 +217,7 @@ fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<Given, Fai
     }
     match given.neighbors.is_empty() {
         true => Err(Failure::failed("no node was named that could be dialled")),
-        false => Ok(given),
+        false => Ok((given, network)),
     }
 }
 

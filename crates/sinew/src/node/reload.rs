@@ -4,6 +4,7 @@
 //! ```text
 //!   taken                                       at the next start
 //!   log_file (opened again), log_level          everything else in the configuration
+//!   network: root keys that are not known
 //!   certificate, revocations: newer ones
 //!   [[neighbor]]: new ones, endpoint,
 //!     tcp, capacity, hops, impair; those
@@ -176,15 +177,21 @@ impl Running {
         let mut changes = Changes::default();
         self.take_log(&config, &mut changes);
         let status = self.commander.status().map_err(Failure::failed)?;
+        // First, because what follows may be signed by it.
+        if network.root_number() > status.snapshot.root {
+            let succeed = Operation::Succeed(network.chain_bytes());
+            let what = format!("root key {}", network.root_number());
+            self.operate(succeed, what, &mut changes);
+        }
         let serial = identity.certificate().fields().serial;
         if serial != status.snapshot.certificate_serial {
             let renew = Operation::Renew(Box::new(identity));
             self.operate(renew, format!("certificate {serial}"), &mut changes);
         }
+        let snapshot = &status.snapshot;
+        let known = (snapshot.revocations_root, snapshot.revocations_version);
         let list = network.revocations();
-        if let Some(list) =
-            list.filter(|_| network.revocations_version() > status.snapshot.revocations_version)
-        {
+        if let Some(list) = list.filter(|_| network.revocations_edition() > known) {
             let revoke = Operation::Revoke(list.as_bytes().to_vec());
             let what = format!("revocations, version {}", list.fields().version);
             self.operate(revoke, what, &mut changes);

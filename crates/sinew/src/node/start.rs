@@ -15,11 +15,11 @@ use std::path::Path;
 /// Who the node is, and of which network.
 pub(super) fn credentials(config: &Config) -> Result<(Identity, Network), Failure> {
     let identity = identity::identity(&config.key, &config.certificate);
-    let network = identity::network(&config.network, config.revocations.as_deref());
-    Ok((
-        identity.map_err(Failure::misused)?,
-        network.map_err(Failure::misused)?,
-    ))
+    let identity = identity.map_err(Failure::misused)?;
+    let own = Some(identity.certificate());
+    let network = identity::network(&config.network, config.revocations.as_deref(), own);
+    let network = network.map_err(Failure::misused)?;
+    Ok((identity, network))
 }
 
 /// Fails for a certificate that can never count here, and says loudly of one that does not now.
@@ -32,7 +32,11 @@ pub(super) fn check_certificate(
     match network.verify(identity.certificate(), clock.unix_s()) {
         Ok(_) => Ok(()),
         // It may be renewed while the node runs, or the clock be set.
-        Err(why @ (CertificateError::Expired | CertificateError::NotYetValid)) => {
+        Err(
+            why @ (CertificateError::Expired
+            | CertificateError::NotYetValid
+            | CertificateError::OldRoot),
+        ) => {
             lines.error(&format!("NO NEIGHBOR WILL TALK TO THIS NODE: {why}"));
             Ok(())
         }

@@ -44,6 +44,9 @@ fn entries(status: &Value) -> String {
     entry("listen", listen.join(", "));
     entry("scheduling", text(&host["scheduling"]).to_owned());
     entry("certificate", certificate(snapshot));
+    if let root @ 1.. = total(&snapshot["root"]) {
+        entry("root key", format!("number {root}"));
+    }
     if let version @ 1.. = total(&snapshot["revocations_version"]) {
         entry("revocations", format!("version {version}"));
     }
@@ -132,7 +135,7 @@ const SETTERS_TOLD: usize = 8;
 fn wrong(status: &Value) -> Vec<String> {
     let (snapshot, host) = (&status["snapshot"], &status["host"]);
     let mut wrong = Vec::new();
-    if snapshot["certificate_expires_soon"] == true {
+    if snapshot["certificate_expires_soon"] == true || old_root(snapshot).is_some() {
         wrong.push(format!("certificate {}", certificate(snapshot)));
     }
     for link in list(&snapshot["links"]) {
@@ -294,11 +297,21 @@ fn certificate(snapshot: &Value) -> String {
     };
     let until = day(not_after_s);
     let left_s = not_after_s.saturating_sub(net::Clock::new().unix_s());
-    match snapshot["certificate_expires_soon"] == true {
-        true if left_s == 0 => format!("EXPIRED on {until}: run `sinew net renew`"),
-        true => format!("until {until}, SOON: run `sinew net renew`"),
-        false => format!("until {until}"),
+    let is_soon = snapshot["certificate_expires_soon"] == true;
+    match old_root(snapshot) {
+        _ if is_soon && left_s == 0 => format!("EXPIRED on {until}: run `sinew net renew`"),
+        Some(root) => {
+            format!("until {until}, of root key {root}, which was REPLACED: run `sinew net renew`")
+        }
+        None if is_soon => format!("until {until}, SOON: run `sinew net renew`"),
+        None => format!("until {until}"),
     }
+}
+
+/// The number of the root key of the node's certificate, if a newer one has taken its place.
+fn old_root(snapshot: &Value) -> Option<u64> {
+    let root = snapshot["certificate_root"].as_u64()?;
+    (root < total(&snapshot["root"])).then_some(root)
 }
 
 /// The nodes that may serve domains, with those.

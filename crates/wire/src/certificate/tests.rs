@@ -207,6 +207,49 @@ fn serials_ascend_and_are_few() {
     assert!(Serials::parse(&many[4..]).is_ok());
 }
 
+#[test]
+fn a_certificate_carries_the_succession_of_its_root_and_older_code_skips_it() {
+    let succession = Succession {
+        network: NETWORK,
+        number: 1,
+        root: [7; 32],
+        until_s: 0x6600_0000,
+        issued_s: 0x6500_0000,
+        by_old: [8; 64],
+        by_new: [9; 64],
+    };
+    let said = Said {
+        succession: Some(&succession),
+        ..Said::default()
+    };
+    let options = emitted(|w| Options::NONE.emit_with(&said, w));
+    let item = [&[0, 188, 3, 186][..], &succession.to_bytes()].concat();
+    assert_eq!(options, item);
+    assert_eq!(options[2] & CRITICAL, 0, "nodes of before keep it unread");
+    let bytes = certificate_with(&options);
+    let certificate = Certificate::parse(&bytes).unwrap();
+    assert_eq!(certificate.options.succession(), Some(succession));
+    // A later version of it is for later code.
+    let mut later = options.clone();
+    later[4] = 2;
+    let bytes = certificate_with(&later);
+    assert_eq!(
+        Certificate::parse(&bytes).unwrap().options.succession(),
+        None
+    );
+    // It takes the place of the one before.
+    let before = Options::parse(&mut Reader::new(&later)).unwrap();
+    assert_eq!(emitted(|w| before.emit_with(&said, w)), item);
+    let longest = Said {
+        delegation: Some(&[1; MAX_DELEGATION_BYTES]),
+        rights: Some(Rights::NONE),
+        ..said
+    };
+    let mut room = [0; MAX_OPTIONS_BYTES];
+    let written = Options::NONE.emit_with(&longest, &mut Writer::new(&mut room));
+    assert_eq!(written, Ok(()));
+}
+
 proptest! {
     /// There is one way to write each value.
     #[test]

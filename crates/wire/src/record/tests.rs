@@ -61,6 +61,24 @@ fn bytes_and_records_agree_both_ways() {
 }
 
 #[test]
+fn a_list_of_a_later_root_has_its_number_in_front() {
+    assert_eq!(join_root(2, &[7, 8]), [2, 7, 8]);
+    assert_eq!(split_root(&[2, 7, 8]), Ok((2, &[7, 8][..])));
+    assert_eq!(split_root(&[]), Err(Malformed::Short));
+    for impossible in [0, 17] {
+        assert_eq!(split_root(&[impossible, 7]), Err(Malformed::Value));
+    }
+    let longest = join_root(16, &[0; crate::certificate::MAX_REVOCATIONS_BYTES]);
+    assert!(longest.len() <= BODY_BYTES_MAX);
+    let later = [RecordKind::LATER_REVOCATIONS, RecordKind::SUCCESSION];
+    assert!(
+        later
+            .iter()
+            .all(|kind| kind.is_known() && !kind.is_critical())
+    );
+}
+
+#[test]
 fn every_truncation_is_an_error() {
     let records = &VECTOR[3..17];
     for cut in (0..records.len()).filter(|&cut| cut != 8) {

@@ -5,13 +5,17 @@
 //!               endpoints (count, texts)
 //!    9 Renew    to the issuer: the present certificate (the rest)
 //!   10 Joined   from the issuer: certificate (length 16 bits), revocations (length 16 bits; may be
-//!               empty), nodes to dial: count, each of address, name (text), endpoints (count, texts)
+//!               empty), nodes to dial: count, each of address, name (text), endpoints (count, texts);
+//!               then the successions of the root key, if there are any (the rest)
 //! ```
 //! They go over control ([`super::Message`]). The signing key is the one that TLS has proved.
 
 use super::{read_long, read_text, write_long, write_text};
 use crate::bytes::{Reader, Writer};
-use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, MAX_REVOCATIONS_BYTES, is_name};
+use crate::certificate::{
+    KEY_BYTES, MAX_CERTIFICATE_BYTES, MAX_REVOCATIONS_BYTES, MAX_SUCCESSIONS, SUCCESSION_BYTES,
+    is_name,
+};
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
@@ -44,6 +48,9 @@ pub struct Joined<'a> {
     pub revocations: &'a [u8],
     /// Nodes that it can dial.
     pub neighbors: Neighbors<'a>,
+    /// The successions of the root key, one behind the other. Hosts of before read no message that has some, and could not
+    /// make use of a certificate of a later root either.
+    pub chain: &'a [u8],
 }
 
 /// A node that can be dialled.
@@ -94,18 +101,24 @@ impl<'a> Joined<'a> {
             return Err(Malformed::Length);
         }
         let neighbors = Neighbors::parse(&mut r)?;
-        r.finish()?;
+        let chain = r.rest();
+        let (successions, rest) = chain.as_chunks::<SUCCESSION_BYTES>();
+        if !rest.is_empty() || successions.len() > MAX_SUCCESSIONS {
+            return Err(Malformed::Length);
+        }
         Ok(Joined {
             certificate,
             revocations,
             neighbors,
+            chain,
         })
     }
 
     pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         write_long(w, self.certificate)?;
         write_long(w, self.revocations)?;
-        w.put(self.neighbors.0)
+        w.put(self.neighbors.0)?;
+        w.put(self.chain)
     }
 }
 

@@ -695,6 +695,7 @@ fn what_a_host_that_joins_says_and_hears_comes_back() {
         certificate: &[5, 5],
         revocations: &[],
         neighbors,
+        chain: &[],
     });
     let expected = [
         &[10, 0, 0, 32][..],
@@ -707,6 +708,25 @@ fn what_a_host_that_joins_says_and_hears_comes_back() {
     let expected = expected.concat();
     let len = (expected.len() - 4) as u8;
     check_message(&joined, &[&[10, 0, 0, len], &expected[4..]].concat());
+    let chain = [6; 2 * crate::certificate::SUCCESSION_BYTES];
+    let rotated = Message::Joined(join::Joined {
+        certificate: &[5, 5],
+        revocations: &[],
+        neighbors,
+        chain: &chain,
+    });
+    let mut bytes = vec![0; Message::BYTES_MAX];
+    let len = rotated.emit(&mut bytes).unwrap();
+    assert_eq!(
+        &bytes[MESSAGE_HEAD_BYTES..len - chain.len()],
+        &expected[4..]
+    );
+    assert_eq!(
+        Message::parse(10, &bytes[MESSAGE_HEAD_BYTES..len]),
+        Ok(rotated)
+    );
+    let cut = Message::parse(10, &bytes[MESSAGE_HEAD_BYTES..len - 1]);
+    assert_eq!(cut, Err(Malformed::Length));
     let too_many = [""; join::ENDPOINTS_MAX + 1];
     assert_eq!(
         join::Endpoints::emit(&too_many, &mut Writer::new(&mut [0; 64])),

@@ -23,6 +23,9 @@ pub struct Totals {
     pub dropped: BTreeMap<Drop, u64>,
     pub refused: BTreeMap<&'static str, u64>,
     pub records_refused: u64,
+    /// Who has learned of which root.
+    pub roots: Vec<(HostId, u8)>,
+    pub roots_refused: u64,
     pub ignored: Vec<(NodeAddr, NodeAddr)>,
     /// When, at whom; with the neighbour.
     pub ups: Vec<(Time, HostId, NodeAddr)>,
@@ -56,6 +59,8 @@ impl Totals {
             }
             Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::RootSucceeded { number, .. } => self.roots.push((host, number)),
+            Event::RootRefused { .. } => self.roots_refused += 1,
             Event::GroupsIgnored { by, group, .. } => self.ignored.push((by, group)),
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}

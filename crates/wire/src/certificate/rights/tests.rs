@@ -1,6 +1,6 @@
 use super::*;
 use crate::certificate::tests::{SIGNATURE, certificate_with};
-use crate::certificate::{Certificate, Delegation, Domains, Options};
+use crate::certificate::{Certificate, Delegation, Domains, Options, Said};
 use proptest::prelude::*;
 
 fn range(text: &str) -> GroupRange {
@@ -180,9 +180,11 @@ fn other_options_stay_where_rights_are_put() {
     let bytes = written(&["239.1.1.1"]);
     let mut room = [0; 64];
     let mut w = Writer::new(&mut room);
-    options
-        .emit_with(Rights::parse(&bytes).unwrap(), &mut w)
-        .unwrap();
+    let said = Said {
+        rights: Some(Rights::parse(&bytes).unwrap()),
+        ..Said::default()
+    };
+    options.emit_with(&said, &mut w).unwrap();
     assert_eq!(
         w.written(),
         [0, 14, 0x11, 3, 7, 8, 9, 0x12, 0, 2, 5, 0xef, 1, 1, 1, 32]

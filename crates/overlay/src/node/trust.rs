@@ -1,0 +1,345 @@
+//! Whom the node believes: the roots of its network, the list of revocations, and its own certificate.
+//!
+//! ```text
+//!   certificate in a handshake ─┐
+//!   record, operator            ├──▶ roots ──▶ both kinds of handshakes, database, flooding
+//!   files at the start         ─┘      │
+//!                                      └──▶ until a second: then the nodes are out whose certificates are of an older root
+//! ```
+//! A succession proves itself, so it is taken from wherever it comes. Node and ends each keep the network beside their
+//! handshakes; [`Node::follow_roots`] makes them agree after whatever may have taught one of them.
+
+use super::Node;
+use super::routing::Signer;
+use crate::event::Event;
+use crate::link::LinkIndex;
+use crate::link_state::Name;
+use crate::request::{Reply, RequestError};
+use base::{Duration, NodeAddr, Outbox, Time};
+use secure::{Certificate, Identity, Peer, Revocations, Session, Shown};
+use wire::certificate::Succession;
+use wire::link::SessionIndex;
+use wire::record::{Key, RecordKind, join_root};
+
+/// For so long nobody is expelled after another root was learned, even if the time of the one before is over already:
+/// certificates that were renewed by then come behind the succession. Choice: as long as they take to the far end of a
+/// network of poor links. New handshakes are judged by the new root at once.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why a link ends.
+const OF_OLD_ROOT: &str = "the neighbour's certificate is of an old root key";
+
+/// What the node made of the roots so far.
+#[derive(Debug, Default)]
+pub(super) struct Trusted {
+    /// The number of the newest root that database and neighbours were told of.
+    told: u8,
+    /// The root under which the node's own certificate was signed.
+    pub(super) own_root: Option<u8>,
+    /// Which roots counted when the node last looked: one bit each.
+    counting: u32,
+    /// Nobody is expelled before.
+    not_before: Time,
+}
+
+impl Node {
+    /// What was stored before the start is for others, too: roots, and the list of revocations.
+    pub(super) fn enter_stored(&mut self) {
+        let network = self.handshakes.network();
+        for succession in network.successions() {
+            let bytes = succession.to_bytes();
+            self.database
+                .insert_verified(Time::ZERO, RecordKind::SUCCESSION, &bytes)
+                .expect("a succession that was read once can be read again");
+        }
+        self.trusted.told = network.root_number();
+        self.trusted.own_root = network.root_of(self.handshakes.identity().certificate());
+        self.trusted.counting = self.counting_roots(Time::ZERO);
+        self.enter_list(Time::ZERO);
+    }
+
+    /// Puts the list in force into the database; what is to be flooded, if it was not there.
+    fn enter_list(&mut self, now: Time) -> Option<Key> {
+        let network = self.handshakes.network();
+        let (root, _) = network.revocations_edition();
+        let list = network.revocations()?.as_bytes();
+        let entered = match root {
+            0 => self
+                .database
+                .insert_verified(now, RecordKind::REVOCATIONS, list),
+            _ => {
+                let body = join_root(root, list);
+                self.database
+                    .insert_verified(now, RecordKind::LATER_REVOCATIONS, &body)
+            }
+        };
+        self.database.forget_lists_before(root);
+        entered.expect("a list that was read once can be read again")
+    }
+
+    /// Spreads what a handshake, a record or the operator has taught of the roots.
+    pub(super) fn follow_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let ends = self.ends.handshakes_mut().take_rival();
+        for number in self.handshakes.take_rival().into_iter().chain(ends) {
+            out.report(Event::RootRefused { number });
+        }
+        let (own, ends) = (
+            self.handshakes.network().root_number(),
+            self.ends.handshakes_mut().network().root_number(),
+        );
+        if own == self.trusted.told && ends == own {
+            return;
+        }
+        // Each holds a chain that was verified; where they differ, the other has taken its word first.
+        let longer = match own >= ends {
+            true => self.handshakes.network().clone(),
+            false => self.ends.handshakes_mut().network().clone(),
+        };
+        let _ = self.handshakes.network_mut().adopt(&longer);
+        let _ = self.ends.handshakes_mut().network_mut().adopt(&longer);
+        let told = core::mem::replace(&mut self.trusted.told, longer.root_number());
+        let news = longer.successions().iter();
+        let news: Vec<Succession> = news.filter(|it| it.number > told).copied().collect();
+        for succession in news {
+            let (number, until_s) = (succession.number, succession.until_s);
+            out.report(Event::RootSucceeded { number, until_s });
+            let body = succession.to_bytes();
+            if let Ok(Some(key)) = self
+                .database
+                .insert_verified(now, RecordKind::SUCCESSION, &body)
+            {
+                self.flood.on_record_accepted(key, None);
+            }
+        }
+        let certificate = self.handshakes.identity().certificate();
+        self.trusted.own_root = self.handshakes.network().root_of(certificate);
+        self.trusted.not_before = now + GRACE;
+        // What came before the root that signed it.
+        self.retry_pending(now, out);
+    }
+
+    /// A succession or a list of revocations has come into the database.
+    pub(super) fn on_word_of_root(&mut self, now: Time, key: Key, out: &mut impl Outbox<Node>) {
+        let record = self.database.record(now, Name::of(key));
+        let Some(body) = record.map(|(_, record)| record.body.to_vec()) else {
+            return;
+        };
+        match key.kind {
+            RecordKind::SUCCESSION => {
+                if let Ok(succession) = Succession::parse(&body) {
+                    let _ = self.handshakes.network_mut().succeed(&succession);
+                    self.follow_roots(now, out);
+                }
+            }
+            kind => {
+                let list = match kind {
+                    RecordKind::REVOCATIONS => &body[..],
+                    _ => body.get(1..).unwrap_or_default(),
+                };
+                if let Ok(list) = Revocations::from_bytes(list) {
+                    self.enforce(now, &list, out);
+                }
+            }
+        }
+    }
+
+    /// A certificate was taken that may have brought the proof of its root along.
+    pub(super) fn learn_root(
+        &mut self,
+        now: Time,
+        certificate: Option<&[u8]>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if let Some(Ok(certificate)) = certificate.map(Certificate::from_bytes) {
+            self.handshakes.network_mut().learn(&certificate);
+            self.follow_roots(now, out);
+        }
+    }
+
+    /// Takes roots from the operator.
+    pub(super) fn on_chain(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        // All of them or none.
+        let mut network = self.handshakes.network().clone();
+        if let Some(number) = network.rival_among(bytes) {
+            out.report(Event::RootRefused { number });
+        }
+        network
+            .extend(bytes)
+            .map_err(|_| RequestError::BadCredential)?;
+        let adopted = self.handshakes.network_mut().adopt(&network);
+        adopted.map_err(|_| RequestError::BadCredential)?;
+        self.follow_roots(now, out);
+        Ok(Reply::Done)
+    }
+
+    /// Puts a renewed certificate in place.
+    pub(super) fn renew(
+        &mut self,
+        now: Time,
+        identity: Identity,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let rival = self.handshakes.network().rival_of(identity.certificate());
+        if let Some(number) = rival {
+            out.report(Event::RootRefused { number });
+        }
+        self.handshakes.network_mut().learn(identity.certificate());
+        self.follow_roots(now, out);
+        let present = self.handshakes.identity();
+        let network = self.handshakes.network();
+        let counts = network.verify(identity.certificate(), self.unix_s(now));
+        let held = (
+            self.trusted.own_root.unwrap_or_default(),
+            present.certificate().fields().serial,
+        );
+        let own_root = match counts {
+            Ok(peer) if (peer.root(), peer.serial()) > held && identity.address() == self.addr => {
+                peer.root()
+            }
+            _ => return Err(RequestError::BadCredential),
+        };
+        self.trusted.own_root = Some(own_root);
+        self.handshakes.set_identity(identity.clone());
+        self.ends.handshakes_mut().set_identity(identity);
+        self.own_record_due = true;
+        Ok(Reply::Done)
+    }
+
+    /// Takes a list of revocations from the operator.
+    pub(super) fn on_revocations(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let list = Revocations::from_bytes(bytes).map_err(|_| RequestError::BadCredential)?;
+        if !self.enforce(now, &list, out) {
+            return Err(RequestError::BadCredential);
+        }
+        if let Some(key) = self.enter_list(now) {
+            self.flood.on_record_accepted(key, None);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Applies a list: links to revoked nodes end, and their records are forgotten. False if the
+    /// list is not newer, or not of this network.
+    fn enforce(&mut self, now: Time, list: &Revocations, out: &mut impl Outbox<Node>) -> bool {
+        if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
+            return false;
+        }
+        // The list has just counted for the same network.
+        let _ = self.ends.handshakes_mut().network_mut().apply(list);
+        let (root, _) = self.handshakes.network().revocations_edition();
+        self.database.forget_lists_before(root);
+        let has_revoked = |of: &NodeAddr| {
+            let body = self.database.certificate(*of);
+            let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
+            certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
+        };
+        let revoked: Vec<NodeAddr> = self
+            .database
+            .keys()
+            .filter(|key| key.kind == RecordKind::CERTIFICATE)
+            .map(|key| key.origin)
+            .filter(|origin| *origin != self.addr && has_revoked(origin))
+            .collect();
+        self.expel(now, revoked, "the neighbour's certificate is revoked", out);
+        true
+    }
+
+    /// When the time of an old root is over, whoever still has a certificate of it is out like one who was revoked:
+    /// sessions would go on for ten minutes, and the old key may have been stolen.
+    pub(super) fn end_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if now < self.trusted.not_before {
+            return;
+        }
+        let counting = self.counting_roots(now);
+        if core::mem::replace(&mut self.trusted.counting, counting) == counting {
+            return;
+        }
+        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
+        let is_out = |root: u8| !network.counts(root, unix_s);
+        let signers = self.signers.iter();
+        let mut out_of_time: Vec<NodeAddr> = signers
+            .filter(|(origin, signer)| **origin != self.addr && is_out(signer.root))
+            .map(|(origin, _)| *origin)
+            .collect();
+        out_of_time.sort_unstable();
+        self.expel(now, out_of_time, OF_OLD_ROOT, out);
+        self.end_sessions_of_old_roots(now, out);
+    }
+
+    /// Ends the sessions that somebody has made by an old root's certificate in the name of a node that has got a newer one.
+    /// A session that the node itself has made before that goes on: it has the same key.
+    fn end_sessions_of_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
+        let signers = &self.signers;
+        let is_gone = |node: NodeAddr, session: &Session| {
+            let Shown { root, signing_key } = session.shown();
+            let is_of =
+                |signer: &Signer| network.counts(signer.root, unix_s) && signer.key == *signing_key;
+            !network.counts(*root, unix_s) && !signers.get(&node).is_some_and(is_of)
+        };
+        let of_ends = self.ends.with_session(is_gone);
+        let of_links: Vec<(LinkIndex, Vec<SessionIndex>)> = self
+            .links
+            .iter()
+            .map(|(index, link)| {
+                let sessions = link.sessions.iter();
+                let gone = sessions.filter(|session| is_gone(link.peer, session));
+                (index, gone.map(Session::local_index).collect())
+            })
+            .filter(|(_, gone): &(_, Vec<_>)| !gone.is_empty())
+            .collect();
+        for node in of_ends {
+            self.ends.remove(node);
+        }
+        for (index, gone) in of_links {
+            for session in gone {
+                self.links.at_mut(index).sessions.remove(session);
+                self.drop_session(session);
+            }
+            if self.links.at(index).sessions.is_empty() {
+                self.cut(now, index, OF_OLD_ROOT, out);
+            }
+        }
+    }
+
+    /// Whether a peer shows a certificate of an older root than the node of this address has shown by now. Whoever has
+    /// stolen that root can write one for every address.
+    pub(super) fn is_outdated(&self, peer: &Peer) -> bool {
+        let signer = self.signers.get(&peer.address());
+        signer.is_some_and(|signer| peer.root() < signer.root)
+    }
+
+    fn counting_roots(&self, now: Time) -> u32 {
+        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
+        let roots = 0..=network.root_number();
+        let counting = roots.filter(|root| network.counts(*root, unix_s));
+        counting.fold(0, |bits, root| bits | 1 << root)
+    }
+
+    /// Nodes that are of the network no more: their records are forgotten, and links and sessions end.
+    fn expel(
+        &mut self,
+        now: Time,
+        nodes: Vec<NodeAddr>,
+        why: &'static str,
+        out: &mut impl Outbox<Node>,
+    ) {
+        for node in nodes {
+            self.database.remove_origin(node);
+            self.signers.remove(&node);
+            self.ends.remove(node);
+            if let Some(index) = self.links.by_peer(node) {
+                self.cut(now, index, why, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `net rotate`: the network gets another root key, and whatever the authority has certified is certified anew by it.
+//!
+//! ```text
+//!   network.key ──▶ network.key.root-N      the old one, for as long as it may be wanted
+//!   new network.key ──▶ network.pub (with the succession), revocations ──▶ here, each NODE/, a running node
+//!                  └──▶ a certificate for each node, a delegation for each issuer ──▶ each NODE/
+//! ```
+//! A running node that is told spreads root key and list to all others. Certificates go to each node by itself, in the time
+//! for which the old ones count.
+
+use super::Rotate;
+use super::add::validity;
+use super::directory::{Directory, entropy};
+use super::register::Delegated;
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use host::date::until;
+use secure::{Certificate, Delegation, Network, Revocations, Validity};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What a rotation has made.
+#[derive(Debug)]
+struct Rotated {
+    network: Network,
+    until_s: u64,
+    list: Revocations,
+    /// The file of the root key before.
+    old_key: PathBuf,
+    certificates: Vec<Certificate>,
+    /// Each with the name of its issuer.
+    delegations: Vec<(String, Delegation)>,
+}
+
+/// What a running node was given.
+#[derive(Debug)]
+struct Told {
+    /// The name of the node whose certificate it has taken, if it is one of the register.
+    renewed: Option<String>,
+}
+
+pub(super) fn run(args: &Rotate) -> Outcome {
+    // First, so that no root key is made of which nobody hears.
+    let control = match &args.socket {
+        Some(socket) => Some(Control::find(Some(socket))?),
+        None => None,
+    };
+    let mut directory = Directory::open(&args.dir)?;
+    let rotated = rotate(&mut directory, args)?;
+    // What follows may wait for a node; other commands need not.
+    drop(directory);
+    let told = control.map(|control| tell_node(control, &rotated));
+    report(args, &rotated, told)
+}
+
+fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> {
+    let valid = validity(args.days);
+    let now_s = valid.not_before_s;
+    let until_s = now_s.saturating_add(args.overlap.as_millis() / 1_000);
+    let before = directory.authority.network().root_number();
+    let old_key = directory.keep_root(before)?;
+    let authority = &mut directory.authority;
+    authority
+        .rotate(&entropy()?, until_s, now_s)
+        .map_err(Failure::failed)?;
+    let list = authority.revocations(now_s);
+    let certificates = certify(directory, valid)?;
+    let delegations = delegate(directory, &certificates, now_s)?;
+    // The root key's file first, and then what it has signed.
+    directory.save()?;
+    directory.spread_network()?;
+    directory.spread(&list)?;
+    for certificate in &certificates {
+        directory.keep(certificate)?;
+        directory.hand(
+            certificate.fields().subject.name,
+            "node.cert",
+            &certificate.to_text(),
+        )?;
+    }
+    for (node, delegation) in &delegations {
+        directory.keep_delegation(delegation)?;
+        directory.hand(node, "node.delegation", &delegation.to_text())?;
+    }
+    Ok(Rotated {
+        network: directory.authority.network(),
+        until_s,
+        list,
+        old_key,
+        certificates,
+        delegations,
+    })
+}
+
+/// All nodes of the register again, and what the register has of them.
+fn certify(directory: &mut Directory, valid: Validity) -> Result<Vec<Certificate>, Failure> {
+    let mut certificates = Vec::new();
+    for at in 0..directory.register.nodes.len() {
+        let entry = &directory.register.nodes[at];
+        if entry.revoked {
+            continue;
+        }
+        let old = directory.certificate(entry.serial)?;
+        let renewed = directory.authority.renew(&old, valid);
+        let renewed = renewed.map_err(Failure::failed)?;
+        directory.register.nodes[at].serial = renewed.fields().serial;
+        certificates.push(renewed);
+    }
+    Ok(certificates)
+}
+
+/// The newest delegation of each issuer again, for as long as it would have counted.
+fn delegate(
+    directory: &mut Directory,
+    certificates: &[Certificate],
+    now_s: u64,
+) -> Result<Vec<(String, Delegation)>, Failure> {
+    let mut delegations = Vec::new();
+    for certificate in certificates {
+        let name = certificate.fields().subject.name;
+        let mut given = directory.register.delegations.iter().rev();
+        let newest = given.find(|given| given.node == name);
+        let Some(newest) = newest.filter(|it| it.not_after_s >= now_s).cloned() else {
+            continue;
+        };
+        let before = directory.delegation(newest.serial)?;
+        let again = directory
+            .authority
+            .delegate_again(certificate, &before, now_s);
+        let again = again.map_err(Failure::failed)?;
+        directory.register.delegations.push(Delegated {
+            serial: again.fields().serial,
+            ..newest
+        });
+        delegations.push((name.to_owned(), again));
+    }
+    Ok(delegations)
+}
+
+/// Roots first, then the list, then its own certificate.
+fn tell_node(mut control: Control, rotated: &Rotated) -> Result<Told, Failure> {
+    let network = rotated.network.to_text();
+    control.ask(&json!({"cmd": "succeed", "network": network}))?;
+    control.ask(&json!({"cmd": "revoke", "list": rotated.list.to_text()}))?;
+    let status = control.status()?;
+    let address = &status["snapshot"]["address"];
+    let mut certificates = rotated.certificates.iter();
+    let own = certificates.find(|it| *address == it.fields().subject.address.to_string());
+    if let Some(own) = own {
+        control.ask(&json!({"cmd": "renew", "certificate": own.to_text()}))?;
+    }
+    Ok(Told {
+        renewed: own.map(|own| own.fields().subject.name.to_owned()),
+    })
+}
+
+fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>) -> Outcome {
+    let renewed = match &told {
+        Some(Ok(told)) => told.renewed.as_deref(),
+        _ => None,
+    };
+    let failed = match &told {
+        Some(Err(why)) => Some(why.text().to_owned()),
+        _ => None,
+    };
+    if args.json {
+        let mut answer = as_json(&args.dir, rotated, renewed);
+        answer["told"] = json!(matches!(told, Some(Ok(_))));
+        answer["not_told_because"] = json!(failed);
+        terminal::json(&answer)?;
+    } else if failed.is_none() {
+        let dir = args.dir.display();
+        let spread = match &told {
+            Some(_) => "the running node has it and tells the others".to_owned(),
+            None => format!("no node has the new root key yet: {}", bring(&args.dir)),
+        };
+        let text = in_words(rotated, renewed, &format!("{dir}"));
+        terminal::line(&format!("{text}{spread}"))?;
+    }
+    match failed {
+        None => Ok(()),
+        Some(why) => Err(Failure::Undelivered(format!(
+            "root key {} is made, NOT delivered: {why}. Do not run this again, but {}",
+            rotated.network.root_number(),
+            bring(&args.dir)
+        ))),
+    }
+}
+
+/// How a node gets it another way.
+fn bring(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "run `sinew net renew {dir} NODE --node SOCKET`, or copy {dir}/network.pub and \
+         {dir}/revocations to a running node and send it SIGHUP"
+    )
+}
+
+fn in_words(rotated: &Rotated, renewed: Option<&str>, dir: &str) -> String {
+    let number = rotated.network.root_number();
+    let mut text = format!(
+        "the network has root key {number}; what root key {} signed counts until {}\n\
+         the old key is {}: delete it after that, or now if it was stolen\n",
+        number - 1,
+        until(rotated.until_s),
+        rotated.old_key.display()
+    );
+    let names = rotated.certificates.iter();
+    let names = names.map(|it| it.fields().subject.name);
+    let left: Vec<&str> = names.filter(|name| Some(*name) != renewed).collect();
+    if !left.is_empty() {
+        text += &format!(
+            "give these nodes their new certificates by then, with `sinew net renew {dir} NODE --node SOCKET`, or copy \
+             {dir}/NODE/node.cert to them and send SIGHUP: {}\n",
+            left.join(", ")
+        );
+    }
+    for (node, _) in &rotated.delegations {
+        text += &format!(
+            "{node} is an issuer: copy {dir}/{node}/node.delegation to it and restart it; its members renew themselves then\n"
+        );
+    }
+    text
+}
+
+fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
+    let nodes: Vec<Value> = rotated
+        .certificates
+        .iter()
+        .map(|certificate| {
+            let fields = certificate.fields();
+            let name = fields.subject.name;
+            json!({
+                "name": name, "serial": fields.serial, "not_after_s": fields.not_after_s,
+                "certificate": dir.join(name).join("node.cert").display().to_string(),
+                "told": renewed == Some(name),
+            })
+        })
+        .collect();
+    let issuers: Vec<Value> = rotated
+        .delegations
+        .iter()
+        .map(|(node, delegation)| {
+            json!({
+                "name": node, "serial": delegation.fields().serial,
+                "delegation": dir.join(node).join("node.delegation").display().to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
+        "old_key": rotated.old_key.display().to_string(), "version": rotated.list.fields().version,
+        "network": dir.join("network.pub").display().to_string(), "nodes": nodes, "issuers": issuers,
+    })
+}
