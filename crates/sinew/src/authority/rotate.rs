@@ -31,6 +31,8 @@ struct Rotated {
     certificates: Vec<Certificate>,
     /// Each with the name of its issuer.
     delegations: Vec<(String, Delegation)>,
+    /// In whose directories it could not be written, and why.
+    unwritten: Vec<(String, String)>,
 }
 
 /// What a running node was given.
@@ -67,30 +69,64 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
     let list = authority.revocations(now_s);
     let certificates = certify(directory, valid)?;
     let delegations = delegate(directory, &certificates, now_s)?;
-    // The root key's file first, and then what it has signed.
-    directory.save()?;
-    directory.spread_network()?;
-    directory.spread(&list)?;
-    for certificate in &certificates {
-        directory.keep(certificate)?;
-        directory.hand(
-            certificate.fields().subject.name,
-            "node.cert",
-            &certificate.to_text(),
-        )?;
-    }
-    for (node, delegation) in &delegations {
-        directory.keep_delegation(delegation)?;
-        directory.hand(node, "node.delegation", &delegation.to_text())?;
-    }
-    Ok(Rotated {
+    let mut rotated = Rotated {
         network: directory.authority.network(),
         until_s,
         list,
         old_key,
         certificates,
         delegations,
-    })
+        unwritten: Vec::new(),
+    };
+    directory.save_key()?;
+    keep(directory, &rotated).map_err(|why| half_done(&args.dir, &rotated, &why))?;
+    rotated.unwritten = hand_out(directory, &rotated);
+    Ok(rotated)
+}
+
+/// Everything in the authority's own directory: the register last, because it names what the other files hold. An
+/// interruption leaves the certificates of before in force.
+fn keep(directory: &Directory, rotated: &Rotated) -> Outcome {
+    directory.publish(&rotated.list)?;
+    for certificate in &rotated.certificates {
+        directory.keep(certificate)?;
+    }
+    for (_, delegation) in &rotated.delegations {
+        directory.keep_delegation(delegation)?;
+    }
+    directory.save_register()
+}
+
+fn half_done(dir: &Path, rotated: &Rotated, why: &Failure) -> Failure {
+    let (number, dir) = (rotated.network.root_number(), dir.display());
+    Failure::failed(format_args!(
+        "root key {number} is made, and not all files are written: {}. Do not run this again: mend that, and then run \
+         `sinew net renew {dir} NODE` for each node",
+        why.text()
+    ))
+}
+
+/// Copies for the nodes. One whose directory cannot be written does not keep the others from theirs.
+fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
+    let mut unwritten = Vec::new();
+    for node in &directory.register.nodes {
+        let name = node.name.as_str();
+        let mut certificates = rotated.certificates.iter();
+        let certificate = certificates.find(|it| it.fields().subject.name == name);
+        let mut delegations = rotated.delegations.iter();
+        let delegation = delegations.find(|(issuer, _)| issuer == name);
+        let mut done = directory.hand_public(name);
+        if let Some(certificate) = certificate {
+            done = done.and(directory.hand(name, "node.cert", &certificate.to_text()));
+        }
+        if let Some((_, delegation)) = delegation {
+            done = done.and(directory.hand(name, "node.delegation", &delegation.to_text()));
+        }
+        if let Err(why) = done {
+            unwritten.push((name.to_owned(), why.text().to_owned()));
+        }
+    }
+    unwritten
 }
 
 /// All nodes of the register again, and what the register has of them.
@@ -160,16 +196,16 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
         Some(Ok(told)) => told.renewed.as_deref(),
         _ => None,
     };
-    let failed = match &told {
+    let not_told = match &told {
         Some(Err(why)) => Some(why.text().to_owned()),
         _ => None,
     };
     if args.json {
         let mut answer = as_json(&args.dir, rotated, renewed);
         answer["told"] = json!(matches!(told, Some(Ok(_))));
-        answer["not_told_because"] = json!(failed);
+        answer["not_told_because"] = json!(not_told);
         terminal::json(&answer)?;
-    } else if failed.is_none() {
+    } else if not_told.is_none() {
         let dir = args.dir.display();
         let spread = match &told {
             Some(_) => "the running node has it and tells the others".to_owned(),
@@ -178,12 +214,24 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
         let text = in_words(rotated, renewed, &format!("{dir}"));
         terminal::line(&format!("{text}{spread}"))?;
     }
-    match failed {
-        None => Ok(()),
-        Some(why) => Err(Failure::Undelivered(format!(
-            "root key {} is made, NOT delivered: {why}. Do not run this again, but {}",
-            rotated.network.root_number(),
+    let number = rotated.network.root_number();
+    let mut failed = String::new();
+    if let Some(why) = not_told {
+        failed += &format!(
+            ", NOT delivered: {why}. Do not run this again, but {}",
             bring(&args.dir)
+        );
+    }
+    for (node, why) in &rotated.unwritten {
+        let dir = args.dir.display();
+        failed += &format!(
+            ", NOT written for {node}: {why}. Do not run this again: mend that, and run `sinew net renew {dir} {node}`"
+        );
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Undelivered(format!(
+            "root key {number} is made{failed}"
         ))),
     }
 }
@@ -248,8 +296,13 @@ fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
             })
         })
         .collect();
+    let unwritten: Vec<Value> = rotated
+        .unwritten
+        .iter()
+        .map(|(node, why)| json!({"name": node, "why": why}))
+        .collect();
     json!({
-        "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
+        "unwritten": unwritten, "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
         "old_key": rotated.old_key.display().to_string(), "version": rotated.list.fields().version,
         "network": dir.join("network.pub").display().to_string(), "nodes": nodes, "issuers": issuers,
     })

@@ -496,3 +496,39 @@ fn a_rotation_certifies_all_again_and_says_who_still_lacks_it() {
     assert!(network.verify(&certificate(&net, "par"), now_s + 1).is_ok());
     fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn a_rotation_that_cannot_write_for_one_node_leaves_a_directory_that_works() {
+    let dir = directory("net-rotate-unwritable");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    for (n, name) in ["ams", "fra", "lon"].iter().enumerate() {
+        sinew(&format!("add {at} {name} --address 127.0.0.1:770{n}")).unwrap();
+    }
+    // No file takes the place of a directory, whoever writes it.
+    let in_the_way = net.join("fra/network.pub");
+    fs::remove_file(&in_the_way).unwrap();
+    fs::create_dir_all(in_the_way.join("full")).unwrap();
+    let failed = sinew(&format!("rotate {at}")).unwrap_err();
+    assert_eq!(failed.status(), 3);
+    let told = text(failed);
+    assert!(told.contains("NOT written for fra"), "{told}");
+    assert!(!told.contains("NOT written for lon"), "{told}");
+
+    let all = Directory::open(&net).unwrap().authority.network();
+    assert_eq!(all.root_number(), 1);
+    for name in ["ams", "lon"] {
+        assert_eq!(all.root_of(&certificate(&net, name)), Some(1), "{name}");
+        let stored = identity::network(&net.join(name).join("network.pub"), None, None);
+        assert_eq!(stored.unwrap().root_number(), 1, "{name}");
+    }
+    sinew(&format!("list {at}")).unwrap();
+    sinew(&format!("renew {at} ams")).unwrap();
+    fs::remove_dir_all(&in_the_way).unwrap();
+    sinew(&format!("renew {at} fra")).unwrap();
+    let stored = identity::network(&in_the_way, None, None).unwrap();
+    assert!(stored.root_of(&certificate(&net, "fra")) == Some(1));
+    assert!(net.join("fra/revocations").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
