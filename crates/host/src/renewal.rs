@@ -71,13 +71,7 @@ impl Renewal {
         lines: Lines,
     ) -> io::Result<Renewal> {
         let (alive, ended) = sync_channel(0);
-        let mut renewer = Renewer {
-            source,
-            identity,
-            commander,
-            lines,
-            outdated: None,
-        };
+        let mut renewer = Renewer::new(source, identity, commander, lines);
         let thread = std::thread::Builder::new().name("renewal".into());
         Ok(Renewal {
             alive: Some(alive),
@@ -117,6 +111,16 @@ struct Outdated {
 }
 
 impl Renewer {
+    fn new(source: Source, identity: Identity, commander: Commander, lines: Lines) -> Renewer {
+        Renewer {
+            source,
+            identity,
+            commander,
+            lines,
+            outdated: None,
+        }
+    }
+
     fn run(&mut self, ended: &Receiver<()>) {
         let mut not_before_s = 0;
         loop {
@@ -201,7 +205,8 @@ impl Renewer {
         self.take(given)
     }
 
-    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one.
+    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
+    /// does, or has done so already.
     fn look_at_file(&mut self) {
         let stored = std::fs::read_to_string(&self.source.file);
         let stored = stored
@@ -210,10 +215,28 @@ impl Renewer {
         let serial = self.identity.certificate().fields().serial;
         let newer = stored.filter(|stored| stored.fields().serial > serial);
         let keys = self.identity.keys().clone();
-        if let Some(Ok(identity)) = newer.map(|newer| Identity::new(keys, newer)) {
-            self.identity = identity;
-            self.outdated = None;
+        let Some(Ok(identity)) = newer.map(|newer| Identity::new(keys, newer)) else {
+            return;
+        };
+        let serial = identity.certificate().fields().serial;
+        let status = self.commander.status();
+        if status.is_ok_and(|status| status.snapshot.certificate_serial == serial) {
+            self.hold(identity);
+        } else if self
+            .operate(Operation::Renew(Box::new(identity.clone())))
+            .is_ok()
+        {
+            let file = self.source.file.display();
+            self.lines
+                .say(&format!("certificate {serial} taken from {file}"));
+            self.hold(identity);
         }
+    }
+
+    /// The engine has this one now.
+    fn hold(&mut self, identity: Identity) {
+        self.identity = identity;
+        self.outdated = None;
     }
 
     fn take(&mut self, given: Given) -> Result<(), String> {
@@ -228,8 +251,7 @@ impl Renewer {
         let (serial, keys) = (fields.serial, self.identity.keys().clone());
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
-        self.identity = identity;
-        self.outdated = None;
+        self.hold(identity);
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
             .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))?;
@@ -257,6 +279,8 @@ fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{AMS, TestNode, identity, validity};
+    use secure::Authority;
 
     #[test]
     fn a_thousand_nodes_ask_for_certificates_of_a_new_root_one_after_the_other() {
@@ -271,5 +295,53 @@ mod tests {
                 "{left_s} {turns:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
+        let mut node = TestNode::start("renewal-file");
+        let mut renewer = Renewer::new(
+            Source {
+                endpoints: Vec::new(),
+                issuer: [0; KEY_BYTES],
+                file: node.dir.join("node.cert"),
+            },
+            node.identity.clone(),
+            node.commander.clone(),
+            Lines::new("ams", Clock::new(), true).1,
+        );
+        let in_force =
+            |node: &TestNode| node.commander.status().unwrap().snapshot.certificate_serial;
+        let file = renewer.source.file.clone();
+        let put = |certificate: &Certificate| {
+            std::fs::write(&file, certificate.to_text()).unwrap();
+        };
+        let own = node.identity.certificate().clone();
+        let renewed = node.authority.renew(&own, validity()).unwrap();
+        put(&renewed);
+        renewer.look_at_file();
+        let serial = renewed.fields().serial;
+        assert_eq!(in_force(&node), serial);
+        assert_eq!(renewer.identity.certificate(), &renewed);
+
+        // Another network's, for the same key.
+        let mut other = Authority::generate(&[8; 32]);
+        let mut foreign = identity(&mut other, [1; 64], AMS);
+        while foreign.certificate().fields().serial <= serial {
+            foreign = identity(&mut other, [1; 64], AMS);
+        }
+        put(foreign.certificate());
+        renewer.look_at_file();
+        assert_eq!(in_force(&node), serial);
+        assert_eq!(renewer.identity.certificate(), &renewed);
+
+        // One that the operator has given to the engine himself.
+        let given = node.authority.renew(&renewed, validity()).unwrap();
+        let keys = renewer.identity.keys().clone();
+        let taken = Identity::new(keys, given.clone()).unwrap();
+        renewer.operate(Operation::Renew(Box::new(taken))).unwrap();
+        put(&given);
+        renewer.look_at_file();
+        assert_eq!(renewer.identity.certificate(), &given);
     }
 }
