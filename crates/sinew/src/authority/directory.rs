@@ -141,19 +141,27 @@ impl Directory {
 
     /// Every certificate ever issued to a node of that name.
     pub fn certificates_of(&self, name: &str) -> Result<Vec<Certificate>, Failure> {
+        let mut all = self.certificates()?;
+        all.retain(|it| it.fields().subject.name == name);
+        Ok(all)
+    }
+
+    /// Every certificate ever issued; none if nothing was.
+    pub fn certificates(&self) -> Result<Vec<Certificate>, Failure> {
         let dir = self.path.join("issued");
         let fail = |error| FileError::Read {
             path: dir.clone(),
             error,
         };
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(fail)?,
+        };
         let mut found = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(fail)? {
+        for entry in entries {
             let path = entry.map_err(fail)?.path();
             if path.extension().is_some_and(|e| e == "cert") {
-                let certificate = read_as(&path, Certificate::from_text)?;
-                if certificate.fields().subject.name == name {
-                    found.push(certificate);
-                }
+                found.push(read_as(&path, Certificate::from_text)?);
             }
         }
         Ok(found)

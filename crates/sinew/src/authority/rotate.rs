@@ -60,6 +60,7 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
     let valid = validity(args.days);
     let now_s = valid.not_before_s;
     let until_s = now_s.saturating_add(args.overlap.as_millis() / 1_000);
+    check_clock(directory, now_s, until_s)?;
     let before = directory.authority.network().root_number();
     let old_key = directory.keep_root(before)?;
     let authority = &mut directory.authority;
@@ -82,6 +83,25 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
     keep(directory, &rotated).map_err(|why| half_done(&args.dir, &rotated, &why))?;
     rotated.unwritten = hand_out(directory, &rotated);
     Ok(rotated)
+}
+
+/// Fails on a clock that is behind what this directory has seen. By it, the old root key would count for a shorter time than
+/// was asked for, or for none at all, and nobody can make that longer again.
+fn check_clock(directory: &Directory, now_s: u64, until_s: u64) -> Outcome {
+    let network = directory.authority.network();
+    let rotated_s = network.successions().iter().map(|it| it.issued_s);
+    let certificates = directory.certificates()?;
+    let certified_s = certificates.iter().map(|it| it.fields().not_before_s);
+    match rotated_s.chain(certified_s).max() {
+        Some(seen_s) if now_s < seen_s => Err(Failure::failed(format_args!(
+            "the clock of this machine is wrong: it says {}, and something was signed here at {}. Certificates of the \
+             old root key would end at {}: set the clock first",
+            until(now_s),
+            until(seen_s),
+            until(until_s)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Everything in the authority's own directory: the register last, because it names what the other files hold. An

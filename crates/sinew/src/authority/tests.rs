@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::identity;
 use crate::testing::directory;
 use clap::Parser;
-use secure::{Certificate, CertificateError};
+use secure::{Certificate, CertificateError, Validity};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -530,5 +530,36 @@ fn a_rotation_that_cannot_write_for_one_node_leaves_a_directory_that_works() {
     let stored = identity::network(&in_the_way, None, None).unwrap();
     assert!(stored.root_of(&certificate(&net, "fra")) == Some(1));
     assert!(net.join("fra/revocations").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn nothing_is_rotated_by_a_clock_that_is_behind() {
+    let dir = directory("net-rotate-clock");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    // What was signed an hour from now, by this machine's clock.
+    let mut opened = Directory::open(&net).unwrap();
+    let now_s = ::net::Clock::new().unix_s();
+    let later = Validity {
+        not_before_s: now_s + 3_600,
+        not_after_s: now_s + 7_200,
+    };
+    let old = certificate(&net, "ams");
+    let renewed = opened.authority.renew(&old, later).unwrap();
+    opened.save().unwrap();
+    opened.keep(&renewed).unwrap();
+    drop(opened);
+    let told = text(sinew(&format!("rotate {at} --overlap 0s")).unwrap_err());
+    assert!(
+        told.contains("the clock of this machine is wrong"),
+        "{told}"
+    );
+    assert!(told.contains("would end at"), "{told}");
+    let all = Directory::open(&net).unwrap().authority.network();
+    assert_eq!(all.root_number(), 0);
+    assert!(!net.join("network.key.root-0").exists());
     fs::remove_dir_all(dir).unwrap();
 }
