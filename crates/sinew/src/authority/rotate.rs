@@ -9,7 +9,6 @@
 //! for which the old ones count.
 
 use super::Rotate;
-use super::add::validity;
 use super::directory::{Directory, entropy};
 use super::register::Delegated;
 use crate::control::Control;
@@ -29,6 +28,8 @@ struct Rotated {
     /// The file of the root key before.
     old_key: PathBuf,
     certificates: Vec<Certificate>,
+    /// The nodes that get none, because the one that they had has ended.
+    expired: Vec<String>,
     /// Each with the name of its issuer.
     delegations: Vec<(String, Delegation)>,
     /// In whose directories it could not be written, and why.
@@ -57,8 +58,7 @@ pub(super) fn run(args: &Rotate) -> Outcome {
 }
 
 fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> {
-    let valid = validity(args.days);
-    let now_s = valid.not_before_s;
+    let now_s = net::Clock::new().unix_s();
     let until_s = now_s.saturating_add(args.overlap.as_millis() / 1_000);
     check_clock(directory, now_s, until_s)?;
     let before = directory.authority.network().root_number();
@@ -68,7 +68,7 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
         .rotate(&entropy()?, until_s, now_s)
         .map_err(Failure::failed)?;
     let list = authority.revocations(now_s);
-    let certificates = certify(directory, valid)?;
+    let (certificates, expired) = certify(directory, args.days, now_s)?;
     let delegations = delegate(directory, &certificates, now_s)?;
     let mut rotated = Rotated {
         network: directory.authority.network(),
@@ -76,6 +76,7 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
         list,
         old_key,
         certificates,
+        expired,
         delegations,
         unwritten: Vec::new(),
     };
@@ -149,21 +150,35 @@ fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
     unwritten
 }
 
-/// All nodes of the register again, and what the register has of them.
-fn certify(directory: &mut Directory, valid: Validity) -> Result<Vec<Certificate>, Failure> {
-    let mut certificates = Vec::new();
+/// The nodes of the register again, and what the register has of them; and the names of those whose certificates have
+/// expired, which get none: a rotation lets nobody in who was out.
+fn certify(
+    directory: &mut Directory,
+    days: Option<u32>,
+    now_s: u64,
+) -> Result<(Vec<Certificate>, Vec<String>), Failure> {
+    let (mut certificates, mut expired) = (Vec::new(), Vec::new());
     for at in 0..directory.register.nodes.len() {
         let entry = &directory.register.nodes[at];
         if entry.revoked {
             continue;
         }
         let old = directory.certificate(entry.serial)?;
+        let not_after_s = old.fields().not_after_s;
+        if not_after_s < now_s {
+            expired.push(entry.name.clone());
+            continue;
+        }
+        let valid = Validity {
+            not_before_s: now_s,
+            not_after_s: days.map_or(not_after_s, |days| now_s + u64::from(days) * 86_400),
+        };
         let renewed = directory.authority.renew(&old, valid);
         let renewed = renewed.map_err(Failure::failed)?;
         directory.register.nodes[at].serial = renewed.fields().serial;
         certificates.push(renewed);
     }
-    Ok(certificates)
+    Ok((certificates, expired))
 }
 
 /// The newest delegation of each issuer again, for as long as it would have counted.
@@ -284,6 +299,12 @@ fn in_words(rotated: &Rotated, renewed: Option<&str>, dir: &str) -> String {
             left.join(", ")
         );
     }
+    if !rotated.expired.is_empty() {
+        text += &format!(
+            "the certificates of these nodes have expired, so they got none; `sinew net renew {dir} NODE` makes one: {}\n",
+            rotated.expired.join(", ")
+        );
+    }
     for (node, _) in &rotated.delegations {
         text += &format!(
             "{node} is an issuer: copy {dir}/{node}/node.delegation to it and restart it; its members renew themselves then\n"
@@ -322,7 +343,7 @@ fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
         .map(|(node, why)| json!({"name": node, "why": why}))
         .collect();
     json!({
-        "unwritten": unwritten, "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
+        "expired": rotated.expired, "unwritten": unwritten, "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
         "old_key": rotated.old_key.display().to_string(), "version": rotated.list.fields().version,
         "network": dir.join("network.pub").display().to_string(), "nodes": nodes, "issuers": issuers,
     })

@@ -563,3 +563,46 @@ fn nothing_is_rotated_by_a_clock_that_is_behind() {
     assert!(!net.join("network.key.root-0").exists());
     fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn a_rotation_keeps_the_ends_of_certificates_and_lets_nobody_in_who_was_out() {
+    let dir = directory("net-rotate-ends");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    for (n, (name, days)) in [("ams", 3), ("fra", 700), ("lon", 9)].iter().enumerate() {
+        sinew(&format!(
+            "add {at} {name} --address 127.0.0.1:770{n} --days {days}"
+        ))
+        .unwrap();
+    }
+    // lon's certificate has ended.
+    let mut opened = Directory::open(&net).unwrap();
+    let now_s = ::net::Clock::new().unix_s();
+    let over = Validity {
+        not_before_s: now_s - 100,
+        not_after_s: now_s - 50,
+    };
+    let ended = opened.authority.renew(&certificate(&net, "lon"), over);
+    let ended = ended.unwrap();
+    opened.keep(&ended).unwrap();
+    let lon = opened.register.nodes.iter_mut().find(|it| it.name == "lon");
+    lon.unwrap().serial = ended.fields().serial;
+    opened.save().unwrap();
+    drop(opened);
+    let all = ["ams", "fra", "lon"];
+    let before = all.map(|name| certificate(&net, name));
+    sinew(&format!("rotate {at}")).unwrap();
+    let after = all.map(|name| certificate(&net, name));
+    for (old, new) in before.iter().zip(&after).take(2) {
+        assert!(new.fields().serial > old.fields().serial);
+        assert_eq!(new.fields().not_after_s, old.fields().not_after_s);
+    }
+    assert_eq!(after[2], before[2], "it got none");
+    sinew(&format!("rotate {at} --days 20")).unwrap();
+    let fields = certificate(&net, "ams");
+    assert!(fields.fields().not_after_s >= now_s + 20 * 86_400);
+    assert_eq!(certificate(&net, "lon"), before[2]);
+    sinew(&format!("renew {at} lon")).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
