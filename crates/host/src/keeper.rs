@@ -28,25 +28,17 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the roots in the file `network`, and the list of revocations in `revocations`. What the files have by now
-    /// is `stored`.
+    /// Keeps the roots in the file `network`, and the list of revocations in `revocations`. `started` is what the node has
+    /// begun with: the list of that file, and maybe a root that its own certificate has proved and the file has not.
     pub fn start(
         network: PathBuf,
         revocations: Option<PathBuf>,
-        stored: &Network,
+        started: &Network,
         commander: Commander,
         lines: Lines,
     ) -> io::Result<Keeper> {
         let (alive, ended) = sync_channel(0);
-        let mut watch = Watch {
-            network,
-            stored_root: stored.root_number(),
-            revocations,
-            stored: stored.revocations_edition(),
-            reminded: None,
-            commander,
-            lines,
-        };
+        let mut watch = Watch::new(network, revocations, started, commander, lines);
         let thread = std::thread::Builder::new().name("keeper".into());
         let thread = thread.spawn(move || watch.run(&ended))?;
         Ok(Keeper {
@@ -69,16 +61,39 @@ impl Drop for Keeper {
 struct Watch {
     network: PathBuf,
     /// The number of the newest root in the file.
-    stored_root: u8,
+    kept_root: u8,
     revocations: Option<PathBuf>,
     /// The root that signed the list in the file, and its version.
     stored: (u8, u32),
+    /// The newest root and the list of which it was said whether they are kept.
+    said: Option<(u8, (u8, u32))>,
     reminded: Option<Instant>,
     commander: Commander,
     lines: Lines,
 }
 
 impl Watch {
+    fn new(
+        network: PathBuf,
+        revocations: Option<PathBuf>,
+        started: &Network,
+        commander: Commander,
+        lines: Lines,
+    ) -> Watch {
+        // A file that cannot be read is told of when something is to be written into it.
+        let file = read_network(&network);
+        Watch {
+            kept_root: file.map_or(0, |file| file.root_number()),
+            network,
+            revocations,
+            stored: started.revocations_edition(),
+            said: None,
+            reminded: None,
+            commander,
+            lines,
+        }
+    }
+
     fn run(&mut self, ended: &Receiver<()>) {
         self.look();
         while ended.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
@@ -100,31 +115,34 @@ impl Watch {
             self.reminded = None;
         }
         let edition = (snapshot.revocations_root, snapshot.revocations_version);
-        if snapshot.root <= self.stored_root && edition <= self.stored {
+        if snapshot.root <= self.kept_root && edition <= self.stored {
             return;
         }
         let Ok(trust) = self.commander.trust() else {
             return;
         };
-        // First, because a list of a later root says nothing without it.
-        if trust.root_number() > self.stored_root {
-            self.store_roots(&trust);
+        let news = (trust.root_number(), trust.revocations_edition());
+        // What fails is tried again and said once: whoever mends the file need not start the node again.
+        let is_said = self.said.replace(news) == Some(news);
+        let mut complain = Vec::new();
+        // First, because a start refuses a list of which it does not know the root.
+        if trust.root_number() > self.kept_root {
+            complain.extend(self.store_roots(&trust).err());
         }
         if let Some(path) = self.revocations.clone()
             && trust.revocations_edition() > self.stored
         {
-            self.store(&path, &trust);
+            complain.extend(self.store(&path, &trust).err());
+        }
+        for why in complain.iter().filter(|_| !is_said) {
+            self.lines.error(why);
         }
     }
 
     /// A file that says otherwise was put there by somebody: it stays, and he is told.
-    fn store_roots(&mut self, trust: &Network) {
-        let path = self.network.display();
-        let (root, lasting) = (trust.root_number(), "a restart forgets root key");
-        let stored = std::fs::read_to_string(&self.network);
-        let stored = stored.map_err(|error| error.to_string());
-        let known = stored.and_then(|text| {
-            let mut stored = Network::from_text(&text).map_err(|error| error.to_string())?;
+    fn store_roots(&mut self, trust: &Network) -> Result<(), String> {
+        let (path, root) = (self.network.display(), trust.root_number());
+        let known = read_network(&self.network).and_then(|mut stored| {
             let is_news = stored.adopt(trust).map_err(|error| error.to_string())?;
             Ok(is_news.then_some(stored))
         });
@@ -134,31 +152,35 @@ impl Watch {
             // It was there already: the operator has brought it.
             None => Ok(()),
         });
-        match written {
-            Ok(()) => self.lines.say(&format!("root key {root} kept in {path}")),
-            Err(why) => self
-                .lines
-                .error(&format!("{path}: {why}; {lasting} {root}")),
-        }
-        self.stored_root = root;
+        written.map_err(|why| format!("{path}: {why}; a restart forgets root key {root}"))?;
+        self.lines.say(&format!("root key {root} kept in {path}"));
+        self.kept_root = root;
+        Ok(())
     }
 
-    fn store(&mut self, path: &Path, trust: &Network) {
+    fn store(&mut self, path: &Path, trust: &Network) -> Result<(), String> {
         let Some(list) = trust.revocations() else {
-            return;
+            return Ok(());
         };
-        let version = list.fields().version;
-        let path_text = path.display();
-        match write_whole(path, &list.to_text(), 0o644) {
-            Ok(()) => {
-                self.lines.say(&format!("revocations, version {version}, kept in {path_text}"));
-            }
-            Err(error) => self.lines.error(&format!(
-                "cannot write {path_text}: {error}; a restart forgets revocations, version {version}"
-            )),
+        let (version, path_text) = (list.fields().version, path.display());
+        let (root, _) = trust.revocations_edition();
+        // Choice: the list before stays. With this one, the node could not start.
+        if root > self.kept_root {
+            return Err(format!(
+                "{path_text}: revocations, version {version}, are of root key {root}, which is not kept, so they are not \
+                 either; a restart forgets both"
+            ));
         }
-        // One that cannot be written is said once per version.
+        write_whole(path, &list.to_text(), 0o644).map_err(|error| {
+            format!(
+                "cannot write {path_text}: {error}; a restart forgets revocations, version {version}"
+            )
+        })?;
+        self.lines.say(&format!(
+            "revocations, version {version}, kept in {path_text}"
+        ));
         self.stored = trust.revocations_edition();
+        Ok(())
     }
 
     fn remind(&mut self, not_after_s: u64, of_old_root: Option<u8>) {
@@ -179,5 +201,72 @@ impl Watch {
                 left_s.div_ceil(86_400)
             ),
         });
+    }
+}
+
+fn read_network(path: &Path) -> Result<Network, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    Network::from_text(&text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestNode;
+    use overlay::request::Operation;
+    use secure::Revocations;
+
+    /// What looks after `node`, whose files are in its directory.
+    fn watch(node: &TestNode, started: &Network) -> Watch {
+        let (network, list) = (node.dir.join("network.pub"), node.dir.join("revocations"));
+        let lines = Lines::new("ams", Clock::new(), true).1;
+        Watch::new(network, Some(list), started, node.commander.clone(), lines)
+    }
+
+    fn operate(node: &TestNode, operation: Operation) {
+        node.commander.operate(operation).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_list_is_kept_only_beside_the_root_that_signed_it() {
+        let mut node = TestNode::start("keeper-roots");
+        let now_s = Clock::new().unix_s();
+        let (old, before) = (node.authority.network(), node.authority.revocations(now_s));
+        let mut watch = watch(&node, &old);
+        node.authority.rotate(&[9; 32], now_s + 900, now_s).unwrap();
+        operate(
+            &node,
+            Operation::Succeed(node.authority.network().chain_bytes()),
+        );
+        let list = node.authority.revocations(now_s);
+        operate(&node, Operation::Revoke(list.as_bytes().to_vec()));
+        // There is no network file: nothing can be added to it.
+        let files = (watch.network.clone(), node.dir.join("revocations"));
+        std::fs::write(&files.1, before.to_text()).unwrap();
+        watch.look();
+        let kept = || Revocations::from_text(&std::fs::read_to_string(&files.1).unwrap()).unwrap();
+        assert_eq!(kept().as_bytes(), before.as_bytes());
+
+        // Whoever mends it finds both there, without another word.
+        std::fs::write(&files.0, old.to_text()).unwrap();
+        watch.look();
+        let mut started = read_network(&files.0).unwrap();
+        assert_eq!(started.root_number(), 1);
+        assert_eq!(kept().as_bytes(), list.as_bytes());
+        assert_eq!(started.restore(&kept()), Ok(true));
+    }
+
+    #[test]
+    fn a_root_that_the_certificate_proved_is_kept_as_well() {
+        let mut node = TestNode::start("keeper-proved");
+        let now_s = Clock::new().unix_s();
+        let old = node.authority.network();
+        node.authority.rotate(&[9; 32], now_s + 900, now_s).unwrap();
+        let started = node.authority.network();
+        operate(&node, Operation::Succeed(started.chain_bytes()));
+        std::fs::write(node.dir.join("network.pub"), old.to_text()).unwrap();
+        let mut watch = watch(&node, &started);
+        watch.look();
+        assert_eq!(read_network(&watch.network).unwrap().root_number(), 1);
     }
 }

@@ -40,6 +40,9 @@ const SPREAD_PART: u64 = 10;
 const SPREAD_S: (u64, u64) = (10, 3_600);
 /// The shortest pause between two attempts. Choice: a refusal costs the issuer a handshake.
 const AGAIN_S: u64 = 1;
+/// Under an old root, all members of an issuer may wait for it at once, for as long as it has no new delegation: then the
+/// shortest pause grows from the one to the other, and half of it is another one for each node.
+const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 
 /// Where the next certificate is to be had, and where it goes.
 #[derive(Clone, Debug)]
@@ -71,13 +74,7 @@ impl Renewal {
         lines: Lines,
     ) -> io::Result<Renewal> {
         let (alive, ended) = sync_channel(0);
-        let mut renewer = Renewer {
-            source,
-            identity,
-            commander,
-            lines,
-            outdated: None,
-        };
+        let mut renewer = Renewer::new(source, identity, commander, lines);
         let thread = std::thread::Builder::new().name("renewal".into());
         Ok(Renewal {
             alive: Some(alive),
@@ -103,6 +100,9 @@ struct Renewer {
     lines: Lines,
     /// Under which newer root the certificate is to be renewed.
     outdated: Option<Outdated>,
+    /// How many attempts have failed, one after the other, and what was said of it last.
+    failures: u32,
+    warned: Option<String>,
 }
 
 /// The certificate is of an old root.
@@ -117,6 +117,18 @@ struct Outdated {
 }
 
 impl Renewer {
+    fn new(source: Source, identity: Identity, commander: Commander, lines: Lines) -> Renewer {
+        Renewer {
+            source,
+            identity,
+            commander,
+            lines,
+            outdated: None,
+            failures: 0,
+            warned: None,
+        }
+    }
+
     fn run(&mut self, ended: &Receiver<()>) {
         let mut not_before_s = 0;
         loop {
@@ -137,9 +149,14 @@ impl Renewer {
             }
             not_before_s = now_s + AGAIN_S;
             if let Err(why) = self.renew() {
-                let text = format!("the certificate was not renewed: {why}");
-                self.lines.warn(&text);
                 not_before_s = now_s + self.pause_s(now_s);
+                self.failures += 1;
+                // Once for each cause: it may last for days.
+                if self.warned.as_ref() != Some(&why) {
+                    let text = format!("the certificate was not renewed: {why}");
+                    self.lines.warn(&text);
+                    self.warned = Some(why);
+                }
             }
         }
     }
@@ -176,11 +193,13 @@ impl Renewer {
 
     /// Until the next attempt after a failure.
     fn pause_s(&self, now_s: u64) -> u64 {
-        let left_s = self
-            .outdated
-            .map_or(u64::MAX, |it| it.until_s.saturating_sub(now_s));
+        let Some(outdated) = self.outdated else {
+            return (self.lifetime_s() / AGAIN_PART).clamp(AGAIN_S, AGAIN_S_MAX);
+        };
+        let left_s = outdated.until_s.saturating_sub(now_s);
         let span_s = self.lifetime_s().min(left_s);
-        (span_s / AGAIN_PART).clamp(AGAIN_S, AGAIN_S_MAX)
+        let shortest_s = crowd_pause_s(self.identity.address(), self.failures);
+        (span_s / AGAIN_PART).clamp(shortest_s, AGAIN_S_MAX)
     }
 
     fn renew(&mut self) -> Result<(), String> {
@@ -201,7 +220,8 @@ impl Renewer {
         self.take(given)
     }
 
-    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one.
+    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
+    /// does, or has done so already.
     fn look_at_file(&mut self) {
         let stored = std::fs::read_to_string(&self.source.file);
         let stored = stored
@@ -210,10 +230,30 @@ impl Renewer {
         let serial = self.identity.certificate().fields().serial;
         let newer = stored.filter(|stored| stored.fields().serial > serial);
         let keys = self.identity.keys().clone();
-        if let Some(Ok(identity)) = newer.map(|newer| Identity::new(keys, newer)) {
-            self.identity = identity;
-            self.outdated = None;
+        let Some(Ok(identity)) = newer.map(|newer| Identity::new(keys, newer)) else {
+            return;
+        };
+        let serial = identity.certificate().fields().serial;
+        let status = self.commander.status();
+        if status.is_ok_and(|status| status.snapshot.certificate_serial == serial) {
+            self.hold(identity);
+        } else if self
+            .operate(Operation::Renew(Box::new(identity.clone())))
+            .is_ok()
+        {
+            let file = self.source.file.display();
+            self.lines
+                .say(&format!("certificate {serial} taken from {file}"));
+            self.hold(identity);
         }
+    }
+
+    /// The engine has this one now.
+    fn hold(&mut self, identity: Identity) {
+        self.identity = identity;
+        self.outdated = None;
+        self.failures = 0;
+        self.warned = None;
     }
 
     fn take(&mut self, given: Given) -> Result<(), String> {
@@ -228,8 +268,7 @@ impl Renewer {
         let (serial, keys) = (fields.serial, self.identity.keys().clone());
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
-        self.identity = identity;
-        self.outdated = None;
+        self.hold(identity);
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
             .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))?;
@@ -249,7 +288,18 @@ impl Renewer {
 /// `left_s` more. Addresses that follow each other are far apart.
 fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
     let (shortest, longest) = SPREAD_S;
-    let spread_s = (left_s / SPREAD_PART).clamp(shortest, longest);
+    share_s(address, (left_s / SPREAD_PART).clamp(shortest, longest))
+}
+
+/// The shortest pause of a node under an old root after so many failures.
+fn crowd_pause_s(address: NodeAddr, failures: u32) -> u64 {
+    let (shortest, longest) = CROWD_AGAIN_S;
+    let reach_s = (shortest << failures.min(8)).min(longest);
+    (reach_s / 2 + share_s(address, reach_s / 2 + 1)).max(shortest)
+}
+
+/// This node's own part of `spread_s`, less than all of it.
+fn share_s(address: NodeAddr, spread_s: u64) -> u64 {
     let mixed = address.0.wrapping_mul(0x9e37_79b9);
     (u64::from(mixed) * spread_s) >> 32
 }
@@ -257,6 +307,19 @@ fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{AMS, TestNode, identity, validity};
+    use secure::Authority;
+
+    /// What renews the certificate of `node`, from nobody.
+    fn renewer(node: &TestNode) -> Renewer {
+        let source = Source {
+            endpoints: Vec::new(),
+            issuer: [0; KEY_BYTES],
+            file: node.dir.join("node.cert"),
+        };
+        let lines = Lines::new("ams", Clock::new(), true).1;
+        Renewer::new(source, node.identity.clone(), node.commander.clone(), lines)
+    }
 
     #[test]
     fn a_thousand_nodes_ask_for_certificates_of_a_new_root_one_after_the_other() {
@@ -271,5 +334,68 @@ mod tests {
                 "{left_s} {turns:?}"
             );
         }
+    }
+
+    #[test]
+    fn those_who_wait_for_their_issuer_ask_less_and_less_and_not_together() {
+        for failures in 0..40 {
+            let mut pauses = vec![0; 61];
+            for i in 0..1_000 {
+                pauses[crowd_pause_s(NodeAddr(0x0a07_0001 + i), failures) as usize] += 1;
+            }
+            assert!(pauses[..10].iter().all(|count| *count == 0), "{failures}");
+            if failures >= 3 {
+                assert!(pauses[..30].iter().all(|count| *count == 0), "{failures}");
+                assert!(pauses[30..].iter().all(|count| *count < 100), "{failures}");
+            }
+        }
+        let mut node = TestNode::start("renewal-pause");
+        let mut renewer = renewer(&node);
+        let now_s = Clock::new().unix_s();
+        // The day of its life has more hundredths than the time that an old root has left.
+        assert_eq!(renewer.pause_s(now_s), 864);
+        node.authority.rotate(&[9; 32], now_s, now_s).unwrap();
+        renewer.outdated = renewer.outdated(&node.authority.network(), now_s);
+        renewer.failures = 7;
+        assert!((30..=60).contains(&renewer.pause_s(now_s + 1_000)));
+    }
+
+    #[test]
+    fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
+        let mut node = TestNode::start("renewal-file");
+        let mut renewer = renewer(&node);
+        let in_force =
+            |node: &TestNode| node.commander.status().unwrap().snapshot.certificate_serial;
+        let file = renewer.source.file.clone();
+        let put = |certificate: &Certificate| {
+            std::fs::write(&file, certificate.to_text()).unwrap();
+        };
+        let own = node.identity.certificate().clone();
+        let renewed = node.authority.renew(&own, validity()).unwrap();
+        put(&renewed);
+        renewer.look_at_file();
+        let serial = renewed.fields().serial;
+        assert_eq!(in_force(&node), serial);
+        assert_eq!(renewer.identity.certificate(), &renewed);
+
+        // Another network's, for the same key.
+        let mut other = Authority::generate(&[8; 32]);
+        let mut foreign = identity(&mut other, [1; 64], AMS);
+        while foreign.certificate().fields().serial <= serial {
+            foreign = identity(&mut other, [1; 64], AMS);
+        }
+        put(foreign.certificate());
+        renewer.look_at_file();
+        assert_eq!(in_force(&node), serial);
+        assert_eq!(renewer.identity.certificate(), &renewed);
+
+        // One that the operator has given to the engine himself.
+        let given = node.authority.renew(&renewed, validity()).unwrap();
+        let keys = renewer.identity.keys().clone();
+        let taken = Identity::new(keys, given.clone()).unwrap();
+        renewer.operate(Operation::Renew(Box::new(taken))).unwrap();
+        put(&given);
+        renewer.look_at_file();
+        assert_eq!(renewer.identity.certificate(), &given);
     }
 }

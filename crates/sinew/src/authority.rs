@@ -303,9 +303,9 @@ pub struct Rotate {
     /// For how long what the old key has signed goes on counting
     #[arg(long, default_value = "30d", value_name = "TIME", value_parser = span)]
     pub overlap: Duration,
-    /// For how many days from now the new certificates are valid
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub days: u32,
+    /// For how many days from now the new certificates are valid; default: each ends when the old one would have
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: Option<u32>,
     /// Control socket of any running node, or its directory; that node informs all others
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,

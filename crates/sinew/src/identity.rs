@@ -127,7 +127,9 @@ pub fn network(
         let list = read_as(path, Revocations::from_text)?;
         network.restore(&list).map_err(|error| FileError::Content {
             path: path.to_owned(),
-            what: error.to_string(),
+            what: format!(
+                "{error}, copy this file, too, or delete it: other nodes tell this one the list again"
+            ),
         })?;
     }
     Ok(network)

@@ -100,7 +100,19 @@ impl Directory {
 
     /// Writes what has changed.
     pub fn save(&self) -> Result<(), Failure> {
-        write_secret(&self.path.join("network.key"), &self.authority.to_text())?;
+        self.save_key()?;
+        self.save_register()
+    }
+
+    /// Writes the root key and what it counts. Whoever then keeps certificates before the register leaves a directory that
+    /// can be used wherever he is interrupted.
+    pub fn save_key(&self) -> Result<(), Failure> {
+        let path = self.path.join("network.key");
+        Ok(write_secret(&path, &self.authority.to_text())?)
+    }
+
+    /// Writes the register. The certificates that it names are kept before.
+    pub fn save_register(&self) -> Result<(), Failure> {
         let text = toml::to_string(&self.register).map_err(Failure::failed)?;
         Ok(write(&self.path.join("network.toml"), &text)?)
     }
@@ -129,19 +141,27 @@ impl Directory {
 
     /// Every certificate ever issued to a node of that name.
     pub fn certificates_of(&self, name: &str) -> Result<Vec<Certificate>, Failure> {
+        let mut all = self.certificates()?;
+        all.retain(|it| it.fields().subject.name == name);
+        Ok(all)
+    }
+
+    /// Every certificate ever issued; none if nothing was.
+    pub fn certificates(&self) -> Result<Vec<Certificate>, Failure> {
         let dir = self.path.join("issued");
         let fail = |error| FileError::Read {
             path: dir.clone(),
             error,
         };
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(fail)?,
+        };
         let mut found = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(fail)? {
+        for entry in entries {
             let path = entry.map_err(fail)?.path();
             if path.extension().is_some_and(|e| e == "cert") {
-                let certificate = read_as(&path, Certificate::from_text)?;
-                if certificate.fields().subject.name == name {
-                    found.push(certificate);
-                }
+                found.push(read_as(&path, Certificate::from_text)?);
             }
         }
         Ok(found)
@@ -165,14 +185,20 @@ impl Directory {
         Ok(path)
     }
 
-    /// Keeps the public keys here and with every node.
-    pub fn spread_network(&self) -> Result<(), Failure> {
+    /// Keeps the public keys and a list of revocations here.
+    pub fn publish(&self, list: &Revocations) -> Result<(), Failure> {
         let text = self.authority.network().to_text();
         write(&self.path.join("network.pub"), &text)?;
-        for node in &self.register.nodes {
-            self.hand(&node.name, "network.pub", &text)?;
+        Ok(write(&self.path.join("revocations"), &list.to_text())?)
+    }
+
+    /// Writes what everybody may know into the directory of a node, if that is here.
+    pub fn hand_public(&self, node: &str) -> Result<(), Failure> {
+        self.hand(node, "network.pub", &self.authority.network().to_text())?;
+        match self.revocations()? {
+            Some(list) => self.hand(node, "revocations", &list),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes a file into the directory of a node, if that is here.

@@ -210,10 +210,13 @@ pub(super) fn replace(
     for node in nodes.filter(|node| node.name == name) {
         node.serial = certificate.fields().serial;
     }
-    directory.save()?;
+    directory.save_key()?;
     directory.keep(certificate)?;
+    directory.save_register()?;
     let path = directory.node(name).join("node.cert");
     write(&path, &certificate.to_text())?;
+    // A rotation may have failed to write them there.
+    directory.hand_public(name)?;
     Ok(path)
 }
 

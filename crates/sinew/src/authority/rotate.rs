@@ -9,7 +9,6 @@
 //! for which the old ones count.
 
 use super::Rotate;
-use super::add::validity;
 use super::directory::{Directory, entropy};
 use super::register::Delegated;
 use crate::control::Control;
@@ -29,8 +28,12 @@ struct Rotated {
     /// The file of the root key before.
     old_key: PathBuf,
     certificates: Vec<Certificate>,
+    /// The nodes that get none, because the one that they had has ended.
+    expired: Vec<String>,
     /// Each with the name of its issuer.
     delegations: Vec<(String, Delegation)>,
+    /// In whose directories it could not be written, and why.
+    unwritten: Vec<(String, String)>,
 }
 
 /// What a running node was given.
@@ -55,9 +58,9 @@ pub(super) fn run(args: &Rotate) -> Outcome {
 }
 
 fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> {
-    let valid = validity(args.days);
-    let now_s = valid.not_before_s;
+    let now_s = net::Clock::new().unix_s();
     let until_s = now_s.saturating_add(args.overlap.as_millis() / 1_000);
+    check_clock(directory, now_s, until_s)?;
     let before = directory.authority.network().root_number();
     let old_key = directory.keep_root(before)?;
     let authority = &mut directory.authority;
@@ -65,49 +68,117 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
         .rotate(&entropy()?, until_s, now_s)
         .map_err(Failure::failed)?;
     let list = authority.revocations(now_s);
-    let certificates = certify(directory, valid)?;
+    let (certificates, expired) = certify(directory, args.days, now_s)?;
     let delegations = delegate(directory, &certificates, now_s)?;
-    // The root key's file first, and then what it has signed.
-    directory.save()?;
-    directory.spread_network()?;
-    directory.spread(&list)?;
-    for certificate in &certificates {
-        directory.keep(certificate)?;
-        directory.hand(
-            certificate.fields().subject.name,
-            "node.cert",
-            &certificate.to_text(),
-        )?;
-    }
-    for (node, delegation) in &delegations {
-        directory.keep_delegation(delegation)?;
-        directory.hand(node, "node.delegation", &delegation.to_text())?;
-    }
-    Ok(Rotated {
+    let mut rotated = Rotated {
         network: directory.authority.network(),
         until_s,
         list,
         old_key,
         certificates,
+        expired,
         delegations,
-    })
+        unwritten: Vec::new(),
+    };
+    directory.save_key()?;
+    keep(directory, &rotated).map_err(|why| half_done(&args.dir, &rotated, &why))?;
+    rotated.unwritten = hand_out(directory, &rotated);
+    Ok(rotated)
 }
 
-/// All nodes of the register again, and what the register has of them.
-fn certify(directory: &mut Directory, valid: Validity) -> Result<Vec<Certificate>, Failure> {
-    let mut certificates = Vec::new();
+/// Fails on a clock that is behind what this directory has seen. By it, the old root key would count for a shorter time than
+/// was asked for, or for none at all, and nobody can make that longer again.
+fn check_clock(directory: &Directory, now_s: u64, until_s: u64) -> Outcome {
+    let network = directory.authority.network();
+    let rotated_s = network.successions().iter().map(|it| it.issued_s);
+    let certificates = directory.certificates()?;
+    let certified_s = certificates.iter().map(|it| it.fields().not_before_s);
+    match rotated_s.chain(certified_s).max() {
+        Some(seen_s) if now_s < seen_s => Err(Failure::failed(format_args!(
+            "the clock of this machine is wrong: it says {}, and something was signed here at {}. Certificates of the \
+             old root key would end at {}: set the clock first",
+            until(now_s),
+            until(seen_s),
+            until(until_s)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Everything in the authority's own directory: the register last, because it names what the other files hold. An
+/// interruption leaves the certificates of before in force.
+fn keep(directory: &Directory, rotated: &Rotated) -> Outcome {
+    directory.publish(&rotated.list)?;
+    for certificate in &rotated.certificates {
+        directory.keep(certificate)?;
+    }
+    for (_, delegation) in &rotated.delegations {
+        directory.keep_delegation(delegation)?;
+    }
+    directory.save_register()
+}
+
+fn half_done(dir: &Path, rotated: &Rotated, why: &Failure) -> Failure {
+    let (number, dir) = (rotated.network.root_number(), dir.display());
+    Failure::failed(format_args!(
+        "root key {number} is made, and not all files are written: {}. Do not run this again: mend that, and then run \
+         `sinew net renew {dir} NODE` for each node",
+        why.text()
+    ))
+}
+
+/// Copies for the nodes. One whose directory cannot be written does not keep the others from theirs.
+fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
+    let mut unwritten = Vec::new();
+    for node in &directory.register.nodes {
+        let name = node.name.as_str();
+        let mut certificates = rotated.certificates.iter();
+        let certificate = certificates.find(|it| it.fields().subject.name == name);
+        let mut delegations = rotated.delegations.iter();
+        let delegation = delegations.find(|(issuer, _)| issuer == name);
+        let mut done = directory.hand_public(name);
+        if let Some(certificate) = certificate {
+            done = done.and(directory.hand(name, "node.cert", &certificate.to_text()));
+        }
+        if let Some((_, delegation)) = delegation {
+            done = done.and(directory.hand(name, "node.delegation", &delegation.to_text()));
+        }
+        if let Err(why) = done {
+            unwritten.push((name.to_owned(), why.text().to_owned()));
+        }
+    }
+    unwritten
+}
+
+/// The nodes of the register again, and what the register has of them; and the names of those whose certificates have
+/// expired, which get none: a rotation lets nobody in who was out.
+fn certify(
+    directory: &mut Directory,
+    days: Option<u32>,
+    now_s: u64,
+) -> Result<(Vec<Certificate>, Vec<String>), Failure> {
+    let (mut certificates, mut expired) = (Vec::new(), Vec::new());
     for at in 0..directory.register.nodes.len() {
         let entry = &directory.register.nodes[at];
         if entry.revoked {
             continue;
         }
         let old = directory.certificate(entry.serial)?;
+        let not_after_s = old.fields().not_after_s;
+        if not_after_s < now_s {
+            expired.push(entry.name.clone());
+            continue;
+        }
+        let valid = Validity {
+            not_before_s: now_s,
+            not_after_s: days.map_or(not_after_s, |days| now_s + u64::from(days) * 86_400),
+        };
         let renewed = directory.authority.renew(&old, valid);
         let renewed = renewed.map_err(Failure::failed)?;
         directory.register.nodes[at].serial = renewed.fields().serial;
         certificates.push(renewed);
     }
-    Ok(certificates)
+    Ok((certificates, expired))
 }
 
 /// The newest delegation of each issuer again, for as long as it would have counted.
@@ -160,16 +231,16 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
         Some(Ok(told)) => told.renewed.as_deref(),
         _ => None,
     };
-    let failed = match &told {
+    let not_told = match &told {
         Some(Err(why)) => Some(why.text().to_owned()),
         _ => None,
     };
     if args.json {
         let mut answer = as_json(&args.dir, rotated, renewed);
         answer["told"] = json!(matches!(told, Some(Ok(_))));
-        answer["not_told_because"] = json!(failed);
+        answer["not_told_because"] = json!(not_told);
         terminal::json(&answer)?;
-    } else if failed.is_none() {
+    } else if not_told.is_none() {
         let dir = args.dir.display();
         let spread = match &told {
             Some(_) => "the running node has it and tells the others".to_owned(),
@@ -178,12 +249,24 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
         let text = in_words(rotated, renewed, &format!("{dir}"));
         terminal::line(&format!("{text}{spread}"))?;
     }
-    match failed {
-        None => Ok(()),
-        Some(why) => Err(Failure::Undelivered(format!(
-            "root key {} is made, NOT delivered: {why}. Do not run this again, but {}",
-            rotated.network.root_number(),
+    let number = rotated.network.root_number();
+    let mut failed = String::new();
+    if let Some(why) = not_told {
+        failed += &format!(
+            ", NOT delivered: {why}. Do not run this again, but {}",
             bring(&args.dir)
+        );
+    }
+    for (node, why) in &rotated.unwritten {
+        let dir = args.dir.display();
+        failed += &format!(
+            ", NOT written for {node}: {why}. Do not run this again: mend that, and run `sinew net renew {dir} {node}`"
+        );
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Undelivered(format!(
+            "root key {number} is made{failed}"
         ))),
     }
 }
@@ -214,6 +297,12 @@ fn in_words(rotated: &Rotated, renewed: Option<&str>, dir: &str) -> String {
             "give these nodes their new certificates by then, with `sinew net renew {dir} NODE --node SOCKET`, or copy \
              {dir}/NODE/node.cert to them and send SIGHUP: {}\n",
             left.join(", ")
+        );
+    }
+    if !rotated.expired.is_empty() {
+        text += &format!(
+            "the certificates of these nodes have expired, so they got none; `sinew net renew {dir} NODE` makes one: {}\n",
+            rotated.expired.join(", ")
         );
     }
     for (node, _) in &rotated.delegations {
@@ -248,8 +337,13 @@ fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
             })
         })
         .collect();
+    let unwritten: Vec<Value> = rotated
+        .unwritten
+        .iter()
+        .map(|(node, why)| json!({"name": node, "why": why}))
+        .collect();
     json!({
-        "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
+        "expired": rotated.expired, "unwritten": unwritten, "root": rotated.network.root_number(), "old_counts_until_s": rotated.until_s,
         "old_key": rotated.old_key.display().to_string(), "version": rotated.list.fields().version,
         "network": dir.join("network.pub").display().to_string(), "nodes": nodes, "issuers": issuers,
     })

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::identity;
 use crate::testing::directory;
 use clap::Parser;
-use secure::{Certificate, CertificateError};
+use secure::{Certificate, CertificateError, Validity};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -494,5 +494,115 @@ fn a_rotation_certifies_all_again_and_says_who_still_lacks_it() {
     assert!(network.has_revoked(&certificate(&net, "fra")));
     assert!(network.is_revoked(fields.serial), "its delegations, too");
     assert!(network.verify(&certificate(&net, "par"), now_s + 1).is_ok());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_rotation_that_cannot_write_for_one_node_leaves_a_directory_that_works() {
+    let dir = directory("net-rotate-unwritable");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    for (n, name) in ["ams", "fra", "lon"].iter().enumerate() {
+        sinew(&format!("add {at} {name} --address 127.0.0.1:770{n}")).unwrap();
+    }
+    // No file takes the place of a directory, whoever writes it.
+    let in_the_way = net.join("fra/network.pub");
+    fs::remove_file(&in_the_way).unwrap();
+    fs::create_dir_all(in_the_way.join("full")).unwrap();
+    let failed = sinew(&format!("rotate {at}")).unwrap_err();
+    assert_eq!(failed.status(), 3);
+    let told = text(failed);
+    assert!(told.contains("NOT written for fra"), "{told}");
+    assert!(!told.contains("NOT written for lon"), "{told}");
+
+    let all = Directory::open(&net).unwrap().authority.network();
+    assert_eq!(all.root_number(), 1);
+    for name in ["ams", "lon"] {
+        assert_eq!(all.root_of(&certificate(&net, name)), Some(1), "{name}");
+        let stored = identity::network(&net.join(name).join("network.pub"), None, None);
+        assert_eq!(stored.unwrap().root_number(), 1, "{name}");
+    }
+    sinew(&format!("list {at}")).unwrap();
+    sinew(&format!("renew {at} ams")).unwrap();
+    fs::remove_dir_all(&in_the_way).unwrap();
+    sinew(&format!("renew {at} fra")).unwrap();
+    let stored = identity::network(&in_the_way, None, None).unwrap();
+    assert!(stored.root_of(&certificate(&net, "fra")) == Some(1));
+    assert!(net.join("fra/revocations").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn nothing_is_rotated_by_a_clock_that_is_behind() {
+    let dir = directory("net-rotate-clock");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    // What was signed an hour from now, by this machine's clock.
+    let mut opened = Directory::open(&net).unwrap();
+    let now_s = ::net::Clock::new().unix_s();
+    let later = Validity {
+        not_before_s: now_s + 3_600,
+        not_after_s: now_s + 7_200,
+    };
+    let old = certificate(&net, "ams");
+    let renewed = opened.authority.renew(&old, later).unwrap();
+    opened.save().unwrap();
+    opened.keep(&renewed).unwrap();
+    drop(opened);
+    let told = text(sinew(&format!("rotate {at} --overlap 0s")).unwrap_err());
+    assert!(
+        told.contains("the clock of this machine is wrong"),
+        "{told}"
+    );
+    assert!(told.contains("would end at"), "{told}");
+    let all = Directory::open(&net).unwrap().authority.network();
+    assert_eq!(all.root_number(), 0);
+    assert!(!net.join("network.key.root-0").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_rotation_keeps_the_ends_of_certificates_and_lets_nobody_in_who_was_out() {
+    let dir = directory("net-rotate-ends");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    for (n, (name, days)) in [("ams", 3), ("fra", 700), ("lon", 9)].iter().enumerate() {
+        sinew(&format!(
+            "add {at} {name} --address 127.0.0.1:770{n} --days {days}"
+        ))
+        .unwrap();
+    }
+    // lon's certificate has ended.
+    let mut opened = Directory::open(&net).unwrap();
+    let now_s = ::net::Clock::new().unix_s();
+    let over = Validity {
+        not_before_s: now_s - 100,
+        not_after_s: now_s - 50,
+    };
+    let ended = opened.authority.renew(&certificate(&net, "lon"), over);
+    let ended = ended.unwrap();
+    opened.keep(&ended).unwrap();
+    let lon = opened.register.nodes.iter_mut().find(|it| it.name == "lon");
+    lon.unwrap().serial = ended.fields().serial;
+    opened.save().unwrap();
+    drop(opened);
+    let all = ["ams", "fra", "lon"];
+    let before = all.map(|name| certificate(&net, name));
+    sinew(&format!("rotate {at}")).unwrap();
+    let after = all.map(|name| certificate(&net, name));
+    for (old, new) in before.iter().zip(&after).take(2) {
+        assert!(new.fields().serial > old.fields().serial);
+        assert_eq!(new.fields().not_after_s, old.fields().not_after_s);
+    }
+    assert_eq!(after[2], before[2], "it got none");
+    sinew(&format!("rotate {at} --days 20")).unwrap();
+    let fields = certificate(&net, "ams");
+    assert!(fields.fields().not_after_s >= now_s + 20 * 86_400);
+    assert_eq!(certificate(&net, "lon"), before[2]);
+    sinew(&format!("renew {at} lon")).unwrap();
     fs::remove_dir_all(dir).unwrap();
 }
