@@ -211,9 +211,9 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Reliable)
     }
 
-    /// The same for a packet that passes and was sealed from end to end, with the mark that only its
-    /// source can have made. It is a duplicate if it has the number and the mark of one that was here:
-    /// what others write into the flow costs it nothing.
+    /// The same for a packet that passes and was sealed from end to end, with the mark of all that its source
+    /// has made. It is a duplicate if it has the number and the mark of one that was here: what others write
+    /// into the flow costs it nothing.
     #[inline]
     pub fn on_marked(
         &mut self,

@@ -66,7 +66,7 @@ use base::{
     ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
 };
 use graph::metric::{Metric, Parameters};
-use secure::{Handshakes, Identity, Network};
+use secure::{Handshakes, Identity, Network, PacketMarks};
 
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -129,6 +129,8 @@ pub struct Node {
     links: Links,
     sockets: Sockets,
     flows: Flows,
+    /// What packets that were sealed from end to end are known again by.
+    marks: PacketMarks,
     resequencer: Resequencer<deliver::Arrived>,
     database: Database,
     flood: Flood,
@@ -238,6 +240,7 @@ impl Node {
             links,
             sockets: Sockets::default(),
             flows: Flows::new(),
+            marks: PacketMarks::new(&config.seed),
             resequencer: Resequencer::default(),
             database,
             flood: Flood::new(),

@@ -7,7 +7,7 @@
 //!   judge_flow ─▶ receives the group: a copy of what was here? ─▶ branches of the tree
 //!                                                                    └▶ deliver_group: opened, its flow judged
 //! ```
-//! A node that receives a group and passes it on knows copies by their tags alone, as relays do. Numbers count where
+//! A node that receives a group and passes it on knows copies by their marks alone, as relays do. Numbers count where
 //! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
 
 use super::Node;
@@ -138,7 +138,7 @@ impl Node {
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
-        let mark = mark_of(packet).unwrap_or_else(|| number_mark(seq));
+        let mark = mark_of(&self.marks, packet).unwrap_or_else(|| number_mark(seq));
         if self.flows.is_repeated(now, key, (seq, mark)) {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;

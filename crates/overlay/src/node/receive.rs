@@ -349,7 +349,7 @@ impl Node {
         {
             return self.judge_received(now, packet, out);
         } else if !is_flood {
-            mark = mark_of(packet);
+            mark = mark_of(&self.marks, packet);
         }
         let mut header = Header::trusted(&mut *packet);
         let key = FlowKey {
@@ -364,6 +364,12 @@ impl Node {
             true => metric(routing).and_then(|metric| self.nearest(destination, metric)),
             false => Some(destination),
         };
+        // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
+        if mark.is_some() && header.remaining().is_expired() {
+            self.flows.on_expired(now, key);
+            self.drop_one(Drop::Expired, out);
+            return Verdict::Done;
+        }
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
