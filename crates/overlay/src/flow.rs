@@ -99,6 +99,17 @@ pub enum Verdict {
     Stale,
 }
 
+/// Where the numbers of a flow have come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// From packets that pass, or from packets for this node alone.
+    Passing,
+    /// From packets to a group that were delivered here, and that anybody can have written.
+    Believed,
+    /// From such packets that were opened.
+    Opened,
+}
+
 /// How far apart the packets of a flow may be on their way here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -151,8 +162,8 @@ pub struct Flow {
     first: u64,
     /// Packets, and packets missing, before it began.
     before: (u64, u64),
-    /// Its numbers are those of packets to a group that were delivered here.
-    is_delivered: bool,
+    /// Whose word its numbers are.
+    known: Known,
     /// The last stale number, if nothing but stale ones came after it.
     stale: Option<u64>,
 }
@@ -223,7 +234,7 @@ impl Flows {
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        flow.is_delivered = false;
+        flow.known = Known::Passing;
         let counted = flow.note(now, seq, Way::Stamped);
         let verdict = match mark {
             Some(mark) if flow.marks.is_repeated(seq, mark) => Verdict::Duplicate,
@@ -249,21 +260,27 @@ impl Flows {
         self.flow(now, key).expired += 1;
     }
 
-    /// Notes a packet to a group that this node receives, and that it believes. What it has noted of the flow as a
-    /// relay, believing anybody, is forgotten.
+    /// Notes a packet to a group that this node receives, and that it believes: because it was opened, or
+    /// because its source seals nothing. What anybody can have written is forgotten when the first opened packet comes, as
+    /// is what the node has noted as a relay: numbers far ahead silence nobody.
     #[inline]
     pub fn on_delivered(
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, is_late): (FlowSeq, bool),
+        (seq, is_late, is_opened): (FlowSeq, bool, bool),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        let verdict = match (core::mem::replace(&mut flow.is_delivered, true), is_late) {
-            (false, _) => flow.restart(now, seq),
-            (true, true) => flow.note(now, seq, Way::Reliable),
-            (true, false) => flow.note(now, seq, Way::Stamped),
+        let known = match is_opened {
+            true => Known::Opened,
+            false => Known::Believed,
+        };
+        let verdict = match (core::mem::replace(&mut flow.known, known), is_late) {
+            (Known::Passing, _) => flow.restart(now, seq),
+            (Known::Believed, _) if is_opened => flow.restart(now, seq),
+            (_, true) => flow.note(now, seq, Way::Reliable),
+            (_, false) => flow.note(now, seq, Way::Stamped),
         };
         flow.count(now, verdict, bytes);
         (verdict, flow)
@@ -294,7 +311,7 @@ impl Flows {
         way: Way,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        flow.is_delivered = false;
+        flow.known = Known::Passing;
         (flow.on_packet(now, seq, bytes, way), flow)
     }
 
@@ -439,7 +456,7 @@ impl Flow {
             marks: Marks::default(),
             first: 0,
             before: (0, 0),
-            is_delivered: false,
+            known: Known::Passing,
             stale: None,
         }
     }

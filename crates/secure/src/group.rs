@@ -148,6 +148,12 @@ impl OpeningKey {
         self.number
     }
 
+    /// The same key was told once more, to a receiver that was away: what was sealed before counts no longer, and
+    /// what has been opened stays known.
+    pub fn renew(&mut self, told: &OpeningKey) {
+        self.first = self.first.max(told.first);
+    }
+
     /// Opens a datagram that [`SealingKey::seal`] has sealed, in place; each once.
     pub fn open(&mut self, datagram: &mut [u8], bound: &Bound) -> Result<Kind, OpenError> {
         let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;

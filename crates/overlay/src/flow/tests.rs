@@ -241,6 +241,31 @@ fn idle_flows_leave_and_take_their_memory_along() {
     assert_eq!(note(&mut flows, at_ms(120_000), 5, 1), Verdict::New);
 }
 
+/// Packets to a group that were delivered here: their numbers, and whether they were opened.
+fn delivered(flows: &mut Flows, packets: impl IntoIterator<Item = (u32, bool)>) -> Vec<Verdict> {
+    let packets = packets.into_iter().enumerate();
+    let verdicts = packets.map(|(ms, (seq, is_opened))| {
+        let what = (FlowSeq(seq), false, is_opened);
+        flows.on_delivered(at_ms(ms as u64), key(1), what, 100).0
+    });
+    verdicts.collect()
+}
+
+#[test]
+fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
+    let mut flows = Flows::new();
+    let forged = (0..50).map(|n| (1_000_000 + n, false));
+    let genuine = (0..50).map(|seq| (seq, true));
+    let verdicts = delivered(&mut flows, forged.chain(genuine));
+    assert_eq!(verdicts, [Verdict::New; 100]);
+    // What was opened counts from then on.
+    assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
+    assert_eq!(delivered(&mut flows, [(48, false)]), [Verdict::Duplicate]);
+    // A group whose members cannot all open what is sealed, for a while.
+    delivered(&mut flows, [(2_000_000, false)]);
+    assert_eq!(delivered(&mut flows, [(50, true)]), [Verdict::New]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

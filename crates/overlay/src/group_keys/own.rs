@@ -29,6 +29,8 @@ const TELL_AGAIN: Duration = Duration::from_millis(10);
 /// Members that have come are told so much later. Choice: not with the packets that came with their records, so
 /// that it does not matter whether those came together or one by one.
 const TELL_AFTER: Duration = Duration::from_millis(1);
+/// Nodes that are remembered to have a group's key: as many as a network has.
+const TOLD_MAX: usize = crate::link_state::MAX_ORIGINS;
 /// Answers to nodes that get no key, per second.
 const REFUSALS_PER_S: f64 = 100.0;
 
@@ -61,6 +63,8 @@ struct Told {
     at: Time,
     /// It was the newest one.
     is_newest: bool,
+    /// It has asked since the key was changed last.
+    has_asked: bool,
 }
 
 /// A key for a node.
@@ -76,6 +80,22 @@ impl Own {
         if let Some((next, _)) = self.next.take_if(|(_, from)| now >= *from) {
             self.current = next;
         }
+    }
+
+    /// Notes that a node has a key from now on.
+    fn note_told(&mut self, to: NodeAddr, told: Told) {
+        if self.told.len() >= TOLD_MAX && !self.told.contains_key(&to) {
+            let oldest = self
+                .told
+                .iter()
+                .min_by_key(|(node, told)| (told.at, **node));
+            if let Some((&oldest, _)) = oldest {
+                // Nobody would know when it may have the key no more.
+                self.told.remove(&oldest);
+                self.is_leaked = true;
+            }
+        }
+        self.told.insert(to, told);
     }
 }
 
@@ -155,6 +175,13 @@ impl OwnKeys {
         }
     }
 
+    /// The certificate of a node counts no longer: what it may have been told changes.
+    pub(crate) fn on_revoked(&mut self, node: NodeAddr) {
+        for own in self.groups.values_mut() {
+            own.is_leaked |= own.told.remove(&node).is_some();
+        }
+    }
+
     /// So may those of all groups.
     pub(crate) fn on_all_changed(&mut self, now: Time) {
         self.groups.values_mut().for_each(|own| own.is_due = true);
@@ -205,8 +232,12 @@ impl OwnKeys {
     /// The newest key of a group, for a node that gets it now.
     pub(crate) fn tell(&mut self, now: Time, group: NodeAddr, to: NodeAddr) -> Option<Telling<'_>> {
         let own = self.groups.get_mut(&group)?;
-        let (at, is_newest) = (now, true);
-        own.told.insert(to, Told { at, is_newest });
+        let told = Told {
+            at: now,
+            is_newest: true,
+            has_asked: false,
+        };
+        own.note_told(to, told);
         let key = own.next.as_ref().map_or(&own.current, |(next, _)| next);
         let number = key.number();
         let name = KeyName { group, number };
@@ -241,15 +272,21 @@ impl OwnKeys {
         if told.is_some_and(|told| now.since(told.at) < ANSWERED_LATELY) {
             return None;
         }
-        let next = own.next.as_ref().map(|(next, _)| next);
-        let is_next = next.is_some_and(|next| next.number() == number);
+        let next = own.next.as_ref().map(|(next, _)| next.number());
+        let is_next = next == Some(number);
         let is_newest = next.is_none() || is_next;
-        own.told.insert(to, Told { at: now, is_newest });
+        let told = Told {
+            at: now,
+            is_newest,
+            has_asked: true,
+        };
+        own.note_told(to, told);
         if !is_newest {
             own.is_due = true;
             advance(&mut self.tell_at, now + TELL_AFTER);
         }
-        let key = next.filter(|_| is_next).unwrap_or(&own.current);
+        let next = own.next.as_ref().filter(|_| is_next);
+        let key = next.map_or(&own.current, |(next, _)| next);
         let number = key.number();
         let name = KeyName { group, number };
         Some(Telling { name, key })
@@ -271,9 +308,12 @@ impl OwnKeys {
                 continue;
             }
             own.next = Some((self.keys.make(now), now + TOLD_BEFORE));
-            own.told
-                .values_mut()
-                .for_each(|told| told.is_newest = false);
+            // Members that records name are told all the same. Others ask for what they were told unasked, so
+            // those that are gone are told once more and no more.
+            own.told.retain(|_, told| told.has_asked);
+            for told in own.told.values_mut() {
+                (told.is_newest, told.has_asked) = (false, false);
+            }
             own.is_leaked = false;
             own.is_due = true;
             is_due = true;

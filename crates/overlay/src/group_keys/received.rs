@@ -18,8 +18,9 @@ const KEYS_MAX: usize = 2_048;
 /// Of two keys, the one that was neither told nor used for so long while the other one was is the former one, and
 /// opens nothing any more. What reliable links recover comes seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
-/// A key that has not opened anything for so long is forgotten. Its source forgets it sooner.
-const IDLE: Duration = Duration::from_secs(300);
+/// A key that has not opened anything for so long is forgotten. Its source has another one by then, so
+/// nobody can be told this one again without what it has opened.
+const IDLE: Duration = Duration::from_secs(660);
 /// Bytes of packets of one source that wait for a key, and of all.
 const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
 const WAITING_BYTES: usize = 1 << 20;
@@ -76,6 +77,9 @@ struct Held {
     key: OpeningKey,
     /// When it was told or opened something last.
     last: Time,
+    /// This node has left the group since it was told: it opens nothing until it is told again, and what it
+    /// has opened stays known.
+    is_left: bool,
 }
 
 /// A packet whose key is not there yet.
@@ -108,7 +112,9 @@ impl ReceivedKeys {
         let of = (header.source(), header.destination());
         let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
         let received = self.keys.get_mut(&of).ok_or(Drop::EndNoSession)?;
-        let held = received.held(clear.session).ok_or(Drop::EndNoSession)?;
+        let held = received.held(clear.session);
+        let held = held.filter(|held| !held.is_left);
+        let held = held.ok_or(Drop::EndNoSession)?;
         let kind = match held.key.open(&mut packet[from..], &bound) {
             Ok(kind) => kind,
             Err(OpenError::Replay) => return Err(Drop::Duplicate),
@@ -129,18 +135,24 @@ impl ReceivedKeys {
     pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
         let received = self.keys.get(&of);
         received.is_some_and(|received| {
-            let other = received.other.as_ref();
-            received.one.key.number() == number
-                || other.is_some_and(|other| other.key.number() == number)
+            let mut all = [Some(&received.one), received.other.as_ref()]
+                .into_iter()
+                .flatten();
+            all.any(|held| held.key.number() == number && !held.is_left)
         })
     }
 
-    /// A source has told a key.
-    pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) {
-        self.asked.remove(&of);
-        let told = Held { key, last: now };
+    /// A source has told a key. True if it had been asked.
+    pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) -> bool {
+        let is_asked_for = self.asked.remove(&of).is_some();
+        let told = Held {
+            key,
+            last: now,
+            is_left: false,
+        };
         if let Some(received) = self.keys.get_mut(&of) {
-            return received.insert(told);
+            received.insert(told);
+            return is_asked_for;
         }
         if self.keys.len() >= KEYS_MAX {
             self.make_room();
@@ -151,6 +163,7 @@ impl ReceivedKeys {
             used: now,
         };
         self.keys.insert(of, received);
+        is_asked_for
     }
 
     /// Choice: the source that has most keys here loses the one least lately used, so that one which sends to
@@ -267,9 +280,15 @@ impl ReceivedKeys {
         }
     }
 
-    /// This node receives a group no longer.
-    pub(crate) fn forget(&mut self, group: NodeAddr) {
-        self.keys.retain(|(_, of), _| *of != group);
+    /// This node receives a group no longer. It may again before the keys have changed.
+    pub(crate) fn leave(&mut self, group: NodeAddr) {
+        let of_group = self.keys.iter_mut().filter(|((_, of), _)| *of == group);
+        for (_, received) in of_group {
+            received.one.is_left = true;
+            if let Some(other) = &mut received.other {
+                other.is_left = true;
+            }
+        }
         self.asked.retain(|(_, of), _| *of != group);
         let waiting = core::mem::take(&mut self.waiting);
         self.waiting = waiting
@@ -305,6 +324,9 @@ impl Received {
     /// One more key takes the place of the one that was of no use for longer. What is known keeps what it has opened.
     fn insert(&mut self, told: Held) {
         if let Some(known) = self.held(told.key.number()) {
+            if core::mem::take(&mut known.is_left) {
+                known.key.renew(&told.key);
+            }
             known.last = told.last;
             return;
         }

@@ -131,6 +131,33 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
 }
 
 #[test]
+fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let mut key = bench.keys.make(now);
+    bench.tell(now, of, &key);
+    let mut packet = |seq: u32| packet(SOURCE, group(1), seq, &mut key);
+    let heard: Vec<_> = (0..100).map(&mut packet).collect();
+    let missed = packet(100);
+    for one in &heard {
+        assert_eq!(bench.received.open(now, &mut one.clone()), Ok(()));
+    }
+    bench.received.leave(group(1));
+    now += SECOND * 599;
+    bench.received.expire(now);
+    // Not before it is told again.
+    assert!(!bench.received.has_number(of, key.number()));
+    let early = bench.received.open(now, &mut missed.clone());
+    assert_eq!(early, Err(Drop::EndNoSession));
+    bench.tell(now, of, &key);
+    for one in &heard {
+        let again = bench.received.open(now, &mut one.clone());
+        assert_eq!(again, Err(Drop::Duplicate));
+    }
+    assert_eq!(bench.received.open(now, &mut missed.clone()), Ok(()));
+}
+
+#[test]
 fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
     let mut bench = Bench::new();
     let mut now = Time::ZERO;
@@ -273,6 +300,77 @@ fn a_key_changes_after_a_member_has_left_but_not_often() {
     }
     numbers.dedup();
     assert!((5..=7).contains(&numbers.len()), "{} keys", numbers.len());
+}
+
+/// The number of the key that a node which asks is told, if one is told.
+fn answered(own: &mut OwnKeys, now: Time, to: NodeAddr) -> Option<u32> {
+    let unknown = SessionIndex::new(1);
+    let telling = own.answer(now, (group(1), unknown), to)?;
+    match telling.message() {
+        GroupKey::Told { name, .. } => Some(name.number.value()),
+        _ => unreachable!("a key is told"),
+    }
+}
+
+/// Lets a second pass in a group whose members ask, and gives those that are told unasked.
+fn second(own: &mut OwnKeys, now: &mut Time) -> Vec<NodeAddr> {
+    *now += SECOND;
+    own.tend(*now);
+    *now += Duration::from_millis(1);
+    assert_eq!(own.prepare(*now, group(1)), Ok(false));
+    let mut told = Vec::new();
+    for group in own.due(*now) {
+        let to = own.lacking(*now, group, core::iter::empty(), |_| true);
+        told.extend(to);
+    }
+    for node in &told {
+        assert!(own.tell(*now, group(1), *node).is_some());
+    }
+    told
+}
+
+#[test]
+fn a_key_that_a_revoked_node_has_asked_for_changes_in_time() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    let known = answered(&mut own, now, node(1));
+    assert_eq!(answered(&mut own, now, node(2)), known);
+    for _ in 0..20 {
+        assert!(second(&mut own, &mut now).is_empty());
+    }
+    own.on_revoked(node(3));
+    assert!(second(&mut own, &mut now).is_empty(), "it has had no key");
+    own.on_revoked(node(2));
+    assert_eq!(second(&mut own, &mut now), [node(1)]);
+    second(&mut own, &mut now);
+    let fresh = answered(&mut own, now, node(1));
+    assert!(fresh.is_some() && fresh != known);
+    assert_eq!(own.told(group(1)), 1);
+    // Not again before ten seconds.
+    own.on_revoked(node(1));
+    second(&mut own, &mut now);
+    second(&mut own, &mut now);
+    assert_eq!(answered(&mut own, now, node(4)), fresh);
+}
+
+#[test]
+fn who_asks_no_more_is_told_no_more() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    for n in 0..4 {
+        assert!(answered(&mut own, now, node(n)).is_some());
+    }
+    let mut unasked = 0;
+    for _ in 0..1_300 {
+        unasked += second(&mut own, &mut now).len();
+    }
+    assert_eq!(
+        unasked, 4,
+        "at the next change, and not at the one after it"
+    );
+    assert_eq!(own.told(group(1)), 0);
 }
 
 #[test]

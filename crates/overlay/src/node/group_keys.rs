@@ -192,9 +192,9 @@ impl Node {
         let header = Header::trusted(packet);
         let (key, seq) = (FlowKey::of(&header), header.flow_seq());
         let is_late = header.class().link == LinkProtocol::Reliable;
-        let (verdict, flow) = self
-            .flows
-            .on_delivered(now, key, (seq, is_late), packet.len());
+        let (verdict, flow) =
+            self.flows
+                .on_delivered(now, key, (seq, is_late, around.is_end()), packet.len());
         if verdict != flow::Verdict::New {
             return self.drop_one(Drop::Duplicate, out);
         }
@@ -253,7 +253,12 @@ impl Node {
                 }
                 let key = self.own_keys.opening(name.number, key, first);
                 let of = (source, name.group);
-                self.received_keys.insert(now, of, key);
+                let is_new = !self.received_keys.has_number(of, name.number);
+                let is_asked_for = self.received_keys.insert(now, of, key);
+                if is_new && !is_asked_for && self.builder(name.group) == TreeBuilder::Scribe {
+                    // The source sees no members: it tells the next key who has asked for this one.
+                    self.send_key(now, source, &GroupKey::Asked(name), out);
+                }
                 for waiting in self.received_keys.take_waiting(of, name.number) {
                     let mut packet = waiting.packet;
                     let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);

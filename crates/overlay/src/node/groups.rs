@@ -167,7 +167,7 @@ impl Node {
             self.tables.touch();
         }
         if change == Change::Left {
-            self.received_keys.forget(group);
+            self.received_keys.leave(group);
         }
         if group.is_multicast() && self.builder(group) == TreeBuilder::Scribe {
             match change {

@@ -562,6 +562,7 @@ impl Node {
             self.database.remove_origin(origin);
             self.signers.remove(&origin);
             self.ends.remove(origin);
+            self.own_keys.on_revoked(origin);
             if let Some(index) = self.links.by_peer(origin) {
                 self.cut(now, index, "the neighbour's certificate is revoked", out);
             }

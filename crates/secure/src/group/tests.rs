@@ -85,6 +85,31 @@ fn who_gets_the_key_late_opens_what_is_under_way_and_nothing_older() {
 }
 
 #[test]
+fn who_comes_back_opens_nothing_twice_and_nothing_older_than_who_is_new() {
+    let mut source = keys(1);
+    let mut key = source.make(Time::ZERO);
+    let mut receiver = opening(&source, &key);
+    let packets: Vec<_> = (0..6_000).map(|_| sealed(&mut key, b"x")).collect();
+    for packet in &packets[..5_000] {
+        assert!(opened(&mut receiver, packet, &BOUND).is_ok());
+    }
+    receiver.renew(&opening(&source, &key));
+    for packet in &packets[..5_000] {
+        assert_eq!(
+            opened(&mut receiver, packet, &BOUND),
+            Err(OpenError::Replay)
+        );
+    }
+    assert!(opened(&mut receiver, &packets[5_000], &BOUND).is_ok());
+    (0..6_000).for_each(|_| drop(sealed(&mut key, b"x")));
+    receiver.renew(&opening(&source, &key));
+    assert_eq!(
+        opened(&mut receiver, &packets[5_999], &BOUND),
+        Err(OpenError::Replay)
+    );
+}
+
+#[test]
 fn a_key_grows_old_by_time_and_by_packets_and_ends() {
     let mut key = keys(1).make(Time::ZERO);
     assert!(!key.wants_rekey(Time::ZERO + REKEY_AFTER - Duration::from_millis(1)));
