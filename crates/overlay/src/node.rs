@@ -17,6 +17,7 @@ mod doubt;
 mod ends;
 mod flows;
 mod fragments;
+mod group_audit;
 mod group_keys;
 mod group_status;
 mod groups;
@@ -42,7 +43,7 @@ pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
-use crate::audit::Audits;
+use crate::audit::{Audits, GroupAudits};
 use crate::detour::Detours;
 use crate::doubts::Doubts;
 use crate::ends::Ends;
@@ -124,6 +125,8 @@ pub struct Node {
     ends: Ends,
     /// Whether what they seal arrives.
     audits: Audits,
+    /// And whether trees bring what is sent to groups.
+    group_audits: GroupAudits,
     /// The topology by which their ways were looked at.
     reviewed: Option<u64>,
     links: Links,
@@ -233,6 +236,7 @@ impl Node {
                 config.settings.prepared_ends,
             ),
             audits: Audits::default(),
+            group_audits: GroupAudits::default(),
             reviewed: None,
             direct: direct::Direct::default(),
             clock: clock::Clock::default(),
@@ -421,6 +425,7 @@ impl Node {
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
         self.drive_audits(now, out);
+        self.drive_group_audits(now, out);
         self.database.settle_doubts(now);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
@@ -431,6 +436,7 @@ impl Node {
             self.tend_ends(now, out);
             self.tend_group_keys(now);
             self.audits.expire(now);
+            self.group_audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
             self.tend_clock(now, out);
@@ -482,6 +488,7 @@ impl Engine for Node {
             (self.own_keys.next_timeout(), "group key"),
             (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),
+            (self.group_audits.next_timeout(), "audit"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),

@@ -64,7 +64,7 @@ mod world;
 
 pub use authority::{Authority, AuthorityError, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};
-pub use group::{GroupKeys, OpeningKey, SealingKey};
+pub use group::{GroupKeys, OpeningKey, Route, SealingKey};
 pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
 pub use issuer::{IssueError, Issuer, Newcomer};

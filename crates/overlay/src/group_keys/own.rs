@@ -141,12 +141,18 @@ impl OwnKeys {
         Ok(true)
     }
 
-    /// Seals packets to a group that were laid out with room for it.
-    pub(crate) fn seal(&mut self, group: NodeAddr, burst: &mut Burst) -> Result<(), Drop> {
+    /// Seals packets to a group that were laid out with room for it. Gives the key, and the first counter.
+    pub(crate) fn seal(
+        &mut self,
+        group: NodeAddr,
+        burst: &mut Burst,
+    ) -> Result<(SessionIndex, u64), Drop> {
         let own = self.groups.get_mut(&group).ok_or(Drop::EndNoSession)?;
+        let counters = (own.current.number(), own.current.next_counter());
         each_sealed(burst, |kind, datagram, bound| {
             own.current.seal(kind, datagram, bound).is_ok()
-        })
+        })?;
+        Ok(counters)
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use crate::ends::{kept, uncover};
 use crate::event::Drop;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
-use secure::{OpenError, OpeningKey};
+use secure::{OpenError, OpeningKey, Route};
 use std::collections::VecDeque;
 use wire::data::Header;
 use wire::link::{Clear, SessionIndex};
@@ -88,6 +88,7 @@ pub(crate) struct Waiting {
     pub(crate) at: Time,
     /// A whole opened datagram.
     pub(crate) packet: Burst,
+    pub(crate) route: Route,
     of: Of,
     number: SessionIndex,
 }
@@ -106,7 +107,7 @@ impl ReceivedKeys {
     }
 
     /// Opens a packet in place, from its header on. It begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
-    pub(crate) fn open(&mut self, now: Time, packet: &mut [u8]) -> Result<(), Drop> {
+    pub(crate) fn open(&mut self, now: Time, route: Route, packet: &mut [u8]) -> Result<(), Drop> {
         let header = Header::trusted(&*packet);
         let (bound, from) = (header.bound(), header.payload_offset());
         let of = (header.source(), header.destination());
@@ -115,7 +116,7 @@ impl ReceivedKeys {
         let held = received.held(clear.session);
         let held = held.filter(|held| !held.is_left);
         let held = held.ok_or(Drop::EndNoSession)?;
-        let kind = match held.key.open(&mut packet[from..], &bound) {
+        let kind = match held.key.open(route, &mut packet[from..], &bound) {
             Ok(kind) => kind,
             Err(OpenError::Replay) => return Err(Drop::Duplicate),
             Err(_) => return Err(Drop::EndForged),
@@ -187,8 +188,24 @@ impl ReceivedKeys {
         }
     }
 
+    /// How many packets of a source under a key have come by the tree, of so many counters from `first` on. None under a
+    /// key that is not here; `None` if that is forgotten.
+    pub(crate) fn came_by_tree(
+        &mut self,
+        of: Of,
+        number: SessionIndex,
+        (first, len): (u32, u16),
+    ) -> Option<u16> {
+        let held = self.keys.get_mut(&of);
+        let Some(held) = held.and_then(|received| received.held(number)) else {
+            return Some(0);
+        };
+        let came = held.key.came_by_tree(first, len.into())?;
+        u16::try_from(came).ok()
+    }
+
     /// Keeps a packet whose key is not there. False if there is no room.
-    pub(crate) fn wait(&mut self, now: Time, packet: &[u8], pool: &Pool) -> bool {
+    pub(crate) fn wait(&mut self, now: Time, (packet, route): (&[u8], Route), pool: &Pool) -> bool {
         self.expire_waiting(now);
         let header = Header::trusted(packet);
         let of = (header.source(), header.destination());
@@ -209,6 +226,7 @@ impl ReceivedKeys {
         self.waiting.push_back(Waiting {
             at: now,
             packet,
+            route,
             of,
             number,
         });

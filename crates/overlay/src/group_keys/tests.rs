@@ -4,7 +4,7 @@ use super::own::OwnKeys;
 use super::received::ReceivedKeys;
 use crate::event::Drop;
 use base::{Duration, NodeAddr, Pool, Time};
-use secure::{Authority, GroupKeys, Network, SealingKey};
+use secure::{Authority, GroupKeys, Network, Route, SealingKey};
 use std::collections::BTreeSet;
 use wire::data::{FlowSeq, Header, LaneSeq, Remaining, Repr};
 use wire::link::{Kind, SEAL_BYTES, SessionIndex};
@@ -77,26 +77,32 @@ fn a_packet_is_opened_once_by_the_key_of_its_source_and_group_alone() {
     let mut key = bench.keys.make(now);
     let good = packet(SOURCE, group(1), 7, &mut key);
     assert_eq!(
-        bench.received.open(now, &mut good.clone()),
+        bench.received.open(now, Route::Tree, &mut good.clone()),
         Err(Drop::EndNoSession)
     );
     bench.tell(now, (SOURCE, group(1)), &key);
     let mut of_another = packet(node(1), group(1), 7, &mut key);
     let mut to_another = packet(SOURCE, group(2), 7, &mut key);
     for other in [&mut of_another, &mut to_another] {
-        assert_eq!(bench.received.open(now, other), Err(Drop::EndNoSession));
+        assert_eq!(
+            bench.received.open(now, Route::Tree, other),
+            Err(Drop::EndNoSession)
+        );
     }
     let mut changed = good.clone();
     *changed.last_mut().unwrap() ^= 1;
-    assert_eq!(bench.received.open(now, &mut changed), Err(Drop::EndForged));
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut changed),
+        Err(Drop::EndForged)
+    );
     let mut opened = good.clone();
-    assert_eq!(bench.received.open(now, &mut opened), Ok(()));
+    assert_eq!(bench.received.open(now, Route::Tree, &mut opened), Ok(()));
     let opened = &opened[CLEAR_BYTES..opened.len() - TAG_BYTES];
     let header = Header::parse(opened).unwrap();
     assert!(!header.has_transport());
     assert_eq!(header.payload(), [0x33; 40]);
     assert_eq!(
-        bench.received.open(now, &mut good.clone()),
+        bench.received.open(now, Route::Tree, &mut good.clone()),
         Err(Drop::Duplicate)
     );
 }
@@ -108,17 +114,20 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
     let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
     let late = packet(SOURCE, group(1), 1, &mut old);
     bench.tell(now, of, &old);
-    assert_eq!(bench.received.open(now, &mut late.clone()), Ok(()));
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut late.clone()),
+        Ok(())
+    );
     bench.tell(now, of, &new);
     // An answer that was under way: what was opened under it stays known.
     bench.tell(now, of, &old);
     assert_eq!(
-        bench.received.open(now, &mut late.clone()),
+        bench.received.open(now, Route::Tree, &mut late.clone()),
         Err(Drop::Duplicate)
     );
     let mut open = |now: Time, key: &mut SealingKey, seq: u32| {
         let mut packet = packet(SOURCE, group(1), seq, key);
-        bench.received.open(now, &mut packet)
+        bench.received.open(now, Route::Tree, &mut packet)
     };
     now += SECOND * 9;
     assert_eq!(open(now, &mut old, 2), Ok(()));
@@ -140,21 +149,27 @@ fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
     let heard: Vec<_> = (0..100).map(&mut packet).collect();
     let missed = packet(100);
     for one in &heard {
-        assert_eq!(bench.received.open(now, &mut one.clone()), Ok(()));
+        assert_eq!(
+            bench.received.open(now, Route::Tree, &mut one.clone()),
+            Ok(())
+        );
     }
     bench.received.leave(group(1));
     now += SECOND * 599;
     bench.received.expire(now);
     // Not before it is told again.
     assert!(!bench.received.has_number(of, key.number()));
-    let early = bench.received.open(now, &mut missed.clone());
+    let early = bench.received.open(now, Route::Tree, &mut missed.clone());
     assert_eq!(early, Err(Drop::EndNoSession));
     bench.tell(now, of, &key);
     for one in &heard {
-        let again = bench.received.open(now, &mut one.clone());
+        let again = bench.received.open(now, Route::Tree, &mut one.clone());
         assert_eq!(again, Err(Drop::Duplicate));
     }
-    assert_eq!(bench.received.open(now, &mut missed.clone()), Ok(()));
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut missed.clone()),
+        Ok(())
+    );
 }
 
 #[test]
@@ -186,7 +201,7 @@ fn what_waits_is_bounded_by_source_and_by_time() {
     let mut key = bench.keys.make(now);
     let mut waits = |bench: &mut Bench, now: Time, source: NodeAddr| {
         let packet = packet(source, group(1), 1, &mut key);
-        bench.received.wait(now, &packet, &pool)
+        bench.received.wait(now, (&packet, Route::Tree), &pool)
     };
     let kept = (0..4_000)
         .filter(|_| waits(&mut bench, now, SOURCE))

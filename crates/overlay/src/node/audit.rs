@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    fn send_tally(
+    pub(super) fn send_tally(
         &mut self,
         now: Time,
         (to, by): (NodeAddr, By),
@@ -199,6 +199,21 @@ impl Node {
                 };
                 self.send_tally(now, (source, by), &bytes[..len], out);
             }
+            Ok(Tally::AskedOfKey {
+                number,
+                name,
+                first,
+                counts,
+            }) => {
+                if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
+                    return self.drop_one(Drop::Unsupported, out);
+                }
+                let to = (source, routing == Routing::Stamped);
+                self.answer_of_key(now, to, (number, name, first), counts.iter(), out);
+            }
+            Ok(Tally::ToldOfKey { number, counts }) => {
+                self.on_told_of_key(now, source, number, counts.iter(), out);
+            }
             Ok(Tally::Told { number, counts }) => {
                 let topology = self.database.topology();
                 if let Some(audit) = self.audits.get_mut(source) {
@@ -211,7 +226,7 @@ impl Node {
         }
     }
 
-    fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+    pub(super) fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let (own, topology) = (self.addr, self.database.topology());
         let audit = self.audits.get_mut(to);
         let Some(finding) = audit.and_then(|audit| audit.decide(now, topology, (own, to))) else {
@@ -300,7 +315,11 @@ pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
 
 /// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not
 /// heard: then there is no promise.
-fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Option<Promise> {
+pub(super) fn promise(
+    topology: &Topology,
+    nodes: &[NodeAddr],
+    link: LinkProtocol,
+) -> Option<Promise> {
     let mut arrives = 1.0;
     for hop in nodes.windows(2) {
         let (from, to) = (topology.index(hop[0])?, topology.index(hop[1])?);
@@ -321,7 +340,7 @@ fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Optio
 }
 
 /// Somebody on the path could swallow packets: of a link its own ends know what it loses.
-fn has_relays(path: &[NodeAddr]) -> bool {
+pub(super) fn has_relays(path: &[NodeAddr]) -> bool {
     path.len() > 2
 }
 

@@ -110,6 +110,9 @@ impl Node {
                 Ok(transport::Kind::GroupKey) if around.is_end() => {
                     return self.on_group_key(now, one.bytes(), out);
                 }
+                Ok(transport::Kind::GroupCopy) if around.is_end() => {
+                    return self.on_group_copy(now, one.bytes(), out);
+                }
                 _ => return self.drop_one(Drop::Unsupported, out),
             }
         }

@@ -1,0 +1,101 @@
+//! What was sealed for a group, and when: stretches of counters, oldest first.
+
+use base::{Duration, Time};
+use std::collections::VecDeque;
+use wire::data::{LinkProtocol, Routing};
+use wire::link::SessionIndex;
+use wire::transport::COUNTS_MAX;
+
+/// One stretch holds what leaves in so long.
+const LASTS: Duration = Duration::from_millis(50);
+/// Stretches that are kept: six seconds. Who cannot be asked for longer is not judged by what was sent meanwhile.
+const MOST: usize = COUNTS_MAX;
+/// Packets have so long to arrive, and twice the way there; the same as those for one node.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Reliable links try for longer.
+const PATIENCE_RELIABLE: Duration = Duration::from_secs(4);
+
+/// How packets to a group are carried, which says what links promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) link: LinkProtocol,
+    pub(crate) routing: Routing,
+}
+
+/// Packets that were sealed one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) key: SessionIndex,
+    /// The first counter.
+    pub(crate) first: u64,
+    pub(crate) count: u16,
+    pub(crate) carried: Carried,
+    /// When the first of them was sealed.
+    pub(crate) at: Time,
+    /// So many were dropped here, and have not been sent to all.
+    pub(crate) excused: u16,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stretches(VecDeque<Stretch>);
+
+impl Stretches {
+    /// Notes what has just been sealed.
+    #[inline]
+    pub(super) fn note(&mut self, now: Time, sent: Stretch) {
+        if let Some(last) = self.0.back_mut()
+            && last.continues(now, &sent)
+            && let Some(count) = last.count.checked_add(sent.count)
+        {
+            last.count = count;
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(sent);
+    }
+
+    /// One packet of what was noted last has not been sent, at least not to all.
+    pub(super) fn excuse(&mut self) {
+        if let Some(last) = self.0.back_mut() {
+            last.excused = (last.excused + 1).min(last.count);
+        }
+    }
+
+    /// How the last packets were carried.
+    pub(super) fn carried(&self) -> Option<Carried> {
+        self.0.back().map(|last| last.carried)
+    }
+
+    /// Stretches from a moment on that were under one key, one behind the other, and have had their time on a way of
+    /// this latency.
+    pub(super) fn ripe(&self, now: Time, from: Time, latency: Duration) -> Vec<Stretch> {
+        let mut ripe: Vec<Stretch> = Vec::new();
+        for stretch in self.0.iter().skip_while(|stretch| stretch.at < from) {
+            let patience = match stretch.carried.link {
+                LinkProtocol::Reliable => PATIENCE_RELIABLE,
+                _ => PATIENCE,
+            };
+            let is_next = ripe.last().is_none_or(|last| stretch.follows(last));
+            if !is_next || now.since(stretch.at) < patience + LASTS + latency * 2 {
+                break;
+            }
+            ripe.push(*stretch);
+        }
+        ripe
+    }
+}
+
+impl Stretch {
+    fn follows(&self, before: &Stretch) -> bool {
+        (self.key, self.first) == (before.key, before.first + u64::from(before.count))
+    }
+
+    fn continues(&self, now: Time, sent: &Stretch) -> bool {
+        sent.follows(self)
+            && self.carried == sent.carried
+            && self.excused == 0
+            && now.since(self.at) < LASTS
+    }
+}
