@@ -348,14 +348,14 @@ impl GroupAudits {
         self.next
     }
 
-    /// An answer of a member: judges what it is about. `promise` says what the path of the tree to it promises.
+    /// An answer of a member: judges what it is about. `promise` says what the path of the tree to it promises to such packets.
     pub(crate) fn on_told(
         &mut self,
         now: Time,
         from: NodeAddr,
         number: u16,
         opened: impl ExactSizeIterator<Item = u16>,
-        promise: impl Fn(Carried) -> Option<Promise>,
+        promise: impl Fn(&Stretch) -> Option<Promise>,
     ) -> Option<(NodeAddr, GroupFinding)> {
         let may_copy = self.copied < COPIED_MAX;
         let opened: Vec<u16> = opened.collect();
@@ -499,7 +499,7 @@ impl Member {
         &mut self,
         asked: &Asked,
         opened: &[u16],
-        promise: impl Fn(Carried) -> Option<Promise>,
+        promise: impl Fn(&Stretch) -> Option<Promise>,
     ) {
         self.in_vain = 0;
         if let Some(asked) = self.last_asked {
@@ -515,7 +515,7 @@ impl Member {
         for (stretch, opened) in asked.about.iter().zip(opened) {
             let missing = stretch.count.saturating_sub(*opened);
             let excused = stretch.excused.min(missing);
-            if let Some(promise) = promise(stretch.carried) {
+            if let Some(promise) = promise(stretch) {
                 let (sent, lost) = (stretch.count - excused, missing - excused);
                 self.evidence
                     .take(stretch.at, sent.into(), lost.into(), promise);

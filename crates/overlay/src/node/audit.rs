@@ -76,11 +76,10 @@ impl Node {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let ports = (header.source_port(), header.destination_port());
         let latency = self.tables.latency(to).unwrap_or_default();
-        let most = latency + latency.div(2) + TIME_TO_SPARE;
         let has_time = header
             .remaining()
             .duration()
-            .is_none_or(|left| left >= most);
+            .is_none_or(|left| left >= in_time(latency));
         let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
         Note {
             way: way.filter(|_| !may_be_late),
@@ -218,7 +217,7 @@ impl Node {
                 let topology = self.database.topology();
                 if let Some(audit) = self.audits.get_mut(source) {
                     audit.on_told(number, counts.iter(), |nodes, link| {
-                        promise(topology, nodes, link)
+                        promise(topology, nodes, (link, None))
                     });
                 }
                 self.decide_audit(now, source, out);
@@ -313,12 +312,17 @@ pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
     brake.is_none_or(Brake::allows_redundancy)
 }
 
-/// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not
-/// heard: then there is no promise.
+/// What a packet has to have left for its loss to be a reproach, on a way of this latency.
+pub(super) fn in_time(latency: Duration) -> Duration {
+    latency + latency.div(2) + TIME_TO_SPARE
+}
+
+/// What the links of a path promise to packets of a link protocol that have so much more time than the way takes.
+/// `None` if one is not there, or not heard: then there is no promise.
 pub(super) fn promise(
     topology: &Topology,
     nodes: &[NodeAddr],
-    link: LinkProtocol,
+    (link, slack): (LinkProtocol, Option<Duration>),
 ) -> Option<Promise> {
     let mut arrives = 1.0;
     for hop in nodes.windows(2) {
@@ -330,6 +334,15 @@ pub(super) fn promise(
         arrives *= 1.0
             - match link {
                 LinkProtocol::BestEffort => cost.loss_share(),
+                // What a link repairs comes a round trip later, and a quarter for good measure.
+                LinkProtocol::RealTime
+                    if slack.is_some_and(|slack| {
+                        let way = Duration::from_micros(cost.latency_us.into());
+                        slack < way * 2 + way.div(2) + TIME_TO_SPARE
+                    }) =>
+                {
+                    cost.loss_share()
+                }
                 LinkProtocol::RealTime => cost.residual_share(topology.parameters()),
                 LinkProtocol::Reliable => 0.0,
             };

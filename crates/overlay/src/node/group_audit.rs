@@ -9,7 +9,7 @@
 //! ```
 
 use super::Node;
-use super::audit::{has_relays, has_room, promise};
+use super::audit::{has_relays, has_room, in_time, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
 use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch};
@@ -49,6 +49,7 @@ impl Node {
             count: packets.segments() as u16,
             carried,
             at: now,
+            left: header.remaining().duration(),
             excused: 0,
         };
         self.group_audits.note(now, group, sent);
@@ -162,9 +163,16 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let mut audits = core::mem::take(&mut self.group_audits);
-        let found = audits.on_told(now, from, number, came, |carried| {
-            let path = self.path_of_tree(from, carried)?;
-            promise(self.database.topology(), &path, carried.link)
+        let found = audits.on_told(now, from, number, came, |stretch| {
+            let path = self.path_of_tree(from, stretch.carried)?;
+            let latency = self.tables.latency(from)?;
+            let slack = match stretch.left {
+                None => None,
+                Some(left) if left < in_time(latency) => return None,
+                Some(left) => Some(left - latency),
+            };
+            let topology = self.database.topology();
+            promise(topology, &path, (stretch.carried.link, slack))
         });
         self.group_audits = audits;
         let Some((group, finding)) = found else {

@@ -32,6 +32,8 @@ pub(crate) struct Stretch {
     pub(crate) carried: Carried,
     /// When the first of them was sealed.
     pub(crate) at: Time,
+    /// The least time that one of them had left, if they have a deadline.
+    pub(crate) left: Option<Duration>,
     /// So many were dropped here, and have not been sent to all.
     pub(crate) excused: u16,
 }
@@ -48,6 +50,10 @@ impl Stretches {
             && let Some(count) = last.count.checked_add(sent.count)
         {
             last.count = count;
+            last.left = match (last.left, sent.left) {
+                (Some(before), Some(left)) => Some(before.min(left)),
+                (before, left) => before.or(left),
+            };
             return;
         }
         if self.0.len() >= MOST {

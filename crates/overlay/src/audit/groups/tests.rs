@@ -49,6 +49,7 @@ impl Bench {
             count: 1,
             carried: CARRIED,
             at: self.now,
+            left: None,
             excused: 0,
         };
         self.counter += 1;
@@ -192,7 +193,7 @@ fn what_has_not_left_is_nobodys_loss() {
         bench.audits.excuse(GROUP);
         for question in bench.audits.due(bench.now, |_, _| Some((LATENCY, true))) {
             let none = question.lengths.iter().map(|_| 0);
-            let promise = |_: Carried| Some(CLEAN);
+            let promise = |_: &Stretch| Some(CLEAN);
             let found =
                 bench
                     .audits
