@@ -222,24 +222,22 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Reliable)
     }
 
-    /// The same for a packet that passes and was sealed from end to end, with the mark of all that its source
-    /// has made. It is a duplicate if it has the number and the mark of one that was here: what others write
-    /// into the flow costs it nothing.
+    /// The same for a packet that passes and was sealed from end to end. It is a duplicate if it has the number
+    /// and the mark of one that was here: what others write into the flow costs it nothing.
     #[inline]
     pub fn on_marked(
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, mark): (FlowSeq, Option<u32>),
+        (seq, mark): (FlowSeq, Mark<impl FnOnce() -> u32>),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
         flow.known = Known::Passing;
-        let counted = flow.note(now, seq, Way::Stamped);
-        let verdict = match mark {
-            Some(mark) if flow.marks.is_repeated(seq, mark) => Verdict::Duplicate,
-            Some(_) => Verdict::New,
-            None => counted,
+        flow.note(now, seq, Way::Stamped);
+        let verdict = match flow.marks.is_repeated(now, seq, mark) {
+            true => Verdict::Duplicate,
+            false => Verdict::New,
         };
         flow.count(now, verdict, bytes);
         (verdict, flow)
@@ -248,9 +246,14 @@ impl Flows {
     /// A packet that this node passes on and also receives was here before, by its mark. Its number counts once the
     /// packet is believed.
     #[inline]
-    pub fn is_repeated(&mut self, now: Time, key: FlowKey, (seq, mark): (FlowSeq, u32)) -> bool {
+    pub fn is_repeated(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        (seq, mark): (FlowSeq, Mark<impl FnOnce() -> u32>),
+    ) -> bool {
         let flow = self.flow(now, key);
-        let is_repeated = flow.marks.is_repeated(seq, mark);
+        let is_repeated = flow.marks.is_repeated(now, seq, mark);
         flow.duplicates += u64::from(is_repeated);
         is_repeated
     }
@@ -401,18 +404,35 @@ impl Flows {
     }
 }
 
+/// What a packet is known again by that was sealed from end to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark<W> {
+    /// Its tag: at hand, and anybody who sees the packet can write it on another one.
+    pub tag: u32,
+    /// All of it that no hop changes, in a way that nobody can write on another one. Dear.
+    pub whole: W,
+}
+
 /// Numbers and marks of the packets of a flow that were here last.
 ///
 /// Of two packets with the same place the later one is remembered, so the ring need not know what is
 /// newest, and nothing that others write moves it on.
+///
+/// Choice: marks of the whole packet cost a tenth of what a relay does with it, and most flows never have copies. So a flow
+/// goes by tags until two are alike. The second one of these passes, whichever is genuine, and from then on
+/// whole packets count, as long as copies come.
 #[derive(Clone, Debug, Default)]
 struct Marks {
     /// Empty until the first packet.
     ring: Vec<u32>,
+    /// Until then whole packets count.
+    whole_until: Time,
     /// Packets since the ring has grown.
     since: u32,
 }
 
+/// Where a copy has come, others may for so long.
+const COPIES_FOR: Duration = Duration::from_secs(10);
 /// Packets that a flow's ring of marks covers at first: a second of voice, in 256 bytes.
 const MARKS_START: usize = 64;
 /// And at most: copies that come 10 ms apart at 100 000 packets per second, in 4 KiB.
@@ -420,13 +440,23 @@ const MARKS_LIMIT: usize = 1 << 10;
 
 impl Marks {
     /// Notes a packet; true if the same one was here lately.
-    fn is_repeated(&mut self, seq: FlowSeq, mark: u32) -> bool {
+    #[inline]
+    fn is_repeated(&mut self, now: Time, seq: FlowSeq, mark: Mark<impl FnOnce() -> u32>) -> bool {
+        let is_whole = now < self.whole_until;
+        let mark = match is_whole {
+            true => (mark.whole)(),
+            false => mark.tag,
+        };
         if self.since as usize >= self.ring.len() * 16 && self.ring.len() < MARKS_LIMIT {
             self.grow();
         }
         self.since = self.since.saturating_add(1);
         let at = seq.0 as usize & (self.ring.len() - 1);
-        core::mem::replace(&mut self.ring[at], mark) == mark
+        let is_alike = core::mem::replace(&mut self.ring[at], mark) == mark;
+        if is_alike {
+            self.whole_until = now + COPIES_FOR;
+        }
+        is_alike && is_whole
     }
 
     /// What was remembered is forgotten: a copy of it that comes now is one for the exit to drop.

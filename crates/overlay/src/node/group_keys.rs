@@ -11,12 +11,12 @@
 //! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
 
 use super::Node;
-use super::ends::{Around, PORT, mark_of};
+use super::ends::{Around, PORT, tag_of, whole_of};
 use super::receive::Verdict;
 use super::send::{assemble, own_header};
 use crate::ends::{has_seal, uncover};
 use crate::event::{Drop, Event};
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowKey, Mark};
 use crate::settings::Sealing;
 use base::{Burst, NodeAddr, Outbox, Time};
 use secure::Route;
@@ -144,7 +144,12 @@ impl Node {
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
-        let mark = mark_of(&self.marks, packet).unwrap_or_else(|| number_mark(seq));
+        let tag = tag_of(packet);
+        let number = number_mark(seq);
+        let mark = Mark {
+            tag: tag.unwrap_or(number),
+            whole: || tag.map_or(number, |_| whole_of(&self.marks, packet)),
+        };
         if self.flows.is_repeated(now, key, (seq, mark)) {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;

@@ -4,12 +4,12 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
-use super::ends::{Around, Arrived, mark_of};
+use super::ends::{Around, Arrived, tag_of, whole_of};
 use super::groups::rest_of_tree;
 use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowKey, Mark};
 use crate::link::{LinkIndex, Received};
 use crate::realtime::Arrival;
 use crate::reliable as lane;
@@ -332,7 +332,7 @@ impl Node {
         // Before the flow hears of it: what its source has not sealed must not count for what it has.
         let is_flood = is_stamped && stamped::is_flood(&header);
         let (mut packet, mut arrived) = (packet, Verdict::Local);
-        let mut mark = None;
+        let mut tag = None;
         if destination == self.addr {
             match self.judge_arrival(now, packet, out) {
                 Arrived::Plain => {}
@@ -349,9 +349,9 @@ impl Node {
         {
             return self.judge_received(now, packet, out);
         } else if !is_flood {
-            mark = mark_of(&self.marks, packet);
+            tag = tag_of(packet);
         }
-        let mut header = Header::trusted(&mut *packet);
+        let header = Header::trusted(&*packet);
         let key = FlowKey {
             source,
             source_port: header.source_port(),
@@ -365,7 +365,7 @@ impl Node {
             false => Some(destination),
         };
         // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
-        if mark.is_some() && header.remaining().is_expired() {
+        if tag.is_some() && header.remaining().is_expired() {
             self.flows.on_expired(now, key);
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
@@ -375,12 +375,17 @@ impl Node {
         let is_late = header.class().link == LinkProtocol::Reliable;
         // While a tree moves, copies come by the old and by the new branch.
         let is_spread = is_stamped || destination.is_multicast();
-        let (verdict, flow) = match (is_late, is_spread) {
-            _ if mark.is_some() => self.flows.on_marked(now, key, (seq, mark), len),
-            (true, _) => self.flows.on_reliable(now, key, seq, len),
-            (_, true) => self.flows.on_stamped(now, key, seq, len),
-            _ => self.flows.on_packet(now, key, seq, len),
+        let (verdict, flow) = match (tag, is_late, is_spread) {
+            (Some(tag), _, _) => {
+                let whole = || whole_of(&self.marks, packet);
+                let mark = Mark { tag, whole };
+                self.flows.on_marked(now, key, (seq, mark), len)
+            }
+            (None, true, _) => self.flows.on_reliable(now, key, seq, len),
+            (None, _, true) => self.flows.on_stamped(now, key, seq, len),
+            (None, false, false) => self.flows.on_packet(now, key, seq, len),
         };
+        let mut header = Header::trusted(&mut *packet);
         if verdict != flow::Verdict::New {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
