@@ -266,6 +266,46 @@ fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
     assert_eq!(delivered(&mut flows, [(50, true)]), [Verdict::New]);
 }
 
+/// Whether a packet passes that is sealed from end to end, with this tag and this whole.
+fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> bool {
+    let mark = Mark {
+        tag,
+        whole: || whole,
+    };
+    let (verdict, _) = flows.on_marked(at_ms(ms), key(1), (FlowSeq(seq), mark), 100);
+    verdict == Verdict::New
+}
+
+#[test]
+fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
+    let mut flows = Flows::new();
+    // Without copies nobody needs the whole.
+    for seq in 0..100 {
+        let mark = Mark {
+            tag: seq + 1,
+            whole: || unreachable!("no tag was there before"),
+        };
+        let (verdict, _) = flows.on_marked(at_ms(0), key(1), (FlowSeq(seq), mark), 100);
+        assert_eq!(verdict, Verdict::New);
+    }
+    // A changed copy is first, and comes twice.
+    assert!(passes(&mut flows, 1, 100, (7, 66)));
+    assert!(passes(&mut flows, 1, 100, (7, 66)));
+    assert!(passes(&mut flows, 1, 100, (7, 7)), "the genuine one");
+    assert!(!passes(&mut flows, 1, 100, (7, 7)), "its copy");
+    for seq in 101..200 {
+        assert!(passes(&mut flows, 2, seq, (seq, 66)));
+        assert!(passes(&mut flows, 2, seq, (seq, 7)));
+        assert!(!passes(&mut flows, 2, seq, (seq, 7)));
+    }
+    // Changed copies alone do not go on for ever.
+    for seq in 200..300 {
+        let ms = 20_000 + u64::from(seq);
+        assert!(passes(&mut flows, ms, seq, (seq, 66)));
+        assert!(passes(&mut flows, ms, seq, (seq, 7)));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
