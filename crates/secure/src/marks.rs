@@ -8,7 +8,7 @@
 //! ```
 //! Each node draws its keys for itself and sends no mark to anybody. So whoever changes a packet cannot find a
 //! change that leaves its mark: two packets that differ have the same one with a chance of 2^-31, whatever
-//! they are. [Black99, Carter79: universal hashing; UMAC and VMAC are built of the same parts.]
+//! they are. This is universal hashing, of the parts that UMAC (RFC 4418) is built of.
 //!
 //! Choice: no MAC. What a MAC adds is that marks may be seen, and it would cost a relay as much as a seal.
 
@@ -73,7 +73,7 @@ fn reduced(number: u64) -> u64 {
     (number & PRIME) + (number >> 61)
 }
 
-/// NH [Black99] with words of 64 bits.
+/// NH of UMAC, with words of 64 bits.
 #[inline]
 fn sum_of(keys: &[u64], bytes: &[u8]) -> u128 {
     let mut sum = 0_u128;
