@@ -165,7 +165,7 @@ pub const OPTION_TALLIES: u8 = 14;
 pub const OPTION_GROUP_KEYS: u8 = 15;
 /// The option that says that the origin answers how many packets under a key of a group it has opened
 /// ([`crate::transport::Tally::AskedOfKey`]), and takes packets to a group from their source alone
-/// ([`crate::transport::group_copy`]). It has what room the others leave.
+/// ([`crate::transport::group_copy()`]). It has what room the others leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+

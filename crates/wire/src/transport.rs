@@ -55,7 +55,7 @@
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
 //! What has been opened of what was sealed ([`Tally`]), inside the seal; the keys of groups ([`GroupKey`]); and packets
-//! to a group for one receiver alone ([`group_copy`]).
+//! to a group for one receiver alone ([`group_copy()`]).
 //!
 //! What one end has sealed for the other begins with the clear header of [a sealed
 //! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.

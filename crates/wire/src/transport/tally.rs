@@ -24,7 +24,7 @@
 //! counts says that the exit does not know the session any more, or so old counters.
 //!
 //! The same about packets of the one who asks to a group, under a key of his. Those count that have come by the tree,
-//! and not those that he has sent to the receiver alone ([`super::group_copy`]).
+//! and not those that he has sent to the receiver alone ([`super::group_copy()`]).
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
