@@ -76,12 +76,12 @@ impl Control for Aimd {
         }
     }
 
-    fn end_slow_start(&mut self) {
-        self.window.end_slow_start();
-    }
-
     fn on_partial(&mut self, deflate: f64) {
         self.window.deflate(deflate);
+    }
+
+    fn undo_timeout(&mut self, window: f64, threshold: f64) {
+        self.window.restore(window, threshold);
     }
 
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {

@@ -405,6 +405,10 @@ impl Control for Bbr {
         self.marked |= why == Congestion::Explicit;
     }
 
+    fn undo_timeout(&mut self, window: f64, _threshold: f64) {
+        self.window = self.window.max(window);
+    }
+
     fn on_timeout(&mut self, _now: Time, _in_flight: f64) {
         self.losses.forget_round();
         self.window = 1.0;

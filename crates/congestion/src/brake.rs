@@ -329,7 +329,10 @@ impl Brake {
 
     /// How long a packet that is sent now would wait in the queue; none if nothing is known of it.
     fn waits(&self, now: Time) -> Option<Duration> {
-        let (leaves_bps, other_bps) = self.limit.as_ref()?.leaves?;
+        let limit = self.limit.as_ref()?;
+        let (leaves_bps, other_bps) = limit.leaves?;
+        // Where more is tried, it is taken to leave as well, until answers tell otherwise.
+        let leaves_bps = leaves_bps.max(limit.rate_bps + other_bps);
         let last = self.growth.last()?;
         let since = now.since(last.sent).as_secs_f64();
         let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
@@ -638,7 +641,14 @@ impl Brake {
                 let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
                 let tried = now.since(limit.fell).saturating_sub(self.try_after);
                 let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
-                limit.rate_bps += fair.min(limit.rate_bps * growth * span.as_secs_f64());
+                let whole = limit.rate_bps * span.as_secs_f64();
+                // Where no flow is served whole, a trial disturbs none, and what succeeds serves one the sooner. It ends
+                // when a queue stands, at what is known to leave it.
+                let is_quick = limit.leaves.is_some() && self.flows.served_bps() <= 0.0;
+                limit.rate_bps += match is_quick {
+                    true => GROWTH_MOST * whole,
+                    false => fair.min(growth * whole),
+                };
                 limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
             }
             _ => {}

@@ -108,6 +108,9 @@ pub trait Control: core::fmt::Debug {
     fn on_partial(&mut self, _deflate: f64) {}
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Time, in_flight: f64);
+    /// There was no reason for the last timeout: what was in flight has come after all, only late. `window` and
+    /// `threshold` are those of before [RFC 4015; all of the window at once, as Linux has it].
+    fn undo_timeout(&mut self, window: f64, threshold: f64);
     /// Asked before [`Control::on_timeout`]: what arrives says that the path has room, so the window
     /// will stay, and the timer is not to be backed off [Papadimitriou06 §2].
     fn aborts_timeout(&self) -> bool {
@@ -123,8 +126,6 @@ pub trait Control: core::fmt::Debug {
     }
     /// The window at which slow start ends.
     fn threshold(&self) -> f64;
-    /// Slow start is over, whatever the threshold: more would make a queue. For controls that have one.
-    fn end_slow_start(&mut self) {}
     /// The window still doubles each round trip.
     fn in_slow_start(&self) -> bool {
         self.window() < self.threshold()

@@ -189,6 +189,10 @@ impl Control for Real {
         !self.aborted && !self.congested && self.is_random_error()
     }
 
+    fn undo_timeout(&mut self, window: f64, threshold: f64) {
+        self.window.restore(window, threshold);
+    }
+
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
         self.settle();
         if self.aborts_timeout() {

@@ -195,6 +195,10 @@ impl Control for Vegas {
         self.window.set_threshold(WINDOW_MIN);
     }
 
+    fn undo_timeout(&mut self, window: f64, threshold: f64) {
+        self.window.restore(window, threshold);
+    }
+
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
         self.window.collapse(in_flight / 2.0);
         self.window.set(WINDOW_MIN);

@@ -164,6 +164,10 @@ impl Control for Westwood {
         self.window.deflate(deflate);
     }
 
+    fn undo_timeout(&mut self, window: f64, threshold: f64) {
+        self.window.restore(window, threshold);
+    }
+
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
         let holds = self.holds(in_flight);
         self.window.collapse(holds);

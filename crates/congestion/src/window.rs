@@ -52,13 +52,6 @@ impl Window {
         self.threshold = threshold.floor().max(THRESHOLD_MIN);
     }
 
-    /// The window that was reached is the threshold.
-    pub(crate) fn end_slow_start(&mut self) {
-        if self.in_slow_start() {
-            self.threshold = self.size;
-        }
-    }
-
     /// Grows by what was acknowledged, up to the threshold, and gives back what is left over for
     /// congestion avoidance [RFC 5681 §3.1; all of it and not two at most as RFC 3465 has it,
     /// because users pace].
@@ -87,6 +80,12 @@ impl Window {
     pub(crate) fn collapse(&mut self, kept: f64) {
         self.set_threshold(kept);
         self.set(1.0);
+    }
+
+    /// Takes a collapse back.
+    pub(crate) fn restore(&mut self, size: f64, threshold: f64) {
+        self.threshold = self.threshold.max(threshold);
+        self.set(self.size.max(size));
     }
 
     /// Takes back what a partial acknowledgement shows to have left the path.

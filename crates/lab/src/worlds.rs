@@ -418,6 +418,17 @@ impl Report {
         }
     }
 
+    /// What happened in the one world that was asked for, or the first that failed as a scenario file. Its lines are as
+    /// long as they are, so that the file can be run.
+    #[must_use]
+    pub fn story(&self) -> Option<String> {
+        if !self.told.is_empty() {
+            return Some(self.told.join("\n"));
+        }
+        let scene = self.failed.iter().find_map(|failed| failed.scene.as_ref());
+        scene.map(|scene| format!("the first that failed, as a scenario file:\n\n{scene}"))
+    }
+
     /// Whether nothing happened that must not.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -427,9 +438,6 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.told {
-            writeln!(f, "{line}")?;
-        }
         for failed in &self.failed {
             let again = failed.again.map(|n| format!(" (lived again: {n} failed)"));
             writeln!(
@@ -443,11 +451,6 @@ impl fmt::Display for Report {
         }
         for (kind, worlds) in &self.kinds {
             writeln!(f, "{kind}: {worlds} worlds")?;
-        }
-        // Who asks for one world is told it already.
-        let scene = self.failed.iter().find_map(|failed| failed.scene.as_ref());
-        if let (Some(scene), true) = (scene, self.told.is_empty()) {
-            writeln!(f, "the first of them as a scenario file:\n\n{scene}")?;
         }
         writeln!(
             f,

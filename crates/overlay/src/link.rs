@@ -146,6 +146,7 @@ pub struct Link {
     /// What the own clock is ahead of the neighbour's by the network's, as stamps wrap.
     clocks_us: Option<u32>,
     way_here: Duration,
+    way_there: Duration,
     /// What the neighbour has told last of what arrived there and what was lost.
     told: Option<(u32, u32)>,
     /// The last hellos that were sent, by their stamps, for what the link carries until the answer.
@@ -180,6 +181,8 @@ pub struct Link {
     copies_ahead: bool,
     /// Since when the brake of the real-time lane holds packets back.
     full_since: Option<Time>,
+    /// The link that has carried last what this one had no room for, and when.
+    pub(crate) passed: Option<(LinkIndex, Time)>,
     /// Its price tells of it.
     is_priced_full: bool,
     /// The session whose counters the loss estimate follows.
@@ -264,6 +267,7 @@ impl Link {
             ahead: None,
             copies_ahead: realtime.copies_ahead,
             full_since: None,
+            passed: None,
             is_priced_full: false,
             receiver: Receiver::new(realtime),
             brake: settings.brake.map(Brake::new),
@@ -272,6 +276,7 @@ impl Link {
             clock_told: None,
             clocks_us: None,
             way_here: Duration::ZERO,
+            way_there: Duration::ZERO,
             told: None,
             asked: VecDeque::with_capacity(ASKED),
             reliable: Lane::new(settings.reliable),
@@ -346,7 +351,7 @@ impl Link {
     /// What it takes from one that is sent.
     #[inline]
     pub fn way_there(&self) -> Duration {
-        self.hello.rtt().least().unwrap_or_default() - self.way_here
+        self.way_there
     }
 
     /// What the neighbour has told of that node's clock, if it is recent.
@@ -372,10 +377,10 @@ impl Link {
     fn split_ways(&mut self) {
         let rtt = self.hello.rtt();
         let least = rtt.least().unwrap_or_default();
-        self.way_here = match self.metric {
+        (self.way_here, self.way_there) = match self.metric {
             // Half of the round trip. [Amir06 §III-A]
-            MetricOf::Paper => least.div(2),
-            MetricOf::Measured => self.split.way_here(least, rtt.deviation(), self.clocks_us),
+            MetricOf::Paper => (least.div(2), least - least.div(2)),
+            MetricOf::Measured => self.split.ways(least, rtt.deviation(), self.clocks_us),
         };
     }
 

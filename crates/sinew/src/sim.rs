@@ -121,6 +121,9 @@ impl World {
         if self.json {
             terminal::json(&serde_json::to_value(&report).map_err(Failure::failed)?)?;
         } else {
+            if let Some(story) = report.story() {
+                terminal::line(story.trim_end())?;
+            }
             let page = Page::wrapped(&report.to_string(), &terminal::look(), 2);
             terminal::line(page.to_string().trim_end())?;
         }

@@ -255,7 +255,7 @@ type Sample = (Option<(&'static str, &'static str)>, f64);
 
 const LINKS: &[Told] = &[
     ("up", "gauge", "1 while the link carries packets.", |l| {
-        one(f64::from(u8::from(l.state == "up")))
+        one(f64::from(u8::from(matches!(l.state, "up" | "probing"))))
     }),
     (
         "over_tcp",

@@ -87,14 +87,24 @@ impl Split {
         Some(self.first_us?.wrapping_add(ahead_us as u32))
     }
 
-    /// The way here of a round trip of this length, where round trips vary by so much. `clocks_us` is what the own clock
-    /// is ahead of the neighbour's, where more than this link tells it.
-    pub fn way_here(
+    /// The way here and the way there, where round trips vary by so much; of a round trip of `least` where hellos have
+    /// brought none. `clocks_us` is what the own clock is ahead of the neighbour's, where more than this link tells it.
+    pub fn ways(
         &self,
-        round_trip: Duration,
+        least: Duration,
         varies: Duration,
         clocks_us: Option<u32>,
-    ) -> Duration {
+    ) -> (Duration, Duration) {
+        let windows = [Some(self.window), self.before];
+        // Of the same time as the differences: one that is younger would give what the way here has become longer by to
+        // the way there.
+        let round_trip = windows.iter().flatten().filter_map(|w| w.round_trip).min();
+        let round_trip = round_trip.map_or(least, |us| Duration::from_micros(us.unsigned_abs()));
+        let here = self.way_here(round_trip, varies, clocks_us);
+        (here, round_trip - here)
+    }
+
+    fn way_here(&self, round_trip: Duration, varies: Duration, clocks_us: Option<u32>) -> Duration {
         let half = round_trip.div(2);
         let windows = [Some(self.window), self.before];
         let differences = windows.iter().flatten().filter_map(|w| w.difference);
@@ -214,9 +224,8 @@ mod tests {
             );
         }
         let least = Duration::from_millis(there_ms + here_ms);
-        split
-            .way_here(least, Duration::from_millis(jitter_ms / 4), None)
-            .as_millis()
+        let (here, _) = split.ways(least, Duration::from_millis(jitter_ms / 4), None);
+        here.as_millis()
     }
 
     #[test]
@@ -226,11 +235,10 @@ mod tests {
                 for jitter_ms in [0, 20] {
                     let clock = (ahead_us, ppm);
                     let mut split = Split::default();
-                    assert_eq!(
-                        hear(&mut split, 0..30, (20, 20), jitter_ms, clock),
-                        20,
-                        "{ppm}"
-                    );
+                    // The shortest of a hundred that vary is not quite the shortest that there can be.
+                    let equal = 20..=20 + jitter_ms / 8;
+                    let here = hear(&mut split, 0..30, (20, 20), jitter_ms, clock);
+                    assert!(equal.contains(&here), "{ppm}: {here}");
                     let here = hear(&mut split, 30..70, (20, 220), jitter_ms, clock);
                     // Half of the round trip is 120.
                     assert!((190..=250).contains(&here), "{clock:?} {jitter_ms}: {here}");
@@ -239,9 +247,22 @@ mod tests {
                     let here = hear(&mut split, 90..110, (220, 20), jitter_ms, clock);
                     assert!(here <= 50, "{clock:?} {jitter_ms}: {here}");
                     let here = hear(&mut split, 110..150, (20, 20), jitter_ms, clock);
-                    assert_eq!(here, 20, "{clock:?} {jitter_ms}");
+                    assert!(equal.contains(&here), "{clock:?} {jitter_ms}: {here}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_one_way_becomes_longer_by_is_never_given_to_the_other() {
+        let mut split = Split::default();
+        hear(&mut split, 0..30, (20, 20), 0, (0, 0));
+        for second in 30..50 {
+            hear(&mut split, second..second + 1, (20, 220), 0, (0, 0));
+            // The shortest of late, as it is known elsewhere, is forgotten at another time.
+            let least = [40, 240][usize::from(second >= 34)];
+            let (_, there) = split.ways(Duration::from_millis(least), Duration::ZERO, None);
+            assert_eq!(there.as_millis(), 20, "{second}");
         }
     }
 
@@ -251,7 +272,7 @@ mod tests {
             let mut split = Split::default();
             hear(&mut split, 0..30, (20, 20), 5, (0, 0));
             let here = hear(&mut split, 30..60, (20, 20), 5, (jump_us, 0));
-            assert_eq!(here, 20, "{jump_us}");
+            assert!((20..=21).contains(&here), "{jump_us}: {here}");
         }
     }
 }

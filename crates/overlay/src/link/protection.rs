@@ -19,9 +19,11 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 impl Link {
     /// Decides which packets are sent twice at once, by what is known of the link now.
     pub(crate) fn weigh_copies(&mut self) {
-        let random = self.brake.as_ref().is_none_or(Brake::allows_redundancy);
+        // Round trips vary in a queue as well, and copies would keep it full.
+        let has_room = |brake: &Brake| brake.allows_redundancy() && !brake.is_queued();
+        let has_room = self.brake.as_ref().is_none_or(has_room);
         let loss = self.hello.loss_out().share();
-        self.ahead = match self.copies_ahead && random {
+        self.ahead = match self.copies_ahead && has_room {
             true => Ahead::of(self.round_trip(), loss, self.history.interval()),
             false => None,
         };

@@ -10,7 +10,7 @@ use super::send::{assemble, metric};
 use crate::detour::{Edge, path};
 use crate::groups::Key;
 use crate::link::LinkIndex;
-use base::{Burst, NodeAddr, Outbox, Time};
+use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use wire::control::{Builder, LinkDoubt, MESSAGE_HEADER_BYTES};
 use wire::data::{EXTENSION_LENGTH_BYTES, Header, LinkProtocol};
@@ -73,7 +73,41 @@ impl Node {
         }
     }
 
-    /// The same for packets to a group that are about to take the branch `index` of its tree.
+    /// Sends a packet for which the link `index` has no room by the next best way that has, if it is in time there. What
+    /// is left if there is none. Routes follow a link that stays full within seconds; that is too long for a call.
+    #[cold]
+    pub(super) fn send_past(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        packet: Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let header = Header::trusted(&packet.segment(0)[CLEAR_BYTES..]);
+        let (class, to) = (header.class(), header.destination());
+        let left = header.remaining().duration().unwrap_or(Duration::MAX);
+        let Some(metric) = metric(class.routing).filter(|_| to.is_node()) else {
+            return Some(packet);
+        };
+        let edge = Edge {
+            from: self.addr,
+            to: self.links.at(index).peer,
+        };
+        let Some(way) = self.way_around(now, (edge, metric), to) else {
+            return Some(packet);
+        };
+        let link = self.links.at(way);
+        let rest = self.tables.latency_from(link.peer, to).unwrap_or_default();
+        if link.way_there() + rest >= left || packet.len() > usize::from(link.mtu.usable()) {
+            return Some(packet);
+        }
+        self.links.at_mut(index).passed = Some((way, now));
+        self.send_run(now, way, packet, is_own, out);
+        None
+    }
+
+    /// What [`Node::send_around`] does, for packets to a group that are about to take the branch `index` of its tree.
     #[cold]
     pub(super) fn send_branch_around(
         &mut self,

@@ -6,7 +6,7 @@ use crate::link::LinkIndex;
 use crate::snapshot::{FlowStatus, StreamStatus};
 use crate::sockets::Outgoing;
 use crate::stamps::Wish;
-use base::{NodeAddr, Time, VirtualPort};
+use base::{Duration, NodeAddr, Time, VirtualPort};
 use wire::HEADER_BYTES;
 use wire::data::{Class, LinkProtocol, Routing};
 use wire::ipc::{Options, RouteBy, Scheme};
@@ -14,6 +14,8 @@ use wire::ipc::{Options, RouteBy, Scheme};
 /// Flows that a snapshot lists, of those that begin here and of the others each: the first of a full
 /// table would be 4096.
 const MAX_FLOWS_LISTED: usize = 512;
+/// What another link carried instead of a full one so long ago, it carries still.
+const PASSED_OF_LATE: Duration = Duration::from_secs(2);
 
 impl Node {
     pub(super) fn flow_statuses(&self, now: Time) -> Vec<FlowStatus> {
@@ -127,8 +129,14 @@ impl Node {
         let limit = brake.rate_bps().map_or(String::new(), |bps| {
             format!(", which carries {} kbit/s", bps / 1_000)
         });
+        let passed = link
+            .passed
+            .filter(|(_, at)| now.since(*at) < PASSED_OF_LATE);
+        let around = passed.map_or(String::new(), |(way, _)| {
+            format!("; packets go by {} instead", self.links.at(way).name)
+        });
         Some(format!(
-            "no room on the link to {}{limit}, for {} s",
+            "no room on the link to {}{limit}, for {} s{around}",
             link.name,
             now.since(since).as_micros() / 1_000_000
         ))

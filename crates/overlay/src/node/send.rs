@@ -66,31 +66,48 @@ impl Node {
                 let front = run.split_front(admitted);
                 self.send_admitted(now, index, front, is_own, out);
             }
-            let reason = match stop {
-                Verdict::Sent | Verdict::Braked => Drop::Braked,
-                Verdict::Refused => {
-                    if is_own {
-                        self.tell_refused(now, &run, out);
-                    }
-                    Drop::NoRoom
-                }
+            let (first, rest) = match run.segments() {
+                1 => (run, None),
+                _ => (run.split_front(1), Some(run)),
             };
-            if is_own {
-                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
-                match to.is_multicast() {
-                    true => self.group_audits.excuse(to),
-                    false => self.audits.excuse(to, 1),
-                }
+            if let Some(packet) = self.send_past(now, index, first, is_own, out) {
+                self.drop_for_room(now, packet, stop, is_own, out);
             }
-            self.drop_one(reason, out);
-            if run.segments() == 1 {
-                return;
+            match rest {
+                Some(rest) => run = rest,
+                None => return,
             }
-            drop(run.split_front(1));
         }
     }
 
-    /// The first packet of a run of this node's own was refused for want of room. Of packets that go by
+    /// A link has no room for a packet, and there is no other way.
+    #[cold]
+    fn drop_for_room(
+        &mut self,
+        now: Time,
+        packet: Burst,
+        stop: Verdict,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if is_own {
+            if stop == Verdict::Refused {
+                self.tell_refused(now, &packet, out);
+            }
+            let to = Header::trusted(&packet.segment(0)[CLEAR_BYTES..]).destination();
+            match to.is_multicast() {
+                true => self.group_audits.excuse(to),
+                false => self.audits.excuse(to, 1),
+            }
+        }
+        let reason = match stop {
+            Verdict::Sent | Verdict::Braked => Drop::Braked,
+            Verdict::Refused => Drop::NoRoom,
+        };
+        self.drop_one(reason, out);
+    }
+
+    /// A packet of this node's own was refused for want of room. Of packets that go by
     /// several paths, or to several nodes, it is not known what arrives.
     #[cold]
     fn tell_refused(&mut self, now: Time, run: &Burst, out: &mut impl Outbox<Node>) {

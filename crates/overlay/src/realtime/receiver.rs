@@ -3,7 +3,7 @@
 use super::MAX_STRIKES;
 use super::Settings;
 use super::code::{Decoder, DecoderStats};
-use super::missing::{MISSING_LIMIT, Missing, RoundTrip, Step, Strike, Table};
+use super::missing::{Answers, MISSING_LIMIT, Missing, RoundTrip, Step, Strike, Table};
 use super::window::PacedWindow;
 use base::seq::Seen;
 use base::token_bucket::RatioBucket;
@@ -109,6 +109,7 @@ pub struct Receiver {
     /// When something was heard of the lane last; none before the first packet.
     heard: Option<Time>,
     missing: Table,
+    answers: Answers,
     /// Requests decided on and not yet handed out: strikes and numbers, the next one last.
     ready: Vec<(Strike, u64)>,
     /// No request before this moment, since the budget is used up.
@@ -141,6 +142,7 @@ impl Receiver {
             expected: 0,
             heard: None,
             missing: Table::default(),
+            answers: Answers::default(),
             ready: Vec::new(),
             hold_until: Time::ZERO,
             budget: RatioBucket::new(REQUEST_RATIO, REQUEST_BURST),
@@ -448,6 +450,7 @@ impl Receiver {
             self.stats.reordered += 1;
             return Arrival::New;
         }
+        self.answers.on_answer(now, &found);
         self.stats.recovered[usize::from(found.strikes - 1)] += 1;
         Arrival::Recovered { after }
     }
@@ -472,6 +475,10 @@ impl Receiver {
                 self.hold_until = now + THROTTLED_WAIT;
                 self.stats.throttled += 1;
                 break;
+            }
+            if let Some(until) = self.answers.awaits(now, entry, self.rtt.usual) {
+                self.missing.schedule(seq, until);
+                continue;
             }
             match entry.step(now, self.rtt, &self.settings) {
                 Step::GiveUp => {

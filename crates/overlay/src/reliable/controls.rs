@@ -32,6 +32,8 @@ struct One {
     /// Losses of transmissions before this one have been answered already.
     cut_at: u64,
     recovering: bool,
+    /// Window and threshold of before the last timeout, as long as it is not known to have been right.
+    before: Option<(f64, f64)>,
 }
 
 impl One {
@@ -44,6 +46,7 @@ impl One {
             control: settings.family.control(settings.control()),
             cut_at: next,
             recovering: false,
+            before: None,
         }
     }
 }
@@ -93,9 +96,17 @@ impl Controls {
         }
     }
 
-    pub(super) fn end_slow_start(&mut self) {
-        for one in &mut self.flows {
-            one.control.end_slow_start();
+    /// A queue of the own packets stands, and makes others late who do not wait; so many packets could be in flight
+    /// without it. Every control gives up a part of its window, those that have not in this round trip; `next` is the
+    /// number of the next transmission.
+    pub(super) fn on_own_queue(&mut self, now: Time, without: f64, next: u64) {
+        // Choice: half of it at once at most. What leaves a queue is measured to within a few packets.
+        let left = (without / self.window().max(1.0)).clamp(0.5, 1.0);
+        for one in self.flows.iter_mut().filter(|one| !one.recovering) {
+            let in_flight = one.window() * left;
+            one.control
+                .on_congestion(now, in_flight, Congestion::Explicit);
+            (one.cut_at, one.recovering) = (next, true);
         }
     }
 
@@ -109,10 +120,13 @@ impl Controls {
     pub(super) fn on_ack(&mut self, ack: &Acked, highest: Option<u64>) {
         let window: f64 = self.flows.iter().map(|one| one.control.window()).sum();
         for one in &mut self.flows {
-            if one.recovering && highest.is_some_and(|order| order >= one.cut_at) {
+            let is_past = highest.is_some_and(|order| order >= one.cut_at);
+            if one.recovering && is_past {
                 one.recovering = false;
                 one.control.on_recovered(ack.now);
             }
+            // What was sent after the timeout has come first: it was right.
+            one.before = one.before.filter(|_| !is_past);
             let share = one.control.window() / window;
             if one.recovering {
                 one.control.on_arrived(ack.now, ack.segments * share);
@@ -168,9 +182,20 @@ impl Controls {
     pub(super) fn on_timeout(&mut self, now: Time, next: u64) {
         for one in &mut self.flows {
             let in_flight = one.window();
+            let before = (one.control.window(), one.control.threshold());
+            one.before.get_or_insert(before);
             one.control.on_timeout(now, in_flight);
             one.cut_at = next;
             one.recovering = false;
+        }
+    }
+
+    /// What the last timeout took for lost has come: the path was slow, and no more.
+    pub(super) fn undo_timeout(&mut self) {
+        for one in &mut self.flows {
+            if let Some((window, threshold)) = one.before.take() {
+                one.control.undo_timeout(window, threshold);
+            }
         }
     }
 

@@ -9,6 +9,12 @@
 //! A bottleneck delivers no less than it has delivered. So packets in flight cannot wait for longer than it takes to
 //! deliver them at the highest rate of late, and a round trip that has grown by more has grown by something else: the
 //! path has become longer, or others fill the queue. A lane that held back then would starve, and help nobody.
+//!
+//! A lane whose sources gave less than the path carries cannot tell a longer path by that. But a queue answers: given less
+//! it falls. One that does not is none.
+//!
+//! Where the queue is its own, the lane gives up what stands in it, once per round trip: what a stream makes up for after
+//! an outage is in time a little later as well, what a call says meanwhile is not.
 
 use base::{Duration, Time};
 
@@ -16,9 +22,10 @@ use base::{Duration, Time};
 const STANDING: usize = 3;
 /// The highest rate of so much time counts, and of as much before it.
 const WINDOW: Duration = Duration::from_secs(10);
-/// A wait that is so many times longer than the own packets explain is not theirs. Choice: the calls beside are in the
-/// queue too, and rates are measured to within a few packets.
-const SLACK: f64 = 2.0;
+/// What has not answered is no queue for so long. Choice: by then the round trips of before are known to be over.
+const NONE_FOR: Duration = Duration::from_secs(3);
+/// A wait this much longer is judged by its answer. Choice: less is what round trips vary by.
+const JUDGED: Duration = Duration::from_millis(20);
 
 /// The queue of one lane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +37,9 @@ pub(super) struct OwnQueue {
     /// Packets per second: the most in this window, and in the one before.
     most: [f64; 2],
     since: Time,
+    /// When less was given, and what packets waited for then.
+    asked: Option<(Time, Duration)>,
+    none_until: Time,
 }
 
 impl OwnQueue {
@@ -41,25 +51,47 @@ impl OwnQueue {
         }
     }
 
-    /// A round trip was measured, with so many packets in flight, and at most a rate of delivery (packets per second). True
-    /// if the own queue stands.
+    /// A round trip was measured, with so many packets in flight, and at most a rate of delivery (packets per second). If
+    /// the own queue stands, the packets that could be in flight without one.
     pub(super) fn on_round_trip(
         &mut self,
         now: Time,
         rtt: Duration,
         in_flight: usize,
         rate: Option<f64>,
-    ) -> bool {
+    ) -> Option<f64> {
         if let Some(rate) = rate {
             self.note_rate(now, rate);
         }
-        let is_own = self.from.is_some_and(|from| {
-            let wait = (rtt - from).as_secs_f64();
-            let most = self.most[0].max(self.most[1]);
-            rtt > from && wait * most <= SLACK * in_flight as f64
+        let most = self.most[0].max(self.most[1]);
+        let own_from = self.from.filter(|from| {
+            let wait = (rtt - *from).as_secs_f64();
+            rtt > *from && wait * most <= in_flight as f64
         });
-        self.long_ones = if is_own { self.long_ones + 1 } else { 0 };
-        self.long_ones >= STANDING
+        let Some(from) = own_from.filter(|_| now >= self.none_until) else {
+            (self.long_ones, self.asked) = (0, None);
+            return None;
+        };
+        self.long_ones += 1;
+        if self.long_ones < STANDING || !self.answers(now, rtt, rtt - from) {
+            return None;
+        }
+        Some(most * from.as_secs_f64())
+    }
+
+    /// Whether the wait falls since less is given, as far as that can be known yet.
+    fn answers(&mut self, now: Time, rtt: Duration, wait: Duration) -> bool {
+        let (at, before) = *self.asked.get_or_insert((now, wait));
+        if before < JUDGED || now.since(at) < rtt * 2 {
+            return true;
+        }
+        let has_fallen = wait < before.div(4) * 3;
+        self.asked = has_fallen.then_some((now, wait));
+        if !has_fallen {
+            self.long_ones = 0;
+            self.none_until = now + NONE_FOR;
+        }
+        has_fallen
     }
 
     /// A round trip without what the own queue adds.
@@ -99,30 +131,44 @@ mod tests {
     fn a_catch_up_fills_a_queue_and_a_longer_path_does_not() {
         let long = Duration::from_millis(460);
         let mut queue = queue();
-        assert!(!queue.on_round_trip(at(0), FROM, 4, Some(50.0)));
-        // 100 packets take two seconds of the path.
-        let stands: Vec<bool> = (1..4)
-            .map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)))
-            .collect();
-        assert_eq!(stands, [false, false, true]);
+        assert_eq!(queue.on_round_trip(at(0), FROM, 4, Some(50.0)), None);
+        // 100 packets take two seconds of the path, and 3 would make no queue.
+        let stands = [1, 2, 3].map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)));
+        assert_eq!(stands, [None, None, Some(3.0)]);
         assert_eq!(queue.without(long), FROM);
         // 4 packets take 80 ms, not 400.
-        assert!((4..20).all(|n| !queue.on_round_trip(at(n), long, 4, Some(50.0))));
+        assert!((4..20).all(|n| queue.on_round_trip(at(n), long, 4, Some(50.0)).is_none()));
         assert_eq!(queue.without(long), long);
+    }
+
+    #[test]
+    fn what_does_not_answer_is_no_queue() {
+        let long = Duration::from_millis(460);
+        let mut queue = queue();
+        let mut stands = |ms, rtt| queue.on_round_trip(at(ms), rtt, 30, Some(50.0)).is_some();
+        assert!([0, 10, 20, 900].map(|ms| stands(ms, long))[3]);
+        assert!(
+            !stands(1_000, long),
+            "30 packets do take 400 ms, but fewer as well"
+        );
+        assert!(![1_010, 1_020, 1_030].map(|ms| stands(ms, long))[2]);
+        // Later it may be one.
+        assert!([4_010, 4_020, 4_030].map(|ms| stands(ms, long))[2]);
+        assert!([5_000, 5_100].map(|ms| stands(ms, long.div(2)))[1]);
     }
 
     #[test]
     fn rates_are_forgotten_and_without_calls_there_is_no_queue() {
         let long = Duration::from_millis(160);
         let mut queue = queue();
-        assert!(!queue.on_round_trip(at(0), long, 10, Some(1_000.0)));
+        assert_eq!(queue.on_round_trip(at(0), long, 10, Some(1_000.0)), None);
         assert_eq!(queue.without(long), long, "10 packets take 10 ms");
         for n in 1..4 {
             queue.on_round_trip(at(n * 10_000), long, 10, Some(50.0));
         }
         assert_eq!(queue.without(long), FROM, "now they take 200 ms");
         queue.set_from(None);
-        assert!(!queue.on_round_trip(at(30_001), long, 10, Some(50.0)));
+        assert_eq!(queue.on_round_trip(at(30_001), long, 10, Some(50.0)), None);
         assert_eq!(queue.without(long), long);
     }
 }

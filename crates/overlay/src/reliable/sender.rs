@@ -68,6 +68,9 @@ struct Entry {
     by_loss: bool,
 }
 
+/// New packets after the first answer to what a timeout has sent again. [RFC 5682 §2.1]
+const NEW_FIRST: u8 = 2;
+
 /// Where the last transmission of a packet is believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -129,6 +132,9 @@ pub struct Sender {
     backoff: u32,
     /// The first packet that was not acknowledged at the last timeout.
     expired: Option<u64>,
+    /// After a timeout: so many packets go that are new, before those that it took for lost. If the next that comes is
+    /// one of these, the timeout was none.
+    new_first: Option<u8>,
     /// As the receiver measured it last.
     receive_rate_bps: Option<u64>,
     /// One packet may be sent whatever the window.
@@ -185,6 +191,7 @@ impl Sender {
             probes: 0,
             backoff: 0,
             expired: None,
+            new_first: None,
             receive_rate_bps: None,
             grant: false,
             is_limited: false,

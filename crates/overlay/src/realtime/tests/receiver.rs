@@ -105,6 +105,35 @@ fn without_deadline_the_strikes_are_counted() {
     assert_eq!(strikes, [1, 2, 3, 4, 5, 5, 5]);
 }
 
+/// After an outage the link needs longer for the answers than they take one by one.
+#[test]
+fn answers_that_wait_for_each_other_are_not_asked_for_again() {
+    let mut receiver = Receiver::new(Settings::modern());
+    let remaining = Remaining::from_duration(ms(400));
+    let arrive = |receiver: &mut Receiver, now, seq| {
+        receiver.on_packet(now, LaneSeq::of(seq), remaining, || Duration::ZERO)
+    };
+    arrive(&mut receiver, at_us(0), 0);
+    arrive(&mut receiver, at_us(2_000), 21);
+    let all: Vec<u64> = (1..=20).collect();
+    let first = vec![(Strike::new(1, false), all)];
+    assert_eq!(polled(&mut receiver, at_us(2_000)), first);
+    let mut asked = Vec::new();
+    // One each 4 ms, from a round trip later on, but for one that is lost.
+    for seq in (1..=20).filter(|seq| *seq != 10) {
+        let came = at_us(18_000 + seq * 4_000);
+        while let Some(due) = receiver.next_timeout().filter(|due| *due < came) {
+            let again = polled(&mut receiver, due).into_iter();
+            asked.extend(again.map(|(strike, seqs)| (due, strike, seqs)));
+        }
+        arrive(&mut receiver, came, seq);
+    }
+    // The one behind the lost one has shown that it is.
+    let again = (at_us(62_000), Strike::new(2, false), vec![10]);
+    assert_eq!(asked.first(), Some(&again));
+    assert!(asked.iter().all(|(.., seqs)| *seqs == [10]), "{asked:?}");
+}
+
 #[test]
 fn what_comes_by_itself_was_only_late() {
     let mut receiver = Receiver::new(Settings::modern());

@@ -4,7 +4,7 @@
 //! is not looked at again. The latest transmission that has arrived then tells which of those before
 //! it are lost.
 
-use super::{Sender, State};
+use super::{NEW_FIRST, Sender, State};
 use base::{Duration, Time};
 use congestion::Acked;
 use wire::control::{ReliableAck, ReliableRate};
@@ -39,6 +39,7 @@ impl Sender {
             self.limit = end + u64::from(head.window);
         }
         let hold = Duration::from_micros(head.hold_us.into());
+        let is_late = self.was_late(head.newest);
         let rtt = self.sample(now, head.newest, hold);
         self.note_repeated(head.repeated);
         let in_flight = self.in_flight;
@@ -49,6 +50,11 @@ impl Sender {
         if is_honest {
             self.acknowledge_ranges(now, ack, end, &mut acked);
         }
+        if is_late {
+            self.undo_timeout();
+        }
+        // The second answer after a timeout has told.
+        self.new_first = self.new_first.filter(|left| *left == NEW_FIRST);
         self.forget_acknowledged();
         if self.skip_to.is_some_and(|skip| next >= skip) {
             (self.skip_to, self.skip_due) = (None, false);
@@ -60,7 +66,11 @@ impl Sender {
         }
         self.progress = now;
         self.probes = 0;
-        self.backoff = 0;
+        if rtt.is_some() {
+            // What was sent again tells nothing of the round trip, so a timeout that was too short stays longer
+            // [RFC 6298 §5.7].
+            self.backoff = 0;
+        }
         let slow_start_used = self.controls.in_slow_start() && in_flight * 2 >= self.window();
         let acked = Acked {
             now,
@@ -79,10 +89,12 @@ impl Sender {
         let told = self.sampler.take(now, rtt, self.in_flight as f64, !is_open);
         self.controls.on_delivered(&told);
         let rate = told.sample.map(|sample| sample.rate());
+        // What does not fill the window is no more than the sources give: a smaller window would only delay it.
         if let Some(rtt) = rtt
-            && self.own_queue.on_round_trip(now, rtt, in_flight, rate)
+            && let Some(without) = self.own_queue.on_round_trip(now, rtt, in_flight, rate)
+            && !is_open
         {
-            self.controls.end_slow_start();
+            self.controls.on_own_queue(now, without, self.next_order);
         }
         self.controls.on_ack(&acked, highest);
         self.timeout_at = None;
@@ -194,6 +206,13 @@ impl Sender {
     }
 
     /// Measures the round trip of a packet that was sent once.
+    /// The packet that made the receiver tell was taken for lost when nothing was heard, was not sent again, and has
+    /// come nevertheless. [RFC 5682 §2.1]
+    fn was_late(&self, newest: LaneSeq) -> bool {
+        let entry = self.entry(newest.widen(self.base));
+        entry.is_some_and(|entry| entry.packet.is_some() && entry.state == State::Expired)
+    }
+
     fn sample(&mut self, now: Time, newest: LaneSeq, hold: Duration) -> Option<Duration> {
         let entry = self.entry(newest.widen(self.base))?;
         let elapsed = now.since(entry.sent_at);

@@ -220,37 +220,47 @@ impl Sender {
 
     /// What to send: what is lost, then what is new, and as a probe the last one again.
     fn choose(&mut self, now: Time) -> Option<u64> {
+        if !self.grant
+            && let Some(left @ 1..) = self.new_first
+            && let Some(seq) = self.choose_new(now)
+        {
+            self.new_first = Some(left - 1);
+            return Some(seq);
+        }
         while let Some(seq) = self.lost.pop_front() {
             let entry = self.entry(seq);
             if entry.is_some_and(|e| e.state != State::InFlight && e.packet.is_some()) {
                 return Some(seq);
             }
         }
-        let next = self.next_seq();
-        let is_allowed = next < self.limit || (self.grant && self.entries.is_empty());
-        if is_allowed
-            && next - self.base < SPAN
-            && let Some(mut packet) = self.queue.pop()
-        {
-            self.drain.on_left(now);
-            self.mark(now, &mut packet);
-            self.entries.push_back(Entry {
-                packet: Some(packet),
-                order: 0,
-                sent_at: now,
-                stamp: Stamp::default(),
-                transmissions: 0,
-                state: State::Waiting,
-                by_loss: false,
-            });
-            return Some(next);
-        }
-        if !self.grant {
-            return None;
+        let new = self.choose_new(now);
+        if new.is_some() || !self.grant {
+            return new;
         }
         let held = |entry: &Entry| entry.packet.is_some();
         let last = self.entries.iter().rposition(held);
         last.map(|at| self.base + at as u64)
+    }
+
+    fn choose_new(&mut self, now: Time) -> Option<u64> {
+        let next = self.next_seq();
+        let is_allowed = next < self.limit || (self.grant && self.entries.is_empty());
+        if !is_allowed || next - self.base >= SPAN {
+            return None;
+        }
+        let mut packet = self.queue.pop()?;
+        self.drain.on_left(now);
+        self.mark(now, &mut packet);
+        self.entries.push_back(Entry {
+            packet: Some(packet),
+            order: 0,
+            sent_at: now,
+            stamp: Stamp::default(),
+            transmissions: 0,
+            state: State::Waiting,
+            by_loss: false,
+        });
+        Some(next)
     }
 
     /// Marks a packet of a neighbour that had to wait for long among some others. This node's own

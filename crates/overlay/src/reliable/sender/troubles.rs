@@ -7,7 +7,7 @@
 use super::super::controls::Controls;
 use super::super::queue::Packet;
 use super::super::{ACK_DELAY, WINDOW_MAX};
-use super::{Sender, State};
+use super::{NEW_FIRST, Sender, State};
 use base::{Duration, Time};
 use wire::control::ReliableSkip;
 use wire::data::LaneSeq;
@@ -65,6 +65,7 @@ impl Sender {
             self.controls.on_timeout(now, self.next_order);
         }
         self.lose_all();
+        self.new_first = Some(NEW_FIRST);
         // Should the receiver's window be closed, one packet asks whether it still is.
         self.grant = true;
     }
@@ -84,6 +85,28 @@ impl Sender {
                 self.lost.push_back(self.base + at as u64);
             }
         }
+    }
+
+    /// The last timeout was none: what has not come of what it took for lost is on its way.
+    pub(super) fn undo_timeout(&mut self) {
+        self.controls.undo_timeout();
+        self.new_first = None;
+        self.lost.clear();
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            let seq = self.base + at as u64;
+            match entry.state {
+                _ if entry.packet.is_none() => {}
+                State::Expired => {
+                    entry.state = State::InFlight;
+                    self.in_flight += 1;
+                    self.sent.push_back((entry.order, seq));
+                }
+                State::Lost | State::Waiting => self.lost.push_back(seq),
+                State::InFlight => {}
+            }
+        }
+        self.chosen = None;
+        self.sent.make_contiguous().sort_unstable();
     }
 
     pub(super) fn rto(&self) -> Duration {
