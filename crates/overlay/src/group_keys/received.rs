@@ -15,9 +15,12 @@ pub(crate) type Of = (NodeAddr, NodeAddr);
 
 /// Keys of all sources. Choice: one takes 1 to 17 KiB by how busy it is, 35 MiB at most.
 const KEYS_MAX: usize = 2_048;
-/// Of two keys, the one that was neither told nor used for so long while the other one was is the former one, and
-/// opens nothing any more. What reliable links recover comes seconds late.
+/// Of two keys, the one that was neither told nor used for so long while the other one opened packets is the former one,
+/// and opens nothing any more. What reliable links recover comes seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
+/// Keys of a source and group that are remembered to be gone. Choice: a source tells two of its keys, and changes
+/// them every ten seconds at most, so what was told so late is of no use to anybody honest.
+const GONE_MAX: usize = 4;
 /// A key that has not opened anything for so long is forgotten. Its source has another one by then, so
 /// nobody can be told this one again without what it has opened.
 const IDLE: Duration = Duration::from_secs(660);
@@ -69,6 +72,9 @@ struct Asked {
 struct Received {
     one: Held,
     other: Option<Held>,
+    /// Keys that have opened packets and are held no longer, newest first. None of them is taken again: what it has
+    /// opened is forgotten, and could be repeated.
+    gone: [Option<SessionIndex>; GONE_MAX],
     used: Time,
 }
 
@@ -77,6 +83,11 @@ struct Held {
     key: OpeningKey,
     /// When it was told or opened something last.
     last: Time,
+    /// When it opened something last.
+    opened: Option<Time>,
+    /// Not before then it counts as out of use: another key was told, or has opened its first packet. A source that says
+    /// nothing for long may still tell it again.
+    since: Time,
     /// This node has left the group since it was told: it opens nothing until it is told again, and what it
     /// has opened stays known.
     is_left: bool,
@@ -113,15 +124,21 @@ impl ReceivedKeys {
         let of = (header.source(), header.destination());
         let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
         let received = self.keys.get_mut(&of).ok_or(Drop::EndNoSession)?;
-        let held = received.held(clear.session);
-        let held = held.filter(|held| !held.is_left);
-        let held = held.ok_or(Drop::EndNoSession)?;
+        let (held, other) = received.held(clear.session).ok_or(Drop::EndNoSession)?;
+        if held.is_left {
+            return Err(Drop::EndNoSession);
+        }
         let kind = match held.key.open(route, &mut packet[from..], &bound) {
             Ok(kind) => kind,
             Err(OpenError::Replay) => return Err(Drop::Duplicate),
             Err(_) => return Err(Drop::EndForged),
         };
         held.last = now;
+        if held.opened.replace(now).is_none()
+            && let Some(other) = other
+        {
+            other.since = now;
+        }
         received.used = now;
         uncover(packet, from, kind);
         Ok(())
@@ -149,10 +166,12 @@ impl ReceivedKeys {
         let told = Held {
             key,
             last: now,
+            opened: None,
+            since: now,
             is_left: false,
         };
         if let Some(received) = self.keys.get_mut(&of) {
-            received.insert(told);
+            received.insert(now, told);
             return is_asked_for;
         }
         if self.keys.len() >= KEYS_MAX {
@@ -161,6 +180,7 @@ impl ReceivedKeys {
         let received = Received {
             one: told,
             other: None,
+            gone: [None; GONE_MAX],
             used: now,
         };
         self.keys.insert(of, received);
@@ -197,7 +217,7 @@ impl ReceivedKeys {
         (first, len): (u32, u16),
     ) -> Option<u16> {
         let held = self.keys.get_mut(&of);
-        let Some(held) = held.and_then(|received| received.held(number)) else {
+        let Some((held, _)) = held.and_then(|received| received.held(number)) else {
             return Some(0);
         };
         let came = held.key.came_by_tree(first, len.into())?;
@@ -329,41 +349,69 @@ impl ReceivedKeys {
 }
 
 impl Received {
-    fn held(&mut self, number: SessionIndex) -> Option<&mut Held> {
+    /// The key of this number, and the other one.
+    fn held(&mut self, number: SessionIndex) -> Option<(&mut Held, Option<&mut Held>)> {
         self.expire();
-        if self.one.key.number() == number {
-            return Some(&mut self.one);
+        let (one, other) = (&mut self.one, self.other.as_mut());
+        if one.key.number() == number {
+            return Some((one, other));
         }
-        self.other
-            .as_mut()
-            .filter(|other| other.key.number() == number)
+        let other = other.filter(|other| other.key.number() == number)?;
+        Some((other, Some(one)))
     }
 
     /// One more key takes the place of the one that was of no use for longer. What is known keeps what it has opened.
-    fn insert(&mut self, told: Held) {
-        if let Some(known) = self.held(told.key.number()) {
+    fn insert(&mut self, now: Time, told: Held) {
+        let number = told.key.number();
+        if let Some((known, _)) = self.held(number) {
             if core::mem::take(&mut known.is_left) {
                 known.key.renew(&told.key);
             }
             known.last = told.last;
             return;
         }
-        match &self.other {
-            Some(other) if other.last > self.one.last => self.one = told,
-            _ => self.other = Some(told),
+        if self.gone.contains(&Some(number)) {
+            return;
+        }
+        let former = match self.other.take() {
+            Some(other) if other.last > self.one.last => {
+                Some(core::mem::replace(&mut self.one, other))
+            }
+            other => other,
+        };
+        if let Some(former) = former {
+            self.forget(&former);
+        }
+        self.one.since = now;
+        self.other = Some(told);
+    }
+
+    fn forget(&mut self, former: &Held) {
+        if former.opened.is_some() {
+            self.gone.rotate_right(1);
+            self.gone[0] = Some(former.key.number());
         }
     }
 
     fn expire(&mut self) {
-        let Some(other) = &self.other else {
+        let Some(other) = self.other.take() else {
             return;
         };
-        if self.one.last.since(other.last) >= FORMER_FOR {
-            self.other = None;
-        } else if other.last.since(self.one.last) >= FORMER_FOR
-            && let Some(other) = self.other.take()
-        {
-            self.one = other;
+        if other.is_former(&self.one) {
+            self.forget(&other);
+        } else if self.one.is_former(&other) {
+            let former = core::mem::replace(&mut self.one, other);
+            self.forget(&former);
+        } else {
+            self.other = Some(other);
         }
+    }
+}
+
+impl Held {
+    /// The other key is in use in its stead.
+    fn is_former(&self, other: &Held) -> bool {
+        let idle = |opened: Time| opened.since(self.last.max(self.since));
+        other.opened.is_some_and(|at| idle(at) >= FORMER_FOR)
     }
 }

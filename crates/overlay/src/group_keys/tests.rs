@@ -173,6 +173,51 @@ fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
 }
 
 #[test]
+fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
+    let heard: Vec<_> = (0..100)
+        .map(|seq| packet(SOURCE, group(1), seq, &mut old))
+        .collect();
+    let next: Vec<_> = (100..103)
+        .map(|seq| packet(SOURCE, group(1), seq, &mut new))
+        .collect();
+    let open = |bench: &mut Bench, now: Time, one: &[u8]| {
+        bench.received.open(now, Route::Tree, &mut one.to_vec())
+    };
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Ok(()));
+    }
+    // The source says nothing for a while, and then tells the next key; this one may be asked for still.
+    now += SECOND * 11;
+    bench.tell(now, of, &new);
+    bench.received.expire(now);
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Err(Drop::Duplicate));
+    }
+    // It is out of use from when the next one opens something.
+    for (one, after) in next.iter().zip([60, 9, 1]) {
+        now += SECOND * after;
+        assert_eq!(open(&mut bench, now, one), Ok(()));
+        assert_eq!(
+            bench.received.has_number(of, old.number()),
+            true,
+            "{after}"
+        );
+        bench.received.expire(now);
+    }
+    assert!(!bench.received.has_number(of, old.number()));
+    // Then nobody can have it taken again, however late it was told.
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Err(Drop::EndNoSession));
+    }
+}
+
+#[test]
 fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
     let mut bench = Bench::new();
     let mut now = Time::ZERO;
