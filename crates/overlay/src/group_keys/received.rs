@@ -209,19 +209,20 @@ impl ReceivedKeys {
     }
 
     /// How many packets of a source under a key have come by the tree, of so many counters from `first` on. None under a
-    /// key that is not here; `None` if that is forgotten.
+    /// key that was never here or has opened nothing; `None` if it is forgotten what has.
     pub(crate) fn came_by_tree(
         &mut self,
         of: Of,
         number: SessionIndex,
         (first, len): (u32, u16),
     ) -> Option<u16> {
-        let held = self.keys.get_mut(&of);
-        let Some((held, _)) = held.and_then(|received| received.held(number)) else {
+        let Some(received) = self.keys.get_mut(&of) else {
             return Some(0);
         };
-        let came = held.key.came_by_tree(first, len.into())?;
-        u16::try_from(came).ok()
+        match received.held(number) {
+            Some((held, _)) => u16::try_from(held.key.came_by_tree(first, len.into())?).ok(),
+            None => (!received.gone.contains(&Some(number))).then_some(0),
+        }
     }
 
     /// Keeps a packet whose key is not there. False if there is no room.

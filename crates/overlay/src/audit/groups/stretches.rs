@@ -8,8 +8,12 @@ use wire::transport::COUNTS_MAX;
 
 /// One stretch holds what leaves in so long.
 const LASTS: Duration = Duration::from_millis(50);
-/// Stretches that are kept: six seconds. Who cannot be asked for longer is not judged by what was sent meanwhile.
+/// Stretches that are kept: six seconds of a stream of packets.
 const MOST: usize = COUNTS_MAX;
+/// What was sent so long ago, and twice the way there, is not asked about, however few stretches that are. Choice: its receivers keep a key
+/// for ten seconds after they have opened something under the next one. Who cannot be asked for longer is not
+/// judged by what was sent meanwhile.
+const OLDEST: Duration = Duration::from_secs(6);
 /// Packets have so long to arrive, and twice the way there; the same as those for one node.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Reliable links try for longer.
@@ -78,13 +82,18 @@ impl Stretches {
     /// this latency.
     pub(super) fn ripe(&self, now: Time, from: Time, latency: Duration) -> Vec<Stretch> {
         let mut ripe: Vec<Stretch> = Vec::new();
-        for stretch in self.0.iter().skip_while(|stretch| stretch.at < from) {
+        let had_time = |stretch: &Stretch| {
             let patience = match stretch.carried.link {
                 LinkProtocol::Reliable => PATIENCE_RELIABLE,
                 _ => PATIENCE,
             };
+            now.since(stretch.at) >= patience + LASTS + latency * 2
+        };
+        let is_old =
+            |stretch: &Stretch| stretch.at < from || now.since(stretch.at) >= OLDEST + latency * 2;
+        for stretch in self.0.iter().skip_while(|stretch| is_old(stretch)) {
             let is_next = ripe.last().is_none_or(|last| stretch.follows(last));
-            if !is_next || now.since(stretch.at) < patience + LASTS + latency * 2 {
+            if !is_next || !had_time(stretch) {
                 break;
             }
             ripe.push(*stretch);
