@@ -14,17 +14,21 @@ use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
 use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch};
 use crate::event::{Drop, Event};
+use crate::fragment::Key;
 use crate::snapshot::StarvedStatus;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::Route;
-use wire::data::{Class, HEADER_BYTES, Header, LinkProtocol, Repr, Routing};
+use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
 use wire::groups::TreeBuilder;
-use wire::link::{SEAL_BYTES, SessionIndex};
+use wire::link::SessionIndex;
 use wire::transport::{
     COUNTS_MAX, GROUP_COPY_BYTES, KeyName, TALLY_BYTES_MAX, Tally, begin_group_copy, group_copy,
 };
 use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES};
+
+/// What the way to a member has room for at the least, for copies to go there: more parts than three are too many.
+const COPY_ROOM_MIN: usize = 512;
 
 impl Node {
     /// Notes packets to a group that have just been sealed under a key, from this counter on.
@@ -213,7 +217,8 @@ impl Node {
         }
     }
 
-    /// False if there is no room for it on the way, or it is too long for it.
+    /// False if there is no room for it on the way. What is too long goes in parts, so that a member which
+    /// is starved costs the others nothing of what a packet can hold.
     fn copy_to(
         &mut self,
         now: Time,
@@ -229,9 +234,9 @@ impl Node {
         };
         let hop = metric(class.routing).and_then(|metric| self.tables.next_hop(metric, to));
         let link = hop.and_then(|hop| self.links.by_peer(hop));
-        let fits = packet.len() <= self.room_for_copy(class.routing, to);
+        let max = self.room_for_copy(class.routing, to);
         let goes = self.ends.has_session(to) && self.seals_to(to, (from.1, PORT));
-        if !goes || !fits || !has_room(&self.links, link) {
+        if !goes || max < COPY_ROOM_MIN || !has_room(&self.links, link) {
             return false;
         }
         if class.link == LinkProtocol::Reliable {
@@ -254,48 +259,69 @@ impl Node {
         let payload = out
             .pool()
             .copy_of(SEALED_HEADROOM + GROUP_COPY_BYTES, packet);
-        let payload = payload.map(|mut payload| {
-            payload.push_front(GROUP_COPY_BYTES);
-            let front = payload.bytes_mut().first_chunk_mut();
-            begin_group_copy(front.expect("it was just made room for"));
-            payload
-        });
-        match payload.and_then(|payload| assemble(&header, &[], payload, true, out)) {
+        let Some(mut payload) = payload else {
+            self.drop_one(Drop::NoBuffer, out);
+            return true;
+        };
+        payload.push_front(GROUP_COPY_BYTES);
+        let front = payload.bytes_mut().first_chunk_mut();
+        begin_group_copy(front.expect("it was just made room for"));
+        if payload.len() > max {
+            let number = |node: &mut Node| node.next_echo_seq();
+            self.send_in_fragments(now, &header, (&[], true), (payload, max), number, out);
+            return true;
+        }
+        match assemble(&header, &[], payload, true, out) {
             Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }
         true
     }
 
-    /// Bytes that a packet to a group may have, from its header on, to go to a member alone.
+    /// Bytes that a payload for a member alone may have.
     fn room_for_copy(&self, routing: Routing, to: NodeAddr) -> usize {
         let diversion = self.diversion(to);
         let usable = usize::from(self.usable_to(routing, to).min(diversion.usable));
-        let around = around_bytes(&[], true) + diversion.stamp_bytes + GROUP_COPY_BYTES;
-        usable.saturating_sub(around)
+        usable.saturating_sub(around_bytes(&[], true) + diversion.stamp_bytes)
     }
 
-    /// What a datagram to a group may have, with the extension of its packet, for that to go to starved members alone.
-    /// None if there are none.
-    pub(super) fn usable_for_copies(&self, group: NodeAddr, routing: Routing) -> Option<usize> {
-        let starved = self.group_audits.copied(group).iter();
-        let room = starved
-            .map(|to| self.room_for_copy(alone(routing), *to))
-            .min()?;
-        Some(room.saturating_sub(HEADER_BYTES + SEAL_BYTES))
+    /// A part of a packet to a group, too long to come alone in one, has come out of its seal.
+    pub(super) fn on_part_of_copy(
+        &mut self,
+        now: Time,
+        mut part: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let header = Header::trusted(part.bytes());
+        let (from, left, offset) = (header.source(), header.remaining(), header.payload_offset());
+        let key = Key {
+            from: (from, header.source_port()),
+            to: self.addr,
+            port: PORT,
+            id: 0,
+        };
+        part.trim(offset, 0);
+        match self.on_fragment(now, key, left, Some(part), out) {
+            Ok((Some(whole), left)) => self.on_group_copy(now, (from, left), whole.bytes(), out),
+            Ok((None, _)) => {}
+            Err(why) => self.drop_one(why, out),
+        }
     }
 
     /// A packet to a group has come from its source alone, out of its seal.
-    pub(super) fn on_group_copy(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
-        let around = Header::trusted(packet);
-        let Ok(inside) = group_copy(around.payload()) else {
+    pub(super) fn on_group_copy(
+        &mut self,
+        now: Time,
+        (from, left): (NodeAddr, Remaining),
+        payload: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Ok(inside) = group_copy(payload) else {
             return self.drop_one(Drop::Malformed, out);
         };
         let header = Header::trusted(inside);
         let (source, group) = (header.source(), header.destination());
-        if (source, around.destination()) != (around.source(), self.addr)
-            || around.destination_port() != PORT
-        {
+        if source != from {
             return self.drop_one(Drop::Malformed, out);
         }
         if !self.receives(group) {
@@ -307,7 +333,7 @@ impl Node {
         let Some(mut one) = out.pool().copy_of(CLEAR_BYTES, inside) else {
             return self.drop_one(Drop::NoBuffer, out);
         };
-        Header::trusted(one.bytes_mut()).set_remaining(around.remaining());
+        Header::trusted(one.bytes_mut()).set_remaining(left);
         one.push_front(CLEAR_BYTES);
         let len = one.len() + TAG_BYTES;
         one.fill(len, len);

@@ -36,9 +36,6 @@ pub const MAX_PAYLOAD: usize = 1_392;
 
 const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
 
-/// What a packet to a group has room for at the least: where less fits a copy for one member, copies are not sent.
-const COPIED_MIN: usize = 512;
-
 /// The stamp of packets to a group that go along two trees.
 const TWO_TREES: [u8; 1] = [3];
 
@@ -266,10 +263,6 @@ impl Node {
             out.deliver(client, room(source_port, (to, port), true));
         }
         let seals = seals_group || self.seals_to(to, (source_port, port));
-        let usable_alone = match seals_group {
-            true => self.usable_for_copies(to, class.routing),
-            false => None,
-        };
         let diversion = self.diversion(to);
         let edge = Node::first_edge(self.addr);
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
@@ -324,10 +317,7 @@ impl Node {
             ),
             false => (usable, 0),
         };
-        let mut max = usize::from(usable) - around_bytes(stamp, seals) - diverted;
-        if let Some(most) = usable_alone {
-            max = max.min(most.saturating_sub(extension_bytes(stamp)).max(COPIED_MIN));
-        }
+        let max = usize::from(usable) - around_bytes(stamp, seals) - diverted;
         // The node's own service answers packets, not datagrams of several.
         if payload.len() > max && port == wire::echo::PORT {
             return Err(RequestError::TooLong { max });

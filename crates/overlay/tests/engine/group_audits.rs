@@ -124,11 +124,17 @@ fn a_relay_that_swallows_all_is_gone_around_and_named() {
 fn packets_as_long_as_one_may_be_and_longer_ones_go_alone_too() {
     for bytes in [overlay::node::MAX_PAYLOAD - wire::link::SEAL_BYTES, 4_000] {
         let mut tapped = tapped();
+        let mut on_tree = 0;
         let mut swallows = |packet: &[u8]| match is_to_group(packet) {
-            true => Vec::new(),
+            true => {
+                on_tree += 1;
+                Vec::new()
+            }
             false => as_it_is(packet),
         };
         let got = talk(&mut tapped, (0..600, bytes), &mut swallows);
+        let each = bytes.div_ceil(overlay::node::MAX_PAYLOAD) as u64;
+        assert_eq!(on_tree, 600 * each, "copies for one cost others nothing");
         let last = (0..600).rev().find(|number| !got.contains(number));
         // A member that has just come is not judged for a second.
         assert!(last.unwrap() < 300, "{bytes}: {last:?}");
