@@ -229,7 +229,7 @@ impl Flows {
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, mark): (FlowSeq, Mark<impl FnOnce() -> u32>),
+        (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
@@ -250,7 +250,7 @@ impl Flows {
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, mark): (FlowSeq, Mark<impl FnOnce() -> u32>),
+        (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
     ) -> bool {
         let flow = self.flow(now, key);
         let is_repeated = flow.marks.is_repeated(now, seq, mark);
@@ -265,7 +265,8 @@ impl Flows {
 
     /// Notes a packet to a group that this node receives, and that it believes: because it was opened, or
     /// because its source seals nothing. What anybody can have written is forgotten when the first opened packet comes, as
-    /// is what the node has noted as a relay: numbers far ahead silence nobody.
+    /// is what the node has noted as a relay: numbers far ahead silence nobody. From then on the numbers of opened
+    /// packets alone count; others that are still believed have none but their marks to be known again by.
     #[inline]
     pub fn on_delivered(
         &mut self,
@@ -275,6 +276,10 @@ impl Flows {
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
+        if flow.known == Known::Opened && !is_opened {
+            flow.count(now, Verdict::New, bytes);
+            return (Verdict::New, flow);
+        }
         let known = match is_opened {
             true => Known::Opened,
             false => Known::Believed,
@@ -404,11 +409,13 @@ impl Flows {
     }
 }
 
-/// What a packet is known again by that was sealed from end to end.
+/// What a packet is known again by that passes: one that was sealed from end to end, or one to a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<W> {
     /// Its tag: at hand, and anybody who sees the packet can write it on another one.
     pub tag: u32,
+    /// There is no more to know it by: it was not sealed, and this is its number.
+    pub is_final: bool,
     /// All of it that no hop changes, in a way that nobody can write on another one. Dear.
     pub whole: W,
 }
@@ -441,9 +448,9 @@ const MARKS_LIMIT: usize = 1 << 10;
 impl Marks {
     /// Notes a packet; true if the same one was here lately.
     #[inline]
-    fn is_repeated(&mut self, now: Time, seq: FlowSeq, mark: Mark<impl FnOnce() -> u32>) -> bool {
-        let is_whole = now < self.whole_until;
-        let mark = match is_whole {
+    fn is_repeated(&mut self, now: Time, seq: FlowSeq, mark: Mark<impl Fn() -> u32>) -> bool {
+        let is_whole = !mark.is_final && now < self.whole_until;
+        let known = match is_whole {
             true => (mark.whole)(),
             false => mark.tag,
         };
@@ -452,11 +459,16 @@ impl Marks {
         }
         self.since = self.since.saturating_add(1);
         let at = seq.0 as usize & (self.ring.len() - 1);
-        let is_alike = core::mem::replace(&mut self.ring[at], mark) == mark;
-        if is_alike {
-            self.whole_until = now + COPIES_FOR;
+        let is_alike = core::mem::replace(&mut self.ring[at], known) == known;
+        if mark.is_final || !is_alike {
+            return is_alike;
         }
-        is_alike && is_whole
+        self.whole_until = now + COPIES_FOR;
+        if !is_whole {
+            // The next copy is one of this packet, and is told by the whole of it.
+            self.ring[at] = (mark.whole)();
+        }
+        is_whole
     }
 
     /// What was remembered is forgotten: a copy of it that comes now is one for the exit to drop.

@@ -260,16 +260,19 @@ fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
     assert_eq!(verdicts, [Verdict::New; 100]);
     // What was opened counts from then on.
     assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
-    assert_eq!(delivered(&mut flows, [(48, false)]), [Verdict::Duplicate]);
-    // A group whose members cannot all open what is sealed, for a while.
-    delivered(&mut flows, [(2_000_000, false)]);
+    // A group whose members cannot all open what is sealed, for a while: what anybody can write moves nothing, and
+    // what was opened is forgotten for nothing of that.
+    let open = [(2_000_000, false), (50, false), (51, false)];
+    assert_eq!(delivered(&mut flows, open), [Verdict::New; 3]);
     assert_eq!(delivered(&mut flows, [(50, true)]), [Verdict::New]);
+    assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
 }
 
 /// Whether a packet passes that is sealed from end to end, with this tag and this whole.
 fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> bool {
     let mark = Mark {
         tag,
+        is_final: false,
         whole: || whole,
     };
     let (verdict, _) = flows.on_marked(at_ms(ms), key(1), (FlowSeq(seq), mark), 100);
@@ -283,6 +286,7 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
     for seq in 0..100 {
         let mark = Mark {
             tag: seq + 1,
+            is_final: false,
             whole: || unreachable!("no tag was there before"),
         };
         let (verdict, _) = flows.on_marked(at_ms(0), key(1), (FlowSeq(seq), mark), 100);
@@ -298,11 +302,33 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
         assert!(passes(&mut flows, 2, seq, (seq, 77_000 + seq)));
         assert!(!passes(&mut flows, 2, seq, (seq, 77_000 + seq)));
     }
+    // Of copies that nobody has changed one passes, and no third one.
+    let mut flows = Flows::new();
+    assert!(passes(&mut flows, 0, 5, (7, 77)));
+    assert!(passes(&mut flows, 0, 5, (7, 77)));
+    assert!(!passes(&mut flows, 0, 5, (7, 77)));
     // Changed copies alone do not go on for ever.
     for seq in 200..300 {
         let ms = 20_000 + u64::from(seq);
         assert!(passes(&mut flows, ms, seq, (seq, 66_000 + seq)));
         assert!(passes(&mut flows, ms, seq, (seq, 77_000 + seq)));
+    }
+}
+
+#[test]
+fn what_was_not_sealed_is_known_again_at_once() {
+    let mut flows = Flows::new();
+    for seq in 0..100 {
+        let is_repeated = |flows: &mut Flows| {
+            let mark = Mark {
+                tag: seq + 1,
+                is_final: true,
+                whole: || unreachable!("there is no more to know it by"),
+            };
+            flows.is_repeated(at_ms(0), key(1), (FlowSeq(seq), mark))
+        };
+        assert!(!is_repeated(&mut flows), "{seq}");
+        assert!(is_repeated(&mut flows), "{seq}");
     }
 }
 

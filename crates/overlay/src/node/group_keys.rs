@@ -145,10 +145,10 @@ impl Node {
             return Verdict::Done;
         }
         let tag = tag_of(packet);
-        let number = number_mark(seq);
         let mark = Mark {
-            tag: tag.unwrap_or(number),
-            whole: || tag.map_or(number, |_| whole_of(&self.marks, packet)),
+            tag: tag.unwrap_or_else(|| number_mark(seq)),
+            is_final: tag.is_none(),
+            whole: || whole_of(&self.marks, packet),
         };
         if self.flows.is_repeated(now, key, (seq, mark)) {
             self.drop_one(Drop::Duplicate, out);

@@ -378,7 +378,11 @@ impl Node {
         let (verdict, flow) = match (tag, is_late, is_spread) {
             (Some(tag), _, _) => {
                 let whole = || whole_of(&self.marks, packet);
-                let mark = Mark { tag, whole };
+                let mark = Mark {
+                    tag,
+                    is_final: false,
+                    whole,
+                };
                 self.flows.on_marked(now, key, (seq, mark), len)
             }
             (None, true, _) => self.flows.on_reliable(now, key, seq, len),
