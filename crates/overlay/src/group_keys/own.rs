@@ -265,7 +265,8 @@ impl OwnKeys {
         self.groups.contains_key(&group)
     }
 
-    /// The key that a node has asked for, or what is used instead. `None` if it was told that just before.
+    /// The key that a node has asked for, or what is used instead. `None` if it was told that just before, or only
+    /// confirms what it was told.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -274,12 +275,16 @@ impl OwnKeys {
     ) -> Option<Telling<'_>> {
         let own = self.groups.get_mut(&group)?;
         own.turn(now);
-        let told = own.told.get(&to);
-        if told.is_some_and(|told| now.since(told.at) < ANSWERED_LATELY) {
-            return None;
-        }
         let next = own.next.as_ref().map(|(next, _)| next.number());
         let is_next = next == Some(number);
+        if let Some(told) = own.told.get_mut(&to) {
+            told.has_asked = true;
+            // No packet is under the next key yet: who names it has been told it.
+            let has_it = is_next && told.is_newest;
+            if has_it || now.since(told.at) < ANSWERED_LATELY {
+                return None;
+            }
+        }
         let is_newest = next.is_none() || is_next;
         let told = Told {
             at: now,

@@ -437,6 +437,29 @@ fn who_asks_no_more_is_told_no_more() {
 }
 
 #[test]
+fn who_confirms_what_it_was_told_at_once_is_told_on_and_not_answered() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    assert!(answered(&mut own, now, node(1)).is_some());
+    // The way there and back takes less, and more, than what is answered once.
+    let mut changes = 0;
+    for (confirms_ms, seconds) in [(5, 1_300), (200, 1_300)] {
+        for _ in 0..seconds {
+            for to in second(&mut own, &mut now) {
+                changes += 1;
+                let told = number(&mut own, now, to);
+                let name = (group(1), SessionIndex::new(told));
+                let at = now + Duration::from_millis(confirms_ms);
+                assert!(own.answer(at, name, to).is_none(), "{confirms_ms} ms");
+            }
+        }
+    }
+    assert_eq!(changes, 4, "each change of the key");
+    assert_eq!(own.told(group(1)), 1);
+}
+
+#[test]
 fn many_members_are_told_bit_by_bit() {
     let mut own = OwnKeys::new(&network(), &[1; 32]);
     let mut now = Time::ZERO;
