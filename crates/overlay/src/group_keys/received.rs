@@ -13,8 +13,9 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 /// A source and one of its groups.
 pub(crate) type Of = (NodeAddr, NodeAddr);
 
-/// Keys of all sources. Choice: one takes 1 to 17 KiB by how busy it is, 35 MiB at most.
-const KEYS_MAX: usize = 2_048;
+/// Sources and groups whose keys are held. Choice: those of one take 1 to 33 KiB, two keys with two windows each
+/// ([`secure::OpeningKey`]), by how busy it is and whether copies come; 33 MiB at most.
+const KEYS_MAX: usize = 1_024;
 /// Of two keys, the one that was neither told nor used for so long while the other one opened packets is the former one,
 /// and opens nothing any more. What reliable links recover comes seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);

@@ -238,7 +238,7 @@ fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
             .count()
     };
     assert_eq!(kept(SOURCE), 500);
-    assert_eq!(kept(node(1)), 2_048 - 500);
+    assert_eq!(kept(node(1)), 1_024 - 500);
 }
 
 #[test]
