@@ -30,7 +30,9 @@ mod ledger;
 mod trial;
 
 pub(crate) use evidence::Promise;
-pub(crate) use groups::{Carried, CopiedMember, GroupAudits, GroupFinding, GroupQuestion, Stretch};
+pub(crate) use groups::{
+    Carried, CopiedMember, GroupAudits, GroupFinding, GroupQuestion, Stretch, Way,
+};
 pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
 pub(crate) use trial::{Course, Finding, Suspicion, WayId};

@@ -37,10 +37,13 @@ use wire::link::SessionIndex;
 
 /// Groups of this node's sources that are audited; 5 KiB each.
 const GROUPS_MAX: usize = 256;
-/// Members of all of them; 250 bytes each.
+/// Members of all of them; 250 bytes each, and the path.
 const MEMBERS_MAX: usize = 4_096;
-/// Members that get copies. Choice: what a node sends once on a tree it sends so often besides at the most.
+/// Nodes that get copies. Choice: what a node sends once on a tree it sends so often besides at the most.
 pub(crate) const COPIED_MAX: usize = 16;
+/// Groups of which one node gets copies. Choice: one that lies of all its groups costs as much as a member of so
+/// many that are starved.
+const COPIED_GROUPS_MAX: usize = 4;
 /// Questions per second, to all members of all groups, and at once.
 const QUESTIONS_PER_S: f64 = 20.0;
 const QUESTIONS_BURST: f64 = 20.0;
@@ -62,6 +65,8 @@ const SETTLES: Duration = Duration::from_secs(1);
 const STOPPED: Duration = Duration::from_secs(5);
 /// And is forgotten.
 const IDLE: Duration = Duration::from_secs(120);
+/// Who has left so many questions in a row without an answer gets no copies any more: nobody knows whether they are of use.
+const VAIN_MOST: u32 = 4;
 /// Who gets copies gets them for so long at least; twice as long each time that it was too early, up to the most.
 const HOLD: Duration = Duration::from_secs(10);
 const HOLD_MOST: Duration = Duration::from_secs(640);
@@ -76,7 +81,7 @@ pub(crate) struct GroupAudits {
     number: u16,
     /// When each node was asked last.
     asked: Map<NodeAddr, Time>,
-    /// Members that get copies, of all groups.
+    /// Members that get copies, of each group.
     copied: usize,
     findings: u64,
     copies: u64,
@@ -100,6 +105,8 @@ struct Member {
     from: Time,
     /// The next question.
     at: Time,
+    /// The tree's path to it, which is what the evidence is about; empty if that is not known.
+    path: Vec<NodeAddr>,
     asked: Option<Asked>,
     last_asked: Option<Time>,
     in_vain: u32,
@@ -126,6 +133,16 @@ struct Asked {
     number: u16,
     answer_by: Time,
     about: Vec<Stretch>,
+}
+
+/// The way of the tree to a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) latency: Duration,
+    /// Its first link has room to spare.
+    pub(crate) has_room: bool,
+    /// From this node on.
+    pub(crate) path: Vec<NodeAddr>,
 }
 
 /// A question to a member.
@@ -209,10 +226,10 @@ impl GroupAudits {
         true
     }
 
-    /// The packet that was noted last has not left this node, at least not for all.
-    pub(crate) fn excuse(&mut self, group: NodeAddr) {
+    /// So many of the packets that were noted last have not left this node for a neighbour.
+    pub(crate) fn excuse(&mut self, group: NodeAddr, next: NodeAddr, packets: u16) {
         if let Some(audit) = self.groups.get_mut(&group) {
-            audit.sent.excuse();
+            audit.sent.excuse(next, packets);
         }
     }
 
@@ -290,12 +307,11 @@ impl GroupAudits {
         self.copied = self.groups.values().map(|audit| audit.copied.len()).sum();
     }
 
-    /// The questions that are due. `way` tells the latency of the tree's path to a member, and whether its first link
-    /// has room to spare; nothing if no relay is on it.
+    /// The questions that are due. `way` tells the tree's way to a member; nothing if no relay is on it.
     pub(crate) fn due(
         &mut self,
         now: Time,
-        way: impl Fn(NodeAddr, Carried) -> Option<(Duration, bool)>,
+        way: impl Fn(NodeAddr, Carried) -> Option<Way>,
     ) -> Vec<GroupQuestion> {
         if self.next.is_none_or(|next| now < next) {
             return Vec::new();
@@ -348,16 +364,16 @@ impl GroupAudits {
         self.next
     }
 
-    /// An answer of a member: judges what it is about. `promise` says what the path of the tree to it promises to such packets.
+    /// An answer of a member: judges what it is about. `path` is that of the tree to it now, and `promise` says what a
+    /// path promises to such packets.
     pub(crate) fn on_told(
         &mut self,
         now: Time,
-        from: NodeAddr,
-        number: u16,
+        (from, number): (NodeAddr, u16),
         opened: impl ExactSizeIterator<Item = u16>,
-        promise: impl Fn(&Stretch) -> Option<Promise>,
+        path: impl Fn(Carried) -> Option<Vec<NodeAddr>>,
+        promise: impl Fn(&[NodeAddr], &Stretch) -> Option<Promise>,
     ) -> Option<(NodeAddr, GroupFinding)> {
-        let may_copy = self.copied < COPIED_MAX;
         let opened: Vec<u16> = opened.collect();
         let mut all = self.groups.iter_mut();
         let (group, member, asked) = all.find_map(|(group, audit)| {
@@ -365,12 +381,62 @@ impl GroupAudits {
             let asked = member.asked.take_if(|asked| asked.number == number)?;
             Some((*group, member, asked))
         })?;
+        member.answered(&asked);
+        if member.is_elsewhere(now, path(asked.about.first()?.carried).unwrap_or_default()) {
+            return None;
+        }
         member.judge(&asked, &opened, promise);
-        let finding = member.decide(now, may_copy);
-        let finding = finding?;
-        self.findings += u64::from(matches!(finding, GroupFinding::Starved { .. }));
+        let finding = if member.copied.is_some() {
+            member.recover(now)?
+        } else {
+            if !member.evidence.is_bad_still() || !self.make_place(now, from) {
+                return None;
+            }
+            self.findings += 1;
+            self.groups
+                .get_mut(&group)?
+                .members
+                .get_mut(&from)?
+                .starve(now)
+        };
         self.settle(group);
         Some((group, finding))
+    }
+
+    /// A node may get copies of one more group. Where the places are taken, it takes that of the node that has been
+    /// there for longest, if that was long enough: who keeps saying that nothing comes does not keep others out.
+    fn make_place(&mut self, now: Time, node: NodeAddr) -> bool {
+        let mut places: BTreeMap<NodeAddr, (usize, Time)> = BTreeMap::new();
+        for audit in self.groups.values() {
+            for (node, member) in &audit.members {
+                if let Some(copied) = member.copied {
+                    let place = places.entry(*node).or_insert((0, copied.since));
+                    *place = (place.0 + 1, place.1.min(copied.since));
+                }
+            }
+        }
+        if let Some((groups, _)) = places.get(&node) {
+            return *groups < COPIED_GROUPS_MAX;
+        }
+        if places.len() < COPIED_MAX {
+            return true;
+        }
+        let places = places.iter().map(|(node, (_, since))| (*since, *node));
+        let Some((_, oldest)) = places.min().filter(|(since, _)| now.since(*since) >= HOLD) else {
+            return false;
+        };
+        let mut displaced = Vec::new();
+        for (group, audit) in &mut self.groups {
+            if let Some(member) = audit.members.get_mut(&oldest)
+                && member.end_copies(now)
+            {
+                // It was not too early for it.
+                member.strikes = member.strikes.saturating_sub(1);
+                displaced.push(*group);
+            }
+        }
+        displaced.into_iter().for_each(|group| self.settle(group));
+        true
     }
 
     /// Slow housekeeping.
@@ -401,7 +467,7 @@ impl GroupAudits {
         })
     }
 
-    /// How many members get copies, of all groups.
+    /// How many members get copies, of each group.
     pub(crate) fn starved(&self) -> usize {
         self.copied
     }
@@ -423,24 +489,36 @@ impl GroupAudit {
         now: Time,
         (group, to): (NodeAddr, NodeAddr),
         number: u16,
-        way: impl Fn(NodeAddr, Carried) -> Option<(Duration, bool)>,
+        way: impl Fn(NodeAddr, Carried) -> Option<Way>,
     ) -> Option<GroupQuestion> {
         let member = self.members.get_mut(&to)?;
         let unanswered = member.asked.take_if(|asked| asked.answer_by <= now);
         if unanswered.is_some() {
             (member.in_vain, member.doubled_until) = (member.in_vain + 1, now + DOUBLED_FOR);
+            if member.in_vain >= VAIN_MOST {
+                member.end_copies(now);
+            }
         }
         member.at = on_grid(now + ASK_EVERY * member.patience());
-        let Some((latency, has_room)) = way(to, self.sent.carried()?) else {
+        let carried = self.sent.carried()?;
+        let Some(Way {
+            latency,
+            has_room,
+            path,
+        }) = way(to, carried)
+        else {
             member.stand_alone(now);
             return None;
         };
+        if member.is_elsewhere(now, path) {
+            return None;
+        }
         let is_late = |at: Time| now.since(at) >= SPACED;
         if !has_room && !member.last_asked.is_none_or(is_late) {
             return None;
         }
-        let about = self.sent.ripe(now, member.from, latency);
-        let first = *about.first()?;
+        let about = self.sent.ripe(now, member.from, (carried.routing, latency));
+        let first = about.first()?;
         let question = GroupQuestion {
             to,
             group,
@@ -467,6 +545,7 @@ impl Member {
             evidence: Evidence::default(),
             from: now + SETTLES,
             at: now + SETTLES,
+            path: Vec::new(),
             asked: None,
             last_asked: None,
             in_vain: 0,
@@ -490,17 +569,25 @@ impl Member {
     /// No relay is between this node and it, or it cannot be reached.
     fn stand_alone(&mut self, now: Time) {
         self.from = now + SETTLES;
-        if self.copied.take_if(|copied| now >= copied.until).is_some() {
-            (self.evidence, self.cleared) = (Evidence::default(), now);
+        self.path.clear();
+        self.evidence = Evidence::default();
+        if self.copied.is_some_and(|copied| now >= copied.until) {
+            self.end_copies(now);
         }
     }
 
-    fn judge(
-        &mut self,
-        asked: &Asked,
-        opened: &[u16],
-        promise: impl Fn(&Stretch) -> Option<Promise>,
-    ) {
+    /// The tree takes another path to it. What was lost on the one before says nothing of this one.
+    fn is_elsewhere(&mut self, now: Time, path: Vec<NodeAddr>) -> bool {
+        let is_elsewhere = !self.path.is_empty() && self.path != path;
+        if is_elsewhere {
+            self.from = self.from.max(now);
+            self.evidence = Evidence::default();
+        }
+        self.path = path;
+        is_elsewhere
+    }
+
+    fn answered(&mut self, asked: &Asked) {
         self.in_vain = 0;
         if let Some(asked) = self.last_asked {
             self.at = self.at.min(on_grid(asked + ASK_EVERY));
@@ -508,14 +595,24 @@ impl Member {
         if let Some(last) = asked.about.last() {
             self.from = last.at + Duration::from_nanos(1);
         }
+    }
+
+    fn judge(
+        &mut self,
+        asked: &Asked,
+        opened: &[u16],
+        promise: impl Fn(&[NodeAddr], &Stretch) -> Option<Promise>,
+    ) {
         if opened.len() != asked.about.len() {
             // It has forgotten so old counters, or left the group.
             return;
         }
         for (stretch, opened) in asked.about.iter().zip(opened) {
             let missing = stretch.count.saturating_sub(*opened);
-            let excused = stretch.excused.min(missing);
-            if let Some(promise) = promise(stretch) {
+            let next = self.path.get(1);
+            let excused = next.map_or(0, |next| stretch.excused_for(*next));
+            let excused = excused.min(missing);
+            if let Some(promise) = promise(&self.path, stretch) {
                 let (sent, lost) = (stretch.count - excused, missing - excused);
                 self.evidence
                     .take(stretch.at, sent.into(), lost.into(), promise);
@@ -523,30 +620,37 @@ impl Member {
         }
     }
 
-    fn decide(&mut self, now: Time, may_copy: bool) -> Option<GroupFinding> {
-        match self.copied {
-            None if may_copy && self.evidence.is_bad_still() => {
-                if now.since(self.cleared) >= HOLD_MOST {
-                    self.strikes = 0;
-                }
-                let hold = (HOLD * (1 << self.strikes.min(6))).min(HOLD_MOST);
-                self.strikes += 1;
-                let evidence = core::mem::take(&mut self.evidence);
-                self.copied = Some(Copied {
-                    since: now,
-                    until: now + hold,
-                    loss: evidence.loss(),
-                    packets: 0,
-                });
-                Some(GroupFinding::Starved { evidence })
-            }
-            Some(copied) if now >= copied.until && self.evidence.is_good(copied.loss) => {
-                (self.copied, self.cleared) = (None, now);
-                self.evidence = Evidence::default();
-                Some(GroupFinding::Whole)
-            }
-            _ => None,
+    /// The tree brings it less than it promises: it gets copies from now on.
+    fn starve(&mut self, now: Time) -> GroupFinding {
+        if now.since(self.cleared) >= HOLD_MOST {
+            self.strikes = 0;
         }
+        let hold = (HOLD * (1 << self.strikes.min(6))).min(HOLD_MOST);
+        self.strikes += 1;
+        let evidence = core::mem::take(&mut self.evidence);
+        self.copied = Some(Copied {
+            since: now,
+            until: now + hold,
+            loss: evidence.loss(),
+            packets: 0,
+        });
+        GroupFinding::Starved { evidence }
+    }
+
+    /// It gets no copies any more, if the tree brings what it promises.
+    fn recover(&mut self, now: Time) -> Option<GroupFinding> {
+        let copied = self.copied?;
+        let is_whole = now >= copied.until && self.evidence.is_good(copied.loss);
+        (is_whole && self.end_copies(now)).then_some(GroupFinding::Whole)
+    }
+
+    /// False if it got none.
+    fn end_copies(&mut self, now: Time) -> bool {
+        let ended = self.copied.take().is_some();
+        if ended {
+            (self.evidence, self.cleared) = (Evidence::default(), now);
+        }
+        ended
     }
 }
 

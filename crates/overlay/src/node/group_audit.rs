@@ -12,11 +12,11 @@ use super::Node;
 use super::audit::{has_relays, has_room, in_time, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
-use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch};
+use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::snapshot::StarvedStatus;
-use base::{Burst, Duration, NodeAddr, Outbox, Time};
+use base::{Burst, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::Route;
 use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
@@ -54,7 +54,7 @@ impl Node {
             carried,
             at: now,
             left: header.remaining().duration(),
-            excused: 0,
+            excused: Vec::new(),
         };
         self.group_audits.note(now, group, sent);
     }
@@ -98,16 +98,19 @@ impl Node {
         self.send_tally(now, (to, by), &bytes[..len], out);
     }
 
-    /// The latency of the tree's path to a member, and whether its first link has room to spare. Nothing if no relay
-    /// is on it, or there is no session.
-    fn way_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<(Duration, bool)> {
+    /// The tree's way to a member. Nothing if no relay is on it, or there is no session.
+    fn way_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Way> {
         if !self.ends.has_session(to) {
             return None;
         }
         let path = self.path_of_tree(to, carried)?;
         let link = self.links.by_peer(*path.get(1)?);
         let latency = self.tables.latency(to)?;
-        Some((latency, has_room(&self.links, link)))
+        Some(Way {
+            latency,
+            has_room: has_room(&self.links, link),
+            path,
+        })
     }
 
     /// The nodes of the tree's path to a member. Choice: of two trees the cheaper path, which promises no more than
@@ -167,8 +170,8 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let mut audits = core::mem::take(&mut self.group_audits);
-        let found = audits.on_told(now, from, number, came, |stretch| {
-            let path = self.path_of_tree(from, stretch.carried)?;
+        let path = |carried| self.path_of_tree(from, carried);
+        let found = audits.on_told(now, (from, number), came, path, |path, stretch| {
             let latency = self.tables.latency(from)?;
             let slack = match stretch.left {
                 None => None,
@@ -176,7 +179,7 @@ impl Node {
                 Some(left) => Some(left - latency),
             };
             let topology = self.database.topology();
-            promise(topology, &path, (stretch.carried.link, slack))
+            promise(topology, path, (stretch.carried.link, slack))
         });
         self.group_audits = audits;
         let Some((group, finding)) = found else {

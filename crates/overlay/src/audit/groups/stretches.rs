@@ -1,6 +1,6 @@
 //! What was sealed for a group, and when: stretches of counters, oldest first.
 
-use base::{Duration, Time};
+use base::{Duration, NodeAddr, Time};
 use std::collections::VecDeque;
 use wire::data::{LinkProtocol, Routing};
 use wire::link::SessionIndex;
@@ -27,7 +27,7 @@ pub(crate) struct Carried {
 }
 
 /// Packets that were sealed one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) key: SessionIndex,
     /// The first counter.
@@ -38,8 +38,8 @@ pub(crate) struct Stretch {
     pub(crate) at: Time,
     /// The least time that one of them had left, if they have a deadline.
     pub(crate) left: Option<Duration>,
-    /// So many were dropped here, and have not been sent to all.
-    pub(crate) excused: u16,
+    /// So many were dropped here, before the links to these neighbours.
+    pub(crate) excused: Vec<(NodeAddr, u16)>,
 }
 
 #[derive(Debug, Default)]
@@ -66,10 +66,14 @@ impl Stretches {
         self.0.push_back(sent);
     }
 
-    /// One packet of what was noted last has not been sent, at least not to all.
-    pub(super) fn excuse(&mut self) {
-        if let Some(last) = self.0.back_mut() {
-            last.excused = (last.excused + 1).min(last.count);
+    /// So many packets of what was noted last have not been sent to a neighbour.
+    pub(super) fn excuse(&mut self, next: NodeAddr, packets: u16) {
+        let Some(last) = self.0.back_mut() else {
+            return;
+        };
+        match last.excused.iter_mut().find(|(node, _)| *node == next) {
+            Some((_, excused)) => *excused = excused.saturating_add(packets).min(last.count),
+            None => last.excused.push((next, packets.min(last.count))),
         }
     }
 
@@ -78,9 +82,14 @@ impl Stretches {
         self.0.back().map(|last| last.carried)
     }
 
-    /// Stretches from a moment on that were under one key, one behind the other, and have had their time on a way of
-    /// this latency.
-    pub(super) fn ripe(&self, now: Time, from: Time, latency: Duration) -> Vec<Stretch> {
+    /// Stretches from a moment on that were under one key and routed alike, one behind the other, and have had their time
+    /// on a way of this latency.
+    pub(super) fn ripe(
+        &self,
+        now: Time,
+        from: Time,
+        (routing, latency): (Routing, Duration),
+    ) -> Vec<Stretch> {
         let mut ripe: Vec<Stretch> = Vec::new();
         let had_time = |stretch: &Stretch| {
             let patience = match stretch.carried.link {
@@ -89,28 +98,34 @@ impl Stretches {
             };
             now.since(stretch.at) >= patience + LASTS + latency * 2
         };
-        let is_old =
-            |stretch: &Stretch| stretch.at < from || now.since(stretch.at) >= OLDEST + latency * 2;
+        let is_old = |stretch: &Stretch| {
+            let age = now.since(stretch.at);
+            stretch.at < from || age >= OLDEST + latency * 2 || stretch.carried.routing != routing
+        };
         for stretch in self.0.iter().skip_while(|stretch| is_old(stretch)) {
-            let is_next = ripe.last().is_none_or(|last| stretch.follows(last));
+            let is_next = ripe.last().is_none_or(|last| stretch.follows(last))
+                && stretch.carried.routing == routing;
             if !is_next || !had_time(stretch) {
                 break;
             }
-            ripe.push(*stretch);
+            ripe.push(stretch.clone());
         }
         ripe
     }
 }
 
 impl Stretch {
+    /// So many of it did not leave for this neighbour.
+    pub(super) fn excused_for(&self, next: NodeAddr) -> u16 {
+        let excused = self.excused.iter().find(|(node, _)| *node == next);
+        excused.map_or(0, |(_, packets)| *packets)
+    }
+
     fn follows(&self, before: &Stretch) -> bool {
         (self.key, self.first) == (before.key, before.first + u64::from(before.count))
     }
 
     fn continues(&self, now: Time, sent: &Stretch) -> bool {
-        sent.follows(self)
-            && self.carried == sent.carried
-            && self.excused == 0
-            && now.since(self.at) < LASTS
+        sent.follows(self) && self.carried == sent.carried && now.since(self.at) < LASTS
     }
 }

@@ -14,6 +14,21 @@ const LATENCY: Duration = Duration::from_millis(20);
 /// Packets of a call.
 const EVERY: Duration = Duration::from_millis(20);
 
+/// The neighbours behind which members are, by their numbers.
+const NEXT: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
+
+fn path(to: NodeAddr) -> Vec<NodeAddr> {
+    vec![NodeAddr(0x0a07_0000), NEXT[to.0 as usize % 2], to]
+}
+
+fn way(to: NodeAddr) -> Way {
+    Way {
+        latency: LATENCY,
+        has_room: true,
+        path: path(to),
+    }
+}
+
 fn member(n: u32) -> NodeAddr {
     NodeAddr(0x0a07_0100 + n)
 }
@@ -23,22 +38,31 @@ struct Bench {
     audits: GroupAudits,
     now: Time,
     counter: u64,
+    groups: Vec<NodeAddr>,
     asked: Vec<(Time, NodeAddr)>,
     found: Vec<(Time, NodeAddr, GroupFinding)>,
 }
 
 impl Bench {
     fn new(members: u32) -> Bench {
+        Bench::with(members, 1)
+    }
+
+    /// All members are in all groups.
+    fn with(members: u32, groups: u32) -> Bench {
         let mut bench = Bench {
             audits: GroupAudits::default(),
             now: Time::ZERO,
             counter: 0,
+            groups: (0..groups).map(|n| NodeAddr(GROUP.0 + n)).collect(),
             asked: Vec::new(),
             found: Vec::new(),
         };
         bench.seal();
-        let all = (0..members).map(member);
-        bench.audits.set_members(bench.now, GROUP, all);
+        for group in bench.groups.clone() {
+            let all = (0..members).map(member);
+            bench.audits.set_members(bench.now, group, all);
+        }
         bench
     }
 
@@ -50,10 +74,12 @@ impl Bench {
             carried: CARRIED,
             at: self.now,
             left: None,
-            excused: 0,
+            excused: Vec::new(),
         };
         self.counter += 1;
-        self.audits.note(self.now, GROUP, sent);
+        for group in &self.groups {
+            self.audits.note(self.now, *group, sent.clone());
+        }
     }
 
     /// Lets time pass. `brings` says which counters the tree brings to whom; none from who does not answer.
@@ -61,7 +87,7 @@ impl Bench {
         for _ in 0..seconds * 50 {
             self.now += EVERY;
             self.seal();
-            let due = self.audits.due(self.now, |_, _| Some((LATENCY, true)));
+            let due = self.audits.due(self.now, |to, _| Some(way(to)));
             for question in due {
                 self.asked.push((self.now, question.to));
                 let mut at = u64::from(question.first);
@@ -80,11 +106,12 @@ impl Bench {
                 };
                 let (to, number) = (question.to, question.number);
                 let opened = opened.into_iter();
+                let (path, promise) = (|_| Some(path(to)), |_: &[_], _: &_| Some(CLEAN));
                 let found = self
                     .audits
-                    .on_told(self.now, to, number, opened, |_| Some(CLEAN));
+                    .on_told(self.now, (to, number), opened, path, promise);
                 if let Some((group, finding)) = found {
-                    assert_eq!(group, GROUP);
+                    assert!(self.groups.contains(&group));
                     self.found.push((self.now, to, finding));
                 }
             }
@@ -184,21 +211,77 @@ fn who_has_no_relay_before_it_is_not_asked() {
     }
 }
 
-#[test]
-fn what_has_not_left_is_nobodys_loss() {
-    let mut bench = Bench::new(1);
-    for _ in 0..1_000 {
+/// Members that get nothing, while packets are dropped before the link to the first neighbour.
+fn starved_without(members: u32, path_now: impl Fn(u32, NodeAddr) -> Vec<NodeAddr>) -> Bench {
+    let mut bench = Bench::new(members);
+    for turn in 0..1_000 {
         bench.now += EVERY;
         bench.seal();
-        bench.audits.excuse(GROUP);
-        for question in bench.audits.due(bench.now, |_, _| Some((LATENCY, true))) {
+        bench.audits.excuse(GROUP, NEXT[0], 1);
+        let path = |to: NodeAddr| path_now(turn, to);
+        let way = |to: NodeAddr, _| {
+            let path = path(to);
+            Some(Way { path, ..way(to) })
+        };
+        for question in bench.audits.due(bench.now, way) {
+            // Half a second, in stretches of 50 ms or less.
+            assert!(question.lengths.len() <= 15, "{:?}", question.lengths);
             let none = question.lengths.iter().map(|_| 0);
-            let promise = |_: &Stretch| Some(CLEAN);
-            let found =
-                bench
-                    .audits
-                    .on_told(bench.now, question.to, question.number, none, promise);
-            assert_eq!(found, None);
+            let promise = |_: &[_], _: &Stretch| Some(CLEAN);
+            let what = (question.to, question.number);
+            let path = |_| Some(path(question.to));
+            let found = bench.audits.on_told(bench.now, what, none, path, promise);
+            bench
+                .found
+                .extend(found.map(|(_, what)| (bench.now, question.to, what)));
         }
     }
+    bench
+}
+
+#[test]
+fn what_has_not_left_is_no_loss_of_those_behind_that_link_and_excuses_no_others() {
+    let bench = starved_without(2, |_, to| path(to));
+    assert_eq!(bench.audits.copied(GROUP), [member(1)]);
+    assert_eq!(bench.found.len(), 1);
+}
+
+#[test]
+fn what_one_path_has_lost_is_no_reproach_to_the_next() {
+    // Another relay each second: no path has lost for long enough.
+    let bench = starved_without(2, |turn, to| {
+        let mut path = path(to);
+        path.insert(2, NodeAddr(0x0a07_0200 + turn / 50));
+        path
+    });
+    assert_eq!(bench.found, []);
+}
+
+#[test]
+fn one_member_takes_few_places_and_none_for_long_by_silence() {
+    let mut bench = Bench::with(2, 20);
+    let liar = member(0);
+    bench.run(30, |to, _| Some(to != liar));
+    let places = |bench: &Bench, of: NodeAddr| {
+        let groups = bench.groups.iter();
+        let copied = groups.filter(|group| bench.audits.copied(**group).contains(&of));
+        copied.count()
+    };
+    assert_eq!(places(&bench, liar), COPIED_GROUPS_MAX);
+    bench.run(30, |_, _| Some(false));
+    assert_eq!(places(&bench, member(1)), COPIED_GROUPS_MAX);
+    bench.run(60, |to, _| (to != liar).then_some(false));
+    assert_eq!(places(&bench, liar), 0);
+    assert_eq!(places(&bench, member(1)), COPIED_GROUPS_MAX);
+}
+
+#[test]
+fn who_is_starved_takes_the_place_of_who_has_had_it_for_longest() {
+    let mut bench = Bench::new(1 + COPIED_MAX as u32);
+    let honest = member(COPIED_MAX as u32);
+    bench.run(30, |to, _| Some(to == honest));
+    assert_eq!(bench.audits.copied(GROUP).len(), COPIED_MAX);
+    bench.run(10, |_, _| Some(false));
+    assert!(bench.audits.copied(GROUP).contains(&honest));
+    assert_eq!(bench.audits.copied(GROUP).len(), COPIED_MAX);
 }
