@@ -12,7 +12,7 @@
 
 use super::Node;
 use super::ends::{Around, PORT, tag_of, whole_of};
-use super::receive::Verdict;
+use super::receive::{Verdict, ends_here};
 use super::send::{assemble, own_header};
 use crate::ends::{has_seal, uncover};
 use crate::event::{Drop, Event};
@@ -150,7 +150,8 @@ impl Node {
             is_final: tag.is_none(),
             whole: || whole_of(&self.marks, packet),
         };
-        if self.flows.is_repeated(now, key, (seq, mark)) {
+        // Nor must one that ends here: those behind this node are still to get the packet.
+        if !ends_here(&header) && self.flows.is_repeated(now, key, (seq, mark)) {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
         }

@@ -370,6 +370,14 @@ impl Node {
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
+        // So is the time to live: what ends here must not make a duplicate of what goes on.
+        if tag.is_some() && !local && ends_here(&header) {
+            self.drop_one(Drop::TtlExceeded, out);
+            if !destination.is_multicast() {
+                self.answer_ttl_exceeded(now, packet, out);
+            }
+            return Verdict::Done;
+        }
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
@@ -440,6 +448,12 @@ impl Node {
     pub(super) fn drop_one(&mut self, reason: Drop, out: &mut impl Outbox<Node>) {
         out.report(Event::Dropped { reason, packets: 1 });
     }
+}
+
+/// No node behind this one is to get the packet. Along the edges of a shared tree only nodes on their way count.
+pub(super) fn ends_here<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    let is_of_edge = header.has_extension() && header.class().routing != Routing::Stamped;
+    header.ttl() <= 1 && !is_of_edge
 }
 
 /// What is left of a packet's time after the way here. One that may still be in time keeps the least that can be

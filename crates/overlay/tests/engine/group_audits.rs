@@ -121,6 +121,48 @@ fn a_relay_that_swallows_all_is_gone_around_and_named() {
 }
 
 #[test]
+fn a_copy_that_ends_at_a_member_keeps_the_packet_from_nobody_behind_it() {
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2)],
+        ..sealed(3)
+    };
+    let links = [(0, 1, "delay=20ms"), (1, 2, "delay=5ms")];
+    let mut tapped = Tapped::beside(plan, &links);
+    for member in [1, 2] {
+        tapped.nodes.join(member, GROUP);
+    }
+    tapped.run(500, &mut as_it_is);
+    tapped.nodes.world.take_replies();
+    let behind = tapped.nodes.hosts[2];
+    let mut copies = 0;
+    let mut ahead = |packet: &[u8]| match is_to_group(packet) {
+        true => {
+            copies += 1;
+            let mut copy = packet.to_vec();
+            Header::trusted(&mut copy[..]).set_ttl(1);
+            vec![copy, packet.to_vec()]
+        }
+        false => as_it_is(packet),
+    };
+    tapped.nodes.set_sender(0, SOURCE, voice());
+    for number in 0..100 {
+        let now = tapped.nodes.world.now();
+        tapped
+            .nodes
+            .send_to_addr(now, 0, SOURCE, (GROUP, PORT), number, 160);
+        tapped.run(10, &mut ahead);
+    }
+    tapped.run(300, &mut ahead);
+    assert_eq!(copies, 100, "packets to the group take the relay");
+    let replies = tapped.nodes.world.take_replies().into_iter();
+    let got = replies.filter(|answer| {
+        let is_packet = matches!(answer.reply, overlay::Reply::Datagram { .. });
+        is_packet && answer.client == MEMBER && answer.host == behind
+    });
+    assert_eq!(got.count(), 100);
+}
+
+#[test]
 fn packets_as_long_as_one_may_be_and_longer_ones_go_alone_too() {
     for bytes in [overlay::node::MAX_PAYLOAD - wire::link::SEAL_BYTES, 4_000] {
         let mut tapped = tapped();
