@@ -118,7 +118,11 @@ impl Counters {
             // The reason of a link that is down tells of it.
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
             // The snapshot has what is suspect.
-            Event::PathBad { .. } | Event::Suspected { .. } | Event::Unsuspected { .. } => {}
+            Event::PathBad { .. }
+            | Event::Suspected { .. }
+            | Event::Unsuspected { .. }
+            | Event::GroupStarved { .. }
+            | Event::GroupWhole { .. } => {}
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,

@@ -288,6 +288,18 @@ impl Log {
                     f64::from(lost) / 10.0
                 ));
             }
+            Event::GroupStarved { group, to, lost } => {
+                let text = format!(
+                    "the tree of {group} lost {} % of what goes to {to}, more than its links say: {to} gets each \
+                     packet a second time",
+                    f64::from(lost) / 10.0
+                );
+                self.limited(now, "trees", &text);
+            }
+            Event::GroupWhole { group, to } => {
+                let text = format!("the tree of {group} carries packets to {to} again");
+                self.limited(now, "trees", &text);
+            }
             Event::Unsuspected { suspect, to } => {
                 self.line(&format!("{suspect} carries packets to {to} again"));
             }

@@ -25,16 +25,21 @@
 
 mod budget;
 mod evidence;
+mod groups;
 mod ledger;
 mod trial;
 
 pub(crate) use evidence::Promise;
+pub(crate) use groups::{
+    Carried, CopiedMember, GroupAudits, GroupFinding, GroupQuestion, Stretch, Way,
+};
 pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
 pub(crate) use trial::{Course, Finding, Suspicion, WayId};
 
 use base::{Duration, Map, NodeAddr, Time};
 use budget::Budgets;
+use evidence::Evidence;
 use graph::Topology;
 use ledger::Ledger;
 use trial::Ways;
@@ -125,6 +130,20 @@ impl Audits {
         }
         let audit = self.all.entry(to).or_insert_with(|| Audit::new(now));
         Some(audit)
+    }
+
+    /// The tree of a group takes this path to a node, and brings less than it promises. So may the path.
+    pub(crate) fn accuse(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        path: Vec<NodeAddr>,
+        evidence: Evidence,
+    ) {
+        if let Some(audit) = self.of(now, to) {
+            audit.used = now;
+            audit.ways.accuse(now, path, evidence);
+        }
     }
 
     pub(crate) fn get(&self, to: NodeAddr) -> Option<&Audit> {

@@ -259,6 +259,22 @@ pub enum Event {
         /// What was lost, of 1000.
         lost: u16,
     },
+    /// The tree of a group brings a member less than its links promise. The member gets each packet a second time.
+    GroupStarved {
+        /// The group.
+        group: NodeAddr,
+        /// The member.
+        to: NodeAddr,
+        /// What was lost, of 1000.
+        lost: u16,
+    },
+    /// It brings the member what they promise again.
+    GroupWhole {
+        /// The group.
+        group: NodeAddr,
+        /// The member.
+        to: NodeAddr,
+    },
     /// Paths to `to` with this relay or link deliver less than their links promise, and others do not.
     Suspected {
         /// What is to blame, or one of those that are told with it.

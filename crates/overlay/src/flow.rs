@@ -99,6 +99,17 @@ pub enum Verdict {
     Stale,
 }
 
+/// Where the numbers of a flow have come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// From packets that pass, or from packets for this node alone.
+    Passing,
+    /// From packets to a group that were delivered here, and that anybody can have written.
+    Believed,
+    /// From such packets that were opened.
+    Opened,
+}
+
 /// How far apart the packets of a flow may be on their way here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -151,8 +162,8 @@ pub struct Flow {
     first: u64,
     /// Packets, and packets missing, before it began.
     before: (u64, u64),
-    /// Its numbers are those of packets to a group that were delivered here.
-    is_delivered: bool,
+    /// Whose word its numbers are.
+    known: Known,
     /// The last stale number, if nothing but stale ones came after it.
     stale: Option<u64>,
 }
@@ -211,24 +222,22 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Reliable)
     }
 
-    /// The same for a packet that passes and was sealed from end to end, with the mark that only its
-    /// source can have made. It is a duplicate if it has the number and the mark of one that was here:
-    /// what others write into the flow costs it nothing.
+    /// The same for a packet that passes and was sealed from end to end. It is a duplicate if it has the number
+    /// and the mark of one that was here: what others write into the flow costs it nothing.
     #[inline]
     pub fn on_marked(
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, mark): (FlowSeq, Option<u32>),
+        (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        flow.is_delivered = false;
-        let counted = flow.note(now, seq, Way::Stamped);
-        let verdict = match mark {
-            Some(mark) if flow.marks.is_repeated(seq, mark) => Verdict::Duplicate,
-            Some(_) => Verdict::New,
-            None => counted,
+        flow.known = Known::Passing;
+        flow.note(now, seq, Way::Stamped);
+        let verdict = match flow.marks.is_repeated(now, seq, mark) {
+            true => Verdict::Duplicate,
+            false => Verdict::New,
         };
         flow.count(now, verdict, bytes);
         (verdict, flow)
@@ -237,9 +246,14 @@ impl Flows {
     /// A packet that this node passes on and also receives was here before, by its mark. Its number counts once the
     /// packet is believed.
     #[inline]
-    pub fn is_repeated(&mut self, now: Time, key: FlowKey, (seq, mark): (FlowSeq, u32)) -> bool {
+    pub fn is_repeated(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
+    ) -> bool {
         let flow = self.flow(now, key);
-        let is_repeated = flow.marks.is_repeated(seq, mark);
+        let is_repeated = flow.marks.is_repeated(now, seq, mark);
         flow.duplicates += u64::from(is_repeated);
         is_repeated
     }
@@ -249,21 +263,32 @@ impl Flows {
         self.flow(now, key).expired += 1;
     }
 
-    /// Notes a packet to a group that this node receives, and that it believes. What it has noted of the flow as a
-    /// relay, believing anybody, is forgotten.
+    /// Notes a packet to a group that this node receives, and that it believes: because it was opened, or
+    /// because its source seals nothing. What anybody can have written is forgotten when the first opened packet comes, as
+    /// is what the node has noted as a relay: numbers far ahead silence nobody. From then on the numbers of opened
+    /// packets alone count; others that are still believed have none but their marks to be known again by.
     #[inline]
     pub fn on_delivered(
         &mut self,
         now: Time,
         key: FlowKey,
-        (seq, is_late): (FlowSeq, bool),
+        (seq, is_late, is_opened): (FlowSeq, bool, bool),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        let verdict = match (core::mem::replace(&mut flow.is_delivered, true), is_late) {
-            (false, _) => flow.restart(now, seq),
-            (true, true) => flow.note(now, seq, Way::Reliable),
-            (true, false) => flow.note(now, seq, Way::Stamped),
+        if flow.known == Known::Opened && !is_opened {
+            flow.count(now, Verdict::New, bytes);
+            return (Verdict::New, flow);
+        }
+        let known = match is_opened {
+            true => Known::Opened,
+            false => Known::Believed,
+        };
+        let verdict = match (core::mem::replace(&mut flow.known, known), is_late) {
+            (Known::Passing, _) => flow.restart(now, seq),
+            (Known::Believed, _) if is_opened => flow.restart(now, seq),
+            (_, true) => flow.note(now, seq, Way::Reliable),
+            (_, false) => flow.note(now, seq, Way::Stamped),
         };
         flow.count(now, verdict, bytes);
         (verdict, flow)
@@ -294,7 +319,7 @@ impl Flows {
         way: Way,
     ) -> (Verdict, &mut Flow) {
         let flow = self.flow(now, key);
-        flow.is_delivered = false;
+        flow.known = Known::Passing;
         (flow.on_packet(now, seq, bytes, way), flow)
     }
 
@@ -384,18 +409,37 @@ impl Flows {
     }
 }
 
+/// What a packet is known again by that passes: one that was sealed from end to end, or one to a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark<W> {
+    /// Its tag: at hand, and anybody who sees the packet can write it on another one.
+    pub tag: u32,
+    /// There is no more to know it by: it was not sealed, and this is its number.
+    pub is_final: bool,
+    /// All of it that no hop changes, in a way that nobody can write on another one. Dear.
+    pub whole: W,
+}
+
 /// Numbers and marks of the packets of a flow that were here last.
 ///
 /// Of two packets with the same place the later one is remembered, so the ring need not know what is
 /// newest, and nothing that others write moves it on.
+///
+/// Choice: marks of the whole packet cost a tenth of what a relay does with it, and most flows never have copies. So a flow
+/// goes by tags until two are alike. The second one of these passes, whichever is genuine, and from then on
+/// whole packets count, as long as copies come.
 #[derive(Clone, Debug, Default)]
 struct Marks {
     /// Empty until the first packet.
     ring: Vec<u32>,
+    /// Until then whole packets count.
+    whole_until: Time,
     /// Packets since the ring has grown.
     since: u32,
 }
 
+/// Where a copy has come, others may for so long.
+const COPIES_FOR: Duration = Duration::from_secs(10);
 /// Packets that a flow's ring of marks covers at first: a second of voice, in 256 bytes.
 const MARKS_START: usize = 64;
 /// And at most: copies that come 10 ms apart at 100 000 packets per second, in 4 KiB.
@@ -403,13 +447,28 @@ const MARKS_LIMIT: usize = 1 << 10;
 
 impl Marks {
     /// Notes a packet; true if the same one was here lately.
-    fn is_repeated(&mut self, seq: FlowSeq, mark: u32) -> bool {
+    #[inline]
+    fn is_repeated(&mut self, now: Time, seq: FlowSeq, mark: Mark<impl Fn() -> u32>) -> bool {
+        let is_whole = !mark.is_final && now < self.whole_until;
+        let known = match is_whole {
+            true => (mark.whole)(),
+            false => mark.tag,
+        };
         if self.since as usize >= self.ring.len() * 16 && self.ring.len() < MARKS_LIMIT {
             self.grow();
         }
         self.since = self.since.saturating_add(1);
         let at = seq.0 as usize & (self.ring.len() - 1);
-        core::mem::replace(&mut self.ring[at], mark) == mark
+        let is_alike = core::mem::replace(&mut self.ring[at], known) == known;
+        if mark.is_final || !is_alike {
+            return is_alike;
+        }
+        self.whole_until = now + COPIES_FOR;
+        if !is_whole {
+            // The next copy is one of this packet, and is told by the whole of it.
+            self.ring[at] = (mark.whole)();
+        }
+        is_whole
     }
 
     /// What was remembered is forgotten: a copy of it that comes now is one for the exit to drop.
@@ -439,7 +498,7 @@ impl Flow {
             marks: Marks::default(),
             first: 0,
             before: (0, 0),
-            is_delivered: false,
+            known: Known::Passing,
             stale: None,
         }
     }

@@ -17,6 +17,7 @@ mod doubt;
 mod ends;
 mod flows;
 mod fragments;
+mod group_audit;
 mod group_keys;
 mod group_status;
 mod groups;
@@ -43,7 +44,7 @@ pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
-use crate::audit::Audits;
+use crate::audit::{Audits, GroupAudits};
 use crate::detour::Detours;
 use crate::doubts::Doubts;
 use crate::ends::Ends;
@@ -67,7 +68,7 @@ use base::{
     ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
 };
 use graph::metric::{Metric, Parameters};
-use secure::{Handshakes, Identity, Network};
+use secure::{Handshakes, Identity, Network, PacketMarks};
 
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -125,11 +126,15 @@ pub struct Node {
     ends: Ends,
     /// Whether what they seal arrives.
     audits: Audits,
+    /// And whether trees bring what is sent to groups.
+    group_audits: GroupAudits,
     /// The topology by which their ways were looked at.
     reviewed: Option<u64>,
     links: Links,
     sockets: Sockets,
     flows: Flows,
+    /// What packets that were sealed from end to end are known again by.
+    marks: PacketMarks,
     resequencer: Resequencer<deliver::Arrived>,
     database: Database,
     flood: Flood,
@@ -233,6 +238,7 @@ impl Node {
                 config.settings.prepared_ends,
             ),
             audits: Audits::default(),
+            group_audits: GroupAudits::default(),
             reviewed: None,
             direct: direct::Direct::default(),
             clock: clock::Clock::default(),
@@ -240,6 +246,7 @@ impl Node {
             links,
             sockets: Sockets::default(),
             flows: Flows::new(),
+            marks: PacketMarks::new(&config.seed),
             resequencer: Resequencer::default(),
             database,
             flood: Flood::new(),
@@ -423,6 +430,7 @@ impl Node {
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
         self.drive_audits(now, out);
+        self.drive_group_audits(now, out);
         self.database.settle_doubts(now);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
@@ -433,6 +441,7 @@ impl Node {
             self.tend_ends(now, out);
             self.tend_group_keys(now);
             self.audits.expire(now);
+            self.group_audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
             self.tend_clock(now, out);
@@ -485,6 +494,7 @@ impl Engine for Node {
             (self.own_keys.next_timeout(), "group key"),
             (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),
+            (self.group_audits.next_timeout(), "audit"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),

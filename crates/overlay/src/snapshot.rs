@@ -6,7 +6,7 @@ mod network;
 
 pub use groups::{
     GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
-    SettingStatus, SourceTotals, WaysStatus,
+    SettingStatus, SourceTotals, StarvedStatus, WaysStatus,
 };
 pub use network::{
     DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,

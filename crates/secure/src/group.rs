@@ -61,6 +61,7 @@ impl GroupKeys {
             number,
             cipher: Cipher::new(key, self.is_open),
             replay: Replay::up_to(WINDOW_MAX),
+            by_tree: None,
             // A key ends long before its counter needs more bits.
             first: first.into(),
         }
@@ -96,6 +97,11 @@ impl SealingKey {
     /// The first counter that counts for who gets the key now.
     pub fn first(&self) -> u32 {
         self.next_counter.saturating_sub(BEFORE) as u32
+    }
+
+    /// The counter of the packet that is sealed next.
+    pub fn next_counter(&self) -> u64 {
+        self.next_counter
     }
 
     /// How old it is.
@@ -138,8 +144,20 @@ impl core::fmt::Debug for SealingKey {
 pub struct OpeningKey {
     number: SessionIndex,
     cipher: Cipher,
+    /// What has been opened, however it came.
     replay: Replay,
+    /// What of it has come by the tree, once something has come otherwise.
+    by_tree: Option<Replay>,
     first: u64,
+}
+
+/// How a packet to a group has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By the tree, from whoever passes it on.
+    Tree,
+    /// From its source, to this receiver alone.
+    Alone,
 }
 
 impl OpeningKey {
@@ -148,19 +166,51 @@ impl OpeningKey {
         self.number
     }
 
-    /// Opens a datagram that [`SealingKey::seal`] has sealed, in place; each once.
-    pub fn open(&mut self, datagram: &mut [u8], bound: &Bound) -> Result<Kind, OpenError> {
+    /// The same key was told once more, to a receiver that was away: what was sealed before counts no longer, and
+    /// what has been opened stays known.
+    pub fn renew(&mut self, told: &OpeningKey) {
+        self.first = self.first.max(told.first);
+    }
+
+    /// How many packets from counter `first` on, of which the low 32 bits are known, to `len` later have come by the
+    /// tree; `None` if that is forgotten.
+    pub fn came_by_tree(&self, first: u32, len: u32) -> Option<u32> {
+        let from = widen(u64::from(first), COUNTER_BITS, self.replay.next());
+        let window = self.by_tree.as_ref().unwrap_or(&self.replay);
+        let came = window.count(from, from + u64::from(len))?;
+        u32::try_from(came).ok()
+    }
+
+    /// Opens a datagram that [`SealingKey::seal`] has sealed, in place; each once, whichever way it comes first.
+    pub fn open(
+        &mut self,
+        route: Route,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<Kind, OpenError> {
         let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
         if datagram.len() < SEAL_BYTES {
             return Err(OpenError::Short);
         }
         let expected = self.replay.next().max(self.first);
         let counter = widen(u64::from(clear.counter_low), COUNTER_BITS, expected);
-        if counter < self.first || !self.replay.is_fresh(counter) {
+        let is_fresh = self.replay.is_fresh(counter);
+        // What was here alone counts for the tree too, if it is what its source has sealed.
+        let counts = route == Route::Tree
+            && (self.by_tree.as_ref()).is_some_and(|by_tree| by_tree.is_fresh(counter));
+        if counter < self.first || !is_fresh && !counts {
             return Err(OpenError::Replay);
         }
         let (header, sealed) = datagram.split_at_mut(CLEAR_BYTES);
         self.cipher.open(counter, &beside(header, bound), sealed)?;
+        match (route, &mut self.by_tree) {
+            (Route::Tree, Some(by_tree)) if counts => by_tree.mark(counter),
+            (Route::Alone, by_tree @ None) => *by_tree = Some(self.replay.clone()),
+            _ => {}
+        }
+        if !is_fresh {
+            return Err(OpenError::Replay);
+        }
         self.replay.mark(counter);
         Ok(clear.kind)
     }

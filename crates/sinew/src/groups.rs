@@ -427,6 +427,24 @@ fn sealed(group: &Value, names: &Names) -> Option<String> {
     }
 }
 
+/// The members to which packets of this node go a second time.
+fn starved(group: &Value, names: &Names) -> impl Iterator<Item = String> {
+    let line = |member: &Value| {
+        let pct = |key: &str| member[key].as_f64().unwrap_or(0.0) * 100.0;
+        format!(
+            "{} gets each packet of this node a second time, by itself: the tree lost {:.1} % of them, though its \
+             links look well (for {:.0} s, {} packets; the tree has lost {:.1} % meanwhile)",
+            names.name(text(&member["node"])),
+            pct("lost"),
+            member["for_s"].as_f64().unwrap_or(0.0),
+            member["packets"].as_u64().unwrap_or(0),
+            pct("lost_since"),
+        )
+    };
+    let lines: Vec<String> = list(&group["starved"]).iter().map(line).collect();
+    lines.into_iter()
+}
+
 /// Who may, as one node says.
 pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
     let who = |key: &str| match permit[key].as_array() {
@@ -486,6 +504,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
         ));
     }
     lines.extend(sealed(group, names));
+    lines.extend(starved(group, names));
     if let Some(refused) = group["refused"].as_str() {
         lines.push(format!("not in the tree: {refused}"));
     }

@@ -163,6 +163,16 @@ pub const OPTION_TALLIES: u8 = 14;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_GROUP_KEYS: u8 = 15;
+/// The option that says that the origin answers how many packets under a key of a group it has opened
+/// ([`crate::transport::Tally::AskedOfKey`]), and takes packets to a group from their source alone
+/// ([`crate::transport::group_copy()`]). It has what room the others leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+
+/// | 0 0 0 1 0 0 0 0 |       1       |  version, 1   |
+/// +---------------+---------------+---------------+
+/// ```
+pub const OPTION_GROUP_TALLIES: u8 = 16;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
@@ -171,6 +181,8 @@ pub const SEALS_VERSION: u8 = 1;
 pub const TALLIES_VERSION: u8 = 1;
 /// The version of [`OPTION_GROUP_KEYS`].
 pub const GROUP_KEYS_VERSION: u8 = 1;
+/// The version of [`OPTION_GROUP_TALLIES`].
+pub const GROUP_TALLIES_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity.
@@ -352,6 +364,13 @@ impl<'a> LinkState<'a> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_GROUP_KEYS);
         told.is_some_and(|option| option.value == [GROUP_KEYS_VERSION])
+    }
+
+    /// The origin answers how much it has opened of what was sent to groups, in a way that is known here.
+    pub fn tallies_groups(&self) -> bool {
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_GROUP_TALLIES);
+        told.is_some_and(|option| option.value == [GROUP_TALLIES_VERSION])
     }
 
     /// Where neighbours see the origin. What cannot be dialled is passed over.
@@ -536,6 +555,15 @@ pub fn write_group_keys(w: &mut Writer<'_>) -> Result<(), Full> {
         return Ok(());
     }
     let (kind, value) = (OPTION_GROUP_KEYS, &[GROUP_KEYS_VERSION][..]);
+    write_option(w, Opt { kind, value })
+}
+
+/// Appends [`OPTION_GROUP_TALLIES`]. Nothing where there is no room.
+pub fn write_group_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
+    if w.room() < 3 {
+        return Ok(());
+    }
+    let (kind, value) = (OPTION_GROUP_TALLIES, &[GROUP_TALLIES_VERSION][..]);
     write_option(w, Opt { kind, value })
 }
 

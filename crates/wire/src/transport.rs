@@ -54,7 +54,8 @@
 //! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
-//! What has been opened of what was sealed ([`Tally`]), inside the seal; and the keys of groups ([`GroupKey`]).
+//! What has been opened of what was sealed ([`Tally`]), inside the seal; the keys of groups ([`GroupKey`]); and packets
+//! to a group for one receiver alone ([`group_copy()`]).
 //!
 //! What one end has sealed for the other begins with the clear header of [a sealed
 //! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
@@ -84,9 +85,11 @@
 //! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
 //! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
 
+mod group_copy;
 mod group_key;
 mod tally;
 
+pub use group_copy::{GROUP_COPY_BYTES, begin_group_copy, group_copy};
 pub use group_key::{
     GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal,
 };
@@ -113,6 +116,7 @@ const FRAGMENT: u8 = 1;
 const SEGMENT: u8 = 2;
 const TALLY: u8 = 3;
 const GROUP_KEY: u8 = 4;
+const GROUP_COPY: u8 = 5;
 /// What an initiator that knows tickets acknowledges with its call.
 const ASKS: u32 = 1;
 const HAS_TICKET: u8 = 1;
@@ -129,6 +133,8 @@ pub enum Kind {
     Tally,
     /// What opens the packets of a source to a group.
     GroupKey,
+    /// A packet to a group, for one receiver.
+    GroupCopy,
     /// A datagram of one end for the other: sealed, or of their handshake.
     End(link::Kind),
 }
@@ -142,6 +148,7 @@ impl Kind {
             Some(&SEGMENT) => Ok(Kind::Segment),
             Some(&TALLY) => Ok(Kind::Tally),
             Some(&GROUP_KEY) => Ok(Kind::GroupKey),
+            Some(&GROUP_COPY) => Ok(Kind::GroupCopy),
             Some(&byte) => match link::Kind::from_byte(byte) {
                 Ok(kind) => Ok(Kind::End(kind)),
                 Err(_) => Err(Malformed::Kind),

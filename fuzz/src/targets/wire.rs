@@ -9,7 +9,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
-use wire::transport::{Fragment, GroupKey, Kind, Range, Segment, Tally};
+use wire::transport::{Fragment, GroupKey, Kind, Range, Segment, Tally, group_copy};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
 
 use crate::Target;
@@ -110,6 +110,19 @@ fn transport(data: &[u8]) {
                     let opened: Vec<u16> = counts.iter().collect();
                     Tally::tell(number, &opened, &mut written)
                 }
+                Tally::AskedOfKey {
+                    number,
+                    name,
+                    first,
+                    counts,
+                } => {
+                    let lengths: Vec<u16> = counts.iter().collect();
+                    Tally::ask_of_key((number, name, first), &lengths, &mut written)
+                }
+                Tally::ToldOfKey { number, counts } => {
+                    let opened: Vec<u16> = counts.iter().collect();
+                    Tally::tell_of_key(number, &opened, &mut written)
+                }
             };
             assert_eq!(written[..len.expect("equal room")], *data);
         }
@@ -117,6 +130,13 @@ fn transport(data: &[u8]) {
             if let Ok(message) = GroupKey::parse(data) {
                 let len = message.emit(&mut written).expect("equal room");
                 assert_eq!(written[..len], *data);
+            }
+        }
+        Ok(Kind::GroupCopy) => {
+            if let Ok(packet) = group_copy(data) {
+                let header = data::Header::parse(packet).expect("it has been checked");
+                assert!(header.destination().is_multicast());
+                assert_eq!(packet, &data[1..]);
             }
         }
         // Those of `link`, for the two ends.

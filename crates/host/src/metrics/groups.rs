@@ -19,6 +19,21 @@ pub(super) fn groups(page: &mut Page, status: &GroupsStatus) {
     );
     page.sample(&[("tree", &"link-state")], totals.link_state_trees);
     page.sample(&[("tree", &"scribe")], totals.scribe_trees);
+    page.gauge(
+        "sinew_group_starved_members",
+        "Members that get each packet of this node a second time, because the tree brings them too few.",
+        totals.starved,
+    );
+    page.counter(
+        "sinew_group_starved_found_total",
+        "How often a tree brought a member less than its links say.",
+        totals.starved_found,
+    );
+    page.counter(
+        "sinew_group_copies_total",
+        "Packets that this node has sent a second time to a member of a group.",
+        totals.starved_packets,
+    );
     for (name, help, value) in SOURCES {
         page.family(&format!("sinew_group_source_{name}"), "gauge", help);
         for source in &totals.sources {

@@ -299,6 +299,12 @@ impl<'s> Life<'s> {
                         "{host}: {suspect}, 1 of {among}, suspect on paths to {to}, lost {lost} of 1000"
                     )
                 }),
+                Event::GroupStarved { group, to, lost } => {
+                    self.tell(|| format!("{host}: the tree of {group} lost {lost} of 1000 for {to}"));
+                }
+                Event::GroupWhole { group, to } => {
+                    self.tell(|| format!("{host}: the tree of {group} is whole for {to}"));
+                }
                 Event::Unsuspected { suspect, to } => {
                     self.tell(|| format!("{host}: {suspect} cleared on paths to {to}"));
                 }

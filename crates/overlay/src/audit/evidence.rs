@@ -58,7 +58,7 @@ const RECENT: u64 = 40;
 pub(crate) const HEAVY: f64 = 0.3;
 
 /// What is known of a path since a moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Evidence {
     bad: [f64; 3],
     /// Against a leak, and against half a hole.

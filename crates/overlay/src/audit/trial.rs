@@ -231,6 +231,18 @@ impl Ways {
         }
     }
 
+    /// What is known of a path by other packets. It counts only where no way is compared yet.
+    pub(super) fn accuse(&mut self, now: Time, nodes: Vec<NodeAddr>, evidence: Evidence) {
+        if self.is_in_trial() {
+            return;
+        }
+        let id = self.enter(now, nodes);
+        self.want(now, id);
+        if let Some(way) = self.ways.iter_mut().find(|way| way.id == id) {
+            way.evidence = evidence;
+        }
+    }
+
     /// Takes in what became of packets.
     pub(super) fn judge(
         &mut self,

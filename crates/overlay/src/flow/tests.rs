@@ -241,6 +241,97 @@ fn idle_flows_leave_and_take_their_memory_along() {
     assert_eq!(note(&mut flows, at_ms(120_000), 5, 1), Verdict::New);
 }
 
+/// Packets to a group that were delivered here: their numbers, and whether they were opened.
+fn delivered(flows: &mut Flows, packets: impl IntoIterator<Item = (u32, bool)>) -> Vec<Verdict> {
+    let packets = packets.into_iter().enumerate();
+    let verdicts = packets.map(|(ms, (seq, is_opened))| {
+        let what = (FlowSeq(seq), false, is_opened);
+        flows.on_delivered(at_ms(ms as u64), key(1), what, 100).0
+    });
+    verdicts.collect()
+}
+
+#[test]
+fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
+    let mut flows = Flows::new();
+    let forged = (0..50).map(|n| (1_000_000 + n, false));
+    let genuine = (0..50).map(|seq| (seq, true));
+    let verdicts = delivered(&mut flows, forged.chain(genuine));
+    assert_eq!(verdicts, [Verdict::New; 100]);
+    // What was opened counts from then on.
+    assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
+    // A group whose members cannot all open what is sealed, for a while: what anybody can write moves nothing, and
+    // what was opened is forgotten for nothing of that.
+    let open = [(2_000_000, false), (50, false), (51, false)];
+    assert_eq!(delivered(&mut flows, open), [Verdict::New; 3]);
+    assert_eq!(delivered(&mut flows, [(50, true)]), [Verdict::New]);
+    assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
+}
+
+/// Whether a packet passes that is sealed from end to end, with this tag and this whole.
+fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> bool {
+    let mark = Mark {
+        tag,
+        is_final: false,
+        whole: || whole,
+    };
+    let (verdict, _) = flows.on_marked(at_ms(ms), key(1), (FlowSeq(seq), mark), 100);
+    verdict == Verdict::New
+}
+
+#[test]
+fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
+    let mut flows = Flows::new();
+    // Without copies nobody needs the whole.
+    for seq in 0..100 {
+        let mark = Mark {
+            tag: seq + 1,
+            is_final: false,
+            whole: || unreachable!("no tag was there before"),
+        };
+        let (verdict, _) = flows.on_marked(at_ms(0), key(1), (FlowSeq(seq), mark), 100);
+        assert_eq!(verdict, Verdict::New);
+    }
+    // A changed copy is first, and comes twice.
+    assert!(passes(&mut flows, 1, 100, (7, 66)));
+    assert!(passes(&mut flows, 1, 100, (7, 66)));
+    assert!(passes(&mut flows, 1, 100, (7, 77)), "the genuine one");
+    assert!(!passes(&mut flows, 1, 100, (7, 77)), "its copy");
+    for seq in 101..200 {
+        assert!(passes(&mut flows, 2, seq, (seq, 66_000 + seq)));
+        assert!(passes(&mut flows, 2, seq, (seq, 77_000 + seq)));
+        assert!(!passes(&mut flows, 2, seq, (seq, 77_000 + seq)));
+    }
+    // Of copies that nobody has changed one passes, and no third one.
+    let mut flows = Flows::new();
+    assert!(passes(&mut flows, 0, 5, (7, 77)));
+    assert!(passes(&mut flows, 0, 5, (7, 77)));
+    assert!(!passes(&mut flows, 0, 5, (7, 77)));
+    // Changed copies alone do not go on for ever.
+    for seq in 200..300 {
+        let ms = 20_000 + u64::from(seq);
+        assert!(passes(&mut flows, ms, seq, (seq, 66_000 + seq)));
+        assert!(passes(&mut flows, ms, seq, (seq, 77_000 + seq)));
+    }
+}
+
+#[test]
+fn what_was_not_sealed_is_known_again_at_once() {
+    let mut flows = Flows::new();
+    for seq in 0..100 {
+        let is_repeated = |flows: &mut Flows| {
+            let mark = Mark {
+                tag: seq + 1,
+                is_final: true,
+                whole: || unreachable!("there is no more to know it by"),
+            };
+            flows.is_repeated(at_ms(0), key(1), (FlowSeq(seq), mark))
+        };
+        assert!(!is_repeated(&mut flows), "{seq}");
+        assert!(is_repeated(&mut flows), "{seq}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

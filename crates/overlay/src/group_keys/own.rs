@@ -29,6 +29,8 @@ const TELL_AGAIN: Duration = Duration::from_millis(10);
 /// Members that have come are told so much later. Choice: not with the packets that came with their records, so
 /// that it does not matter whether those came together or one by one.
 const TELL_AFTER: Duration = Duration::from_millis(1);
+/// Nodes that are remembered to have a group's key: as many as a network has.
+const TOLD_MAX: usize = crate::link_state::MAX_ORIGINS;
 /// Answers to nodes that get no key, per second.
 const REFUSALS_PER_S: f64 = 100.0;
 
@@ -61,6 +63,8 @@ struct Told {
     at: Time,
     /// It was the newest one.
     is_newest: bool,
+    /// It has asked since the key was changed last.
+    has_asked: bool,
 }
 
 /// A key for a node.
@@ -76,6 +80,22 @@ impl Own {
         if let Some((next, _)) = self.next.take_if(|(_, from)| now >= *from) {
             self.current = next;
         }
+    }
+
+    /// Notes that a node has a key from now on.
+    fn note_told(&mut self, to: NodeAddr, told: Told) {
+        if self.told.len() >= TOLD_MAX && !self.told.contains_key(&to) {
+            let oldest = self
+                .told
+                .iter()
+                .min_by_key(|(node, told)| (told.at, **node));
+            if let Some((&oldest, _)) = oldest {
+                // Nobody would know when it may have the key no more.
+                self.told.remove(&oldest);
+                self.is_leaked = true;
+            }
+        }
+        self.told.insert(to, told);
     }
 }
 
@@ -121,12 +141,18 @@ impl OwnKeys {
         Ok(true)
     }
 
-    /// Seals packets to a group that were laid out with room for it.
-    pub(crate) fn seal(&mut self, group: NodeAddr, burst: &mut Burst) -> Result<(), Drop> {
+    /// Seals packets to a group that were laid out with room for it. Gives the key, and the first counter.
+    pub(crate) fn seal(
+        &mut self,
+        group: NodeAddr,
+        burst: &mut Burst,
+    ) -> Result<(SessionIndex, u64), Drop> {
         let own = self.groups.get_mut(&group).ok_or(Drop::EndNoSession)?;
+        let counters = (own.current.number(), own.current.next_counter());
         each_sealed(burst, |kind, datagram, bound| {
             own.current.seal(kind, datagram, bound).is_ok()
-        })
+        })?;
+        Ok(counters)
     }
 
     #[cold]
@@ -152,6 +178,13 @@ impl OwnKeys {
         if let Some(own) = self.groups.get_mut(&group) {
             own.is_due = true;
             advance(&mut self.tell_at, now + TELL_AFTER);
+        }
+    }
+
+    /// The certificate of a node counts no longer: what it may have been told changes.
+    pub(crate) fn on_revoked(&mut self, node: NodeAddr) {
+        for own in self.groups.values_mut() {
+            own.is_leaked |= own.told.remove(&node).is_some();
         }
     }
 
@@ -205,8 +238,12 @@ impl OwnKeys {
     /// The newest key of a group, for a node that gets it now.
     pub(crate) fn tell(&mut self, now: Time, group: NodeAddr, to: NodeAddr) -> Option<Telling<'_>> {
         let own = self.groups.get_mut(&group)?;
-        let (at, is_newest) = (now, true);
-        own.told.insert(to, Told { at, is_newest });
+        let told = Told {
+            at: now,
+            is_newest: true,
+            has_asked: false,
+        };
+        own.note_told(to, told);
         let key = own.next.as_ref().map_or(&own.current, |(next, _)| next);
         let number = key.number();
         let name = KeyName { group, number };
@@ -228,7 +265,8 @@ impl OwnKeys {
         self.groups.contains_key(&group)
     }
 
-    /// The key that a node has asked for, or what is used instead. `None` if it was told that just before.
+    /// The key that a node has asked for, or what is used instead. `None` if it was told that just before, or only
+    /// confirms what it was told.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -237,19 +275,29 @@ impl OwnKeys {
     ) -> Option<Telling<'_>> {
         let own = self.groups.get_mut(&group)?;
         own.turn(now);
-        let told = own.told.get(&to);
-        if told.is_some_and(|told| now.since(told.at) < ANSWERED_LATELY) {
-            return None;
+        let next = own.next.as_ref().map(|(next, _)| next.number());
+        let is_next = next == Some(number);
+        if let Some(told) = own.told.get_mut(&to) {
+            told.has_asked = true;
+            // No packet is under the next key yet: who names it has been told it.
+            let has_it = is_next && told.is_newest;
+            if has_it || now.since(told.at) < ANSWERED_LATELY {
+                return None;
+            }
         }
-        let next = own.next.as_ref().map(|(next, _)| next);
-        let is_next = next.is_some_and(|next| next.number() == number);
         let is_newest = next.is_none() || is_next;
-        own.told.insert(to, Told { at: now, is_newest });
+        let told = Told {
+            at: now,
+            is_newest,
+            has_asked: true,
+        };
+        own.note_told(to, told);
         if !is_newest {
             own.is_due = true;
             advance(&mut self.tell_at, now + TELL_AFTER);
         }
-        let key = next.filter(|_| is_next).unwrap_or(&own.current);
+        let next = own.next.as_ref().filter(|_| is_next);
+        let key = next.map_or(&own.current, |(next, _)| next);
         let number = key.number();
         let name = KeyName { group, number };
         Some(Telling { name, key })
@@ -271,9 +319,12 @@ impl OwnKeys {
                 continue;
             }
             own.next = Some((self.keys.make(now), now + TOLD_BEFORE));
-            own.told
-                .values_mut()
-                .for_each(|told| told.is_newest = false);
+            // Members that records name are told all the same. Others ask for what they were told unasked, so
+            // those that are gone are told once more and no more.
+            own.told.retain(|_, told| told.has_asked);
+            for told in own.told.values_mut() {
+                (told.is_newest, told.has_asked) = (false, false);
+            }
             own.is_leaked = false;
             own.is_due = true;
             is_due = true;

@@ -4,7 +4,7 @@ use crate::ends::{kept, uncover};
 use crate::event::Drop;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
-use secure::{OpenError, OpeningKey};
+use secure::{OpenError, OpeningKey, Route};
 use std::collections::VecDeque;
 use wire::data::Header;
 use wire::link::{Clear, SessionIndex};
@@ -13,13 +13,18 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 /// A source and one of its groups.
 pub(crate) type Of = (NodeAddr, NodeAddr);
 
-/// Keys of all sources. Choice: one takes 1 to 17 KiB by how busy it is, 35 MiB at most.
-const KEYS_MAX: usize = 2_048;
-/// Of two keys, the one that was neither told nor used for so long while the other one was is the former one, and
-/// opens nothing any more. What reliable links recover comes seconds late.
+/// Sources and groups whose keys are held. Choice: those of one take 1 to 33 KiB, two keys with two windows each
+/// ([`secure::OpeningKey`]), by how busy it is and whether copies come; 33 MiB at most.
+const KEYS_MAX: usize = 1_024;
+/// Of two keys, the one that was neither told nor used for so long while the other one opened packets is the former one,
+/// and opens nothing any more. What reliable links recover comes seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
-/// A key that has not opened anything for so long is forgotten. Its source forgets it sooner.
-const IDLE: Duration = Duration::from_secs(300);
+/// Keys of a source and group that are remembered to be gone. Choice: a source tells two of its keys, and changes
+/// them every ten seconds at most, so what was told so late is of no use to anybody honest.
+const GONE_MAX: usize = 4;
+/// A key that has not opened anything for so long is forgotten. Its source has another one by then, so
+/// nobody can be told this one again without what it has opened.
+const IDLE: Duration = Duration::from_secs(660);
 /// Bytes of packets of one source that wait for a key, and of all.
 const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
 const WAITING_BYTES: usize = 1 << 20;
@@ -68,6 +73,9 @@ struct Asked {
 struct Received {
     one: Held,
     other: Option<Held>,
+    /// Keys that have opened packets and are held no longer, newest first. None of them is taken again: what it has
+    /// opened is forgotten, and could be repeated.
+    gone: [Option<SessionIndex>; GONE_MAX],
     used: Time,
 }
 
@@ -76,6 +84,14 @@ struct Held {
     key: OpeningKey,
     /// When it was told or opened something last.
     last: Time,
+    /// When it opened something last.
+    opened: Option<Time>,
+    /// Not before then it counts as out of use: another key was told, or has opened its first packet. A source that says
+    /// nothing for long may still tell it again.
+    since: Time,
+    /// This node has left the group since it was told: it opens nothing until it is told again, and what it
+    /// has opened stays known.
+    is_left: bool,
 }
 
 /// A packet whose key is not there yet.
@@ -84,6 +100,7 @@ pub(crate) struct Waiting {
     pub(crate) at: Time,
     /// A whole opened datagram.
     pub(crate) packet: Burst,
+    pub(crate) route: Route,
     of: Of,
     number: SessionIndex,
 }
@@ -102,19 +119,27 @@ impl ReceivedKeys {
     }
 
     /// Opens a packet in place, from its header on. It begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
-    pub(crate) fn open(&mut self, now: Time, packet: &mut [u8]) -> Result<(), Drop> {
+    pub(crate) fn open(&mut self, now: Time, route: Route, packet: &mut [u8]) -> Result<(), Drop> {
         let header = Header::trusted(&*packet);
         let (bound, from) = (header.bound(), header.payload_offset());
         let of = (header.source(), header.destination());
         let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
         let received = self.keys.get_mut(&of).ok_or(Drop::EndNoSession)?;
-        let held = received.held(clear.session).ok_or(Drop::EndNoSession)?;
-        let kind = match held.key.open(&mut packet[from..], &bound) {
+        let (held, other) = received.held(clear.session).ok_or(Drop::EndNoSession)?;
+        if held.is_left {
+            return Err(Drop::EndNoSession);
+        }
+        let kind = match held.key.open(route, &mut packet[from..], &bound) {
             Ok(kind) => kind,
             Err(OpenError::Replay) => return Err(Drop::Duplicate),
             Err(_) => return Err(Drop::EndForged),
         };
         held.last = now;
+        if held.opened.replace(now).is_none()
+            && let Some(other) = other
+        {
+            other.since = now;
+        }
         received.used = now;
         uncover(packet, from, kind);
         Ok(())
@@ -129,18 +154,26 @@ impl ReceivedKeys {
     pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
         let received = self.keys.get(&of);
         received.is_some_and(|received| {
-            let other = received.other.as_ref();
-            received.one.key.number() == number
-                || other.is_some_and(|other| other.key.number() == number)
+            let mut all = [Some(&received.one), received.other.as_ref()]
+                .into_iter()
+                .flatten();
+            all.any(|held| held.key.number() == number && !held.is_left)
         })
     }
 
-    /// A source has told a key.
-    pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) {
-        self.asked.remove(&of);
-        let told = Held { key, last: now };
+    /// A source has told a key. True if it had been asked.
+    pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) -> bool {
+        let is_asked_for = self.asked.remove(&of).is_some();
+        let told = Held {
+            key,
+            last: now,
+            opened: None,
+            since: now,
+            is_left: false,
+        };
         if let Some(received) = self.keys.get_mut(&of) {
-            return received.insert(told);
+            received.insert(now, told);
+            return is_asked_for;
         }
         if self.keys.len() >= KEYS_MAX {
             self.make_room();
@@ -148,9 +181,11 @@ impl ReceivedKeys {
         let received = Received {
             one: told,
             other: None,
+            gone: [None; GONE_MAX],
             used: now,
         };
         self.keys.insert(of, received);
+        is_asked_for
     }
 
     /// Choice: the source that has most keys here loses the one least lately used, so that one which sends to
@@ -174,8 +209,25 @@ impl ReceivedKeys {
         }
     }
 
+    /// How many packets of a source under a key have come by the tree, of so many counters from `first` on. None under a
+    /// key that was never here or has opened nothing; `None` if it is forgotten what has.
+    pub(crate) fn came_by_tree(
+        &mut self,
+        of: Of,
+        number: SessionIndex,
+        (first, len): (u32, u16),
+    ) -> Option<u16> {
+        let Some(received) = self.keys.get_mut(&of) else {
+            return Some(0);
+        };
+        match received.held(number) {
+            Some((held, _)) => u16::try_from(held.key.came_by_tree(first, len.into())?).ok(),
+            None => (!received.gone.contains(&Some(number))).then_some(0),
+        }
+    }
+
     /// Keeps a packet whose key is not there. False if there is no room.
-    pub(crate) fn wait(&mut self, now: Time, packet: &[u8], pool: &Pool) -> bool {
+    pub(crate) fn wait(&mut self, now: Time, (packet, route): (&[u8], Route), pool: &Pool) -> bool {
         self.expire_waiting(now);
         let header = Header::trusted(packet);
         let of = (header.source(), header.destination());
@@ -196,6 +248,7 @@ impl ReceivedKeys {
         self.waiting.push_back(Waiting {
             at: now,
             packet,
+            route,
             of,
             number,
         });
@@ -267,9 +320,15 @@ impl ReceivedKeys {
         }
     }
 
-    /// This node receives a group no longer.
-    pub(crate) fn forget(&mut self, group: NodeAddr) {
-        self.keys.retain(|(_, of), _| *of != group);
+    /// This node receives a group no longer. It may again before the keys have changed.
+    pub(crate) fn leave(&mut self, group: NodeAddr) {
+        let of_group = self.keys.iter_mut().filter(|((_, of), _)| *of == group);
+        for (_, received) in of_group {
+            received.one.is_left = true;
+            if let Some(other) = &mut received.other {
+                other.is_left = true;
+            }
+        }
         self.asked.retain(|(_, of), _| *of != group);
         let waiting = core::mem::take(&mut self.waiting);
         self.waiting = waiting
@@ -292,38 +351,69 @@ impl ReceivedKeys {
 }
 
 impl Received {
-    fn held(&mut self, number: SessionIndex) -> Option<&mut Held> {
+    /// The key of this number, and the other one.
+    fn held(&mut self, number: SessionIndex) -> Option<(&mut Held, Option<&mut Held>)> {
         self.expire();
-        if self.one.key.number() == number {
-            return Some(&mut self.one);
+        let (one, other) = (&mut self.one, self.other.as_mut());
+        if one.key.number() == number {
+            return Some((one, other));
         }
-        self.other
-            .as_mut()
-            .filter(|other| other.key.number() == number)
+        let other = other.filter(|other| other.key.number() == number)?;
+        Some((other, Some(one)))
     }
 
     /// One more key takes the place of the one that was of no use for longer. What is known keeps what it has opened.
-    fn insert(&mut self, told: Held) {
-        if let Some(known) = self.held(told.key.number()) {
+    fn insert(&mut self, now: Time, told: Held) {
+        let number = told.key.number();
+        if let Some((known, _)) = self.held(number) {
+            if core::mem::take(&mut known.is_left) {
+                known.key.renew(&told.key);
+            }
             known.last = told.last;
             return;
         }
-        match &self.other {
-            Some(other) if other.last > self.one.last => self.one = told,
-            _ => self.other = Some(told),
+        if self.gone.contains(&Some(number)) {
+            return;
+        }
+        let former = match self.other.take() {
+            Some(other) if other.last > self.one.last => {
+                Some(core::mem::replace(&mut self.one, other))
+            }
+            other => other,
+        };
+        if let Some(former) = former {
+            self.forget(&former);
+        }
+        self.one.since = now;
+        self.other = Some(told);
+    }
+
+    fn forget(&mut self, former: &Held) {
+        if former.opened.is_some() {
+            self.gone.rotate_right(1);
+            self.gone[0] = Some(former.key.number());
         }
     }
 
     fn expire(&mut self) {
-        let Some(other) = &self.other else {
+        let Some(other) = self.other.take() else {
             return;
         };
-        if self.one.last.since(other.last) >= FORMER_FOR {
-            self.other = None;
-        } else if other.last.since(self.one.last) >= FORMER_FOR
-            && let Some(other) = self.other.take()
-        {
-            self.one = other;
+        if other.is_former(&self.one) {
+            self.forget(&other);
+        } else if self.one.is_former(&other) {
+            let former = core::mem::replace(&mut self.one, other);
+            self.forget(&former);
+        } else {
+            self.other = Some(other);
         }
+    }
+}
+
+impl Held {
+    /// The other key is in use in its stead.
+    fn is_former(&self, other: &Held) -> bool {
+        let idle = |opened: Time| opened.since(self.last.max(self.since));
+        other.opened.is_some_and(|at| idle(at) >= FORMER_FOR)
     }
 }

@@ -4,7 +4,7 @@ use super::own::OwnKeys;
 use super::received::ReceivedKeys;
 use crate::event::Drop;
 use base::{Duration, NodeAddr, Pool, Time};
-use secure::{Authority, GroupKeys, Network, SealingKey};
+use secure::{Authority, GroupKeys, Network, Route, SealingKey};
 use std::collections::BTreeSet;
 use wire::data::{FlowSeq, Header, LaneSeq, Remaining, Repr};
 use wire::link::{Kind, SEAL_BYTES, SessionIndex};
@@ -77,26 +77,32 @@ fn a_packet_is_opened_once_by_the_key_of_its_source_and_group_alone() {
     let mut key = bench.keys.make(now);
     let good = packet(SOURCE, group(1), 7, &mut key);
     assert_eq!(
-        bench.received.open(now, &mut good.clone()),
+        bench.received.open(now, Route::Tree, &mut good.clone()),
         Err(Drop::EndNoSession)
     );
     bench.tell(now, (SOURCE, group(1)), &key);
     let mut of_another = packet(node(1), group(1), 7, &mut key);
     let mut to_another = packet(SOURCE, group(2), 7, &mut key);
     for other in [&mut of_another, &mut to_another] {
-        assert_eq!(bench.received.open(now, other), Err(Drop::EndNoSession));
+        assert_eq!(
+            bench.received.open(now, Route::Tree, other),
+            Err(Drop::EndNoSession)
+        );
     }
     let mut changed = good.clone();
     *changed.last_mut().unwrap() ^= 1;
-    assert_eq!(bench.received.open(now, &mut changed), Err(Drop::EndForged));
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut changed),
+        Err(Drop::EndForged)
+    );
     let mut opened = good.clone();
-    assert_eq!(bench.received.open(now, &mut opened), Ok(()));
+    assert_eq!(bench.received.open(now, Route::Tree, &mut opened), Ok(()));
     let opened = &opened[CLEAR_BYTES..opened.len() - TAG_BYTES];
     let header = Header::parse(opened).unwrap();
     assert!(!header.has_transport());
     assert_eq!(header.payload(), [0x33; 40]);
     assert_eq!(
-        bench.received.open(now, &mut good.clone()),
+        bench.received.open(now, Route::Tree, &mut good.clone()),
         Err(Drop::Duplicate)
     );
 }
@@ -108,17 +114,20 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
     let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
     let late = packet(SOURCE, group(1), 1, &mut old);
     bench.tell(now, of, &old);
-    assert_eq!(bench.received.open(now, &mut late.clone()), Ok(()));
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut late.clone()),
+        Ok(())
+    );
     bench.tell(now, of, &new);
     // An answer that was under way: what was opened under it stays known.
     bench.tell(now, of, &old);
     assert_eq!(
-        bench.received.open(now, &mut late.clone()),
+        bench.received.open(now, Route::Tree, &mut late.clone()),
         Err(Drop::Duplicate)
     );
     let mut open = |now: Time, key: &mut SealingKey, seq: u32| {
         let mut packet = packet(SOURCE, group(1), seq, key);
-        bench.received.open(now, &mut packet)
+        bench.received.open(now, Route::Tree, &mut packet)
     };
     now += SECOND * 9;
     assert_eq!(open(now, &mut old, 2), Ok(()));
@@ -128,6 +137,87 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
     assert_eq!(open(now, &mut new, 4), Ok(()));
     assert_eq!(open(now, &mut old, 5), Err(Drop::EndNoSession));
     assert_eq!(open(now, &mut new, 6), Ok(()));
+}
+
+#[test]
+fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let mut key = bench.keys.make(now);
+    bench.tell(now, of, &key);
+    let mut packet = |seq: u32| packet(SOURCE, group(1), seq, &mut key);
+    let heard: Vec<_> = (0..100).map(&mut packet).collect();
+    let missed = packet(100);
+    for one in &heard {
+        assert_eq!(
+            bench.received.open(now, Route::Tree, &mut one.clone()),
+            Ok(())
+        );
+    }
+    bench.received.leave(group(1));
+    now += SECOND * 599;
+    bench.received.expire(now);
+    // Not before it is told again.
+    assert!(!bench.received.has_number(of, key.number()));
+    let early = bench.received.open(now, Route::Tree, &mut missed.clone());
+    assert_eq!(early, Err(Drop::EndNoSession));
+    bench.tell(now, of, &key);
+    for one in &heard {
+        let again = bench.received.open(now, Route::Tree, &mut one.clone());
+        assert_eq!(again, Err(Drop::Duplicate));
+    }
+    assert_eq!(
+        bench.received.open(now, Route::Tree, &mut missed.clone()),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let (mut old, mut new) = (bench.keys.make(now), bench.keys.make(now));
+    let heard: Vec<_> = (0..100)
+        .map(|seq| packet(SOURCE, group(1), seq, &mut old))
+        .collect();
+    let next: Vec<_> = (100..103)
+        .map(|seq| packet(SOURCE, group(1), seq, &mut new))
+        .collect();
+    let open = |bench: &mut Bench, now: Time, one: &[u8]| {
+        bench.received.open(now, Route::Tree, &mut one.to_vec())
+    };
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Ok(()));
+    }
+    // The source says nothing for a while, and then tells the next key; this one may be asked for still.
+    now += SECOND * 11;
+    bench.tell(now, of, &new);
+    bench.received.expire(now);
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Err(Drop::Duplicate));
+    }
+    // It is out of use from when the next one opens something.
+    for (one, after) in next.iter().zip([60, 9, 1]) {
+        let is_held = bench.received.has_number(of, old.number());
+        assert!(is_held, "{after}");
+        now += SECOND * after;
+        assert_eq!(open(&mut bench, now, one), Ok(()));
+    }
+    bench.received.expire(now);
+    assert!(!bench.received.has_number(of, old.number()));
+    // What it has opened is forgotten, which is not nothing.
+    let came = |bench: &mut Bench, number| bench.received.came_by_tree(of, number, (0, 3));
+    assert_eq!(came(&mut bench, old.number()), None);
+    assert_eq!(came(&mut bench, new.number()), Some(3));
+    let unknown = SessionIndex::new(old.number().value() ^ new.number().value() ^ 1);
+    assert_eq!(came(&mut bench, unknown), Some(0));
+    // Then nobody can have it taken again, however late it was told.
+    bench.tell(now, of, &old);
+    for one in &heard {
+        assert_eq!(open(&mut bench, now, one), Err(Drop::EndNoSession));
+    }
 }
 
 #[test]
@@ -148,7 +238,7 @@ fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
             .count()
     };
     assert_eq!(kept(SOURCE), 500);
-    assert_eq!(kept(node(1)), 2_048 - 500);
+    assert_eq!(kept(node(1)), 1_024 - 500);
 }
 
 #[test]
@@ -159,7 +249,7 @@ fn what_waits_is_bounded_by_source_and_by_time() {
     let mut key = bench.keys.make(now);
     let mut waits = |bench: &mut Bench, now: Time, source: NodeAddr| {
         let packet = packet(source, group(1), 1, &mut key);
-        bench.received.wait(now, &packet, &pool)
+        bench.received.wait(now, (&packet, Route::Tree), &pool)
     };
     let kept = (0..4_000)
         .filter(|_| waits(&mut bench, now, SOURCE))
@@ -273,6 +363,100 @@ fn a_key_changes_after_a_member_has_left_but_not_often() {
     }
     numbers.dedup();
     assert!((5..=7).contains(&numbers.len()), "{} keys", numbers.len());
+}
+
+/// The number of the key that a node which asks is told, if one is told.
+fn answered(own: &mut OwnKeys, now: Time, to: NodeAddr) -> Option<u32> {
+    let unknown = SessionIndex::new(1);
+    let telling = own.answer(now, (group(1), unknown), to)?;
+    match telling.message() {
+        GroupKey::Told { name, .. } => Some(name.number.value()),
+        _ => unreachable!("a key is told"),
+    }
+}
+
+/// Lets a second pass in a group whose members ask, and gives those that are told unasked.
+fn second(own: &mut OwnKeys, now: &mut Time) -> Vec<NodeAddr> {
+    *now += SECOND;
+    own.tend(*now);
+    *now += Duration::from_millis(1);
+    assert_eq!(own.prepare(*now, group(1)), Ok(false));
+    let mut told = Vec::new();
+    for group in own.due(*now) {
+        let to = own.lacking(*now, group, core::iter::empty(), |_| true);
+        told.extend(to);
+    }
+    for node in &told {
+        assert!(own.tell(*now, group(1), *node).is_some());
+    }
+    told
+}
+
+#[test]
+fn a_key_that_a_revoked_node_has_asked_for_changes_in_time() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    let known = answered(&mut own, now, node(1));
+    assert_eq!(answered(&mut own, now, node(2)), known);
+    for _ in 0..20 {
+        assert!(second(&mut own, &mut now).is_empty());
+    }
+    own.on_revoked(node(3));
+    assert!(second(&mut own, &mut now).is_empty(), "it has had no key");
+    own.on_revoked(node(2));
+    assert_eq!(second(&mut own, &mut now), [node(1)]);
+    second(&mut own, &mut now);
+    let fresh = answered(&mut own, now, node(1));
+    assert!(fresh.is_some() && fresh != known);
+    assert_eq!(own.told(group(1)), 1);
+    // Not again before ten seconds.
+    own.on_revoked(node(1));
+    second(&mut own, &mut now);
+    second(&mut own, &mut now);
+    assert_eq!(answered(&mut own, now, node(4)), fresh);
+}
+
+#[test]
+fn who_asks_no_more_is_told_no_more() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    for n in 0..4 {
+        assert!(answered(&mut own, now, node(n)).is_some());
+    }
+    let mut unasked = 0;
+    for _ in 0..1_300 {
+        unasked += second(&mut own, &mut now).len();
+    }
+    assert_eq!(
+        unasked, 4,
+        "at the next change, and not at the one after it"
+    );
+    assert_eq!(own.told(group(1)), 0);
+}
+
+#[test]
+fn who_confirms_what_it_was_told_at_once_is_told_on_and_not_answered() {
+    let mut own = OwnKeys::new(&network(), &[1; 32]);
+    let mut now = Time::ZERO;
+    assert_eq!(own.prepare(now, group(1)), Ok(true));
+    assert!(answered(&mut own, now, node(1)).is_some());
+    // The way there and back takes less, and more, than what is answered once.
+    let mut changes = 0;
+    for (confirms_ms, seconds) in [(5, 1_300), (200, 1_300)] {
+        for _ in 0..seconds {
+            for to in second(&mut own, &mut now) {
+                changes += 1;
+                let told = number(&mut own, now, to);
+                let name = (group(1), SessionIndex::new(told));
+                let at = now + Duration::from_millis(confirms_ms);
+                assert!(own.answer(at, name, to).is_none(), "{confirms_ms} ms");
+            }
+        }
+    }
+    assert_eq!(changes, 4, "each change of the key");
+    assert_eq!(own.told(group(1)), 1);
 }
 
 #[test]

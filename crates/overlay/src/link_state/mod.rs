@@ -138,6 +138,8 @@ pub struct Database {
     sealers: Map<NodeAddr, u32>,
     /// Nodes that answer how much they have opened.
     tellers: BTreeSet<NodeAddr>,
+    /// Nodes that tell how much of what was sent to groups has come to them.
+    group_tellers: BTreeSet<NodeAddr>,
     /// The nodes that open what is sealed for groups.
     key_holders: BTreeSet<NodeAddr>,
     key_holders_changed: Option<bool>,
@@ -178,6 +180,7 @@ impl Database {
             least_usable: crate::mtu::DEFAULT,
             sealers: Map::default(),
             tellers: BTreeSet::new(),
+            group_tellers: BTreeSet::new(),
             key_holders: BTreeSet::new(),
             key_holders_changed: None,
             told: BTreeMap::new(),

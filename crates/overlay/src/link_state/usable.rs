@@ -72,6 +72,12 @@ impl Database {
         self.tellers.contains(&node)
     }
 
+    /// A node says that it answers how much of what was sent to a group has come to it.
+    #[inline]
+    pub fn tallies_groups(&self, node: NodeAddr) -> bool {
+        self.group_tellers.contains(&node)
+    }
+
     /// A node says that it opens what is sealed for a group.
     #[inline]
     pub fn has_group_keys(&self, node: NodeAddr) -> bool {
@@ -103,6 +109,10 @@ impl Database {
         match state.is_some_and(|state| state.tallies()) {
             true => self.tellers.insert(origin),
             false => self.tellers.remove(&origin),
+        };
+        match state.is_some_and(|state| state.tallies_groups()) {
+            true => self.group_tellers.insert(origin),
+            false => self.group_tellers.remove(&origin),
         };
         let held = match state.is_some_and(|state| state.has_group_keys()) {
             true => !self.key_holders.insert(origin),

@@ -76,11 +76,10 @@ impl Node {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let ports = (header.source_port(), header.destination_port());
         let latency = self.tables.latency(to).unwrap_or_default();
-        let most = latency + latency.div(2) + TIME_TO_SPARE;
         let has_time = header
             .remaining()
             .duration()
-            .is_none_or(|left| left >= most);
+            .is_none_or(|left| left >= in_time(latency));
         let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
         Note {
             way: way.filter(|_| !may_be_late),
@@ -118,7 +117,7 @@ impl Node {
         }
     }
 
-    fn send_tally(
+    pub(super) fn send_tally(
         &mut self,
         now: Time,
         (to, by): (NodeAddr, By),
@@ -199,11 +198,26 @@ impl Node {
                 };
                 self.send_tally(now, (source, by), &bytes[..len], out);
             }
+            Ok(Tally::AskedOfKey {
+                number,
+                name,
+                first,
+                counts,
+            }) => {
+                if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
+                    return self.drop_one(Drop::Unsupported, out);
+                }
+                let to = (source, routing == Routing::Stamped);
+                self.answer_of_key(now, to, (number, name, first), counts.iter(), out);
+            }
+            Ok(Tally::ToldOfKey { number, counts }) => {
+                self.on_told_of_key(now, source, number, counts.iter(), out);
+            }
             Ok(Tally::Told { number, counts }) => {
                 let topology = self.database.topology();
                 if let Some(audit) = self.audits.get_mut(source) {
                     audit.on_told(number, counts.iter(), |nodes, link| {
-                        promise(topology, nodes, link)
+                        promise(topology, nodes, (link, None))
                     });
                 }
                 self.decide_audit(now, source, out);
@@ -211,7 +225,7 @@ impl Node {
         }
     }
 
-    fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+    pub(super) fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let (own, topology) = (self.addr, self.database.topology());
         let audit = self.audits.get_mut(to);
         let Some(finding) = audit.and_then(|audit| audit.decide(now, topology, (own, to))) else {
@@ -298,9 +312,18 @@ pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
     brake.is_none_or(Brake::allows_redundancy)
 }
 
-/// What the links of a path promise to packets of a link protocol. `None` if one is not there, or not
-/// heard: then there is no promise.
-fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Option<Promise> {
+/// What a packet has to have left for its loss to be a reproach, on a way of this latency.
+pub(super) fn in_time(latency: Duration) -> Duration {
+    latency + latency.div(2) + TIME_TO_SPARE
+}
+
+/// What the links of a path promise to packets of a link protocol that have so much more time than the way takes.
+/// `None` if one is not there, or not heard: then there is no promise.
+pub(super) fn promise(
+    topology: &Topology,
+    nodes: &[NodeAddr],
+    (link, slack): (LinkProtocol, Option<Duration>),
+) -> Option<Promise> {
     let mut arrives = 1.0;
     for hop in nodes.windows(2) {
         let (from, to) = (topology.index(hop[0])?, topology.index(hop[1])?);
@@ -311,6 +334,15 @@ fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Optio
         arrives *= 1.0
             - match link {
                 LinkProtocol::BestEffort => cost.loss_share(),
+                // What a link repairs comes a round trip later, and a quarter for good measure.
+                LinkProtocol::RealTime
+                    if slack.is_some_and(|slack| {
+                        let way = Duration::from_micros(cost.latency_us.into());
+                        slack < way * 2 + way.div(2) + TIME_TO_SPARE
+                    }) =>
+                {
+                    cost.loss_share()
+                }
                 LinkProtocol::RealTime => cost.residual_share(topology.parameters()),
                 LinkProtocol::Reliable => 0.0,
             };
@@ -321,7 +353,7 @@ fn promise(topology: &Topology, nodes: &[NodeAddr], link: LinkProtocol) -> Optio
 }
 
 /// Somebody on the path could swallow packets: of a link its own ends know what it loses.
-fn has_relays(path: &[NodeAddr]) -> bool {
+pub(super) fn has_relays(path: &[NodeAddr]) -> bool {
     path.len() > 2
 }
 

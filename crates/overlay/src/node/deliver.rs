@@ -1,7 +1,7 @@
 //! The way up: packets for this node's clients, and for the node itself.
 
 use super::Node;
-use super::ends::Around;
+use super::ends::{Around, PORT};
 use super::segments;
 use super::send::{assemble, own_header};
 use super::shared_reports::REPORTS_PORT;
@@ -102,6 +102,12 @@ impl Node {
         }
         if is_long {
             match transport::Kind::of(header.payload()) {
+                Ok(transport::Kind::Fragment) if to_port == PORT && to == self.addr => {
+                    return match around.is_end() {
+                        true => self.on_part_of_copy(now, one, out),
+                        false => self.drop_one(Drop::Unsupported, out),
+                    };
+                }
                 Ok(transport::Kind::Fragment) => {}
                 // Only what was sealed can be believed.
                 Ok(transport::Kind::Tally) if around.is_end() => {
@@ -109,6 +115,14 @@ impl Node {
                 }
                 Ok(transport::Kind::GroupKey) if around.is_end() => {
                     return self.on_group_key(now, one.bytes(), out);
+                }
+                Ok(transport::Kind::GroupCopy) if around.is_end() => {
+                    let sender = (arrived.from, arrived.remaining);
+                    if (to, to_port) != (self.addr, PORT) {
+                        return self.drop_one(Drop::Malformed, out);
+                    }
+                    one.trim(offset, 0);
+                    return self.on_group_copy(now, sender, one.bytes(), out);
                 }
                 _ => return self.drop_one(Drop::Unsupported, out),
             }

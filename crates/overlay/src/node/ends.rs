@@ -17,9 +17,9 @@ use crate::settings::Sealing;
 use crate::snapshot::EndStatus;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
-use secure::{Established, Outcome, Refusal};
+use secure::{Established, Outcome, PacketMarks, Refusal};
 use wire::data::{Class, Header, LinkProtocol, Routing};
-use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
+use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
 
 /// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
 pub(super) const CLASS: Class = Class {
@@ -441,10 +441,11 @@ pub(super) fn is_unsealed(run: &Burst) -> bool {
     has_seal(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]))
 }
 
-/// What relays know a packet by that was sealed from end to end: only its source can have made it. Others
-/// are known by their numbers alone, which anybody can write.
+/// What relays know a packet by that was sealed from end to end: its tag, and all of it that no hop changes. A copy
+/// that somebody has changed is another packet, so it costs the one that its source has sent nothing. Others are known
+/// by their numbers alone, which anybody can write.
 #[inline]
-pub(super) fn mark_of(packet: &[u8]) -> Option<u32> {
+pub(super) fn tag_of(packet: &[u8]) -> Option<u32> {
     let header = Header::trusted(packet);
     let at = header.payload_offset();
     let first = packet.get(at).filter(|_| header.has_transport())?;
@@ -452,4 +453,15 @@ pub(super) fn mark_of(packet: &[u8]) -> Option<u32> {
     // Repetitions of a handshake are alike, but for their numbers.
     (first >> 4 == link::VERSION)
         .then(|| u32::from_be_bytes(*tail) ^ header.flow_seq().0.rotate_left(16))
+}
+
+/// The mark of the whole packet. See [`tag_of`].
+pub(super) fn whole_of(marks: &PacketMarks, packet: &[u8]) -> u32 {
+    let header = Header::trusted(packet);
+    // A stamp stays as it is. Other extensions are those of one edge.
+    let from = match header.class().routing {
+        Routing::Stamped => HEADER_BYTES,
+        _ => header.payload_offset(),
+    };
+    marks.of(header.class_byte(), &header.bound(), &packet[from..])
 }

@@ -7,18 +7,19 @@
 //!   judge_flow ─▶ receives the group: a copy of what was here? ─▶ branches of the tree
 //!                                                                    └▶ deliver_group: opened, its flow judged
 //! ```
-//! A node that receives a group and passes it on knows copies by their tags alone, as relays do. Numbers count where
+//! A node that receives a group and passes it on knows copies by their marks alone, as relays do. Numbers count where
 //! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
 
 use super::Node;
-use super::ends::{Around, PORT, mark_of};
-use super::receive::Verdict;
+use super::ends::{Around, PORT, tag_of, whole_of};
+use super::receive::{Verdict, ends_here};
 use super::send::{assemble, own_header};
 use crate::ends::{has_seal, uncover};
 use crate::event::{Drop, Event};
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowKey, Mark};
 use crate::settings::Sealing;
 use base::{Burst, NodeAddr, Outbox, Time};
+use secure::Route;
 use wire::data::{FlowSeq, Header, LinkProtocol};
 use wire::groups::TreeBuilder;
 use wire::link::{Clear, Kind};
@@ -76,10 +77,12 @@ impl Node {
     pub(super) fn on_group_keys_changed(&mut self, now: Time, group: Option<NodeAddr>) {
         match group {
             Some(group) => {
+                self.group_audits.on_changed(Some(group));
                 self.sealed_groups.remove(&group);
                 self.own_keys.on_changed(now, group);
             }
             None => {
+                self.group_audits.on_changed(None);
                 self.sealed_groups.clear();
                 self.own_keys.on_all_changed(now);
             }
@@ -102,7 +105,10 @@ impl Node {
             self.own_keys.seal(group, &mut packets)
         });
         match sealed {
-            Ok(()) => Some(packets),
+            Ok(counters) => {
+                self.note_to_group(now, counters, &packets);
+                Some(packets)
+            }
             Err(reason) => {
                 let packets = packets.segments() as u32;
                 out.report(Event::Dropped { reason, packets });
@@ -138,8 +144,14 @@ impl Node {
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
-        let mark = mark_of(packet).unwrap_or_else(|| number_mark(seq));
-        if self.flows.is_repeated(now, key, (seq, mark)) {
+        let tag = tag_of(packet);
+        let mark = Mark {
+            tag: tag.unwrap_or_else(|| number_mark(seq)),
+            is_final: tag.is_none(),
+            whole: || whole_of(&self.marks, packet),
+        };
+        // Nor must one that ends here: those behind this node are still to get the packet.
+        if !ends_here(&header) && self.flows.is_repeated(now, key, (seq, mark)) {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
         }
@@ -153,17 +165,17 @@ impl Node {
             if header.source() == self.addr || self.settings.sealing == Sealing::Off {
                 self.deliver_one(now, Around::HOP, one, out);
             } else {
-                self.deliver_believed(now, one, true, out);
+                self.deliver_believed(now, (one, Route::Tree), true, out);
             }
         }
     }
 
     /// Delivers a packet of another node to a group if it is as its source has sent it, and is here for the first
     /// time. One whose key is not there waits for it, if it `may_wait`.
-    fn deliver_believed(
+    pub(super) fn deliver_believed(
         &mut self,
         now: Time,
-        mut one: Burst,
+        (mut one, route): (Burst, Route),
         may_wait: bool,
         out: &mut impl Outbox<Node>,
     ) {
@@ -173,9 +185,11 @@ impl Node {
         let of = (header.source(), header.destination());
         let around = if has_seal(&header) {
             let key = FlowKey::of(&header);
-            match self.received_keys.open(now, packet) {
+            match self.received_keys.open(now, route, packet) {
                 Ok(()) => Around::END,
-                Err(Drop::EndNoSession) if may_wait => return self.wait_for_key(now, packet, out),
+                Err(Drop::EndNoSession) if may_wait => {
+                    return self.wait_for_key(now, (packet, route), out);
+                }
                 Err(reason) => {
                     if reason == Drop::Duplicate {
                         self.flows.on_duplicate(key);
@@ -192,9 +206,9 @@ impl Node {
         let header = Header::trusted(packet);
         let (key, seq) = (FlowKey::of(&header), header.flow_seq());
         let is_late = header.class().link == LinkProtocol::Reliable;
-        let (verdict, flow) = self
-            .flows
-            .on_delivered(now, key, (seq, is_late), packet.len());
+        let (verdict, flow) =
+            self.flows
+                .on_delivered(now, key, (seq, is_late, around.is_end()), packet.len());
         if verdict != flow::Verdict::New {
             return self.drop_one(Drop::Duplicate, out);
         }
@@ -211,12 +225,17 @@ impl Node {
         self.settings.sealing != Sealing::Always && (!has_keys || !self.can_open(group))
     }
 
-    fn wait_for_key(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
+    fn wait_for_key(
+        &mut self,
+        now: Time,
+        (packet, route): (&[u8], Route),
+        out: &mut impl Outbox<Node>,
+    ) {
         let header = Header::trusted(packet);
         let of = (header.source(), header.destination());
         let number = Clear::parse(header.payload()).map(|clear| clear.session);
-        let is_kept =
-            self.database.has_group_keys(of.0) && self.received_keys.wait(now, packet, out.pool());
+        let is_kept = self.database.has_group_keys(of.0)
+            && self.received_keys.wait(now, (packet, route), out.pool());
         if !is_kept {
             self.drop_one(Drop::EndNoSession, out);
         }
@@ -253,15 +272,20 @@ impl Node {
                 }
                 let key = self.own_keys.opening(name.number, key, first);
                 let of = (source, name.group);
-                self.received_keys.insert(now, of, key);
+                let is_new = !self.received_keys.has_number(of, name.number);
+                let is_asked_for = self.received_keys.insert(now, of, key);
+                if is_new && !is_asked_for && self.builder(name.group) == TreeBuilder::Scribe {
+                    // The source sees no members: it tells the next key who has asked for this one.
+                    self.send_key(now, source, &GroupKey::Asked(name), out);
+                }
                 for waiting in self.received_keys.take_waiting(of, name.number) {
-                    let mut packet = waiting.packet;
+                    let (mut packet, route) = (waiting.packet, waiting.route);
                     let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);
                     let left = header.remaining().minus(now.since(waiting.at));
                     header.set_remaining(left);
                     match left.is_expired() {
                         true => self.drop_one(Drop::Expired, out),
-                        false => self.deliver_believed(now, packet, false, out),
+                        false => self.deliver_believed(now, (packet, route), false, out),
                     }
                 }
             }

@@ -284,6 +284,7 @@ impl Node {
                     false => Vec::new(),
                 },
                 keys_told: self.own_keys.told(group),
+                starved: self.starved_members(now, group),
                 ignored: membership
                     .ignored()
                     .filter(|(_, (first, prefix))| group.0 & mask(*prefix) == first.0)
@@ -324,7 +325,11 @@ impl Node {
                 sealed: self.is_sealed(group),
             }
         });
+        let (starved_found, starved_packets) = self.group_audits.totals();
         GroupTotals {
+            starved: self.group_audits.starved(),
+            starved_found,
+            starved_packets,
             joined: self.groups.groups().count(),
             link_state_trees: self.trees.iter().len(),
             scribe_trees: self.shared.len(),

@@ -167,7 +167,7 @@ impl Node {
             self.tables.touch();
         }
         if change == Change::Left {
-            self.received_keys.forget(group);
+            self.received_keys.leave(group);
         }
         if group.is_multicast() && self.builder(group) == TreeBuilder::Scribe {
             match change {
@@ -473,7 +473,12 @@ impl Node {
         if let Some(packet) = packet
             && let Some(sealed) = self.seal_to_group(now, group, packet, out)
         {
+            let is_starved = !self.group_audits.copied(group).is_empty();
+            let copy = is_starved.then(|| out.pool().copy_burst(&sealed));
             self.send_to_group(now, sealed, out);
+            if let Some(copy) = copy.flatten() {
+                self.copy_to_starved(now, group, &copy, out);
+            }
         }
         if let Some(own) = own {
             self.deliver_own(now, own, out);

@@ -4,12 +4,12 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
-use super::ends::{Around, Arrived, mark_of};
+use super::ends::{Around, Arrived, tag_of, whole_of};
 use super::groups::rest_of_tree;
 use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
-use crate::flow::{self, FlowKey};
+use crate::flow::{self, FlowKey, Mark};
 use crate::link::{LinkIndex, Received};
 use crate::realtime::Arrival;
 use crate::reliable as lane;
@@ -332,7 +332,7 @@ impl Node {
         // Before the flow hears of it: what its source has not sealed must not count for what it has.
         let is_flood = is_stamped && stamped::is_flood(&header);
         let (mut packet, mut arrived) = (packet, Verdict::Local);
-        let mut mark = None;
+        let mut tag = None;
         if destination == self.addr {
             match self.judge_arrival(now, packet, out) {
                 Arrived::Plain => {}
@@ -349,9 +349,9 @@ impl Node {
         {
             return self.judge_received(now, packet, out);
         } else if !is_flood {
-            mark = mark_of(packet);
+            tag = tag_of(packet);
         }
-        let mut header = Header::trusted(&mut *packet);
+        let header = Header::trusted(&*packet);
         let key = FlowKey {
             source,
             source_port: header.source_port(),
@@ -364,17 +364,40 @@ impl Node {
             true => metric(routing).and_then(|metric| self.nearest(destination, metric)),
             false => Some(destination),
         };
+        // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
+        if tag.is_some() && header.remaining().is_expired() {
+            self.flows.on_expired(now, key);
+            self.drop_one(Drop::Expired, out);
+            return Verdict::Done;
+        }
+        // So is the time to live: what ends here must not make a duplicate of what goes on.
+        if tag.is_some() && !local && ends_here(&header) {
+            self.drop_one(Drop::TtlExceeded, out);
+            if !destination.is_multicast() {
+                self.answer_ttl_exceeded(now, packet, out);
+            }
+            return Verdict::Done;
+        }
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
         // While a tree moves, copies come by the old and by the new branch.
         let is_spread = is_stamped || destination.is_multicast();
-        let (verdict, flow) = match (is_late, is_spread) {
-            _ if mark.is_some() => self.flows.on_marked(now, key, (seq, mark), len),
-            (true, _) => self.flows.on_reliable(now, key, seq, len),
-            (_, true) => self.flows.on_stamped(now, key, seq, len),
-            _ => self.flows.on_packet(now, key, seq, len),
+        let (verdict, flow) = match (tag, is_late, is_spread) {
+            (Some(tag), _, _) => {
+                let whole = || whole_of(&self.marks, packet);
+                let mark = Mark {
+                    tag,
+                    is_final: false,
+                    whole,
+                };
+                self.flows.on_marked(now, key, (seq, mark), len)
+            }
+            (None, true, _) => self.flows.on_reliable(now, key, seq, len),
+            (None, _, true) => self.flows.on_stamped(now, key, seq, len),
+            (None, false, false) => self.flows.on_packet(now, key, seq, len),
         };
+        let mut header = Header::trusted(&mut *packet);
         if verdict != flow::Verdict::New {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
@@ -425,6 +448,12 @@ impl Node {
     pub(super) fn drop_one(&mut self, reason: Drop, out: &mut impl Outbox<Node>) {
         out.report(Event::Dropped { reason, packets: 1 });
     }
+}
+
+/// No node behind this one is to get the packet. Along the edges of a shared tree only nodes on their way count.
+pub(super) fn ends_here<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    let is_of_edge = header.has_extension() && header.class().routing != Routing::Stamped;
+    header.ttl() <= 1 && !is_of_edge
 }
 
 /// What is left of a packet's time after the way here. One that may still be in time keeps the least that can be

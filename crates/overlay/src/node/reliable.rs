@@ -117,7 +117,7 @@ impl Node {
         self.links.touch(index);
         if is_own && dropped + too_long > 0 {
             let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
-            self.audits.excuse(to, dropped + too_long);
+            self.excuse(index, to, dropped + too_long);
         }
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {

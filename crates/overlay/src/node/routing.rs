@@ -18,8 +18,8 @@ use secure::{
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
-    write_capacities, write_endpoints, write_group_keys, write_hops, write_link_rates, write_seals,
-    write_tallies, write_tunnels, write_usable, write_version,
+    write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
+    write_link_rates, write_seals, write_tallies, write_tunnels, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -246,6 +246,9 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     }
     write_endpoints(w, own.endpoints).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
+    if own.tallies && own.group_keys {
+        write_group_tallies(w).expect(BOUNDED);
+    }
     if let Some(bulk) = own.bulk {
         write_bulk(w, bulk).expect(BOUNDED);
     }

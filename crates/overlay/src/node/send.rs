@@ -68,7 +68,7 @@ impl Node {
                 _ => (run.split_front(1), Some(run)),
             };
             if let Some(packet) = self.send_past(now, index, first, is_own, out) {
-                self.drop_for_room(now, packet, stop, is_own, out);
+                self.drop_for_room(now, packet, (index, stop), is_own, out);
             }
             match rest {
                 Some(rest) => run = rest,
@@ -83,7 +83,7 @@ impl Node {
         &mut self,
         now: Time,
         packet: Burst,
-        stop: Verdict,
+        (index, stop): (LinkIndex, Verdict),
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
@@ -92,13 +92,25 @@ impl Node {
                 self.tell_refused(now, &packet, out);
             }
             let to = Header::trusted(&packet.segment(0)[CLEAR_BYTES..]).destination();
-            self.audits.excuse(to, 1);
+            self.excuse(index, to, 1);
         }
         let reason = match stop {
             Verdict::Sent | Verdict::Braked => Drop::Braked,
             Verdict::Refused => Drop::NoRoom,
         };
         self.drop_one(reason, out);
+    }
+
+    /// Packets of this node's own have not left by a link: no relay has swallowed them.
+    pub(super) fn excuse(&mut self, index: LinkIndex, to: NodeAddr, packets: u32) {
+        match to.is_multicast() {
+            true => {
+                let next = self.links.at(index).peer;
+                let packets = u16::try_from(packets).unwrap_or(u16::MAX);
+                self.group_audits.excuse(to, next, packets);
+            }
+            false => self.audits.excuse(to, packets),
+        }
     }
 
     /// A packet of this node's own was refused for want of room. Of packets that go by

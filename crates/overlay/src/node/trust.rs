@@ -337,6 +337,7 @@ impl Node {
             self.database.remove_origin(node);
             self.signers.remove(&node);
             self.ends.remove(node);
+            self.own_keys.on_revoked(node);
             if let Some(index) = self.links.by_peer(node) {
                 self.cut(now, index, why, out);
             }

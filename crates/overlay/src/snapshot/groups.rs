@@ -41,9 +41,27 @@ pub struct GroupStatus {
     /// Nodes that this node has told the key of its own packets.
     #[serde(default)]
     pub keys_told: usize,
+    /// Members to which this node sends each of its packets a second time, because the tree brings them too few.
+    #[serde(default)]
+    pub starved: Vec<StarvedStatus>,
     /// Nodes that say how the group is carried, or who may, and have no right to: they are ignored.
     #[serde(default)]
     pub ignored: Vec<IgnoredStatus>,
+}
+
+/// A member that gets the packets of this node's sources a second time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StarvedStatus {
+    /// The member.
+    pub node: String,
+    /// The share that the tree lost when that began.
+    pub lost: f64,
+    /// And since then.
+    pub lost_since: f64,
+    /// Since when, in seconds.
+    pub for_s: f64,
+    /// Packets that it got so.
+    pub packets: u64,
 }
 
 /// What a node says of groups without the right to.
@@ -155,6 +173,15 @@ pub struct GroupTotals {
     /// What nodes say of groups without the right to: the first 64.
     #[serde(default)]
     pub ignored: Vec<IgnoredStatus>,
+    /// Members that get packets of this node a second time, by group.
+    #[serde(default)]
+    pub starved: usize,
+    /// How often a tree was found to bring a member less than its links promise.
+    #[serde(default)]
+    pub starved_found: u64,
+    /// Packets that were sent a second time because of that.
+    #[serde(default)]
+    pub starved_packets: u64,
 }
 
 /// What a node's clients send to a group.

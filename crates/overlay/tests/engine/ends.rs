@@ -344,6 +344,44 @@ fn what_a_relay_changes_is_dropped_and_counted() {
     assert!(end(&tapped.nodes, 1, 0).refused >= 10);
 }
 
+/// A packet with one byte of its content changed, and the tag as it was; the packet itself comes behind it.
+pub(crate) fn changed_first(packet: &[u8]) -> Vec<Vec<u8>> {
+    let mut bad = packet.to_vec();
+    let at = Header::trusted(packet).payload_offset() + wire::CLEAR_BYTES;
+    match bad.get_mut(at) {
+        Some(byte) if packet.len() > at + wire::TAG_BYTES => *byte ^= 1,
+        _ => return as_it_is(packet),
+    }
+    vec![bad, packet.to_vec()]
+}
+
+/// Node 2 behind node 1, which is the relay between it and the one that is driven by hand.
+pub(crate) fn with_one_behind() -> Tapped {
+    let plan = Plan {
+        edges: vec![(1, 2)],
+        ..sealed(3)
+    };
+    Tapped::beside(plan, &[(1, 2, "delay=5ms")])
+}
+
+#[test]
+fn a_changed_copy_that_comes_first_costs_the_packet_nothing_at_the_next_relay() {
+    let mut tapped = with_one_behind();
+    tapped.nodes.bind(2, voice());
+    tapped.nodes.set_sender(0, SENDER, voice());
+    tapped.run(500, &mut as_it_is);
+    for number in 0..100 {
+        let at = tapped.nodes.world.now();
+        tapped.nodes.send(at, 0, SENDER, 2, number);
+        tapped.run(10, &mut changed_first);
+    }
+    tapped.run(500, &mut changed_first);
+    let came: Vec<u64> = tapped.nodes.arrivals().iter().map(|(n, _)| *n).collect();
+    assert_eq!(came, (0..100).collect::<Vec<_>>());
+    // The copies end where they are opened.
+    assert!(end(&tapped.nodes, 2, 0).refused >= 100);
+}
+
 #[test]
 fn what_a_relay_repeats_and_reorders_comes_once() {
     let mut tapped = Tapped::new(sealed(2));

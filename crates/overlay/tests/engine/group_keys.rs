@@ -1,7 +1,7 @@
 //! Sealed groups, beside relays and members that read, change, repeat and invent.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use crate::ends::{Tapped, as_it_is, is_marked, sealed};
+use crate::ends::{Tapped, as_it_is, changed_first, is_marked, sealed, with_one_behind};
 use crate::world::groups::{Cast, GROUP, SOURCE};
 use crate::world::{Nodes, PAYLOAD, PORT, Plan, addr, chain, read, voice};
 use base::Time;
@@ -149,6 +149,26 @@ fn what_a_relay_invents_changes_and_repeats_costs_the_group_nothing() {
     let dropped = [Drop::EndForged, Drop::EndUnsealed, Drop::EndNoSession];
     let dropped: u64 = dropped.map(|why| tapped.drops(why)).iter().sum();
     assert!(dropped > forged / 2, "{dropped} of {forged}");
+}
+
+#[test]
+fn a_changed_copy_that_comes_first_costs_no_member_the_packet() {
+    let mut tapped = with_one_behind();
+    for member in [1, 2] {
+        tapped.nodes.join(member, GROUP);
+    }
+    tapped.run(500, &mut as_it_is);
+    // Node 1 receives the group and passes it on; node 2 has all from it.
+    for (numbers, at) in [(0..100, 1), (100..200, 2)] {
+        let got = talk(&mut tapped, (numbers.clone(), at), &mut changed_first);
+        assert_eq!(got, numbers.collect::<Vec<_>>(), "node {at}");
+    }
+    assert!(tapped.drops(Drop::EndForged) >= 400);
+    // One that only passes it on.
+    tapped.nodes.leave(1, GROUP);
+    tapped.run(500, &mut as_it_is);
+    let got = talk(&mut tapped, (200..300, 2), &mut changed_first);
+    assert_eq!(got, (200..300).collect::<Vec<_>>());
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod ends;
 mod expiring;
 mod fat_paths;
 mod goals;
+mod group_audits;
 mod group_keys;
 mod groups;
 mod hop_by_hop;

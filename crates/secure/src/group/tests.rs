@@ -25,7 +25,7 @@ fn sealed(key: &mut SealingKey, plaintext: &[u8]) -> Vec<u8> {
 
 fn opened(key: &mut OpeningKey, datagram: &[u8], bound: &Bound) -> Result<Vec<u8>, OpenError> {
     let mut copy = datagram.to_vec();
-    key.open(&mut copy, bound)?;
+    key.open(Route::Tree, &mut copy, bound)?;
     Ok(copy[CLEAR_BYTES..copy.len() - TAG_BYTES].to_vec())
 }
 
@@ -82,6 +82,68 @@ fn who_gets_the_key_late_opens_what_is_under_way_and_nothing_older() {
     assert!(opened(&mut receiver, &packets[first], &BOUND).is_ok());
     assert!(opened(&mut receiver, &packets[5_999], &BOUND).is_ok());
     assert!(opened(&mut receiver, &packets[first + 1], &BOUND).is_ok());
+}
+
+#[test]
+fn who_comes_back_opens_nothing_twice_and_nothing_older_than_who_is_new() {
+    let mut source = keys(1);
+    let mut key = source.make(Time::ZERO);
+    let mut receiver = opening(&source, &key);
+    let packets: Vec<_> = (0..6_000).map(|_| sealed(&mut key, b"x")).collect();
+    for packet in &packets[..5_000] {
+        assert!(opened(&mut receiver, packet, &BOUND).is_ok());
+    }
+    receiver.renew(&opening(&source, &key));
+    for packet in &packets[..5_000] {
+        assert_eq!(
+            opened(&mut receiver, packet, &BOUND),
+            Err(OpenError::Replay)
+        );
+    }
+    assert!(opened(&mut receiver, &packets[5_000], &BOUND).is_ok());
+    (0..6_000).for_each(|_| drop(sealed(&mut key, b"x")));
+    receiver.renew(&opening(&source, &key));
+    assert_eq!(
+        opened(&mut receiver, &packets[5_999], &BOUND),
+        Err(OpenError::Replay)
+    );
+}
+
+#[test]
+fn what_comes_by_the_tree_is_counted_apart_and_opened_once() {
+    let mut source = keys(1);
+    let mut key = source.make(Time::ZERO);
+    let mut receiver = opening(&source, &key);
+    let packets: Vec<_> = (0..40).map(|_| sealed(&mut key, b"x")).collect();
+    for packet in &packets[..10] {
+        assert!(opened(&mut receiver, packet, &BOUND).is_ok());
+    }
+    assert_eq!(receiver.came_by_tree(0, 40), Some(10));
+    for (n, packet) in packets.iter().enumerate().skip(5) {
+        let alone = receiver.open(Route::Alone, &mut packet.clone(), &BOUND);
+        assert_eq!(alone.is_ok(), n >= 10, "{n}");
+    }
+    assert_eq!(receiver.came_by_tree(0, 40), Some(10));
+    // The tree brings some of them later, and somebody brings what only looks like others.
+    for packet in &packets[20..30] {
+        assert_eq!(
+            opened(&mut receiver, packet, &BOUND),
+            Err(OpenError::Replay)
+        );
+    }
+    for packet in &packets[30..] {
+        let mut bad = packet.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        assert_eq!(opened(&mut receiver, &bad, &BOUND), Err(OpenError::Tag));
+    }
+    let came = [(0, 10), (10, 10), (20, 10), (30, 10)];
+    let came = came.map(|(first, len)| receiver.came_by_tree(first, len));
+    assert_eq!(came, [10, 0, 10, 0].map(Some));
+    let after = sealed(&mut key, b"x");
+    assert!(opened(&mut receiver, &after, &BOUND).is_ok());
+    assert_eq!(receiver.came_by_tree(40, 1), Some(1));
+    let alone = receiver.open(Route::Alone, &mut after.clone(), &BOUND);
+    assert_eq!(alone, Err(OpenError::Replay));
 }
 
 #[test]

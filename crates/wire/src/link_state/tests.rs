@@ -541,6 +541,19 @@ fn who_opens_what_is_sealed_for_groups_says_so_where_there_is_room() {
 }
 
 #[test]
+fn who_counts_what_comes_by_trees_says_so_where_there_is_room() {
+    let mut buffer = [0xa5; 4];
+    write_group_tallies(&mut Writer::new(&mut buffer)).unwrap();
+    assert_eq!(buffer, [16, 1, 1, 0xa5]);
+    let mut narrow = [0xa5; 2];
+    write_group_tallies(&mut Writer::new(&mut narrow)).unwrap();
+    assert_eq!(narrow, [0xa5; 2]);
+    let told = |options: &[u8]| says(options, |state| state.tallies_groups());
+    assert!(told(&buffer[..3]));
+    assert!(!told(&[]) && !told(&[16, 1, 2]) && !told(&[16, 0]));
+}
+
+#[test]
 fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
     let at = |last: u8, port: u16| {
         let mut ip = [0; 16];

@@ -65,7 +65,11 @@ impl Totals {
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
             // The snapshot has what is suspect.
-            Event::PathBad { .. } | Event::Suspected { .. } | Event::Unsuspected { .. } => {}
+            Event::PathBad { .. }
+            | Event::Suspected { .. }
+            | Event::Unsuspected { .. }
+            | Event::GroupStarved { .. }
+            | Event::GroupWhole { .. } => {}
             Event::LinkDown { peer, .. } => self.downs.push((at, host, peer)),
             Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),

@@ -1,0 +1,131 @@
+//! What was sealed for a group, and when: stretches of counters, oldest first.
+
+use base::{Duration, NodeAddr, Time};
+use std::collections::VecDeque;
+use wire::data::{LinkProtocol, Routing};
+use wire::link::SessionIndex;
+use wire::transport::COUNTS_MAX;
+
+/// One stretch holds what leaves in so long.
+const LASTS: Duration = Duration::from_millis(50);
+/// Stretches that are kept: six seconds of a stream of packets.
+const MOST: usize = COUNTS_MAX;
+/// What was sent so long ago, and twice the way there, is not asked about, however few stretches that are. Choice: its receivers keep a key
+/// for ten seconds after they have opened something under the next one. Who cannot be asked for longer is not
+/// judged by what was sent meanwhile.
+const OLDEST: Duration = Duration::from_secs(6);
+/// Packets have so long to arrive, and twice the way there; the same as those for one node.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Reliable links try for longer.
+const PATIENCE_RELIABLE: Duration = Duration::from_secs(4);
+
+/// How packets to a group are carried, which says what links promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) link: LinkProtocol,
+    pub(crate) routing: Routing,
+}
+
+/// Packets that were sealed one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) key: SessionIndex,
+    /// The first counter.
+    pub(crate) first: u64,
+    pub(crate) count: u16,
+    pub(crate) carried: Carried,
+    /// When the first of them was sealed.
+    pub(crate) at: Time,
+    /// The least time that one of them had left, if they have a deadline.
+    pub(crate) left: Option<Duration>,
+    /// So many were dropped here, before the links to these neighbours.
+    pub(crate) excused: Vec<(NodeAddr, u16)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stretches(VecDeque<Stretch>);
+
+impl Stretches {
+    /// Notes what has just been sealed.
+    #[inline]
+    pub(super) fn note(&mut self, now: Time, sent: Stretch) {
+        if let Some(last) = self.0.back_mut()
+            && last.continues(now, &sent)
+            && let Some(count) = last.count.checked_add(sent.count)
+        {
+            last.count = count;
+            last.left = match (last.left, sent.left) {
+                (Some(before), Some(left)) => Some(before.min(left)),
+                (before, left) => before.or(left),
+            };
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(sent);
+    }
+
+    /// So many packets of what was noted last have not been sent to a neighbour.
+    pub(super) fn excuse(&mut self, next: NodeAddr, packets: u16) {
+        let Some(last) = self.0.back_mut() else {
+            return;
+        };
+        match last.excused.iter_mut().find(|(node, _)| *node == next) {
+            Some((_, excused)) => *excused = excused.saturating_add(packets).min(last.count),
+            None => last.excused.push((next, packets.min(last.count))),
+        }
+    }
+
+    /// How the last packets were carried.
+    pub(super) fn carried(&self) -> Option<Carried> {
+        self.0.back().map(|last| last.carried)
+    }
+
+    /// Stretches from a moment on that were under one key and routed alike, one behind the other, and have had their time
+    /// on a way of this latency.
+    pub(super) fn ripe(
+        &self,
+        now: Time,
+        from: Time,
+        (routing, latency): (Routing, Duration),
+    ) -> Vec<Stretch> {
+        let mut ripe: Vec<Stretch> = Vec::new();
+        let had_time = |stretch: &Stretch| {
+            let patience = match stretch.carried.link {
+                LinkProtocol::Reliable => PATIENCE_RELIABLE,
+                _ => PATIENCE,
+            };
+            now.since(stretch.at) >= patience + LASTS + latency * 2
+        };
+        let is_old = |stretch: &Stretch| {
+            let age = now.since(stretch.at);
+            stretch.at < from || age >= OLDEST + latency * 2 || stretch.carried.routing != routing
+        };
+        for stretch in self.0.iter().skip_while(|stretch| is_old(stretch)) {
+            let is_next = ripe.last().is_none_or(|last| stretch.follows(last))
+                && stretch.carried.routing == routing;
+            if !is_next || !had_time(stretch) {
+                break;
+            }
+            ripe.push(stretch.clone());
+        }
+        ripe
+    }
+}
+
+impl Stretch {
+    /// So many of it did not leave for this neighbour.
+    pub(super) fn excused_for(&self, next: NodeAddr) -> u16 {
+        let excused = self.excused.iter().find(|(node, _)| *node == next);
+        excused.map_or(0, |(_, packets)| *packets)
+    }
+
+    fn follows(&self, before: &Stretch) -> bool {
+        (self.key, self.first) == (before.key, before.first + u64::from(before.count))
+    }
+
+    fn continues(&self, now: Time, sent: &Stretch) -> bool {
+        sent.follows(self) && self.carried == sent.carried && now.since(self.at) < LASTS
+    }
+}

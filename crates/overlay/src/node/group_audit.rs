@@ -1,0 +1,366 @@
+//! Audits of groups at the node: what is noted, questions and answers, and packets for members that the tree starves.
+//! [`crate::audit`] has what follows from what.
+//!
+//! ```text
+//!   seal_to_group ─▶ noted ─▶ tree                                    ─▶ members
+//!        '─▶ starved members: the packet as it is, in a packet of their own ══▶ on_group_copy: opened, for its own
+//!   drive_group_audits ══ how many by the tree? ══▶ answer_of_key                 programs alone
+//!   on_told_of_key ◀══════════════════════════════════'
+//! ```
+
+use super::Node;
+use super::audit::{has_relays, has_room, in_time, promise};
+use super::ends::PORT;
+use super::send::{around_bytes, assemble, metric, own_header};
+use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
+use crate::event::{Drop, Event};
+use crate::fragment::Key;
+use crate::snapshot::StarvedStatus;
+use base::{Burst, NodeAddr, Outbox, Time};
+use graph::Metric;
+use secure::Route;
+use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
+use wire::groups::TreeBuilder;
+use wire::link::SessionIndex;
+use wire::transport::{
+    COUNTS_MAX, GROUP_COPY_BYTES, KeyName, TALLY_BYTES_MAX, Tally, begin_group_copy, group_copy,
+};
+use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES};
+
+/// What the way to a member has room for at the least, for copies to go there: more parts than three are too many.
+const COPY_ROOM_MIN: usize = 512;
+
+impl Node {
+    /// Notes packets to a group that have just been sealed under a key, from this counter on.
+    pub(super) fn note_to_group(
+        &mut self,
+        now: Time,
+        (key, first): (SessionIndex, u64),
+        packets: &Burst,
+    ) {
+        if !self.settings.audit {
+            return;
+        }
+        let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+        let (group, class) = (header.destination(), header.class());
+        let carried = Carried {
+            link: class.link,
+            routing: class.routing,
+        };
+        let sent = Stretch {
+            key,
+            first,
+            count: packets.segments() as u16,
+            carried,
+            at: now,
+            left: header.remaining().duration(),
+            excused: Vec::new(),
+        };
+        self.group_audits.note(now, group, sent);
+    }
+
+    /// Asks members what is due.
+    pub(super) fn drive_group_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for group in self.group_audits.due_members(now) {
+            let is_named = self.builder(group) == TreeBuilder::LinkState;
+            let (own, database) = (self.addr, &self.database);
+            let members = database.membership().receivers(group);
+            let members =
+                members.filter(|node| is_named && *node != own && database.tallies_groups(*node));
+            self.group_audits.set_members(now, group, members);
+        }
+        let mut audits = core::mem::take(&mut self.group_audits);
+        let due = audits.due(now, |to, carried| self.way_of_tree(to, carried));
+        self.group_audits = audits;
+        for question in due {
+            self.ask_of_key(now, &question, out);
+        }
+    }
+
+    fn ask_of_key(&mut self, now: Time, question: &GroupQuestion, out: &mut impl Outbox<Node>) {
+        let GroupQuestion {
+            to,
+            group,
+            key,
+            number,
+            first,
+            ref lengths,
+            is_doubled,
+        } = *question;
+        let name = KeyName { group, number: key };
+        let mut bytes = [0; TALLY_BYTES_MAX];
+        let len = Tally::ask_of_key((number, name, first), lengths, &mut bytes);
+        let len = len.expect("a question fits the longest message");
+        let by = match is_doubled {
+            true => By::Two,
+            false => By::Table,
+        };
+        self.send_tally(now, (to, by), &bytes[..len], out);
+    }
+
+    /// The tree's way to a member. Nothing if no relay is on it, or there is no session.
+    fn way_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Way> {
+        if !self.ends.has_session(to) {
+            return None;
+        }
+        let path = self.path_of_tree(to, carried)?;
+        let link = self.links.by_peer(*path.get(1)?);
+        let latency = self.tables.latency(to)?;
+        Some(Way {
+            latency,
+            has_room: has_room(&self.links, link),
+            path,
+        })
+    }
+
+    /// The nodes of the tree's path to a member. Choice: of two trees the cheaper path, which promises no more than
+    /// both.
+    fn path_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Vec<NodeAddr>> {
+        let metric = metric(carried.routing).unwrap_or(Metric::ExpectedLatency);
+        self.tables.followed()?;
+        let topology = self.database.topology();
+        let path = self.tables.tree(metric)?.path(topology.index(to)?);
+        let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
+        has_relays(&path).then_some(path)
+    }
+
+    /// Answers a question about a key of `source`. Under a key that is not here nothing has been opened.
+    pub(super) fn answer_of_key(
+        &mut self,
+        now: Time,
+        (source, is_stamped): (NodeAddr, bool),
+        (number, name, first): (u16, KeyName, u32),
+        lengths: impl Iterator<Item = u16>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let (of, mut at) = ((source, name.group), first);
+        let mut came = [0; COUNTS_MAX];
+        let mut told = 0;
+        if self.receives(name.group) {
+            for (length, place) in lengths.zip(&mut came) {
+                let count = self
+                    .received_keys
+                    .came_by_tree(of, name.number, (at, length));
+                let Some(count) = count else {
+                    told = 0;
+                    break;
+                };
+                *place = count;
+                at = at.wrapping_add(length.into());
+                told += 1;
+            }
+        }
+        let mut bytes = [0; TALLY_BYTES_MAX];
+        let len = Tally::tell_of_key(number, &came[..told], &mut bytes);
+        let len = len.expect("an answer fits the longest message");
+        let by = match is_stamped {
+            true => By::Two,
+            false => By::Table,
+        };
+        self.send_tally(now, (source, by), &bytes[..len], out);
+    }
+
+    /// A member's answer.
+    pub(super) fn on_told_of_key(
+        &mut self,
+        now: Time,
+        from: NodeAddr,
+        number: u16,
+        came: impl ExactSizeIterator<Item = u16>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut audits = core::mem::take(&mut self.group_audits);
+        let path = |carried| self.path_of_tree(from, carried);
+        let found = audits.on_told(now, (from, number), came, path, |path, stretch| {
+            let latency = self.tables.latency(from)?;
+            let slack = match stretch.left {
+                None => None,
+                Some(left) if left < in_time(latency) => return None,
+                Some(left) => Some(left - latency),
+            };
+            let topology = self.database.topology();
+            promise(topology, path, (stretch.carried.link, slack))
+        });
+        self.group_audits = audits;
+        let Some((group, finding)) = found else {
+            return;
+        };
+        let evidence = match finding {
+            GroupFinding::Starved { evidence } => evidence,
+            GroupFinding::Whole => return out.report(Event::GroupWhole { group, to: from }),
+        };
+        let (to, lost) = (from, (evidence.loss() * 1000.0).round() as u16);
+        out.report(Event::GroupStarved { group, to, lost });
+        let carried = self.group_audits.carried(group);
+        let path = carried.and_then(|carried| self.path_of_tree(to, carried));
+        if let Some(path) = path {
+            self.audits.accuse(now, to, path, evidence);
+            self.decide_audit(now, to, out);
+        }
+    }
+
+    /// Sends sealed packets of this node to a group once more, to the members that the tree starves.
+    #[cold]
+    pub(super) fn copy_to_starved(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        packets: &Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let starved = self.group_audits.copied(group).to_vec();
+        for to in starved {
+            let mut sent = 0;
+            for place in 0..packets.segments() {
+                let datagram = packets.segment(place);
+                let packet = &datagram[CLEAR_BYTES..datagram.len() - TAG_BYTES];
+                sent += u64::from(self.copy_to(now, to, packet, out));
+            }
+            self.group_audits.count_copies(group, to, sent);
+        }
+    }
+
+    /// False if there is no room for it on the way. What is too long goes in parts, so that a member which
+    /// is starved costs the others nothing of what a packet can hold.
+    fn copy_to(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        packet: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) -> bool {
+        let of_group = Header::trusted(packet).repr();
+        let from = (self.addr, of_group.source_port);
+        let class = Class {
+            routing: alone(of_group.class.routing),
+            ..of_group.class
+        };
+        let hop = metric(class.routing).and_then(|metric| self.tables.next_hop(metric, to));
+        let link = hop.and_then(|hop| self.links.by_peer(hop));
+        let max = self.room_for_copy(class.routing, to);
+        let goes = self.ends.has_session(to) && self.seals_to(to, (from.1, PORT));
+        if !goes || max < COPY_ROOM_MIN || !has_room(&self.links, link) {
+            return false;
+        }
+        if class.link == LinkProtocol::Reliable {
+            let flow = crate::flow::FlowKey {
+                source: self.addr,
+                source_port: from.1,
+                destination: to,
+                destination_port: PORT,
+            };
+            if !self.has_room(now, class.routing, &flow) {
+                return false;
+            }
+        }
+        let seq = self.next_echo_seq();
+        let header = Repr {
+            remaining: of_group.remaining,
+            has_transport: true,
+            ..own_header(class, from, (to, PORT), seq)
+        };
+        let payload = out
+            .pool()
+            .copy_of(SEALED_HEADROOM + GROUP_COPY_BYTES, packet);
+        let Some(mut payload) = payload else {
+            self.drop_one(Drop::NoBuffer, out);
+            return true;
+        };
+        payload.push_front(GROUP_COPY_BYTES);
+        let front = payload.bytes_mut().first_chunk_mut();
+        begin_group_copy(front.expect("it was just made room for"));
+        if payload.len() > max {
+            let number = |node: &mut Node| node.next_echo_seq();
+            self.send_in_fragments(now, &header, (&[], true), (payload, max), number, out);
+            return true;
+        }
+        match assemble(&header, &[], payload, true, out) {
+            Some(packet) => self.originate(now, &header, packet, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+        true
+    }
+
+    /// Bytes that a payload for a member alone may have.
+    fn room_for_copy(&self, routing: Routing, to: NodeAddr) -> usize {
+        let diversion = self.diversion(to);
+        let usable = usize::from(self.usable_to(routing, to).min(diversion.usable));
+        usable.saturating_sub(around_bytes(&[], true) + diversion.stamp_bytes)
+    }
+
+    /// A part of a packet to a group, too long to come alone in one, has come out of its seal.
+    pub(super) fn on_part_of_copy(
+        &mut self,
+        now: Time,
+        mut part: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let header = Header::trusted(part.bytes());
+        let (from, left, offset) = (header.source(), header.remaining(), header.payload_offset());
+        let key = Key {
+            from: (from, header.source_port()),
+            to: self.addr,
+            port: PORT,
+            id: 0,
+        };
+        part.trim(offset, 0);
+        match self.on_fragment(now, key, left, Some(part), out) {
+            Ok((Some(whole), left)) => self.on_group_copy(now, (from, left), whole.bytes(), out),
+            Ok((None, _)) => {}
+            Err(why) => self.drop_one(why, out),
+        }
+    }
+
+    /// A packet to a group has come from its source alone, out of its seal.
+    pub(super) fn on_group_copy(
+        &mut self,
+        now: Time,
+        (from, left): (NodeAddr, Remaining),
+        payload: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Ok(inside) = group_copy(payload) else {
+            return self.drop_one(Drop::Malformed, out);
+        };
+        let header = Header::trusted(inside);
+        let (source, group) = (header.source(), header.destination());
+        if source != from {
+            return self.drop_one(Drop::Malformed, out);
+        }
+        if !self.receives(group) {
+            return self.drop_one(Drop::NoMember, out);
+        }
+        if !self.permits().may_send(source, group) {
+            return self.drop_one(Drop::NotPermitted, out);
+        }
+        let Some(mut one) = out.pool().copy_of(CLEAR_BYTES, inside) else {
+            return self.drop_one(Drop::NoBuffer, out);
+        };
+        Header::trusted(one.bytes_mut()).set_remaining(left);
+        one.push_front(CLEAR_BYTES);
+        let len = one.len() + TAG_BYTES;
+        one.fill(len, len);
+        self.deliver_believed(now, (one, Route::Alone), true, out);
+    }
+
+    /// The members of a group that get copies, for people.
+    pub(super) fn starved_members(&self, now: Time, group: NodeAddr) -> Vec<StarvedStatus> {
+        let status = |member: CopiedMember| StarvedStatus {
+            node: member.node.to_string(),
+            lost: member.loss,
+            lost_since: member.loss_now,
+            for_s: now.since(member.since).as_secs_f64(),
+            packets: member.packets,
+        };
+        let members = self.group_audits.copied_members(group);
+        members.map(status).collect()
+    }
+}
+
+/// How what goes along two trees goes to one member.
+fn alone(routing: Routing) -> Routing {
+    match routing {
+        Routing::Stamped => Routing::ExpectedLatency,
+        by_table => by_table,
+    }
+}
