@@ -331,8 +331,14 @@ impl Brake {
     fn waits(&self, now: Time) -> Option<Duration> {
         let limit = self.limit.as_ref()?;
         let (leaves_bps, other_bps) = limit.leaves?;
-        // Where more is tried, it is taken to leave as well, until answers tell otherwise.
-        let leaves_bps = leaves_bps.max(limit.rate_bps + other_bps);
+        // Where more is tried that disturbs none, it is taken to leave as well, until answers tell otherwise.
+        let is_quick = self.flows.none_fits(limit.known_bps()?);
+        let tried = if is_quick {
+            limit.rate_bps + other_bps
+        } else {
+            0.0
+        };
+        let leaves_bps = leaves_bps.max(tried);
         let last = self.growth.last()?;
         let since = now.since(last.sent).as_secs_f64();
         let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
@@ -642,9 +648,10 @@ impl Brake {
                 let tried = now.since(limit.fell).saturating_sub(self.try_after);
                 let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
                 let whole = limit.rate_bps * span.as_secs_f64();
-                // Where no flow is served whole, a trial disturbs none, and what succeeds serves one the sooner. It ends
-                // when a queue stands, at what is known to leave it.
-                let is_quick = limit.leaves.is_some() && self.flows.served_bps() <= 0.0;
+                // Where no flow can be served whole, a trial disturbs none, and what succeeds serves one the sooner. It
+                // ends when a queue stands, at what is known to leave it.
+                let known = limit.known_bps();
+                let is_quick = known.is_some_and(|known| self.flows.none_fits(known));
                 limit.rate_bps += match is_quick {
                     true => GROWTH_MOST * whole,
                     false => fair.min(growth * whole),

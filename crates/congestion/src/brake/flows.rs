@@ -116,6 +116,11 @@ impl Flows {
         self.flows.iter().map(|flow| flow.rate_bps).sum()
     }
 
+    /// No flow is so small that it would be served whole.
+    pub(super) fn none_fits(&self, limit_bps: f64) -> bool {
+        self.flows.iter().all(|flow| flow.rate_bps > limit_bps)
+    }
+
     /// What the flows that are served take.
     pub(super) fn served_bps(&self) -> f64 {
         self.served_bps

@@ -129,7 +129,7 @@ fn answers_that_wait_for_each_other_are_not_asked_for_again() {
         arrive(&mut receiver, came, seq);
     }
     // The one behind the lost one has shown that it is.
-    let again = (at_us(62_000), Strike::new(2, false), vec![10]);
+    let again = (at_us(63_000), Strike::new(2, false), vec![10]);
     assert_eq!(asked.first(), Some(&again));
     assert!(asked.iter().all(|(.., seqs)| *seqs == [10]), "{asked:?}");
 }

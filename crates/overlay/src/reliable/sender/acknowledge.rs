@@ -66,11 +66,7 @@ impl Sender {
         }
         self.progress = now;
         self.probes = 0;
-        if rtt.is_some() {
-            // What was sent again tells nothing of the round trip, so a timeout that was too short stays longer
-            // [RFC 6298 §5.7].
-            self.backoff = 0;
-        }
+        self.backoff = 0;
         let slow_start_used = self.controls.in_slow_start() && in_flight * 2 >= self.window();
         let acked = Acked {
             now,
