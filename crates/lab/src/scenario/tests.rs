@@ -773,7 +773,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "6c07819b41048617");
+    assert_eq!(example("diamond.toml").trace_hash, "ed6909895009207a");
 }
 
 #[test]
