@@ -57,6 +57,7 @@ mod answer;
 mod epoch;
 mod flows;
 mod growth;
+mod limit;
 #[cfg(test)]
 mod tests;
 
@@ -66,6 +67,7 @@ use answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
 use epoch::Epoch;
 use flows::{Flows, State};
 use growth::{Growth, Line};
+use limit::{DRAINING, Limit};
 
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
@@ -104,14 +106,8 @@ const PROBATION: Duration = Duration::from_secs(2);
 const PROBATION_PACKETS: u64 = 200;
 /// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
-/// What the bucket holds: a burst of so much time at the rate, but never less than
-/// [`BURST_PACKETS`] packets.
-const BURST: Duration = Duration::from_millis(100);
-const BURST_PACKETS: f64 = 4.0;
 /// The brake lets go when the rate is so many times what is offered.
 const FREE_AT: f64 = 1.25;
-/// The share of what leaves a queue that the lane gives it again: the rest empties it.
-const DRAINING: f64 = 0.95;
 /// The rate grows by no more than this share in the first second of trying. Choice: a queue that grows by a
 /// quarter of a second per second is known before it is a tenth long.
 const GROWTH_FIRST: f64 = 0.25;
@@ -134,8 +130,6 @@ const REACTION: Duration = Duration::from_millis(200);
 const QUEUE_MOST: Duration = Duration::from_millis(100);
 /// For so long after a flow begins, or a round trip was long, questions come more often.
 const WATCHED: Duration = Duration::from_millis(800);
-/// Priorities, 0 the lowest. The highest may empty the bucket; one below leaves an eighth, ...
-const PRIORITIES: f64 = 8.0;
 
 /// One lane's brake.
 #[derive(Clone, Debug)]
@@ -204,28 +198,6 @@ pub enum Verdict {
     Braked,
     /// The lane has no room for its flow.
     Refused,
-}
-
-/// A rate that holds at present.
-#[derive(Clone, Debug)]
-struct Limit {
-    rate_bps: f64,
-    level_bytes: f64,
-    filled: Time,
-    /// Since when there is one.
-    began: Time,
-    /// When it fell last.
-    fell: Time,
-    /// What left the queue when it grew, and what of that was not the lane's.
-    leaves: Option<(f64, f64)>,
-    /// Losses until then are of what was sent before it fell.
-    deaf_until: Time,
-    /// The queue has answered to what it fell to.
-    is_proved: bool,
-    /// The losses that it fell for, while it is not known whether they answer.
-    cut: Option<Cut>,
-    /// From then on they may be asked for one.
-    asks_from: Time,
 }
 
 impl Default for Settings {
@@ -753,52 +725,5 @@ impl Settings {
             floor: self.queue_floor,
             share: self.queue_share,
         }
-    }
-}
-
-impl Limit {
-    fn new(now: Time, rate_bps: f64) -> Limit {
-        Limit {
-            rate_bps,
-            // Full: what a full bucket is depends on the rate.
-            level_bytes: f64::MAX,
-            filled: now,
-            began: now,
-            fell: now,
-            leaves: None,
-            deaf_until: now,
-            is_proved: false,
-            cut: None,
-            asks_from: now,
-        }
-    }
-
-    /// What the lane may give without making a queue, as far as it is known.
-    fn known_bps(&self) -> Option<f64> {
-        let (leaves, others) = self.leaves?;
-        Some((leaves - others).max(0.0) * DRAINING)
-    }
-
-    /// Whether a packet has its share of `left_bps`.
-    fn admits(
-        &mut self,
-        now: Time,
-        bytes: f64,
-        priority: u8,
-        packet_bytes: f64,
-        left_bps: f64,
-    ) -> bool {
-        let full = (left_bps / 8.0 * BURST.as_secs_f64()).max(BURST_PACKETS * packet_bytes);
-        let gained = left_bps / 8.0 * now.since(self.filled).as_secs_f64();
-        self.level_bytes = (self.level_bytes + gained).min(full);
-        self.filled = now;
-        let above = PRIORITIES - 1.0 - f64::from(priority).min(PRIORITIES - 1.0);
-        // Half of the bucket is everybody's to fight for, in the order of priority.
-        let left = full * 0.5 * above / PRIORITIES;
-        if self.level_bytes < bytes + left {
-            return false;
-        }
-        self.level_bytes -= bytes;
-        true
     }
 }

@@ -1,5 +1,7 @@
 //! What the brake does to a lane that meets queues, losses and longer paths.
 
+mod narrow;
+
 use super::*;
 
 const RTT: Duration = Duration::from_millis(40);

@@ -132,6 +132,8 @@ pub struct Sender {
     backoff: u32,
     /// The first packet that was not acknowledged at the last timeout.
     expired: Option<u64>,
+    /// What was taken for lost was so at a timeout, and not because the link was gone.
+    has_timed_out: bool,
     /// After a timeout: so many packets go that are new, before those that it took for lost. If the next that comes is
     /// one of these, the timeout was none.
     new_first: Option<u8>,
@@ -191,6 +193,7 @@ impl Sender {
             probes: 0,
             backoff: 0,
             expired: None,
+            has_timed_out: false,
             new_first: None,
             receive_rate_bps: None,
             grant: false,

@@ -159,3 +159,42 @@ fn the_node_before_the_narrow_link_serves_whole_flows() {
     assert!(served[0] >= 0.995 && served[1] < 0.2, "{served:?}");
     assert!(nodes.count().drops(Drop::NoRoom) > 1_500);
 }
+
+/// The first link of the shortest path becomes too narrow, and another path has room.
+#[test]
+fn calls_that_a_link_has_no_room_for_go_another_way_at_once() {
+    for seed in 1..=3 {
+        let mut nodes = Nodes::with(
+            seed,
+            3,
+            &[(0, 1), (1, 2), (0, 2)],
+            "delay=25ms",
+            Settings::modern(),
+        );
+        nodes.link(0, 2, "delay=10ms");
+        nodes.run_ms(5_000);
+        let stream = |phase| Stream {
+            from: 0,
+            to: 2,
+            interval: Duration::from_millis(20),
+            phase: Duration::from_millis(phase),
+            options: Options {
+                deadline: Some(LIMIT),
+                ..voice()
+            },
+        };
+        let mut streams = Streams::begin(&mut nodes, [0, 5, 10].map(stream).to_vec());
+        streams.run(&mut nodes, Duration::from_secs(10));
+        nodes.link(0, 2, "delay=10ms rate=90kbit");
+        streams.run(&mut nodes, Duration::from_secs(10));
+        for i in 0..3 {
+            let lost = streams
+                .fates_of(i)
+                .filter(|(_, delay)| delay.is_none_or(|delay| delay > LIMIT))
+                .count();
+            // Less than a second passes until the queue is known, and is gone. The route follows after two.
+            assert!(lost <= 50, "{seed}: {lost} of call {i}");
+        }
+        streams.finish(&mut nodes);
+    }
+}

@@ -4,7 +4,7 @@
 //! is not looked at again. The latest transmission that has arrived then tells which of those before
 //! it are lost.
 
-use super::{NEW_FIRST, Sender, State};
+use super::{Entry, NEW_FIRST, Sender, State};
 use base::{Duration, Time};
 use congestion::Acked;
 use wire::control::{ReliableAck, ReliableRate};
@@ -201,14 +201,15 @@ impl Sender {
         }
     }
 
-    /// Measures the round trip of a packet that was sent once.
-    /// The packet that made the receiver tell was taken for lost when nothing was heard, was not sent again, and has
-    /// come nevertheless. [RFC 5682 §2.1]
+    /// The packet that made the receiver tell was taken for lost at a timeout, was not sent again, and has come
+    /// nevertheless. [RFC 5682 §2.1]
     fn was_late(&self, newest: LaneSeq) -> bool {
         let entry = self.entry(newest.widen(self.base));
-        entry.is_some_and(|entry| entry.packet.is_some() && entry.state == State::Expired)
+        let is_expired = |entry: &Entry| entry.packet.is_some() && entry.state == State::Expired;
+        self.has_timed_out && entry.is_some_and(is_expired)
     }
 
+    /// Measures the round trip of a packet that was sent once.
     fn sample(&mut self, now: Time, newest: LaneSeq, hold: Duration) -> Option<Duration> {
         let entry = self.entry(newest.widen(self.base))?;
         let elapsed = now.since(entry.sent_at);

@@ -65,7 +65,7 @@ impl Sender {
             self.controls.on_timeout(now, self.next_order);
         }
         self.lose_all();
-        self.new_first = Some(NEW_FIRST);
+        (self.has_timed_out, self.new_first) = (true, Some(NEW_FIRST));
         // Should the receiver's window be closed, one packet asks whether it still is.
         self.grant = true;
     }
@@ -90,7 +90,7 @@ impl Sender {
     /// The last timeout was none: what has not come of what it took for lost is on its way.
     pub(super) fn undo_timeout(&mut self) {
         self.controls.undo_timeout();
-        self.new_first = None;
+        (self.has_timed_out, self.new_first) = (false, None);
         self.lost.clear();
         for (at, entry) in self.entries.iter_mut().enumerate() {
             let seq = self.base + at as u64;
@@ -164,6 +164,7 @@ impl Sender {
         self.backoff = 0;
         self.probes = 0;
         self.lose_all();
+        (self.has_timed_out, self.new_first) = (false, None);
         self.timeout_at = None;
         self.arm(now);
     }
@@ -207,6 +208,7 @@ impl Sender {
         self.in_flight = 0;
         self.reorder_at = None;
         self.timeout_at = None;
+        (self.has_timed_out, self.new_first) = (false, None);
         self.grant = false;
     }
 }

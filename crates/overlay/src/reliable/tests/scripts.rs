@@ -341,3 +341,74 @@ fn what_is_held_stands_aside_and_the_rest_goes_on() {
         .collect();
     assert_eq!(rest, [5]);
 }
+
+/// What a lane sends over a path of this way, each millisecond until `end`; packets wait from 120 on. `arrives` says
+/// whether one that leaves now does. The numbers that left from `from_ms` on, and the lane.
+fn carried(way_ms: u64, end: u64, arrives: impl Fn(u64) -> bool) -> (Vec<(u64, u32)>, Lane) {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..10);
+    let (mut sent, mut there, mut back) = (Vec::new(), Vec::new(), Vec::new());
+    for now in 100..end {
+        if now == 120 {
+            push(&mut from, now, 10..40);
+        }
+        let came: Vec<u32> = taken(&mut there, now);
+        if !came.is_empty() {
+            arrive(&mut to, now, &came);
+            back.push((now + way_ms, ack(&mut to, at(now), 1_000)));
+        }
+        for bytes in taken(&mut back, now) {
+            hear(&mut from, at(now), &bytes);
+        }
+        for seq in send_all(&mut from, now, now) {
+            sent.push((now, seq));
+            if arrives(now) {
+                there.push((now + way_ms, seq));
+            }
+        }
+    }
+    (sent, from)
+}
+
+/// What is due by now, taken off the list.
+fn taken<T>(waits: &mut Vec<(u64, T)>, now: u64) -> Vec<T> {
+    waits
+        .extract_if(.., |(due, _)| *due <= now)
+        .map(|(_, it)| it)
+        .collect()
+}
+
+#[test]
+fn a_path_that_has_become_slow_costs_neither_window_nor_packets() {
+    let (sent, lane) = carried(235, 2_000, |_| true);
+    let stats = lane.sender.stats();
+    assert!(stats.timeouts > 0 && lane.sender.is_empty(), "{stats:?}");
+    assert!(lane.sender.congestion_window() >= 10.0);
+    // Probes, and what the timeout has sent: not all that it took for lost.
+    assert!(stats.retransmissions < 10, "{stats:?}");
+    // All left in the second round trip, as they would have without the timeout.
+    let last = sent.iter().map(|(now, _)| *now).max();
+    assert!(last < Some(1_300), "{last:?}");
+}
+
+#[test]
+fn a_path_that_has_lost_all_is_sent_all_again() {
+    let (sent, lane) = carried(5, 2_000, |now| now >= 300);
+    let stats = lane.sender.stats();
+    assert!(stats.timeouts > 0 && lane.sender.is_empty(), "{stats:?}");
+    let again = |n: &u32| sent.iter().filter(|(_, seq)| seq == n).count() >= 2;
+    assert!((0..10).all(|n| again(&n)), "{sent:?}");
+}
+
+#[test]
+fn what_an_outage_has_taken_is_sent_again_whatever_came_before_it() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..10);
+    assert_eq!(send_all(&mut from, 100, 110).len(), 10);
+    // Half of them came, and then nothing went either way.
+    arrive(&mut to, 107, &[0, 1, 2, 3, 4]);
+    let bytes = ack(&mut to, at(700), 1_000);
+    from.sender.resume(at(705));
+    hear(&mut from, at(705), &bytes);
+    assert_eq!(send_all(&mut from, 705, 715), [5, 6, 7, 8, 9]);
+}

@@ -1,0 +1,84 @@
+//! The rate of a lane while it is held back: what it is known to be for, and what it admits.
+//!
+//! A bucket fills at the rate, and holds a burst. The higher the priority, the more of it a packet may take.
+
+use super::answer::Cut;
+use base::{Duration, Time};
+
+/// What the bucket holds: a burst of so much time at the rate, but never less than
+/// [`BURST_PACKETS`] packets.
+const BURST: Duration = Duration::from_millis(100);
+const BURST_PACKETS: f64 = 4.0;
+/// The share of what leaves a queue that the lane gives it again: the rest empties it.
+pub(super) const DRAINING: f64 = 0.95;
+/// Priorities, 0 the lowest. The highest may empty the bucket; one below leaves an eighth, ...
+const PRIORITIES: f64 = 8.0;
+
+/// A rate that holds at present.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) rate_bps: f64,
+    level_bytes: f64,
+    filled: Time,
+    /// Since when there is one.
+    pub(super) began: Time,
+    /// When it fell last.
+    pub(super) fell: Time,
+    /// What left the queue when it grew, and what of that was not the lane's.
+    pub(super) leaves: Option<(f64, f64)>,
+    /// Losses until then are of what was sent before it fell.
+    pub(super) deaf_until: Time,
+    /// The queue has answered to what it fell to.
+    pub(super) is_proved: bool,
+    /// The losses that it fell for, while it is not known whether they answer.
+    pub(super) cut: Option<Cut>,
+    /// From then on they may be asked for one.
+    pub(super) asks_from: Time,
+}
+
+impl Limit {
+    pub(super) fn new(now: Time, rate_bps: f64) -> Limit {
+        Limit {
+            rate_bps,
+            // Full: what a full bucket is depends on the rate.
+            level_bytes: f64::MAX,
+            filled: now,
+            began: now,
+            fell: now,
+            leaves: None,
+            deaf_until: now,
+            is_proved: false,
+            cut: None,
+            asks_from: now,
+        }
+    }
+
+    /// What the lane may give without making a queue, as far as it is known.
+    pub(super) fn known_bps(&self) -> Option<f64> {
+        let (leaves, others) = self.leaves?;
+        Some((leaves - others).max(0.0) * DRAINING)
+    }
+
+    /// Whether a packet has its share of `left_bps`.
+    pub(super) fn admits(
+        &mut self,
+        now: Time,
+        bytes: f64,
+        priority: u8,
+        packet_bytes: f64,
+        left_bps: f64,
+    ) -> bool {
+        let full = (left_bps / 8.0 * BURST.as_secs_f64()).max(BURST_PACKETS * packet_bytes);
+        let gained = left_bps / 8.0 * now.since(self.filled).as_secs_f64();
+        self.level_bytes = (self.level_bytes + gained).min(full);
+        self.filled = now;
+        let above = PRIORITIES - 1.0 - f64::from(priority).min(PRIORITIES - 1.0);
+        // Half of the bucket is everybody's to fight for, in the order of priority.
+        let left = full * 0.5 * above / PRIORITIES;
+        if self.level_bytes < bytes + left {
+            return false;
+        }
+        self.level_bytes -= bytes;
+        true
+    }
+}
