@@ -6,19 +6,22 @@
 //! [`Network::verify`] turns a certificate into a [`Peer`]; nothing else can. A refusal says which
 //! of the two sides has to do what.
 
+mod peer;
+mod roots;
+
+pub use peer::{CertificateError, Peer};
+
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Delegation as Delegated, Revocations};
-use crate::chain::{Chain, SuccessionError};
+use crate::chain::Chain;
 use crate::identity::Identity;
-use crate::session::Shown;
 use crate::signature::{self, Context};
 use crate::suite::{Memo, Suite};
-use base::NodeAddr;
 use std::sync::Arc;
 use wire::Malformed;
 use wire::certificate::{
-    Certificate as Fields, Delegation, KEY_BYTES, MAX_SUCCESSIONS, NETWORK_ID_BYTES, NetworkId,
-    SIGNATURE_BYTES, SUCCESSION_BYTES, Succession, signed_part,
+    Certificate as Fields, Delegation, KEY_BYTES, NETWORK_ID_BYTES, NetworkId, SIGNATURE_BYTES,
+    Succession, signed_part,
 };
 
 /// How far in the future a certificate's first second may lie, because clocks differ.
@@ -40,57 +43,6 @@ pub struct Network {
     /// The list in force, and the number of the root that signed it.
     revocations: Option<(u8, Revocations)>,
     suite: Suite,
-}
-
-/// A node whose certificate has been verified.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    address: NodeAddr,
-    serial: u32,
-    root: u8,
-    not_after_s: u64,
-    signing_key: [u8; KEY_BYTES],
-    certificate: Certificate,
-}
-
-/// Why a certificate does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum CertificateError {
-    /// It cannot be read.
-    #[error("malformed certificate ({0}): copy the file again, or let the nodes run one version")]
-    Malformed(#[from] Malformed),
-    /// It is of another network.
-    #[error("certificate of another network: let this network's authority issue one")]
-    WrongNetwork,
-    /// Neither the root key nor an issuer signed it.
-    #[error("the root key did not sign this certificate: let the authority issue it anew")]
-    BadSignature,
-    /// Its issuer had no right to say this.
-    #[error(
-        "the issuer of this certificate may not give this name, address, domain or lifetime: let the \
-         authority issue one"
-    )]
-    NotDelegated,
-    /// It does not count yet.
-    #[error("certificate not yet valid: check the clocks of both machines")]
-    NotYetValid,
-    /// It has expired.
-    #[error("certificate expired: run `sinew net renew` and copy the new one to the node")]
-    Expired,
-    /// It was revoked.
-    #[error("certificate revoked: to let the node back in, issue one for a new key")]
-    Revoked,
-    /// A root key signed it that was replaced, and the time for which that went on counting is over.
-    #[error(
-        "certificate of an old root key, which counts no more: run `sinew net renew` and copy the new one to the node"
-    )]
-    OldRoot,
-    /// A root key signed it of which nothing is known here.
-    #[error(
-        "certificate of a newer root key than is known here: copy the network file (network.pub) to the node that says \
-         so, and send it SIGHUP"
-    )]
-    NewerRoot,
 }
 
 /// Why a list of revocations was not taken.
@@ -344,87 +296,6 @@ impl Network {
         }
     }
 
-    /// Takes a new root key; `Ok(true)` if it was not known and is the newest from now on. For each number the first
-    /// succession counts that comes.
-    pub fn succeed(&mut self, succession: &Succession) -> Result<bool, SuccessionError> {
-        if succession.network != self.id {
-            return Err(SuccessionError::WrongNetwork);
-        }
-        let known = self.chain.succession(succession.number);
-        if known == Some(succession) {
-            return Ok(false);
-        }
-        let place = usize::from(succession.number) - 1;
-        let mut before = self.chain.successions().iter().map(|it| &it.root);
-        let old = match place {
-            0 => Some(self.chain.first()),
-            _ => before.nth(place - 1),
-        };
-        let old = old.ok_or(SuccessionError::Gap)?;
-        if !self.is_signed_by_both(succession, old) {
-            return Err(SuccessionError::BadSignature);
-        }
-        if known.is_some() {
-            return Err(SuccessionError::Rival);
-        }
-        let was_root = self.chain.roots().any(|(_, key)| *key == succession.root);
-        if was_root || !signature::is_usable(&succession.root) {
-            return Err(SuccessionError::WeakKey);
-        }
-        self.chain.push(*succession);
-        Ok(true)
-    }
-
-    fn is_signed_by_both(&self, succession: &Succession, old: &[u8; KEY_BYTES]) -> bool {
-        let bytes = succession.to_bytes();
-        let context = Context::Succession;
-        let by_old = (Succession::signed_by_old(&bytes), &succession.by_old);
-        let by_new = (Succession::signed_by_new(&bytes), &succession.by_new);
-        self.proves(old, context, by_old.0, by_old.1)
-            && self.proves(&succession.root, context, by_new.0, by_new.1)
-    }
-
-    /// Takes the newest root key from a certificate that carries its proof; true if it was not known.
-    pub fn learn(&mut self, certificate: &Certificate) -> bool {
-        let succession = certificate.fields().options.succession();
-        let succession = succession.filter(|it| it.number > self.root_number());
-        succession.is_some_and(|it| self.succeed(&it) == Ok(true))
-    }
-
-    /// The number of a root whose place another one has here, if a certificate proves it: signed by the root before and by
-    /// itself. What nobody signed proves nothing.
-    pub fn rival_of(&self, certificate: &Certificate) -> Option<u8> {
-        let succession = certificate.fields().options.succession()?;
-        self.is_rival(&succession).then_some(succession.number)
-    }
-
-    /// The same of successions that stand one behind the other.
-    pub fn rival_among(&self, bytes: &[u8]) -> Option<u8> {
-        let (successions, _) = bytes.as_chunks::<SUCCESSION_BYTES>();
-        let successions = successions.iter().take(MAX_SUCCESSIONS);
-        let mut successions = successions.filter_map(|bytes| Succession::parse(bytes).ok());
-        let rival = successions.find(|succession| self.is_rival(succession));
-        rival.map(|succession| succession.number)
-    }
-
-    fn is_rival(&self, succession: &Succession) -> bool {
-        succession.number <= self.root_number()
-            && self.clone().succeed(succession) == Err(SuccessionError::Rival)
-    }
-
-    /// Takes the successions that another file or node of the same network knows; true if one was not known here. Those in
-    /// front of one that is refused are taken.
-    pub fn adopt(&mut self, other: &Network) -> Result<bool, SuccessionError> {
-        if other.id != self.id {
-            return Err(SuccessionError::WrongNetwork);
-        }
-        let mut is_news = false;
-        for succession in other.successions() {
-            is_news |= self.succeed(succession)?;
-        }
-        Ok(is_news)
-    }
-
     /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts. Only the newest root can
     /// sign one: a list of the root before stays in force until then, but whoever has stolen that key adds nothing to it.
     /// Links to peers of which [`Network::has_revoked`] then holds are to be dropped by the caller.
@@ -496,86 +367,6 @@ impl Network {
         match network.successions().is_empty() == (*version == VERSION) {
             true => Ok(network),
             false => Err(Malformed::Length),
-        }
-    }
-
-    /// Takes successions that stand one behind the other, as they are stored and sent, from the first on.
-    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        let (successions, rest) = bytes.as_chunks::<SUCCESSION_BYTES>();
-        if !rest.is_empty() {
-            return Err(Malformed::Length);
-        }
-        if successions.len() > MAX_SUCCESSIONS {
-            return Err(Malformed::Count);
-        }
-        for bytes in successions {
-            let succession = Succession::parse(bytes)?;
-            self.succeed(&succession).map_err(|_| Malformed::Value)?;
-        }
-        Ok(())
-    }
-
-    /// All successions one behind the other.
-    pub fn chain_bytes(&self) -> Vec<u8> {
-        let successions = self.successions().iter();
-        successions.flat_map(Succession::to_bytes).collect()
-    }
-}
-
-impl Peer {
-    /// Its overlay address.
-    pub fn address(&self) -> NodeAddr {
-        self.address
-    }
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.certificate.fields().subject.name
-    }
-    /// The serial of its certificate.
-    pub fn serial(&self) -> u32 {
-        self.serial
-    }
-    /// The number of the root that signed its certificate, or the delegation of its issuer.
-    pub fn root(&self) -> u8 {
-        self.root
-    }
-    pub(crate) fn shown(&self) -> Shown {
-        Shown {
-            root: self.root,
-            signing_key: self.signing_key,
-        }
-    }
-    /// The last second in which its certificate counts, as far as is known now: a root that is replaced may end it earlier.
-    pub fn not_after_s(&self) -> u64 {
-        self.not_after_s
-    }
-    /// The key by which it signs what it floods.
-    pub fn signing_key(&self) -> &[u8; KEY_BYTES] {
-        &self.signing_key
-    }
-    /// Its certificate.
-    pub fn certificate(&self) -> &Certificate {
-        &self.certificate
-    }
-    /// True if it signed `body` in this context.
-    pub fn signed(&self, context: Context, body: &[u8], signature: &[u8; 64]) -> bool {
-        signature::verify(&self.signing_key, context, body, signature)
-    }
-}
-
-impl CertificateError {
-    /// A short stable word for metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            CertificateError::Malformed(_) => "certificate-malformed",
-            CertificateError::WrongNetwork => "wrong-network",
-            CertificateError::BadSignature => "bad-signature",
-            CertificateError::NotDelegated => "not-delegated",
-            CertificateError::NotYetValid => "not-yet-valid",
-            CertificateError::Expired => "expired",
-            CertificateError::Revoked => "revoked",
-            CertificateError::OldRoot => "old-root",
-            CertificateError::NewerRoot => "newer-root",
         }
     }
 }

@@ -24,12 +24,14 @@
 //! Choice: the thresholds are those of paths between two nodes ([`super::evidence`]). No suspect is named for what only
 //! a group has lost: the next tree may not lead over it.
 
+mod member;
 mod stretches;
 
 use super::evidence::{Evidence, Promise};
 use super::on_grid;
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Time};
+use member::{Asked, HOLD, Member};
 use std::collections::BTreeMap;
 use stretches::Stretches;
 pub(crate) use stretches::{Carried, Stretch};
@@ -57,19 +59,12 @@ const APART: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 /// After a question that was asked in vain, the next ones go by two paths at once for so long.
 const DOUBLED_FOR: Duration = Duration::from_secs(10);
-/// How many times as long as usual is waited after questions in vain: 2, 4, 8, 16.
-const PATIENCE_DOUBLES_MOST: u32 = 4;
-/// The packets of who has just come, or could just not be reached, do not count yet.
-const SETTLES: Duration = Duration::from_secs(1);
 /// A group to which nothing was sent for so long is not asked about any more.
 const STOPPED: Duration = Duration::from_secs(5);
 /// And is forgotten.
 const IDLE: Duration = Duration::from_secs(120);
 /// Who has left so many questions in a row without an answer gets no copies any more: nobody knows whether they are of use.
 const VAIN_MOST: u32 = 4;
-/// Who gets copies gets them for so long at least; twice as long each time that it was too early, up to the most.
-const HOLD: Duration = Duration::from_secs(10);
-const HOLD_MOST: Duration = Duration::from_secs(640);
 
 /// The audits of the groups that this node sends to.
 #[derive(Debug)]
@@ -96,43 +91,6 @@ struct GroupAudit {
     /// Members may have come or gone.
     is_due: bool,
     used: Time,
-}
-
-#[derive(Debug)]
-struct Member {
-    evidence: Evidence,
-    /// What was sent before has been judged, or is not.
-    from: Time,
-    /// The next question.
-    at: Time,
-    /// The tree's path to it, which is what the evidence is about; empty if that is not known.
-    path: Vec<NodeAddr>,
-    asked: Option<Asked>,
-    last_asked: Option<Time>,
-    in_vain: u32,
-    doubled_until: Time,
-    copied: Option<Copied>,
-    /// How often copies have begun soon after they had ended.
-    strikes: u32,
-    cleared: Time,
-}
-
-/// A member gets copies.
-#[derive(Clone, Copy, Debug)]
-struct Copied {
-    since: Time,
-    until: Time,
-    /// What it had lost when they began.
-    loss: f64,
-    packets: u64,
-}
-
-/// A question that is out.
-#[derive(Debug)]
-struct Asked {
-    number: u16,
-    answer_by: Time,
-    about: Vec<Stretch>,
 }
 
 /// The way of the tree to a member.
@@ -536,121 +494,6 @@ impl GroupAudit {
             about,
         });
         Some(question)
-    }
-}
-
-impl Member {
-    fn new(now: Time) -> Member {
-        Member {
-            evidence: Evidence::default(),
-            from: now + SETTLES,
-            at: now + SETTLES,
-            path: Vec::new(),
-            asked: None,
-            last_asked: None,
-            in_vain: 0,
-            doubled_until: Time::ZERO,
-            copied: None,
-            strikes: 0,
-            cleared: Time::ZERO,
-        }
-    }
-
-    /// When it may be asked, or asked again.
-    fn ready_at(&self) -> Time {
-        self.asked.as_ref().map_or(self.at, |asked| asked.answer_by)
-    }
-
-    /// How many times as long as usual is waited: it may be gone.
-    fn patience(&self) -> u64 {
-        1 << self.in_vain.min(PATIENCE_DOUBLES_MOST)
-    }
-
-    /// No relay is between this node and it, or it cannot be reached.
-    fn stand_alone(&mut self, now: Time) {
-        self.from = now + SETTLES;
-        self.path.clear();
-        self.evidence = Evidence::default();
-        if self.copied.is_some_and(|copied| now >= copied.until) {
-            self.end_copies(now);
-        }
-    }
-
-    /// The tree takes another path to it. What was lost on the one before says nothing of this one.
-    fn is_elsewhere(&mut self, now: Time, path: Vec<NodeAddr>) -> bool {
-        let is_elsewhere = !self.path.is_empty() && self.path != path;
-        if is_elsewhere {
-            self.from = self.from.max(now);
-            self.evidence = Evidence::default();
-        }
-        self.path = path;
-        is_elsewhere
-    }
-
-    fn answered(&mut self, asked: &Asked) {
-        self.in_vain = 0;
-        if let Some(asked) = self.last_asked {
-            self.at = self.at.min(on_grid(asked + ASK_EVERY));
-        }
-        if let Some(last) = asked.about.last() {
-            self.from = last.at + Duration::from_nanos(1);
-        }
-    }
-
-    fn judge(
-        &mut self,
-        asked: &Asked,
-        opened: &[u16],
-        promise: impl Fn(&[NodeAddr], &Stretch) -> Option<Promise>,
-    ) {
-        if opened.len() != asked.about.len() {
-            // It has forgotten so old counters, or left the group.
-            return;
-        }
-        for (stretch, opened) in asked.about.iter().zip(opened) {
-            let missing = stretch.count.saturating_sub(*opened);
-            let next = self.path.get(1);
-            let excused = next.map_or(0, |next| stretch.excused_for(*next));
-            let excused = excused.min(missing);
-            if let Some(promise) = promise(&self.path, stretch) {
-                let (sent, lost) = (stretch.count - excused, missing - excused);
-                self.evidence
-                    .take(stretch.at, sent.into(), lost.into(), promise);
-            }
-        }
-    }
-
-    /// The tree brings it less than it promises: it gets copies from now on.
-    fn starve(&mut self, now: Time) -> GroupFinding {
-        if now.since(self.cleared) >= HOLD_MOST {
-            self.strikes = 0;
-        }
-        let hold = (HOLD * (1 << self.strikes.min(6))).min(HOLD_MOST);
-        self.strikes += 1;
-        let evidence = core::mem::take(&mut self.evidence);
-        self.copied = Some(Copied {
-            since: now,
-            until: now + hold,
-            loss: evidence.loss(),
-            packets: 0,
-        });
-        GroupFinding::Starved { evidence }
-    }
-
-    /// It gets no copies any more, if the tree brings what it promises.
-    fn recover(&mut self, now: Time) -> Option<GroupFinding> {
-        let copied = self.copied?;
-        let is_whole = now >= copied.until && self.evidence.is_good(copied.loss);
-        (is_whole && self.end_copies(now)).then_some(GroupFinding::Whole)
-    }
-
-    /// False if it got none.
-    fn end_copies(&mut self, now: Time) -> bool {
-        let ended = self.copied.take().is_some();
-        if ended {
-            (self.evidence, self.cleared) = (Evidence::default(), now);
-        }
-        ended
     }
 }
 
