@@ -13,6 +13,7 @@ mod alarmed;
 mod dialling;
 mod fallback;
 mod impairment;
+mod lateness;
 mod protection;
 mod table;
 mod verifications;
@@ -20,6 +21,7 @@ mod verifications;
 pub(crate) use dialling::{Dialling, Obstacle};
 pub(crate) use fallback::Fallback;
 pub use impairment::Impairment;
+use lateness::Lateness;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
@@ -32,7 +34,7 @@ use crate::flow::FlowKey;
 use crate::hello::{self, Hello};
 use crate::mtu::Mtu;
 use crate::node::Node;
-use crate::realtime::{Ahead, History, Pilot, Protect, Receiver, RoundTrip};
+use crate::realtime::{Ahead, History, Pilot, Protect, Receiver, Rest, RoundTrip};
 use crate::reliable::Lane;
 use crate::settings::{MetricOf, Settings};
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
@@ -60,8 +62,9 @@ const DIAL_REST: Duration = Duration::from_secs(1);
 const DIALS_PER_STEP: u32 = 8;
 const DIAL_REST_MAX: Duration = Duration::from_secs(8);
 
-/// Hellos whose answers are waited for. Choice: a second of them at their fastest usual pace.
-const ASKED: usize = 32;
+/// Hellos whose answers are waited for. Choice: five seconds of them at the pace of a link that is asked often; queues
+/// in front of narrow links are as long.
+const ASKED: usize = 128;
 /// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
 /// over by then.
 const FULL_AFTER: Duration = Duration::from_secs(1);
@@ -141,6 +144,7 @@ pub struct Link {
     /// How late the neighbour's hellos are.
     pub(crate) inbound: Inbound,
     pub(crate) split: Split,
+    lateness: Lateness,
     /// What the neighbour has told last of the network's clock, and when.
     pub(crate) clock_told: Option<(ClockOffset, Time)>,
     /// What the own clock is ahead of the neighbour's by the network's, as stamps wrap.
@@ -179,6 +183,7 @@ pub struct Link {
     pub(crate) touched: bool,
     /// Packets may be sent twice at once.
     copies_ahead: bool,
+    copies_rest: Rest,
     /// Since when the brake of the real-time lane holds packets back.
     full_since: Option<Time>,
     /// The link that has carried last what this one had no room for, and when.
@@ -266,6 +271,7 @@ impl Link {
             takes_repair: realtime.aims.protect.repairs(),
             ahead: None,
             copies_ahead: realtime.copies_ahead,
+            copies_rest: Rest::default(),
             full_since: None,
             passed: None,
             is_priced_full: false,
@@ -273,12 +279,13 @@ impl Link {
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
             split: Split::default(),
+            lateness: Lateness::default(),
             clock_told: None,
             clocks_us: None,
             way_here: Duration::ZERO,
             way_there: Duration::ZERO,
             told: None,
-            asked: VecDeque::with_capacity(ASKED),
+            asked: VecDeque::new(),
             reliable: Lane::new(settings.reliable),
             verifications: Verifications::new(now),
             impairment: None,
@@ -303,10 +310,11 @@ impl Link {
         self.hello.is_usable() && self.at.is_some()
     }
 
-    /// The link carries data and has fallen silent: it may have failed, and nobody knows yet.
+    /// The link carries data and has fallen silent: it may have failed, and nobody knows yet. Or it has become much
+    /// longer, and routes do not know.
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
-        self.hello.is_in_doubt(now)
+        self.hello.is_in_doubt(now) || self.lateness.is_on(now)
     }
 
     /// The link's datagrams travel inside a byte stream.
@@ -635,6 +643,10 @@ impl Link {
         let round_trip = (rtt.samples() > measured).then(|| rtt.latest());
         self.inbound.on_stamp(came, stamp_us);
         self.split.on_hello(came, stamp_us, round_trip);
+        if matches!(self.metric, MetricOf::Measured) && self.hello.is_active() {
+            let excess = self.inbound.excess();
+            self.lateness.on_hello(came, excess, round_trip, rtt);
+        }
         self.split_ways();
     }
 

@@ -18,12 +18,15 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Decides which packets are sent twice at once, by what is known of the link now.
-    pub(crate) fn weigh_copies(&mut self) {
+    pub(crate) fn weigh_copies(&mut self, now: Time) {
         // Round trips vary in a queue as well, and copies would keep it full.
-        let has_room = |brake: &Brake| brake.allows_redundancy() && !brake.is_queued();
-        let has_room = self.brake.as_ref().is_none_or(has_room);
+        let brake = self.brake.as_ref();
+        let is_queued = brake.is_some_and(Brake::is_queued) || self.hello.rtt().is_longer();
+        let is_random = brake.is_none_or(Brake::allows_redundancy);
+        let sends = self.ahead.is_some_and(|ahead| ahead.concerns(false));
+        let has_rested = self.copies_rest.allows(now, sends, is_queued);
         let loss = self.hello.loss_out().share();
-        self.ahead = match self.copies_ahead && has_room {
+        self.ahead = match self.copies_ahead && is_random && !is_queued && has_rested {
             true => Ahead::of(self.round_trip(), loss, self.history.interval()),
             false => None,
         };

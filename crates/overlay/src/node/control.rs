@@ -336,7 +336,7 @@ impl Node {
             link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
         }
         link.peer_takes_repair = hello.takes_repair;
-        link.weigh_copies();
+        link.weigh_copies(now);
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.

@@ -25,6 +25,7 @@ mod groups;
 mod hop_by_hop;
 mod jitter;
 mod long_datagrams;
+mod longer;
 mod many_groups;
 mod measured;
 mod mtu;
