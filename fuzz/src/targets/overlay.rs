@@ -206,6 +206,7 @@ impl Scene {
         let hello = Hello {
             i_hear_you: true,
             takes_repair: true,
+            knows_paths: true,
             interval_ms: 50,
             stamp_us: until.as_micros() as u32,
             boot: 7,
