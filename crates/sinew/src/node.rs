@@ -518,12 +518,13 @@ fn node(
 
 /// A neighbour for the engine of a node that listens on `listen`.
 fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
-    let first = neighbor.endpoints.first();
+    let mut numeric = neighbor.endpoints.iter().map(|it| numeric(it, listen));
     Neighbor {
         capacity_kbps: neighbor.capacity_kbps(),
         addr: neighbor.address,
         name: neighbor.name.clone(),
-        at: first.and_then(|first| numeric(first, listen)),
+        at: numeric.next().flatten(),
+        more: numeric.flatten().collect(),
     }
 }
 

@@ -83,6 +83,7 @@ impl Hello {
             loss_in,
             // The link knows these, and fills them in.
             takes_repair: false,
+            knows_paths: false,
             boot: 0,
             arrived: 0,
             lost: 0,

@@ -130,6 +130,7 @@ impl<'s> Network<'s> {
             let dials = link.a == n;
             let peer = if dials { link.b } else { link.a };
             Neighbor {
+                more: Vec::new(),
                 capacity_kbps: 0,
                 addr: self.scenario.nodes[peer].address,
                 name: self.scenario.nodes[peer].name.clone(),

@@ -1,7 +1,7 @@
 //! What nodes have reported, added up.
 
 use base::{NodeAddr, Time};
-use overlay::event::{Drop, Event};
+use overlay::event::{Drop, Event, PathWhy};
 use secure::Refusal;
 use sim::{HostId, Report};
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ pub struct Totals {
     pub downs: Vec<(Time, HostId, NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
     pub moves: u64,
+    pub path_changes: Vec<(Time, HostId, PathWhy)>,
     pub unstamped: u64,
 }
 
@@ -74,6 +75,7 @@ impl Totals {
             Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),
             Event::Moved { .. } => self.moves += 1,
+            Event::PathChanged { why, .. } => self.path_changes.push((at, host, why)),
             Event::Established { .. } | Event::Control { .. } | Event::RecordAccepted { .. } => {}
         }
     }

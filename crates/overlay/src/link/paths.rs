@@ -1,0 +1,395 @@
+//! The paths of a link: which of them is in use, what goes by two of them, and which are still to be opened.
+//!
+//! ```text
+//!                    silent for 150 ms                  silent for 420 ms and more
+//!   path in use ──▶  in doubt: real-time packets  ──▶   down: the best spare takes its place at once,
+//!                    by the best spare as well          the link stays up, no route changes
+//!
+//!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
+//! ```
+//! Each end chooses for what it sends. A spare takes packets once its own handshake is complete and the neighbour has
+//! answered hellos from that very address; unlike the path in use it follows no datagram to another one, so no
+//! neighbour turns traffic to a third party by it.
+
+use super::path::{MAX_PATHS, Path, PathId};
+use super::{Dialling, Impairment, Link};
+use crate::event::PathWhy;
+use crate::settings::Uplinks;
+use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
+use graph::metric::{Metric, cost};
+use wire::data::{Class, Header, LinkProtocol};
+use wire::link::{Kind, SessionIndex};
+
+/// A path that costs less is taken if it does so by this share of what the present one costs, and by so much.
+/// Choice: what round trips of two quiet paths differ by from one minute to the next.
+const DEARER_SHARE: u64 = 8;
+const DEARER: Duration = Duration::from_millis(2);
+/// For so long, and so long after the last change. Choice: a change costs some packets out of order, so it is not made
+/// for a queue that is gone in a second.
+const DEARER_FOR: Duration = Duration::from_secs(3);
+const CHANGE_REST: Duration = Duration::from_secs(5);
+/// A spare on which nothing has been heard for so long is given up, and dialled anew. Choice: a router that restarts
+/// is back by then.
+const GONE: Duration = Duration::from_secs(60);
+/// The rest between two dials of a pair of addresses of which nothing comes, at first and at most. Choice: a dial is
+/// six Inits of 1152 bytes, so 7 kbit/s at first, and mostly nothing.
+const OPEN_REST: Duration = Duration::from_secs(8);
+const OPEN_REST_MAX: Duration = Duration::from_secs(512);
+/// Pairs of addresses that are remembered: four sockets towards four addresses.
+const PAIRS: usize = 16;
+/// The least priority of packets that go by two paths always, where that is set: that of calls.
+const COPIED_PRIORITY: u8 = 4;
+
+/// A link has another path in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) from: UnderlayAddr,
+    pub(crate) to: UnderlayAddr,
+    pub(crate) why: PathWhy,
+}
+
+/// When a link's path was changed last and why, and what may replace it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choice {
+    changed: Option<(Time, PathWhy)>,
+    /// The spare that costs less than the path in use, and since when.
+    cheaper: Option<(PathId, Time)>,
+}
+
+/// Which pairs of addresses are dialled, and when next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opening {
+    pairs: Vec<Pair>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    at: UnderlayAddr,
+    next: Time,
+    rest: Duration,
+}
+
+impl Choice {
+    /// Why the path in use is the one.
+    pub(crate) fn why(&self, now: Time) -> Option<(PathWhy, Duration)> {
+        self.changed.map(|(at, why)| (why, now.since(at)))
+    }
+}
+
+impl Opening {
+    /// The pair to be dialled now: of those that are due, the one that has least in common with the paths that there
+    /// are.
+    pub(crate) fn next(
+        &mut self,
+        now: Time,
+        wanted: impl Iterator<Item = UnderlayAddr>,
+        paths: &[UnderlayAddr],
+    ) -> Option<UnderlayAddr> {
+        let shared = |at: &UnderlayAddr| {
+            let shares = |path: &&UnderlayAddr| {
+                path.socket == at.socket || (path.ip, path.port) == (at.ip, at.port)
+            };
+            paths.iter().filter(shares).count()
+        };
+        let is_open = |at: &UnderlayAddr| paths.iter().any(|path| path.remote() == at.remote());
+        let is_due = |at: &UnderlayAddr| {
+            let pair = self.pairs.iter().find(|pair| pair.at == *at);
+            pair.is_none_or(|pair| pair.next <= now)
+        };
+        let wanted = wanted.map(UnderlayAddr::remote);
+        let wanted = wanted.filter(|at| !is_open(at) && is_due(at));
+        let at = wanted.min_by_key(|at| (shared(at), *at))?;
+        match self.pairs.iter_mut().find(|pair| pair.at == at) {
+            Some(pair) => {
+                pair.rest = (pair.rest * 2).min(OPEN_REST_MAX);
+                pair.next = now + pair.rest;
+            }
+            None => {
+                if self.pairs.len() >= PAIRS {
+                    self.pairs.remove(0);
+                }
+                self.pairs.push(Pair {
+                    at,
+                    next: now + OPEN_REST,
+                    rest: OPEN_REST,
+                });
+            }
+        }
+        Some(at)
+    }
+
+    /// A path has come into use there: it is dialled soon should it be lost.
+    fn on_up(&mut self, at: UnderlayAddr) {
+        self.pairs.retain(|pair| pair.at != at.remote());
+    }
+}
+
+impl Link {
+    /// All paths, the one in use first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        core::iter::once(&self.path).chain(&self.spares)
+    }
+
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        core::iter::once(&mut self.path).chain(&mut self.spares)
+    }
+
+    /// The path of this name.
+    #[inline]
+    pub(crate) fn path_of(&self, id: PathId) -> Option<&Path> {
+        self.paths().find(|path| path.id == id)
+    }
+
+    #[inline]
+    pub(crate) fn path_of_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.paths_mut().find(|path| path.id == id)
+    }
+
+    /// The path that holds a session.
+    pub(crate) fn path_with(&mut self, session: SessionIndex) -> Option<&mut Path> {
+        self.paths_mut()
+            .find(|path| path.sessions.by_index(session).is_some())
+    }
+
+    /// This end takes further paths, and the neighbour has told that it does.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.uplinks != Uplinks::Off && self.peer_knows_paths
+    }
+
+    /// The path of a session that was made with the neighbour at `at`, if there may be one. One of a further path is
+    /// that of the path which leads there; any other one is the link's beginning, or moves it.
+    pub(crate) fn path_for(
+        &mut self,
+        now: Time,
+        at: UnderlayAddr,
+        is_further: bool,
+    ) -> Option<(PathId, Vec<SessionIndex>)> {
+        if !is_further {
+            let ended = self.end_spares(|spare| spare.leads_to(at));
+            return Some((self.path.id, ended));
+        }
+        if let Some(path) = self.paths().find(|path| path.leads_to(at)) {
+            return Some((path.id, Vec::new()));
+        }
+        let is_room = 1 + self.spares.len() < MAX_PATHS;
+        if self.uplinks == Uplinks::Off || !self.is_up() || at.is_stream() || !is_room {
+            return None;
+        }
+        let is_free = |id: &PathId| self.path_of(*id).is_none();
+        let id = (0..).map(PathId).find(is_free)?;
+        let mut path = Path::new(id, self.hello_settings, self.path.metric, now);
+        path.at = Some(at);
+        path.impairment = self.path.impairment.as_mut().map(Impairment::of_other_path);
+        self.spares.push(path);
+        Some((id, Vec::new()))
+    }
+
+    /// Ends spares; their sessions are to be released.
+    pub(crate) fn end_spares(&mut self, ends: impl Fn(&Path) -> bool) -> Vec<SessionIndex> {
+        let mut ended = Vec::new();
+        self.spares.retain_mut(|spare| {
+            let is_over = ends(spare);
+            if is_over {
+                ended.extend(spare.sessions.clear());
+            }
+            !is_over
+        });
+        ended
+    }
+
+    /// Ends spares that have no session, or on which nothing was heard for long.
+    pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
+        self.end_spares(|spare| {
+            spare.sessions.is_empty() || !spare.is_up() && now.since(spare.heard) >= GONE
+        })
+    }
+
+    /// A pair of addresses to be dialled for a further path: each own socket (which speaks IPv4, or IPv6) towards each
+    /// address that is known of the neighbour.
+    pub(crate) fn path_to_open(&mut self, now: Time, sockets: &[bool]) -> Option<UnderlayAddr> {
+        let is_room = 1 + self.spares.len() < MAX_PATHS;
+        if sockets.len() < 2 || !self.has_paths() || !self.is_up() || !is_room {
+            return None;
+        }
+        if self.is_over_stream() {
+            return None;
+        }
+        let paths: Vec<UnderlayAddr> = self.paths().filter_map(|path| path.at).collect();
+        let known = self.dial.iter().chain(&self.dial_more).chain(&paths);
+        let towards = |to: &UnderlayAddr| {
+            let to = *to;
+            let fits = move |(_, is_ipv4): &(u8, &bool)| **is_ipv4 == to.is_ipv4();
+            let sockets = (0u8..).zip(sockets).filter(fits);
+            sockets.map(move |(socket, _)| UnderlayAddr { socket, ..to })
+        };
+        self.opening.next(now, known.flat_map(towards), &paths)
+    }
+
+    /// A spare whose session is to be renewed now.
+    pub(crate) fn spare_to_rekey(&mut self, now: Time) -> Option<&mut Path> {
+        let rests = |path: &Path| path.dialled.is_some_and(|at| now.since(at) < super::DIAL_REST_MAX);
+        self.spares
+            .iter_mut()
+            .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
+    }
+
+    /// The best spare that nothing speaks against: its place.
+    pub(super) fn best_spare(&self, now: Time) -> Option<usize> {
+        let sound = self.spares.iter().enumerate();
+        let sound = sound.filter(|(_, path)| path.is_sound(now));
+        let best = sound.min_by_key(|(_, path)| (self.cost_of(now, path), path.id));
+        best.map(|(place, _)| place)
+    }
+
+    /// The spare that what must arrive takes now, because the path in use is in doubt.
+    pub(crate) fn sure_place(&self, now: Time) -> Option<usize> {
+        let is_well = self.spares.is_empty() || !self.path.hello.is_in_doubt(now);
+        (!is_well).then(|| self.best_spare(now)).flatten()
+    }
+
+    /// The path that what must arrive takes now.
+    pub(crate) fn sure_path(&mut self, now: Time) -> &mut Path {
+        let place = self.sure_place(now);
+        place_mut(&mut self.path, &mut self.spares, place)
+    }
+
+    /// The spare by which packets go as well at present, and whether all of the real-time lane do.
+    #[inline]
+    pub(super) fn beside(&self, now: Time) -> Option<(usize, bool)> {
+        if self.spares.is_empty() {
+            return None;
+        }
+        let in_doubt = self.path.hello.is_in_doubt(now);
+        let copies = in_doubt || self.uplinks == Uplinks::Copies;
+        copies.then(|| self.best_spare(now)).flatten().map(|place| (place, in_doubt))
+    }
+
+    /// What a path costs for the choice among those of one link, in nanoseconds of expected latency.
+    fn cost_of(&self, now: Time, path: &Path) -> u64 {
+        let link = path.measured_cost(now);
+        cost(Metric::ExpectedLatency, link, &self.parameters).0
+    }
+
+    /// Changes over to a spare where that is due.
+    pub(crate) fn choose_path(&mut self, now: Time) -> Option<Changed> {
+        if self.spares.is_empty() || self.is_over_stream() {
+            return None;
+        }
+        if !self.path.is_up() || self.path.sessions.is_empty() {
+            let up = (0..self.spares.len()).filter(|place| self.spares[*place].is_up());
+            let key = |place: &usize| {
+                let path = &self.spares[*place];
+                (!path.is_sound(now), self.cost_of(now, path), path.id)
+            };
+            let place = up.min_by_key(key)?;
+            let why = match self.path.silence(now) {
+                Some(silence) if silence >= self.hello_settings.doubt_after => PathWhy::Silent(silence),
+                _ => PathWhy::NotHeard,
+            };
+            return self.change_path(now, place, why);
+        }
+        let present = self.cost_of(now, &self.path);
+        let place = self.best_spare(now).filter(|place| {
+            let spare = &self.spares[*place];
+            let margin = (present / DEARER_SHARE).max(DEARER.as_nanos());
+            spare.hello.rtt().samples() > 0 && self.cost_of(now, spare) + margin <= present
+        });
+        let Some(place) = place.filter(|_| !self.path.hello.is_in_doubt(now)) else {
+            self.choice.cheaper = None;
+            return None;
+        };
+        let id = self.spares[place].id;
+        let since = match self.choice.cheaper {
+            Some((cheaper, since)) if cheaper == id => since,
+            _ => now,
+        };
+        self.choice.cheaper = Some((id, since));
+        let rests = self.choice.changed.is_some_and(|(at, _)| now.since(at) < CHANGE_REST);
+        if rests || now.since(since) < DEARER_FOR {
+            return None;
+        }
+        let to_us = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
+        let is_us = to_us(self.cost_of(now, &self.spares[place]));
+        let was_us = to_us(present);
+        self.change_path(now, place, PathWhy::Dearer { was_us, is_us })
+    }
+
+    /// A spare takes the place of the path in use.
+    fn change_path(&mut self, now: Time, place: usize, why: PathWhy) -> Option<Changed> {
+        core::mem::swap(&mut self.path, &mut self.spares[place]);
+        let (before, path) = (&self.spares[place], &mut self.path);
+        if before.hello.is_active() {
+            path.hello.watch_closely(now);
+        }
+        let changed = Changed {
+            from: before.at.unwrap_or_default(),
+            to: path.at.unwrap_or_default(),
+            why,
+        };
+        self.choice = Choice {
+            changed: Some((now, why)),
+            cheaper: None,
+        };
+        self.counts.path_changes += 1;
+        // What is known of queues is known of the path before.
+        if let Some(brake) = &mut self.brake {
+            brake.reset(now);
+        }
+        (self.told, self.dialling) = (None, Dialling::default());
+        self.asked.clear();
+        Some(changed)
+    }
+
+    /// A path is up from now on.
+    pub(crate) fn on_path_up(&mut self, id: PathId) {
+        if let Some(at) = self.path_of(id).and_then(|path| path.at) {
+            self.opening.on_up(at);
+        }
+    }
+
+    /// Sends copies of packets of the path in use by a spare.
+    pub(crate) fn transmit_beside(
+        &mut self,
+        now: Time,
+        copies: &mut Vec<Burst>,
+        out: &mut impl Outbox<crate::Node>,
+    ) {
+        let Some((place, _)) = self.beside(now) else {
+            return copies.clear();
+        };
+        let spare = &mut self.spares[place];
+        for mut copy in copies.drain(..) {
+            let bytes = copy.len();
+            if bytes > usize::from(spare.mtu.usable()) {
+                continue;
+            }
+            if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
+                continue;
+            }
+            spare.hello.on_data_sent(now);
+            self.counts.copies_out += 1;
+            self.counts.copies_out_bytes += bytes as u64;
+            spare.transmit(now, copy, out);
+        }
+    }
+}
+
+/// The spare in a place, or the path in use.
+pub(crate) fn place_mut<'a>(
+    path: &'a mut Path,
+    spares: &'a mut [Path],
+    place: Option<usize>,
+) -> &'a mut Path {
+    match place.and_then(|place| spares.get_mut(place)) {
+        Some(spare) => spare,
+        None => path,
+    }
+}
+
+/// A packet goes by two paths: while the one in use is in doubt each of the real-time lane, else those that are
+/// never to be lost.
+pub(super) fn goes_beside(packet: &[u8], in_doubt: bool) -> bool {
+    let Class { link, priority, .. } = Header::trusted(packet).class();
+    link == LinkProtocol::RealTime && (in_doubt || priority >= COPIED_PRIORITY)
+}
+

@@ -1,0 +1,128 @@
+//! The paths of links: further ones are dialled, and one takes another's place.
+//!
+//! ```text
+//!   once a second: a pair of addresses that has no path ──▶ handshake "of a further path" ──▶ spare
+//!   a path is down, or another one costs less ──▶ the link goes over to it: told in an event, and to no other node
+//! ```
+//! Which path is taken and why is [`Link`]'s to say.
+
+use super::Node;
+use crate::event::Event;
+use crate::hello::{self, Why};
+use crate::link::{Link, LinkIndex, PathId};
+use base::{Outbox, Time};
+use wire::link::SessionIndex;
+
+impl Node {
+    /// Once a second: dials for further paths, and for new sessions of those that there are.
+    pub(super) fn tend_paths(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let ended = self.links.at_mut(index).end_gone_spares(now);
+            self.release(ended);
+            self.rekey_spares(now, index, out);
+            let link = self.links.at_mut(index);
+            let peer = link.peer;
+            // Choice: a direct link is there for a while, and its far end may be behind a NAT.
+            if self.direct.is_attempted(peer) {
+                continue;
+            }
+            if let Some(to) = link.path_to_open(now, &self.own_sockets)
+                && let Ok(init) = self.handshakes.dial_further(now, to, peer)
+            {
+                self.send_plain(to, &init, out);
+            }
+            self.choose_path(now, index, out);
+        }
+    }
+
+    fn rekey_spares(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let peer = link.peer;
+        let Some(spare) = link.spare_to_rekey(now) else {
+            return;
+        };
+        spare.dialled = Some(now);
+        if let Some(to) = spare.at
+            && let Ok(init) = self.handshakes.dial_further(now, to, peer)
+        {
+            self.send_plain(to, &init, out);
+        }
+    }
+
+    /// Takes another path for a link if that is due.
+    pub(super) fn choose_path(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) -> bool {
+        let link = self.links.at_mut(index);
+        let before = link.path.mtu.usable();
+        let Some(changed) = link.choose_path(now) else {
+            return false;
+        };
+        let peer = link.peer;
+        out.report(Event::PathChanged {
+            peer,
+            from: changed.from,
+            to: changed.to,
+            why: changed.why,
+        });
+        self.on_mtu(index, before, out);
+        self.consider_cost(now, index);
+        self.links.touch(index);
+        true
+    }
+
+    /// What a change at a path is for its link: nothing, as long as another path takes its place.
+    pub(super) fn settle_path(
+        &mut self,
+        now: Time,
+        (index, id): (LinkIndex, PathId),
+        event: Option<hello::Event>,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<hello::Event> {
+        let event = event?;
+        let link = self.links.at_mut(index);
+        if let Some(path) = link.path_of_mut(id) {
+            path.on_hello_event(now, event);
+        }
+        if event == hello::Event::Up {
+            link.on_path_up(id);
+        }
+        let is_spare = link.path.id != id;
+        let was_up = link.is_up() && is_spare;
+        let is_closing = |event| {
+            let why = Why::Closing;
+            matches!(event, hello::Event::Down { why: w, .. } if w == why)
+        };
+        if is_closing(event) {
+            // It is the neighbour that goes away, not the path.
+            let ended = link.end_spares(|_| true);
+            self.release(ended);
+            return (!is_spare).then_some(event);
+        }
+        let changes = self.choose_path(now, index, out);
+        match (is_spare, event) {
+            // The link was down, and is up by this path.
+            (true, hello::Event::Up) if changes && !was_up => Some(event),
+            (true, _) => None,
+            (false, hello::Event::Down { .. }) if changes => None,
+            (false, _) => Some(event),
+        }
+    }
+
+    pub(super) fn release(&mut self, sessions: Vec<SessionIndex>) {
+        for session in sessions {
+            self.drop_session(session);
+        }
+    }
+}
+
+impl Link {
+    /// The paths' names, without holding on to them.
+    pub(super) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
+        let ids: Vec<PathId> = self.paths().map(|path| path.id).collect();
+        ids.into_iter()
+    }
+}
