@@ -243,7 +243,12 @@ impl core::fmt::Display for PathWhy {
             PathWhy::Silent(silence) => write!(f, "silent for {} ms", silence.as_millis()),
             PathWhy::NotHeard => f.write_str("the neighbour did not hear this node"),
             PathWhy::Dearer { was_us, is_us } => {
-                write!(f, "cost {:.1} ms where the other costs {:.1} ms", ms(was_us), ms(is_us))
+                write!(
+                    f,
+                    "cost {:.1} ms where the other costs {:.1} ms",
+                    ms(was_us),
+                    ms(is_us)
+                )
             }
         }
     }

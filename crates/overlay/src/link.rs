@@ -154,6 +154,8 @@ pub struct Link {
     pub(crate) dialling: Dialling,
     /// The byte stream beside its datagrams.
     pub(crate) fallback: Fallback,
+    /// Since when the link is up, or down.
+    pub(crate) since: Time,
     /// Why the link went down last.
     pub(crate) down_why: Option<&'static str>,
     /// The link is on the list of those to look at in this flush.
@@ -268,6 +270,7 @@ impl Link {
             peer_boot: None,
             dialling: Dialling::default(),
             fallback: Fallback::default(),
+            since: now,
             down_why: None,
             touched: false,
         }
@@ -342,7 +345,8 @@ impl Link {
     /// The neighbour has another clock than before.
     pub(crate) fn forget_clock(&mut self) {
         (self.clock_told, self.clocks_us) = (None, None);
-        self.paths_mut().for_each(|path| path.split = Split::default());
+        self.paths_mut()
+            .for_each(|path| path.split = Split::default());
         self.split_ways();
     }
 
@@ -355,7 +359,11 @@ impl Link {
     /// What the link suffers at present, in a word: nothing comes, packets wait, or some are lost.
     pub(crate) fn trouble(&self) -> Option<&'static str> {
         let is_queued = self.brake.as_ref().is_some_and(Brake::is_queued);
-        let lost = self.path.loss.rate().max(self.path.hello.loss_out().share());
+        let lost = self
+            .path
+            .loss
+            .rate()
+            .max(self.path.hello.loss_out().share());
         match self.path.hello.state() {
             _ if self.path.sessions.is_empty() => Some("outage"),
             hello::State::Down => Some("outage"),

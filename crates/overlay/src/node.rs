@@ -66,7 +66,8 @@ use crate::stamps::Stamps;
 use crate::stream::Streams;
 use base::token_bucket::TokenBucket;
 use base::{
-    Burst, ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
+    Burst, ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr,
+    VirtualPort,
 };
 use graph::metric::Metric;
 use secure::{Handshakes, Identity, Network, PacketMarks};
@@ -174,8 +175,8 @@ pub struct Node {
     came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
     stranded: Vec<reliable::Stranded>,
-    /// Whether each of the host's sockets speaks IPv4, or else IPv6.
-    own_sockets: Vec<bool>,
+    /// Where the host's sockets are bound, in their order.
+    own_sockets: Vec<UnderlayAddr>,
     /// Copies for a second path of a link: kept for its memory alone.
     copies: Vec<Burst>,
     /// The links that copies of a packet take: likewise.
@@ -315,10 +316,10 @@ impl Node {
         self.own_record_due = true;
     }
 
-    /// Tells the node of the host's sockets, in their order: whether each speaks IPv4, or else IPv6. Where there are
-    /// several, its links may have several paths.
-    pub fn set_sockets(&mut self, is_ipv4: Vec<bool>) {
-        self.own_sockets = is_ipv4;
+    /// Tells the node where the host's sockets are bound, in their order. Where there are several, its links may have
+    /// several paths.
+    pub fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
+        self.own_sockets = own;
     }
 
     /// The node's name.

@@ -192,7 +192,9 @@ pub enum Refusal {
     #[error("{0} is not in this node's `accept` list: add it there, or let it dial another node")]
     NotAccepted(NodeAddr),
     /// The peer wants more paths to this node than a link has.
-    #[error("{0} wants another path to this node: there are as many as a link has, or none are taken here")]
+    #[error(
+        "{0} wants another path to this node: there are as many as a link has, or none are taken here"
+    )]
     TooManyPaths(NodeAddr),
     /// The peer has this node's own address.
     #[error("the peer has this node's own address: it dialled itself, or two nodes share one")]

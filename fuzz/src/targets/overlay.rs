@@ -207,6 +207,7 @@ impl Scene {
             i_hear_you: true,
             takes_repair: true,
             knows_paths: true,
+            doubts: false,
             interval_ms: 50,
             stamp_us: until.as_micros() as u32,
             boot: 7,

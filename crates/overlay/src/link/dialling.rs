@@ -92,7 +92,10 @@ impl Link {
             return stream;
         }
         // Of streams only the one that is open leads to it.
-        let at = self.path.at.filter(|at| !at.is_stream() || stream == Some(*at));
+        let at = self
+            .path
+            .at
+            .filter(|at| !at.is_stream() || stream == Some(*at));
         match self.path.sessions.is_empty() {
             true => self.dial.or(at),
             false => at.or(self.dial),

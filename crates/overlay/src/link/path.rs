@@ -122,7 +122,13 @@ impl Path {
 
     /// It is up, and nothing speaks against it: neither too long a silence nor a question without an answer.
     pub(super) fn is_sound(&self, now: Time) -> bool {
-        self.is_up() && self.hello.state() == State::Up && !self.hello.is_in_doubt(now)
+        self.is_up() && self.hello.state() == State::Up && !self.is_doubtful(now)
+    }
+
+    /// It carries data, and one of its ends has heard nothing for suspiciously long.
+    #[inline]
+    pub(crate) fn is_doubtful(&self, now: Time) -> bool {
+        self.hello.is_in_doubt(now) || self.hello.is_doubted()
     }
 
     /// Packets are sent over it: it is up, or was a moment ago and is tried by what has no other way.

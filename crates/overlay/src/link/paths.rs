@@ -24,6 +24,10 @@ use wire::link::{Kind, SessionIndex};
 /// Choice: what round trips of two quiet paths differ by from one minute to the next.
 const DEARER_SHARE: u64 = 8;
 const DEARER: Duration = Duration::from_millis(2);
+/// What the loss of every packet costs a path beside the time of its repair. Choice: 1 % weighs as much as 1 ms of
+/// latency. A path that loses nothing costs no repair, and no packet that comes late; across the network, where a
+/// detour takes the room of others, repair is the cheaper ([`Metric::ExpectedLatency`] alone).
+const LOST: Duration = Duration::from_millis(100);
 /// For so long, and so long after the last change. Choice: a change costs some packets out of order, so it is not made
 /// for a queue that is gone in a second.
 const DEARER_FOR: Duration = Duration::from_secs(3);
@@ -204,11 +208,11 @@ impl Link {
         })
     }
 
-    /// A pair of addresses to be dialled for a further path: each own socket (which speaks IPv4, or IPv6) towards each
-    /// address that is known of the neighbour.
-    pub(crate) fn path_to_open(&mut self, now: Time, sockets: &[bool]) -> Option<UnderlayAddr> {
+    /// A pair of addresses to be dialled for a further path: each own socket towards each address that is known of the
+    /// neighbour.
+    pub(crate) fn path_to_open(&mut self, now: Time, own: &[UnderlayAddr]) -> Option<UnderlayAddr> {
         let is_room = 1 + self.spares.len() < MAX_PATHS;
-        if sockets.len() < 2 || !self.has_paths() || !self.is_up() || !is_room {
+        if own.len() < 2 || !self.has_paths() || !self.is_up() || !is_room {
             return None;
         }
         if self.is_over_stream() {
@@ -218,8 +222,8 @@ impl Link {
         let known = self.dial.iter().chain(&self.dial_more).chain(&paths);
         let towards = |to: &UnderlayAddr| {
             let to = *to;
-            let fits = move |(_, is_ipv4): &(u8, &bool)| **is_ipv4 == to.is_ipv4();
-            let sockets = (0u8..).zip(sockets).filter(fits);
+            let fits = move |(_, own): &(u8, &UnderlayAddr)| own.is_ipv4() == to.is_ipv4();
+            let sockets = (0u8..).zip(own).filter(fits);
             sockets.map(move |(socket, _)| UnderlayAddr { socket, ..to })
         };
         self.opening.next(now, known.flat_map(towards), &paths)
@@ -227,7 +231,10 @@ impl Link {
 
     /// A spare whose session is to be renewed now.
     pub(crate) fn spare_to_rekey(&mut self, now: Time) -> Option<&mut Path> {
-        let rests = |path: &Path| path.dialled.is_some_and(|at| now.since(at) < super::DIAL_REST_MAX);
+        let rests = |path: &Path| {
+            path.dialled
+                .is_some_and(|at| now.since(at) < super::DIAL_REST_MAX)
+        };
         self.spares
             .iter_mut()
             .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
@@ -243,7 +250,7 @@ impl Link {
 
     /// The spare that what must arrive takes now, because the path in use is in doubt.
     pub(crate) fn sure_place(&self, now: Time) -> Option<usize> {
-        let is_well = self.spares.is_empty() || !self.path.hello.is_in_doubt(now);
+        let is_well = self.spares.is_empty() || !self.path.is_doubtful(now);
         (!is_well).then(|| self.best_spare(now)).flatten()
     }
 
@@ -259,15 +266,19 @@ impl Link {
         if self.spares.is_empty() {
             return None;
         }
-        let in_doubt = self.path.hello.is_in_doubt(now);
+        let in_doubt = self.path.is_doubtful(now);
         let copies = in_doubt || self.uplinks == Uplinks::Copies;
-        copies.then(|| self.best_spare(now)).flatten().map(|place| (place, in_doubt))
+        copies
+            .then(|| self.best_spare(now))
+            .flatten()
+            .map(|place| (place, in_doubt))
     }
 
-    /// What a path costs for the choice among those of one link, in nanoseconds of expected latency.
-    fn cost_of(&self, now: Time, path: &Path) -> u64 {
+    /// What a path costs for the choice among those of one link, in nanoseconds: its expected latency, and what it loses.
+    pub(crate) fn cost_of(&self, now: Time, path: &Path) -> u64 {
         let link = path.measured_cost(now);
-        cost(Metric::ExpectedLatency, link, &self.parameters).0
+        let lost = LOST.mul_f64(path.hello.loss_out().share()).as_nanos();
+        cost(Metric::ExpectedLatency, link, &self.parameters).0 + lost
     }
 
     /// Changes over to a spare where that is due.
@@ -283,7 +294,9 @@ impl Link {
             };
             let place = up.min_by_key(key)?;
             let why = match self.path.silence(now) {
-                Some(silence) if silence >= self.hello_settings.doubt_after => PathWhy::Silent(silence),
+                Some(silence) if silence >= self.hello_settings.doubt_after => {
+                    PathWhy::Silent(silence)
+                }
                 _ => PathWhy::NotHeard,
             };
             return self.change_path(now, place, why);
@@ -294,7 +307,7 @@ impl Link {
             let margin = (present / DEARER_SHARE).max(DEARER.as_nanos());
             spare.hello.rtt().samples() > 0 && self.cost_of(now, spare) + margin <= present
         });
-        let Some(place) = place.filter(|_| !self.path.hello.is_in_doubt(now)) else {
+        let Some(place) = place.filter(|_| !self.path.is_doubtful(now)) else {
             self.choice.cheaper = None;
             return None;
         };
@@ -304,7 +317,10 @@ impl Link {
             _ => now,
         };
         self.choice.cheaper = Some((id, since));
-        let rests = self.choice.changed.is_some_and(|(at, _)| now.since(at) < CHANGE_REST);
+        let rests = self
+            .choice
+            .changed
+            .is_some_and(|(at, _)| now.since(at) < CHANGE_REST);
         if rests || now.since(since) < DEARER_FOR {
             return None;
         }
@@ -337,6 +353,8 @@ impl Link {
         }
         (self.told, self.dialling) = (None, Dialling::default());
         self.asked.clear();
+        let is_gone = !matches!(why, PathWhy::Dearer { .. });
+        self.reliable.sender.on_new_path(now, self.path.rtt(), is_gone);
         Some(changed)
     }
 
@@ -392,4 +410,3 @@ pub(super) fn goes_beside(packet: &[u8], in_doubt: bool) -> bool {
     let Class { link, priority, .. } = Header::trusted(packet).class();
     link == LinkProtocol::RealTime && (in_doubt || priority >= COPIED_PRIORITY)
 }
-

@@ -410,7 +410,7 @@ impl Node {
             self.on_path_timeout(now, index, id, out);
         }
         let link = self.links.at_mut(index);
-        if link.path.hello.is_in_doubt(now) {
+        if link.path.is_doubtful(now) {
             // Whether a spare is better must be known soon.
             let spares = link.spares.iter_mut().filter(|spare| spare.is_up());
             spares.for_each(|spare| spare.hello.watch_closely(now));
@@ -579,13 +579,7 @@ impl Node {
 }
 
 impl Link {
-    fn send_hello(
-        &mut self,
-        now: Time,
-        path: PathId,
-        hello: &Hello,
-        out: &mut impl Outbox<Node>,
-    ) {
+    fn send_hello(&mut self, now: Time, path: PathId, hello: &Hello, out: &mut impl Outbox<Node>) {
         if self.path.id == path {
             self.on_asked(now, hello.stamp_us);
         }

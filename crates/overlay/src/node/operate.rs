@@ -271,7 +271,7 @@ impl Node {
                 .links
                 .iter()
                 .filter(|(_, link)| !link.is_left)
-                .map(|(_, link)| link.status(now))
+                .map(|(_, link)| link.status(now, &self.own_sockets))
                 .collect(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
@@ -314,7 +314,7 @@ impl Node {
 }
 
 impl Link {
-    fn status(&self, now: Time) -> LinkStatus {
+    fn status(&self, now: Time, own: &[UnderlayAddr]) -> LinkStatus {
         let path = &self.path;
         let state = path.state();
         let price_ends = path.hello.price_ends(now);
@@ -333,7 +333,7 @@ impl Link {
             price_ms: f64::from(path.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),
             reason: self.reason(now).filter(|_| state != "up"),
-            since_s: now.since(path.hello.since()).as_secs_f64(),
+            since_s: now.since(self.since).as_secs_f64(),
             rtt_ms: path
                 .hello
                 .rtt()
@@ -354,6 +354,7 @@ impl Link {
             hops: self.hops,
             active: path.hello.is_active(),
             impairment: path.impairment.as_ref().map(|i| i.model().to_string()),
+            paths: self.path_statuses(now, own),
             counts: self.counts,
             realtime: LaneStatus {
                 received: received.received,

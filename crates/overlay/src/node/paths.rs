@@ -9,8 +9,10 @@
 use super::Node;
 use crate::event::Event;
 use crate::hello::{self, Why};
-use crate::link::{Link, LinkIndex, PathId};
-use base::{Outbox, Time};
+use crate::link::{Link, LinkIndex, Path, PathId};
+use crate::snapshot::PathStatus;
+use base::{Outbox, Time, UnderlayAddr};
+use graph::metric::{Cost, Metric};
 use wire::link::SessionIndex;
 
 impl Node {
@@ -124,5 +126,33 @@ impl Link {
     pub(super) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
         let ids: Vec<PathId> = self.paths().map(|path| path.id).collect();
         ids.into_iter()
+    }
+
+    pub(super) fn path_statuses(&self, now: Time, own: &[UnderlayAddr]) -> Vec<PathStatus> {
+        let used = self.path.id;
+        let status = |path: &Path| {
+            let own = path.at.and_then(|at| own.get(usize::from(at.socket)));
+            let chosen = self.choice.why(now).filter(|_| path.id == used);
+            PathStatus {
+                number: path.id.0,
+                from: own.map(UnderlayAddr::to_string),
+                at: path.at.map(|at| at.to_string()),
+                state: path.state(),
+                in_use: path.id == used,
+                active: path.hello.is_active(),
+                rtt_ms: path
+                    .hello
+                    .rtt()
+                    .smoothed()
+                    .map(|rtt| rtt.as_secs_f64() * 1e3),
+                loss_in_pct: path.loss.rate() * 100.0,
+                loss_out_pct: path.hello.loss_out().share() * 100.0,
+                mtu_bytes: path.mtu.usable(),
+                cost_ms: Metric::ExpectedLatency.in_natural_unit(Cost(self.cost_of(now, path))),
+                heard_s: path.silence(now).map(|silence| silence.as_secs_f64()),
+                chosen: chosen.map(|(why, ago)| (why.to_string(), ago.as_secs_f64())),
+            }
+        };
+        self.paths().map(status).collect()
     }
 }

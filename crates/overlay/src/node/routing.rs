@@ -268,6 +268,9 @@ impl Node {
         index: LinkIndex,
         event: Option<hello::Event>,
     ) {
+        if matches!(event, Some(hello::Event::Up | hello::Event::Down { .. })) {
+            self.links.at_mut(index).since = now;
+        }
         match event {
             Some(hello::Event::Up) => {
                 self.flood.on_link_up(index, &self.database);

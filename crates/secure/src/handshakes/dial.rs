@@ -9,8 +9,8 @@ use crate::session::{Parts, Session};
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use std::sync::Arc;
 use wire::handshake::{
-    self as format, FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES, NOISE_INIT_BYTES,
-    RESPONSE_HEADER_BYTES, init, split_mac,
+    self as format, FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES,
+    NOISE_INIT_BYTES, RESPONSE_HEADER_BYTES, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -240,7 +240,11 @@ impl Handshakes {
         };
         let mut datagram = header.header().to_vec();
         let front = datagram.len();
-        let mark: &[u8] = if dial.is_further { &[FURTHER_PATH] } else { &[] };
+        let mark: &[u8] = if dial.is_further {
+            &[FURTHER_PATH]
+        } else {
+            &[]
+        };
         let payload = [mark, dial.identity.certificate().as_bytes()].concat();
         datagram.resize(front + NOISE_FINISH_BYTES + payload.len(), 0);
         dial.noise

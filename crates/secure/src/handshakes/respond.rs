@@ -11,8 +11,8 @@ use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
 use wire::handshake::{
-    FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES, Response, init,
-    split_mac,
+    FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES,
+    Response, init, split_mac,
 };
 use wire::link::SessionIndex;
 

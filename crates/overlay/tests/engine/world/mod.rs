@@ -218,7 +218,8 @@ impl Nodes {
     pub fn node(&mut self, i: usize) -> Node {
         let network = self.authority.network();
         let mut node = Node::new(self.config(i, network));
-        node.set_sockets(vec![true; usize::from(self.plan.attachments_of(i))]);
+        let own = 0..self.plan.attachments_of(i);
+        node.set_sockets(own.map(|k| self.called((i, k), k)).collect());
         node
     }
 
@@ -307,8 +308,7 @@ impl Nodes {
     pub fn set_path_outage(&mut self, a: (usize, u8), b: (usize, u8), outage: bool) {
         for (from, to) in [(a, b), (b, a)] {
             let called = self.called(to, from.1);
-            self.world
-                .set_outage_by(self.hosts[from.0], called, outage);
+            self.world.set_outage_by(self.hosts[from.0], called, outage);
         }
     }
 

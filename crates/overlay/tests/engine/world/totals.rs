@@ -32,6 +32,7 @@ pub struct Totals {
     pub downs: Vec<(Time, HostId, NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
     pub moves: u64,
+    pub established: Vec<(Time, HostId)>,
     pub path_changes: Vec<(Time, HostId, PathWhy)>,
     pub unstamped: u64,
 }
@@ -76,7 +77,8 @@ impl Totals {
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),
             Event::Moved { .. } => self.moves += 1,
             Event::PathChanged { why, .. } => self.path_changes.push((at, host, why)),
-            Event::Established { .. } | Event::Control { .. } | Event::RecordAccepted { .. } => {}
+            Event::Established { .. } => self.established.push((at, host)),
+            Event::Control { .. } | Event::RecordAccepted { .. } => {}
         }
     }
 
