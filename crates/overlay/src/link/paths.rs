@@ -32,6 +32,10 @@ const LOST: Duration = Duration::from_millis(100);
 /// for a queue that is gone in a second.
 const DEARER_FOR: Duration = Duration::from_secs(3);
 const CHANGE_REST: Duration = Duration::from_secs(5);
+/// What a link carries makes its path dearer, and would make any other one so. A change for the cost that is wanted back
+/// within so many rests was of no use, and doubles the rest, up to so much.
+const CHANGE_RESTS: u64 = 4;
+const CHANGE_REST_MAX: Duration = Duration::from_secs(600);
 /// A spare on which nothing has been heard for so long is given up, and dialled anew. Choice: a router that restarts
 /// is back by then.
 const GONE: Duration = Duration::from_secs(60);
@@ -56,6 +60,8 @@ pub(crate) struct Changed {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Choice {
     changed: Option<(Time, PathWhy)>,
+    /// When it was changed last for what it cost, and the rest after that.
+    dearer: Option<(Time, Duration)>,
     /// The spare that costs less than the path in use, and since when.
     cheaper: Option<(PathId, Time)>,
 }
@@ -74,6 +80,24 @@ struct Pair {
 }
 
 impl Choice {
+    /// A change for the cost is too soon after the last one.
+    fn rests(&self, now: Time) -> bool {
+        let after = |(at, rest)| now.since(at) < rest;
+        let changed = self.changed.map(|(at, _)| (at, CHANGE_REST));
+        changed.into_iter().chain(self.dearer).any(after)
+    }
+
+    fn on_changed(&mut self, now: Time, why: PathWhy) {
+        if matches!(why, PathWhy::Dearer { .. }) {
+            let rest = match self.dearer {
+                Some((at, rest)) if now.since(at) < rest * CHANGE_RESTS => rest * 2,
+                _ => CHANGE_REST,
+            };
+            self.dearer = Some((now, rest.min(CHANGE_REST_MAX)));
+        }
+        (self.changed, self.cheaper) = (Some((now, why)), None);
+    }
+
     /// Why the path in use is the one.
     pub(crate) fn why(&self, now: Time) -> Option<(PathWhy, Duration)> {
         self.changed.map(|(at, why)| (why, now.since(at)))
@@ -317,11 +341,7 @@ impl Link {
             _ => now,
         };
         self.choice.cheaper = Some((id, since));
-        let rests = self
-            .choice
-            .changed
-            .is_some_and(|(at, _)| now.since(at) < CHANGE_REST);
-        if rests || now.since(since) < DEARER_FOR {
+        if self.choice.rests(now) || now.since(since) < DEARER_FOR {
             return None;
         }
         let to_us = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
@@ -342,10 +362,7 @@ impl Link {
             to: path.at.unwrap_or_default(),
             why,
         };
-        self.choice = Choice {
-            changed: Some((now, why)),
-            cheaper: None,
-        };
+        self.choice.on_changed(now, why);
         self.counts.path_changes += 1;
         // What is known of queues is known of the path before.
         if let Some(brake) = &mut self.brake {
@@ -354,7 +371,9 @@ impl Link {
         (self.told, self.dialling) = (None, Dialling::default());
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
-        self.reliable.sender.on_new_path(now, self.path.rtt(), is_gone);
+        self.reliable
+            .sender
+            .on_new_path(now, self.path.rtt(), is_gone);
         Some(changed)
     }
 

@@ -305,6 +305,24 @@ fn a_neighbour_that_stops_takes_the_link_down_and_not_only_a_path() {
     nodes.world.close().unwrap();
 }
 
+/// A stream from 0 to 1 that is never short of something to send.
+fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
+    let class = Class {
+        link,
+        ..DEFAULT_CLASS
+    };
+    let options = Some(Options {
+        class,
+        ..Options::default()
+    });
+    let mut sessions = Sessions::default();
+    sessions.listen(nodes, 1, options);
+    sessions.run_ms(nodes, 5);
+    let caller = sessions.connect(nodes, (0, 1), Framing::Bytes, options);
+    sessions.end(caller).to_write = u64::MAX >> 1;
+    (sessions, caller)
+}
+
 /// A lane that waits for acknowledgements goes on over a path that is ten times as long, and back.
 #[test]
 fn a_reliable_lane_goes_on_over_a_path_of_another_round_trip() {
@@ -313,19 +331,7 @@ fn a_reliable_lane_goes_on_over_a_path_of_another_round_trip() {
         ["delay=60ms rate=20mbit", "delay=5ms rate=20mbit"],
     ] {
         let mut nodes = two_uplinks(13, Uplinks::One, paths);
-        let class = Class {
-            link: LinkProtocol::Reliable,
-            ..DEFAULT_CLASS
-        };
-        let options = Some(Options {
-            class,
-            ..Options::default()
-        });
-        let mut sessions = Sessions::default();
-        sessions.listen(&mut nodes, 1, options);
-        sessions.run_ms(&mut nodes, 5);
-        let caller = sessions.connect(&mut nodes, (0, 1), Framing::Bytes, options);
-        sessions.end(caller).to_write = u64::MAX >> 1;
+        let (mut sessions, _) = busy(&mut nodes, LinkProtocol::Reliable);
         sessions.run_ms(&mut nodes, 4_000);
         let used_before = used(&nodes, 0).number;
         nodes.set_path_outage((0, used_before), (1, used_before), true);
@@ -334,8 +340,25 @@ fn a_reliable_lane_goes_on_over_a_path_of_another_round_trip() {
         let before = sessions.called(0).read;
         sessions.run_ms(&mut nodes, 5_000);
         let rate = (sessions.called(0).read - before) as f64 * 8.0 / 5.0 / 20e6;
-        println!("{paths:?}: {rate}");
         assert!(rate > 0.8, "{paths:?}: {rate:.2} of the rate");
+        drop(sessions);
+        nodes.world.close().unwrap();
+    }
+}
+
+/// What fills a path makes it longer, and the other one would be as long if it were filled: that is learned.
+#[test]
+fn a_lane_that_fills_its_path_does_not_go_to_and_fro() {
+    for (seed, link) in [(16, LinkProtocol::Reliable), (17, LinkProtocol::BestEffort)] {
+        let path = "delay=10ms rate=20mbit";
+        let mut nodes = two_uplinks(seed, Uplinks::One, [path, path]);
+        let (mut sessions, _) = busy(&mut nodes, link);
+        sessions.run_ms(&mut nodes, 60_000);
+        let rate = sessions.called(0).read as f64 * 8.0 / 60.0 / 20e6;
+        // After 3, 8, 18, 38 s at either end, if nothing else speaks against it.
+        let changes = nodes.count().path_changes.len();
+        assert!(changes <= 2 * 4, "{link:?}: {changes}");
+        assert!(rate > 0.85, "{rate:.2}");
         drop(sessions);
         nodes.world.close().unwrap();
     }
