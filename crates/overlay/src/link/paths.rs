@@ -246,7 +246,8 @@ impl Link {
         let known = self.dial.iter().chain(&self.dial_more).chain(&paths);
         let towards = |to: &UnderlayAddr| {
             let to = *to;
-            let fits = move |(_, own): &(u8, &UnderlayAddr)| own.is_ipv4() == to.is_ipv4();
+            let kind = |at: UnderlayAddr| (at.is_ipv4(), at.is_loopback());
+            let fits = move |(_, own): &(u8, &UnderlayAddr)| kind(**own) == kind(to);
             let sockets = (0u8..).zip(own).filter(fits);
             sockets.map(move |(socket, _)| UnderlayAddr { socket, ..to })
         };
