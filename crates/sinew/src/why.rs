@@ -166,7 +166,10 @@ impl Display for Told {
                 spares,
                 why,
             } = uplink;
-            write!(f, "\nlink to {to}: by {from} -> {at}, with {spares} spare: {why}")?;
+            write!(
+                f,
+                "\nlink to {to}: by {from} -> {at}, with {spares} spare: {why}"
+            )?;
         }
         Ok(())
     }

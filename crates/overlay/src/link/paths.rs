@@ -79,6 +79,13 @@ struct Pair {
     rest: Duration,
 }
 
+/// Of two pairs of addresses, the ends that are the same: what has failed at one of them is likely to be there.
+fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
+    let is_near = one.socket == other.socket;
+    let is_far = (one.ip, one.port) == (other.ip, other.port);
+    usize::from(is_near) + usize::from(is_far)
+}
+
 impl Choice {
     /// A change for the cost is too soon after the last one.
     fn rests(&self, now: Time) -> bool {
@@ -113,12 +120,8 @@ impl Opening {
         wanted: impl Iterator<Item = UnderlayAddr>,
         paths: &[UnderlayAddr],
     ) -> Option<UnderlayAddr> {
-        let shared = |at: &UnderlayAddr| {
-            let shares = |path: &&UnderlayAddr| {
-                path.socket == at.socket || (path.ip, path.port) == (at.ip, at.port)
-            };
-            paths.iter().filter(shares).count()
-        };
+        let shared =
+            |at: &UnderlayAddr| -> usize { paths.iter().map(|path| ends_shared(*path, *at)).sum() };
         let is_open = |at: &UnderlayAddr| paths.iter().any(|path| path.remote() == at.remote());
         let is_due = |at: &UnderlayAddr| {
             let pair = self.pairs.iter().find(|pair| pair.at == *at);
@@ -265,12 +268,26 @@ impl Link {
             .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
     }
 
-    /// The best spare that nothing speaks against: its place.
+    /// The best spare beside a path that is in doubt, or for copies: its place. One that has an end in common with the
+    /// path in use fails with it.
     pub(super) fn best_spare(&self, now: Time) -> Option<usize> {
+        self.least_spare(now, |path| {
+            (self.ends_shared(path), self.cost_of(now, path))
+        })
+    }
+
+    /// The place of the least of the spares that nothing speaks against.
+    fn least_spare<K: Ord>(&self, now: Time, key: impl Fn(&Path) -> K) -> Option<usize> {
         let sound = self.spares.iter().enumerate();
         let sound = sound.filter(|(_, path)| path.is_sound(now));
-        let best = sound.min_by_key(|(_, path)| (self.cost_of(now, path), path.id));
-        best.map(|(place, _)| place)
+        let least = sound.min_by_key(|(_, path)| (key(path), path.id));
+        least.map(|(place, _)| place)
+    }
+
+    /// Ends that a spare has in common with the path in use.
+    fn ends_shared(&self, spare: &Path) -> usize {
+        let ends = self.path.at.zip(spare.at);
+        ends.map_or(0, |(used, spare)| ends_shared(used, spare))
     }
 
     /// The spare that what must arrive takes now, because the path in use is in doubt.
@@ -315,7 +332,13 @@ impl Link {
             let up = (0..self.spares.len()).filter(|place| self.spares[*place].is_up());
             let key = |place: &usize| {
                 let path = &self.spares[*place];
-                (!path.is_sound(now), self.cost_of(now, path), path.id)
+                let shared = self.ends_shared(path);
+                (
+                    !path.is_sound(now),
+                    shared,
+                    self.cost_of(now, path),
+                    path.id,
+                )
             };
             let place = up.min_by_key(key)?;
             let why = match self.path.silence(now) {
@@ -327,7 +350,8 @@ impl Link {
             return self.change_path(now, place, why);
         }
         let present = self.cost_of(now, &self.path);
-        let place = self.best_spare(now).filter(|place| {
+        let cheapest = self.least_spare(now, |path| self.cost_of(now, path));
+        let place = cheapest.filter(|place| {
             let spare = &self.spares[*place];
             let margin = (present / DEARER_SHARE).max(DEARER.as_nanos());
             spare.hello.rtt().samples() > 0 && self.cost_of(now, spare) + margin <= present

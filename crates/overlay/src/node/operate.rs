@@ -239,7 +239,8 @@ impl Node {
         let link = self.links.at_mut(index);
         if let Some(before) = link.dial.replace(at).filter(|before| *before != at) {
             // A name has several addresses: the neighbour may be at each of them.
-            link.dial_more.retain(|other| *other != at && *other != before);
+            link.dial_more
+                .retain(|other| *other != at && *other != before);
             link.dial_more.insert(0, before);
             link.dial_more.truncate(crate::link::MAX_PATHS);
         }

@@ -216,6 +216,30 @@ fn one_end_with_two_uplinks_is_enough() {
     nodes.world.close().unwrap();
 }
 
+/// Each end's uplinks reach both of the other's: four paths, of which one uplink takes three along when it dies.
+#[test]
+fn of_four_paths_the_one_that_has_no_end_in_common_takes_over() {
+    let mut nodes = two_uplinks(18, Uplinks::One, ["delay=10ms", "delay=15ms"]);
+    nodes.link_path((0, 0), (1, 1), "delay=10ms");
+    nodes.link_path((0, 1), (1, 0), "delay=10ms");
+    nodes.run_ms(40_000);
+    assert_eq!((up(&nodes, 0), up(&nodes, 1)), (4, 4));
+    let mut streams = calls(&mut nodes);
+    streams.run(&mut nodes, MS * 2_000);
+    // What leaves 0 by its first socket is lost, and so is what comes to 1 at its first address.
+    for (here, there) in [((0, 0), (1, 0)), ((0, 0), (1, 1)), ((0, 1), (1, 0))] {
+        nodes.set_path_outage(here, there, true);
+    }
+    streams.run(&mut nodes, MS * 3_000);
+    streams.finish(&mut nodes);
+    let gap = longest_gap(&streams);
+    assert!(gap <= MS * 250, "{gap}");
+    assert_eq!(nodes.totals.path_changes.len(), 2);
+    assert_eq!(nodes.totals.downs, []);
+    assert_eq!((up(&nodes, 0), up(&nodes, 1)), (1, 1));
+    nodes.world.close().unwrap();
+}
+
 /// Whoever does not know paths is never asked for one: its link is what it was.
 #[test]
 fn beside_a_node_that_knows_no_paths_there_is_one() {

@@ -175,7 +175,9 @@ fn notes(links: &[Value]) -> Vec<String> {
 
 /// Why a link has another path in use than at first.
 fn changed(link: &Value) -> Option<String> {
-    let used = list(&link["paths"]).iter().find(|path| path["in_use"] == true)?;
+    let used = list(&link["paths"])
+        .iter()
+        .find(|path| path["in_use"] == true)?;
     let [why, ago_s] = used["chosen"].as_array()?.as_slice() else {
         return None;
     };
