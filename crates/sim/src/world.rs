@@ -183,6 +183,13 @@ impl<E: Engine> World<E> {
             .unwrap_or_default()
     }
 
+    /// Bytes of all datagrams that a host has sent to `called`, as [`World::bytes`] counts them.
+    pub fn bytes_by(&self, from: HostId, called: UnderlayAddr) -> u64 {
+        self.wire_to(from, called)
+            .map(|id| self.wires[id as usize].bytes)
+            .unwrap_or_default()
+    }
+
     fn add_wire(
         &mut self,
         (from, to): (HostId, HostId),

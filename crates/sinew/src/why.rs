@@ -177,10 +177,15 @@ impl Display for Told {
 
 /// The paths in use of the asked node's own links that the chosen paths take, where there are several.
 fn uplinks(status: &Value, chosen: &[PathNumbers]) -> Vec<Uplink> {
+    let own = status["snapshot"]["name"].as_str().unwrap_or_default();
+    let paths: Vec<Vec<String>> = chosen.iter().map(|path| path.path.clone()).collect();
+    uplinks_of(status, own, &paths)
+}
+
+fn uplinks_of(status: &Value, own: &str, chosen: &[Vec<String>]) -> Vec<Uplink> {
     let snapshot = &status["snapshot"];
-    let own = snapshot["name"].as_str().unwrap_or_default();
-    let next = |path: &PathNumbers| {
-        let mut hops = path.path.windows(2);
+    let next = |path: &Vec<String>| {
+        let mut hops = path.windows(2);
         let hop = hops.find(|hop| hop[0] == own);
         hop.map(|hop| hop[1].clone())
     };
@@ -301,6 +306,38 @@ fn runners_up(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_in_use_of_the_own_link_is_told_where_there_are_several() {
+        let path = |at: &str, in_use: bool, chosen: Value| json!({"at": at, "from": "10.1.0.1:7700", "state": "up", "in_use": in_use, "cost_ms": 12.0, "chosen": chosen});
+        let status = |chosen: Value| {
+            json!({"snapshot": {"name": "a", "links": [
+                {"name": "b", "paths": [path("10.1.0.2:7700", true, chosen), path("10.2.0.2:7700", false, Value::Null)]},
+                {"name": "c", "paths": [path("10.1.0.3:7700", true, Value::Null)]},
+            ]}})
+        };
+        let told = |status: &Value, path: &[&str]| {
+            let own = status["snapshot"]["name"].as_str().unwrap_or_default();
+            let nodes: Vec<String> = path.iter().map(|node| (*node).to_owned()).collect();
+            uplinks_of(status, own, &[nodes])
+        };
+        let never = status(Value::Null);
+        let [uplink] = &told(&never, &["a", "b", "d"])[..] else {
+            panic!("one link of the path is the asked node's")
+        };
+        assert_eq!((uplink.at.as_str(), uplink.spares), ("10.1.0.2:7700", 1));
+        assert_eq!(uplink.why, "it costs 12.0 ms, the best spare 12.0 ms");
+        let silent = status(json!(["silent for 180 ms", 3.0]));
+        let told_of = |path: &[&str]| told(&silent, path).pop().map(|uplink| uplink.why);
+        let why = "the path before was left: silent for 180 ms";
+        assert_eq!(told_of(&["a", "b"]).as_deref(), Some(why));
+        assert_eq!(told_of(&["a", "c"]), None, "it has one path");
+        assert_eq!(
+            told_of(&["c", "b"]),
+            None,
+            "that is not the asked node's link"
+        );
+    }
 
     #[test]
     fn refused_flows_of_the_pair_are_told_and_no_others() {

@@ -325,7 +325,7 @@ impl Link {
 
     /// Changes over to a spare where that is due.
     pub(crate) fn choose_path(&mut self, now: Time) -> Option<Changed> {
-        if self.spares.is_empty() || self.is_over_stream() {
+        if self.spares.is_empty() {
             return None;
         }
         if !self.path.is_up() || self.path.sessions.is_empty() {
@@ -348,6 +348,10 @@ impl Link {
                 _ => PathWhy::NotHeard,
             };
             return self.change_path(now, place, why);
+        }
+        if self.is_over_stream() {
+            // How a link comes back from one, `Fallback` decides.
+            return None;
         }
         let present = self.cost_of(now, &self.path);
         let cheapest = self.least_spare(now, |path| self.cost_of(now, path));
@@ -387,6 +391,7 @@ impl Link {
             to: path.at.unwrap_or_default(),
             why,
         };
+        self.fallback.on_moved(now, Some(changed.from), changed.to);
         self.choice.on_changed(now, why);
         self.counts.path_changes += 1;
         // What is known of queues is known of the path before.
@@ -428,6 +433,7 @@ impl Link {
             if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
                 continue;
             }
+            copy.set_mark(self.lane_mark);
             spare.hello.on_data_sent(now);
             self.counts.copies_out += 1;
             self.counts.copies_out_bytes += bytes as u64;

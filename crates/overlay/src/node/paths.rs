@@ -71,6 +71,7 @@ impl Node {
             why: changed.why,
         });
         self.on_mtu(index, before, out);
+        self.note_way(now, index, out);
         self.consider_cost(now, index);
         self.links.touch(index);
         true

@@ -1,5 +1,7 @@
 //! Links with several paths: hosts with two uplinks of which one dies, comes back, or loses packets.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use crate::world::neighbour::{Neighbour, control};
 use crate::world::party::Ask;
 use crate::world::sessions::Sessions;

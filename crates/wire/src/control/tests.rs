@@ -114,6 +114,27 @@ fn a_message_that_does_not_fit_leaves_what_is_written() {
 }
 
 #[test]
+fn a_hello_that_doubts_has_these_bytes() {
+    let hello = Hello {
+        i_hear_you: false,
+        active: false,
+        knows_paths: true,
+        doubts: true,
+        echo: None,
+        loss_in: Loss(0),
+        arrived: 0,
+        lost: 0,
+        ..HELLO
+    };
+    let bytes = [
+        0x60, 0x03, 0xe8, 0x01, 0x02, 0x03, 0x04, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xb0,
+        0x07, 0x00, 0x01, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(hello.to_bytes(), bytes);
+    assert_eq!(Hello::parse(&bytes), Ok(hello));
+}
+
+#[test]
 fn an_unknown_critical_message_ends_the_datagram() {
     let bytes = [[0x80, 0, 0].as_slice(), &VECTOR].concat();
     let mut messages = Messages::new(&bytes);
