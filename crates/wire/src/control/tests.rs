@@ -289,11 +289,9 @@ fn flags_of_the_future_are_not_looked_at() {
             ..HELLO
         };
         let body = hello.to_bytes();
-        for bit in [0x80] {
-            let mut body = body;
-            body[0] |= bit;
-            assert_eq!(Hello::parse(&body), Ok(hello), "{bit:#x}");
-        }
+        let mut body = body;
+        body[0] |= 0x80;
+        assert_eq!(Hello::parse(&body), Ok(hello));
     }
 }
 
