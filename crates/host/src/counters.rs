@@ -117,6 +117,8 @@ impl Counters {
             Event::LinkDown { .. } => self.links_down += 1,
             // The reason of a link that is down tells of it.
             Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
+            // The link's counts have it.
+            Event::PathChanged { .. } => {}
             // The snapshot has what is suspect.
             Event::PathBad { .. }
             | Event::Suspected { .. }

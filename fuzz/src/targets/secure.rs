@@ -260,7 +260,12 @@ fn handshake(data: &[u8]) {
         let from = at(if what & 0x40 == 0 { 2 - to } else { 3 });
         match (what & 3, messages.len()) {
             (0, _) | (_, 0) => {
-                if let Ok(init) = nodes[to].dial(now, at(2 - to), None) {
+                let peer = fixture().nodes[1 - to].address();
+                let init = match what & 4 {
+                    0 => nodes[to].dial(now, at(2 - to), None),
+                    _ => nodes[to].dial_further(now, at(2 - to), peer),
+                };
+                if let Ok(init) = init {
                     messages.push((1 - to, init));
                 }
             }

@@ -46,4 +46,5 @@ mod stamped;
 mod targeted;
 mod tunnels;
 mod two_ways;
+mod uplinks;
 mod video;

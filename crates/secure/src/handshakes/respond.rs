@@ -1,7 +1,7 @@
 //! The side that is dialled: Init under load and not, half-open handshakes, Finish.
 
 use super::table::{Entry, HalfOpen};
-use super::{Established, Handshakes, Outcome, Refusal, VERSIONS};
+use super::{Between, Established, Handshakes, Outcome, Refusal, VERSIONS};
 use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
 use crate::noise;
@@ -11,8 +11,8 @@ use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
 use wire::handshake::{
-    Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES, Response, init,
-    split_mac,
+    FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES,
+    Response, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -172,8 +172,12 @@ impl Handshakes {
         unix_now_s: u64,
         local_index: SessionIndex,
         mut half_open: Box<HalfOpen>,
-        certificate: &[u8],
+        payload: &[u8],
     ) -> Result<Outcome, Refusal> {
+        // Between ends there are no paths: their packets take what routes they take.
+        let further = payload.strip_prefix(&[FURTHER_PATH]);
+        let further = further.filter(|_| self.between == Between::Neighbours);
+        let certificate = further.unwrap_or(payload);
         let static_key = half_open.noise.get_remote_static();
         let peer = self.verify(unix_now_s, certificate, static_key)?;
         self.end_own_dial(half_open.from, &peer);
@@ -193,6 +197,7 @@ impl Handshakes {
             peer,
             from: half_open.from,
             expect: None,
+            is_further: further.is_some(),
             reply: None,
         })))
     }
