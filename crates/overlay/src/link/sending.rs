@@ -57,7 +57,11 @@ impl Link {
                     copies.extend(pool.copy_of(0, datagram));
                 }
             }
-            self.path.sessions.seal(Kind::Data, datagram).ok()?;
+            if self.path.sessions.seal(Kind::Data, datagram).is_err() {
+                // They are not to leave by another link with its next run.
+                copies.clear();
+                return None;
+            }
             sealed += 1;
             bytes += datagram.len();
         }
