@@ -8,6 +8,7 @@
 
 use super::paths::ends_shared;
 use super::{Link, MAX_PATHS, PathId};
+use crate::settings::Uplinks;
 use base::{Duration, Time, UnderlayAddr};
 
 /// The rest between two dials of a pair of addresses of which nothing comes, at first and at most. Choice: a dial is
@@ -85,15 +86,44 @@ impl Link {
             return None;
         }
         let paths: Vec<UnderlayAddr> = self.paths().filter_map(|path| path.at).collect();
-        let known = self.dial.iter().chain(&self.dial_more).chain(&paths);
-        let towards = |to: &UnderlayAddr| {
-            let to = *to;
+        let pairs = self.pairs(own);
+        self.opening.next(now, pairs.into_iter(), &paths)
+    }
+
+    /// Each own socket towards each address that is known of the neighbour. Where there is one socket, each address.
+    fn pairs(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
+        let paths = self.paths().filter_map(|path| path.at);
+        let known = self.dial.into_iter().chain(self.dial_more.iter().copied());
+        let known = known.chain(paths).filter(|at| !at.is_stream());
+        if own.len() < 2 {
+            return known.collect();
+        }
+        let towards = |to: UnderlayAddr| {
             let kind = |at: UnderlayAddr| (at.is_ipv4(), at.is_loopback());
             let fits = move |(_, own): &(u8, &UnderlayAddr)| kind(**own) == kind(to);
             let sockets = (0u8..).zip(own).filter(fits);
             sockets.map(move |(socket, _)| UnderlayAddr { socket, ..to })
         };
-        self.opening.next(now, known.flat_map(towards), &paths)
+        known.flat_map(towards).collect()
+    }
+
+    /// Where it is dialled next. A link that is down may come up by any path: after a dial without an answer the next
+    /// one takes another pair of addresses, beginning with [`Link::dialled_at`].
+    pub(crate) fn dialled_next(&self, own: &[UnderlayAddr]) -> Option<UnderlayAddr> {
+        let first = self.dialled_at()?;
+        if self.is_up() || first.is_stream() || self.uplinks == Uplinks::Off {
+            return Some(first);
+        }
+        let mut others = self.pairs(own);
+        others
+            .iter_mut()
+            .for_each(|at| *at = UnderlayAddr::remote(*at));
+        others.retain(|at| *at != first.remote());
+        others.sort_unstable();
+        others.dedup();
+        let turn = self.path.dials as usize % (1 + others.len());
+        let other = turn.checked_sub(1).and_then(|place| others.get(place));
+        Some(other.copied().unwrap_or(first))
     }
 
     /// A path is up from now on.

@@ -165,10 +165,13 @@ impl Link {
         ended
     }
 
-    /// Ends spares that have no session, or on which nothing was heard for long.
+    /// Ends spares that have no session, or on which nothing was heard for long. While the link is down each may be the
+    /// one by which it comes back.
     pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
+        let is_up = self.is_up();
         self.end_spares(|spare| {
-            spare.sessions.is_empty() || !spare.is_up() && now.since(spare.heard) >= GONE
+            let is_gone = is_up && !spare.is_up() && now.since(spare.heard) >= GONE;
+            spare.sessions.is_empty() || is_gone
         })
     }
 

@@ -93,6 +93,7 @@ impl Node {
             if !link.wants_dial(now) {
                 continue;
             }
+            let to = link.dialled_next(&self.own_sockets).unwrap_or(to);
             // Where there are other paths, a new session is that of this one.
             let is_rekey = link.is_up() && !link.spares.is_empty();
             let init = match is_rekey {
