@@ -517,8 +517,8 @@ impl Node {
     ) {
         let link = self.links.at_mut(index);
         for _ in 0..2 {
-            let hello = link.farewell(now);
-            link.send_hello(now, link.path.id, &hello, out);
+            let (path, hello) = link.farewell(now);
+            link.send_hello(now, path, &hello, out);
         }
     }
 

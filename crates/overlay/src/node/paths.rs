@@ -100,10 +100,17 @@ impl Node {
             matches!(event, hello::Event::Down { why: w, .. } if w == why)
         };
         if is_closing(event) {
-            // It is the neighbour that goes away, not the path.
+            // It is the neighbour that goes away, not the path: it may have another one in use than this end.
+            let event = match is_spare {
+                true => link.path.hello.on_closing(now),
+                false => Some(event),
+            };
+            if let Some(event) = event.filter(|_| is_spare) {
+                link.path.on_hello_event(now, event);
+            }
             let ended = link.end_spares(|_| true);
             self.release(ended);
-            return (!is_spare).then_some(event);
+            return event;
         }
         let changes = self.choose_path(now, index, out);
         match (is_spare, event) {

@@ -504,3 +504,28 @@ fn a_link_whose_first_uplink_is_dead_comes_up_by_the_second() {
     }
     nodes.world.close().unwrap();
 }
+
+/// Each end has another path in use, and one of them stops.
+#[test]
+fn a_good_bye_by_a_spare_takes_the_link_down() {
+    for stops in [0, 1] {
+        let mut nodes = two_uplinks(21, Uplinks::One, ["delay=20ms", "delay=25ms"]);
+        let ends = (nodes.called((1, 0), 0), nodes.called((0, 0), 0));
+        let hosts = (nodes.hosts[0], nodes.hosts[1]);
+        let lossy = crate::world::model("delay=20ms loss=10%");
+        nodes.world.link_by(hosts, ends, lossy);
+        let mut streams = calls(&mut nodes);
+        let differ = |nodes: &Nodes| (used(nodes, 0).number, used(nodes, 1).number) == (1, 0);
+        for _ in 0..300 {
+            if !differ(&nodes) {
+                streams.run(&mut nodes, MS * 100);
+            }
+        }
+        assert!(differ(&nodes));
+        nodes.operate(stops, overlay::request::Operation::Farewell);
+        nodes.run_ms(100);
+        let link = nodes.link_status(1 - stops, stops);
+        assert_eq!((link.state, link.paths.len()), ("down", 1), "{stops}");
+        nodes.world.close().unwrap();
+    }
+}
