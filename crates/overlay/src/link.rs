@@ -282,11 +282,16 @@ impl Link {
     }
 
     /// The link carries data and has fallen silent: it may have failed, and nobody knows yet. Or it has become much longer,
-    /// and routes do not know. Where a spare carries copies meanwhile, nobody needs to.
+    /// and routes do not know. Where a spare carries copies meanwhile, nobody needs to; but an idle one that was well a second
+    /// ago says nothing of a neighbour that may be dead. It counts once it was heard after the doubt began.
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
-        (self.path.hello.is_in_doubt(now) || self.path.is_late(now))
-            && self.best_spare(now).is_none()
+        let silent = self.path.hello.doubted_since(now);
+        if silent.is_none() && !self.path.is_late(now) {
+            return false;
+        }
+        let is_heard = |place: usize| silent.is_none_or(|since| self.spares[place].heard >= since);
+        !self.best_spare(now).is_some_and(is_heard)
     }
 
     /// The link's datagrams travel inside a byte stream.

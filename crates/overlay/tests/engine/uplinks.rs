@@ -529,3 +529,31 @@ fn a_good_bye_by_a_spare_takes_the_link_down() {
         nodes.world.close().unwrap();
     }
 }
+
+/// Both paths to a neighbour die, and a third node leads there: nobody waits for a verdict on the idle spare.
+#[test]
+fn where_all_paths_die_packets_go_around_at_once() {
+    let plan = Plan {
+        edges: vec![(0, 1), (0, 2), (1, 2)],
+        attachments: vec![(0, 2), (1, 2)],
+        settings: settings(Uplinks::One),
+        ..Plan::of(3)
+    };
+    let mut nodes = Nodes::planned(22, plan);
+    nodes.link(0, 1, "delay=10ms");
+    nodes.link_path((0, 1), (1, 1), "delay=15ms");
+    nodes.link(0, 2, "delay=10ms");
+    nodes.link(1, 2, "delay=10ms");
+    nodes.run_ms(8_000);
+    assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
+    let mut streams = calls(&mut nodes);
+    streams.run(&mut nodes, MS * 3_000);
+    for k in [0, 1] {
+        nodes.set_path_outage((0, k), (1, k), true);
+    }
+    streams.run(&mut nodes, MS * 3_000);
+    streams.finish(&mut nodes);
+    let gap = longest_gap(&streams);
+    assert!(gap <= MS * 250, "{gap}");
+    nodes.world.close().unwrap();
+}
