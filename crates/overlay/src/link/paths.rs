@@ -316,6 +316,7 @@ impl Link {
         if let Some(brake) = &mut self.brake {
             brake.reset(now);
         }
+        (self.full_since, self.is_priced_full) = (None, false);
         (self.told, self.dialling) = (None, Dialling::default());
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
