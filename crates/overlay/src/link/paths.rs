@@ -144,7 +144,7 @@ impl Link {
             return None;
         }
         let is_free = |id: &PathId| self.path_of(*id).is_none();
-        let id = (0..).map(PathId).find(is_free)?;
+        let id = PathId::all().find(is_free)?;
         let mut path = Path::new(id, self.hello_settings, self.path.metric, now);
         path.at = Some(at);
         path.impairment = self.path.impairment.as_mut().map(Impairment::of_other_path);

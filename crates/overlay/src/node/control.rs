@@ -389,10 +389,12 @@ impl Node {
         index: LinkIndex,
         out: &mut impl Outbox<Node>,
     ) {
-        let paths = self.links.at_mut(index).paths_mut();
-        let expire = |path: &mut Path| core::iter::from_fn(|| path.sessions.expire(now)).collect();
-        let ended: Vec<Vec<SessionIndex>> = paths.map(expire).collect();
-        self.release(ended.concat());
+        let expire = |path: &mut Path| path.sessions.expire(now);
+        loop {
+            let ended = self.links.at_mut(index).paths_mut().find_map(expire);
+            let Some(ended) = ended else { break };
+            self.drop_session(ended);
+        }
         let link = self.links.at(index);
         if link.path.sessions.is_empty() && link.carries() {
             if self.choose_path(now, index, out) {
@@ -407,7 +409,8 @@ impl Node {
         if link.announce.next_timeout().is_some_and(|at| at <= now) {
             self.consider_cost(now, index);
         }
-        for id in self.links.at(index).path_ids() {
+        // By name, because one may take another's place meanwhile.
+        for id in PathId::all() {
             self.on_path_timeout(now, index, id, out);
         }
         let link = self.links.at_mut(index);

@@ -130,12 +130,6 @@ impl Node {
 }
 
 impl Link {
-    /// The paths' names, without holding on to them.
-    pub(super) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
-        let ids: Vec<PathId> = self.paths().map(|path| path.id).collect();
-        ids.into_iter()
-    }
-
     pub(super) fn path_statuses(&self, now: Time, own: &[UnderlayAddr]) -> Vec<PathStatus> {
         let used = self.path.id;
         let status = |path: &Path| {
