@@ -166,12 +166,14 @@ impl Link {
     }
 
     /// Ends spares that have no session, or on which nothing was heard for long. While the link is down each may be the
-    /// one by which it comes back.
+    /// one by which it comes back, and while it runs over a stream, back to datagrams. A stream that neither end uses
+    /// any more is no spare.
     pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
-        let is_up = self.is_up();
+        let keeps = !self.is_up() || self.is_over_stream();
         self.end_spares(|spare| {
-            let is_gone = is_up && !spare.is_up() && now.since(spare.heard) >= GONE;
-            spare.sessions.is_empty() || is_gone
+            let is_gone = !spare.is_up() && now.since(spare.heard) >= GONE;
+            let is_left = spare.is_over_stream() && !spare.hello.is_active();
+            spare.sessions.is_empty() || is_gone && !keeps || is_left
         })
     }
 
@@ -268,8 +270,12 @@ impl Link {
             return self.change_path(now, place, why);
         }
         if self.is_over_stream() {
-            // How a link comes back from one, `Fallback` decides.
-            return None;
+            // One lost segment of a stream holds up all that follow, whatever it costs at present. How a link comes back
+            // that has no such spare, `Fallback` decides.
+            let of_datagrams = |path: &Path| (path.is_over_stream(), self.cost_of(now, path));
+            let place = self.least_spare(now, of_datagrams);
+            let place = place.filter(|place| !self.spares[*place].is_over_stream())?;
+            return self.change_path(now, place, PathWhy::Datagrams);
         }
         let present = self.cost_of(now, &self.path);
         let cheapest = self.least_spare(now, |path| self.cost_of(now, path));
