@@ -192,6 +192,8 @@ pub struct Counts {
     pub copies_out: u64,
     /// Their bytes.
     pub copies_out_bytes: u64,
+    /// Copies that should have gone and did not: no buffer, longer than the path takes, or no session.
+    pub copies_unsent: u64,
     /// Times that another path was taken.
     pub path_changes: u64,
     /// Times that the link came up.

@@ -346,9 +346,11 @@ impl Link {
         for mut copy in copies.drain(..) {
             let bytes = copy.len();
             if bytes > usize::from(spare.mtu.usable()) {
+                self.counts.copies_unsent += 1;
                 continue;
             }
             if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
+                self.counts.copies_unsent += 1;
                 continue;
             }
             copy.set_mark(self.lane_mark);

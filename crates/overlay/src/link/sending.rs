@@ -54,7 +54,9 @@ impl Link {
                 if let Some((_, in_doubt)) = beside
                     && goes_beside(packet, in_doubt)
                 {
-                    copies.extend(pool.copy_of(0, datagram));
+                    let copy = pool.copy_of(0, datagram);
+                    self.counts.copies_unsent += u64::from(copy.is_none());
+                    copies.extend(copy);
                 }
             }
             if self.path.sessions.seal(Kind::Data, datagram).is_err() {

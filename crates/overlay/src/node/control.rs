@@ -538,7 +538,7 @@ impl Node {
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];
             let link = self.links.at_mut(index);
-            let fits = usize::from(link.path.mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
+            let fits = usize::from(link.sure_path(now).mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
                 // An empty datagram has room for it.
