@@ -7,8 +7,8 @@
 //!
 //!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
 //! ```
-//! Each end chooses for what it sends. A spare takes packets once its own handshake is complete and the neighbour has
-//! answered hellos from that very address; unlike the path in use it follows no datagram to another one, so no
+//! Each end chooses for what it sends. A spare takes packets once its own handshake with that very address is complete
+//! and the neighbour has answered hellos under its session, from wherever; unlike the path in use it follows no datagram to another one, so no
 //! neighbour turns traffic to a third party by it.
 
 use super::path::{MAX_PATHS, Path, PathId};
