@@ -42,9 +42,13 @@ impl Opening {
         let shared =
             |at: &UnderlayAddr| -> usize { paths.iter().map(|path| ends_shared(*path, *at)).sum() };
         let is_open = |at: &UnderlayAddr| paths.iter().any(|path| path.remote() == at.remote());
+        // A pair that is due for so long is wanted no more. While there is no other place, what is new waits: else many
+        // addresses, or one that changes each second, would make the rest of every pair the shortest.
+        let unwanted = |pair: &Pair| now.since(pair.next) >= OPEN_REST_MAX;
+        let is_room = self.pairs.len() < PAIRS || self.pairs.iter().any(unwanted);
         let is_due = |at: &UnderlayAddr| {
             let pair = self.pairs.iter().find(|pair| pair.at == *at);
-            pair.is_none_or(|pair| pair.next <= now)
+            pair.map_or(is_room, |pair| pair.next <= now)
         };
         let wanted = wanted.map(UnderlayAddr::remote);
         let wanted = wanted.filter(|at| !is_open(at) && is_due(at));
@@ -56,7 +60,7 @@ impl Opening {
             }
             None => {
                 if self.pairs.len() >= PAIRS {
-                    self.pairs.remove(0);
+                    self.pairs.retain(|pair| !unwanted(pair));
                 }
                 self.pairs.push(Pair {
                     at,
@@ -131,5 +135,32 @@ impl Link {
         if let Some(at) = self.path_of(id).and_then(|path| path.at) {
             self.opening.on_up(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_pairs_do_not_make_the_rest_of_each_the_shortest() {
+        let at = |port: u16| UnderlayAddr {
+            port,
+            ..UnderlayAddr::default()
+        };
+        let mut opening = Opening::default();
+        let mut dials = 0;
+        for second in 0..600 {
+            let now = Time::ZERO + Duration::from_secs(second);
+            // Forty addresses that stay, and one that is another each second.
+            let wanted = (1..41).chain([1_000 + second as u16]).map(at);
+            dials += usize::from(opening.next(now, wanted, &[]).is_some());
+        }
+        // Each of sixteen after 0, 8, 24, 56, 120, 248, 504 s.
+        assert!((16..=16 * 7).contains(&dials), "{dials}");
+        // What is wanted no more leaves its place to others.
+        let later = Time::ZERO + Duration::from_secs(600) + OPEN_REST_MAX * 2;
+        assert_eq!(opening.next(later, [at(50)].into_iter(), &[]), Some(at(50)));
+        assert!(opening.pairs.len() <= PAIRS);
     }
 }
