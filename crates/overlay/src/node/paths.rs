@@ -94,7 +94,7 @@ impl Node {
             link.on_path_up(id);
         }
         let is_spare = link.path.id != id;
-        let was_up = link.is_up() && is_spare;
+        let was_up = link.is_up();
         let is_closing = |event| {
             let why = Why::Closing;
             matches!(event, hello::Event::Down { why: w, .. } if w == why)
