@@ -227,6 +227,8 @@ pub enum PathWhy {
     Silent(Duration),
     /// The neighbour did not hear this node on it, or its session had ended.
     NotHeard,
+    /// It was a byte stream, and the other one takes datagrams.
+    Datagrams,
     /// It cost more: latency, loss and outages of late, in microseconds of expected latency.
     Dearer {
         /// What it cost.
@@ -241,6 +243,7 @@ impl core::fmt::Display for PathWhy {
         let ms = |us: u32| f64::from(us) / 1e3;
         match *self {
             PathWhy::Silent(silence) => write!(f, "silent for {} ms", silence.as_millis()),
+            PathWhy::Datagrams => f.write_str("datagrams get through by the other"),
             PathWhy::NotHeard => f.write_str("the neighbour did not hear this node"),
             PathWhy::Dearer { was_us, is_us } => {
                 write!(

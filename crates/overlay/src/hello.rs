@@ -330,8 +330,7 @@ impl Hello {
                 .on_sample(now, Duration::from_micros(u64::from(us)));
         }
         if hello.closing {
-            self.row = 0;
-            return self.go_down(now, Why::Closing);
+            return self.on_closing(now);
         }
         if hello.active {
             self.active_at = now;
@@ -356,6 +355,12 @@ impl Hello {
             self.row = 0;
             self.go_down(now, Why::NotHeard)
         }
+    }
+
+    /// The other end is about to stop.
+    pub fn on_closing(&mut self, now: Time) -> Option<Event> {
+        self.row = 0;
+        self.go_down(now, Why::Closing)
     }
 
     /// Does what is due: judges the silence, and gives the hello to be sent. `loss_in` is the

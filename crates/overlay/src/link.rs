@@ -192,6 +192,8 @@ pub struct Counts {
     pub copies_out: u64,
     /// Their bytes.
     pub copies_out_bytes: u64,
+    /// Copies that should have gone and did not: no buffer, longer than the path takes, or no session.
+    pub copies_unsent: u64,
     /// Times that another path was taken.
     pub path_changes: u64,
     /// Times that the link came up.
@@ -282,11 +284,16 @@ impl Link {
     }
 
     /// The link carries data and has fallen silent: it may have failed, and nobody knows yet. Or it has become much longer,
-    /// and routes do not know. Where a spare carries copies meanwhile, nobody needs to.
+    /// and routes do not know. Where a spare carries copies meanwhile, nobody needs to; but an idle one that was well a second
+    /// ago says nothing of a neighbour that may be dead. It counts once it was heard after the doubt began.
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
-        (self.path.hello.is_in_doubt(now) || self.path.is_late(now))
-            && self.best_spare(now).is_none()
+        let silent = self.path.hello.doubted_since(now);
+        if silent.is_none() && !self.path.is_late(now) {
+            return false;
+        }
+        let is_heard = |place: usize| silent.is_none_or(|since| self.spares[place].heard >= since);
+        !self.best_spare(now).is_some_and(is_heard)
     }
 
     /// The link's datagrams travel inside a byte stream.

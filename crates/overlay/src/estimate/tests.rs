@@ -365,7 +365,7 @@ fn answers_of_a_host_that_has_stalled_are_no_longer_path() {
 
 #[test]
 fn jitter_makes_no_path_longer() {
-    let mut rng = base::Rng::new(7);
+    let mut rng = Rng::new(7);
     let mut rtt = Rtt::default();
     for i in 0..20_000 {
         let jitter_us = rng.below(60_000) + rng.below(60_000);

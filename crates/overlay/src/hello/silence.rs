@@ -49,9 +49,14 @@ impl Hello {
     /// The link carries data and has been silent for longer than [`super::Settings::doubt_after`].
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
-        self.active
-            && self.state != State::Down
-            && now.since(self.silent_since()) >= self.settings.doubt_after
+        self.doubted_since(now).is_some()
+    }
+
+    /// Since when it is in doubt.
+    #[inline]
+    pub fn doubted_since(&self, now: Time) -> Option<Time> {
+        let since = self.silent_since() + self.settings.doubt_after;
+        (self.active && self.state != State::Down && now >= since).then_some(since)
     }
 
     fn down_after(&self) -> Duration {

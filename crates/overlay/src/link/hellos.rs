@@ -149,9 +149,11 @@ impl Link {
         );
     }
 
-    /// The hello of a node that is about to stop.
-    pub(crate) fn farewell(&mut self, now: Time) -> wire::control::Hello {
-        let hello = self.path.hello.close(now, self.path.loss.share());
-        self.complete(hello, self.path.loss.told())
+    /// The hello of a node that is about to stop, and the path that it is sure to arrive by.
+    pub(crate) fn farewell(&mut self, now: Time) -> (PathId, wire::control::Hello) {
+        let path = self.sure_path(now);
+        let (id, told) = (path.id, path.loss.told());
+        let hello = path.hello.close(now, path.loss.share());
+        (id, self.complete(hello, told))
     }
 }

@@ -8,6 +8,7 @@
 
 use super::paths::ends_shared;
 use super::{Link, MAX_PATHS, PathId};
+use crate::settings::Uplinks;
 use base::{Duration, Time, UnderlayAddr};
 
 /// The rest between two dials of a pair of addresses of which nothing comes, at first and at most. Choice: a dial is
@@ -41,9 +42,13 @@ impl Opening {
         let shared =
             |at: &UnderlayAddr| -> usize { paths.iter().map(|path| ends_shared(*path, *at)).sum() };
         let is_open = |at: &UnderlayAddr| paths.iter().any(|path| path.remote() == at.remote());
+        // A pair that is due for so long is wanted no more. While there is no other place, what is new waits: else many
+        // addresses, or one that changes each second, would make the rest of every pair the shortest.
+        let unwanted = |pair: &Pair| now.since(pair.next) >= OPEN_REST_MAX;
+        let is_room = self.pairs.len() < PAIRS || self.pairs.iter().any(unwanted);
         let is_due = |at: &UnderlayAddr| {
             let pair = self.pairs.iter().find(|pair| pair.at == *at);
-            pair.is_none_or(|pair| pair.next <= now)
+            pair.map_or(is_room, |pair| pair.next <= now)
         };
         let wanted = wanted.map(UnderlayAddr::remote);
         let wanted = wanted.filter(|at| !is_open(at) && is_due(at));
@@ -55,7 +60,7 @@ impl Opening {
             }
             None => {
                 if self.pairs.len() >= PAIRS {
-                    self.pairs.remove(0);
+                    self.pairs.retain(|pair| !unwanted(pair));
                 }
                 self.pairs.push(Pair {
                     at,
@@ -85,15 +90,44 @@ impl Link {
             return None;
         }
         let paths: Vec<UnderlayAddr> = self.paths().filter_map(|path| path.at).collect();
-        let known = self.dial.iter().chain(&self.dial_more).chain(&paths);
-        let towards = |to: &UnderlayAddr| {
-            let to = *to;
+        let pairs = self.pairs(own);
+        self.opening.next(now, pairs.into_iter(), &paths)
+    }
+
+    /// Each own socket towards each address that is known of the neighbour. Where there is one socket, each address.
+    fn pairs(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
+        let paths = self.paths().filter_map(|path| path.at);
+        let known = self.dial.into_iter().chain(self.dial_more.iter().copied());
+        let known = known.chain(paths).filter(|at| !at.is_stream());
+        if own.len() < 2 {
+            return known.collect();
+        }
+        let towards = |to: UnderlayAddr| {
             let kind = |at: UnderlayAddr| (at.is_ipv4(), at.is_loopback());
             let fits = move |(_, own): &(u8, &UnderlayAddr)| kind(**own) == kind(to);
             let sockets = (0u8..).zip(own).filter(fits);
             sockets.map(move |(socket, _)| UnderlayAddr { socket, ..to })
         };
-        self.opening.next(now, known.flat_map(towards), &paths)
+        known.flat_map(towards).collect()
+    }
+
+    /// Where it is dialled next. A link that is down may come up by any path: after a dial without an answer the next
+    /// one takes another pair of addresses, beginning with [`Link::dialled_at`].
+    pub(crate) fn dialled_next(&self, own: &[UnderlayAddr]) -> Option<UnderlayAddr> {
+        let first = self.dialled_at()?;
+        if self.is_up() || first.is_stream() || self.uplinks == Uplinks::Off {
+            return Some(first);
+        }
+        let mut others = self.pairs(own);
+        others
+            .iter_mut()
+            .for_each(|at| *at = UnderlayAddr::remote(*at));
+        others.retain(|at| *at != first.remote());
+        others.sort_unstable();
+        others.dedup();
+        let turn = self.path.dials as usize % (1 + others.len());
+        let other = turn.checked_sub(1).and_then(|place| others.get(place));
+        Some(other.copied().unwrap_or(first))
     }
 
     /// A path is up from now on.
@@ -101,5 +135,32 @@ impl Link {
         if let Some(at) = self.path_of(id).and_then(|path| path.at) {
             self.opening.on_up(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_pairs_do_not_make_the_rest_of_each_the_shortest() {
+        let at = |port: u16| UnderlayAddr {
+            port,
+            ..UnderlayAddr::default()
+        };
+        let mut opening = Opening::default();
+        let mut dials = 0;
+        for second in 0..600 {
+            let now = Time::ZERO + Duration::from_secs(second);
+            // Forty addresses that stay, and one that is another each second.
+            let wanted = (1..41).chain([1_000 + second as u16]).map(at);
+            dials += usize::from(opening.next(now, wanted, &[]).is_some());
+        }
+        // Each of sixteen after 0, 8, 24, 56, 120, 248, 504 s.
+        assert!((16..=16 * 7).contains(&dials), "{dials}");
+        // What is wanted no more leaves its place to others.
+        let later = Time::ZERO + Duration::from_secs(600) + OPEN_REST_MAX * 2;
+        assert_eq!(opening.next(later, [at(50)].into_iter(), &[]), Some(at(50)));
+        assert!(opening.pairs.len() <= PAIRS);
     }
 }

@@ -38,6 +38,13 @@ const QUEUED: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathId(pub u8);
 
+impl PathId {
+    /// Every name that a path can have.
+    pub(crate) fn all() -> impl Iterator<Item = PathId> {
+        (0..MAX_PATHS as u8).map(PathId)
+    }
+}
+
 /// A pair of addresses, and what is known of it.
 #[derive(Debug)]
 pub struct Path {

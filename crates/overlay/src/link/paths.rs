@@ -7,8 +7,8 @@
 //!
 //!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
 //! ```
-//! Each end chooses for what it sends. A spare takes packets once its own handshake is complete and the neighbour has
-//! answered hellos from that very address; unlike the path in use it follows no datagram to another one, so no
+//! Each end chooses for what it sends. A spare takes packets once its own handshake with that very address is complete
+//! and the neighbour has answered hellos under its session, from wherever; unlike the path in use it follows no datagram to another one, so no
 //! neighbour turns traffic to a third party by it.
 
 use super::path::{MAX_PATHS, Path, PathId};
@@ -144,7 +144,7 @@ impl Link {
             return None;
         }
         let is_free = |id: &PathId| self.path_of(*id).is_none();
-        let id = (0..).map(PathId).find(is_free)?;
+        let id = PathId::all().find(is_free)?;
         let mut path = Path::new(id, self.hello_settings, self.path.metric, now);
         path.at = Some(at);
         path.impairment = self.path.impairment.as_mut().map(Impairment::of_other_path);
@@ -165,10 +165,15 @@ impl Link {
         ended
     }
 
-    /// Ends spares that have no session, or on which nothing was heard for long.
+    /// Ends spares that have no session, or on which nothing was heard for long. While the link is down each may be the
+    /// one by which it comes back, and while it runs over a stream, back to datagrams. A stream that neither end uses
+    /// any more is no spare.
     pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
+        let keeps = !self.is_up() || self.is_over_stream();
         self.end_spares(|spare| {
-            spare.sessions.is_empty() || !spare.is_up() && now.since(spare.heard) >= GONE
+            let is_gone = !spare.is_up() && now.since(spare.heard) >= GONE;
+            let is_left = spare.is_over_stream() && !spare.hello.is_active();
+            spare.sessions.is_empty() || is_gone && !keeps || is_left
         })
     }
 
@@ -265,8 +270,12 @@ impl Link {
             return self.change_path(now, place, why);
         }
         if self.is_over_stream() {
-            // How a link comes back from one, `Fallback` decides.
-            return None;
+            // One lost segment of a stream holds up all that follow, whatever it costs at present. How a link comes back
+            // that has no such spare, `Fallback` decides.
+            let of_datagrams = |path: &Path| (path.is_over_stream(), self.cost_of(now, path));
+            let place = self.least_spare(now, of_datagrams);
+            let place = place.filter(|place| !self.spares[*place].is_over_stream())?;
+            return self.change_path(now, place, PathWhy::Datagrams);
         }
         let present = self.cost_of(now, &self.path);
         let cheapest = self.least_spare(now, |path| self.cost_of(now, path));
@@ -313,6 +322,7 @@ impl Link {
         if let Some(brake) = &mut self.brake {
             brake.reset(now);
         }
+        (self.full_since, self.is_priced_full) = (None, false);
         (self.told, self.dialling) = (None, Dialling::default());
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
@@ -336,9 +346,11 @@ impl Link {
         for mut copy in copies.drain(..) {
             let bytes = copy.len();
             if bytes > usize::from(spare.mtu.usable()) {
+                self.counts.copies_unsent += 1;
                 continue;
             }
             if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
+                self.counts.copies_unsent += 1;
                 continue;
             }
             copy.set_mark(self.lane_mark);

@@ -54,10 +54,16 @@ impl Link {
                 if let Some((_, in_doubt)) = beside
                     && goes_beside(packet, in_doubt)
                 {
-                    copies.extend(pool.copy_of(0, datagram));
+                    let copy = pool.copy_of(0, datagram);
+                    self.counts.copies_unsent += u64::from(copy.is_none());
+                    copies.extend(copy);
                 }
             }
-            self.path.sessions.seal(Kind::Data, datagram).ok()?;
+            if self.path.sessions.seal(Kind::Data, datagram).is_err() {
+                // They are not to leave by another link with its next run.
+                copies.clear();
+                return None;
+            }
             sealed += 1;
             bytes += datagram.len();
         }

@@ -93,6 +93,7 @@ impl Node {
             if !link.wants_dial(now) {
                 continue;
             }
+            let to = link.dialled_next(&self.own_sockets).unwrap_or(to);
             // Where there are other paths, a new session is that of this one.
             let is_rekey = link.is_up() && !link.spares.is_empty();
             let init = match is_rekey {
@@ -388,10 +389,12 @@ impl Node {
         index: LinkIndex,
         out: &mut impl Outbox<Node>,
     ) {
-        let paths = self.links.at_mut(index).paths_mut();
-        let expire = |path: &mut Path| core::iter::from_fn(|| path.sessions.expire(now)).collect();
-        let ended: Vec<Vec<SessionIndex>> = paths.map(expire).collect();
-        self.release(ended.concat());
+        let expire = |path: &mut Path| path.sessions.expire(now);
+        loop {
+            let ended = self.links.at_mut(index).paths_mut().find_map(expire);
+            let Some(ended) = ended else { break };
+            self.drop_session(ended);
+        }
         let link = self.links.at(index);
         if link.path.sessions.is_empty() && link.carries() {
             if self.choose_path(now, index, out) {
@@ -406,7 +409,8 @@ impl Node {
         if link.announce.next_timeout().is_some_and(|at| at <= now) {
             self.consider_cost(now, index);
         }
-        for id in self.links.at(index).path_ids() {
+        // By name, because one may take another's place meanwhile.
+        for id in PathId::all() {
             self.on_path_timeout(now, index, id, out);
         }
         let link = self.links.at_mut(index);
@@ -516,8 +520,8 @@ impl Node {
     ) {
         let link = self.links.at_mut(index);
         for _ in 0..2 {
-            let hello = link.farewell(now);
-            link.send_hello(now, link.path.id, &hello, out);
+            let (path, hello) = link.farewell(now);
+            link.send_hello(now, path, &hello, out);
         }
     }
 
@@ -534,7 +538,7 @@ impl Node {
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];
             let link = self.links.at_mut(index);
-            let fits = usize::from(link.path.mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
+            let fits = usize::from(link.sure_path(now).mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
                 // An empty datagram has room for it.

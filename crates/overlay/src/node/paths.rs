@@ -24,11 +24,11 @@ impl Node {
             self.rekey_spares(now, index, out);
             let link = self.links.at_mut(index);
             let peer = link.peer;
-            // Choice: a direct link is there for a while, and its far end may be behind a NAT.
-            if self.direct.is_attempted(peer) {
-                continue;
-            }
-            if let Some(to) = link.path_to_open(now, &self.own_sockets)
+            // Choice: a direct link is there for a while, and its far end may be behind a NAT. Of paths that the neighbour
+            // has opened it has the choice all the same.
+            let opens = !self.direct.is_attempted(peer);
+            if opens
+                && let Some(to) = link.path_to_open(now, &self.own_sockets)
                 && let Ok(init) = self.handshakes.dial_further(now, to, peer)
             {
                 self.send_plain(to, &init, out);
@@ -94,16 +94,23 @@ impl Node {
             link.on_path_up(id);
         }
         let is_spare = link.path.id != id;
-        let was_up = link.is_up() && is_spare;
+        let was_up = link.is_up();
         let is_closing = |event| {
             let why = Why::Closing;
             matches!(event, hello::Event::Down { why: w, .. } if w == why)
         };
         if is_closing(event) {
-            // It is the neighbour that goes away, not the path.
+            // It is the neighbour that goes away, not the path: it may have another one in use than this end.
+            let event = match is_spare {
+                true => link.path.hello.on_closing(now),
+                false => Some(event),
+            };
+            if let Some(event) = event.filter(|_| is_spare) {
+                link.path.on_hello_event(now, event);
+            }
             let ended = link.end_spares(|_| true);
             self.release(ended);
-            return (!is_spare).then_some(event);
+            return event;
         }
         let changes = self.choose_path(now, index, out);
         match (is_spare, event) {
@@ -123,12 +130,6 @@ impl Node {
 }
 
 impl Link {
-    /// The paths' names, without holding on to them.
-    pub(super) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
-        let ids: Vec<PathId> = self.paths().map(|path| path.id).collect();
-        ids.into_iter()
-    }
-
     pub(super) fn path_statuses(&self, now: Time, own: &[UnderlayAddr]) -> Vec<PathStatus> {
         let used = self.path.id;
         let status = |path: &Path| {

@@ -51,6 +51,9 @@ impl Node {
         };
         let link = self.links.at_mut(index);
         let was_used = link.path.leads_to(at);
+        let ended = link.end_spares(|spare| spare.leads_to(at));
+        self.release(ended);
+        let link = self.links.at_mut(index);
         if link.fallback.on_end(at) && was_used {
             link.path.at = link.dial.or(link.path.at);
             if link.is_up() {

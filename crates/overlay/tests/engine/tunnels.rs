@@ -39,6 +39,8 @@ struct Pair {
     /// What is on its way: when it arrives, where, from where.
     flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
     is_blocked: bool,
+    /// They are lost by the first uplinks alone, where there are two.
+    is_first_dead: bool,
     /// Where everything seems to come from, if somebody sends it on.
     seen_from: Option<UnderlayAddr>,
     /// Datagrams of this node are lost.
@@ -48,8 +50,12 @@ struct Pair {
     inits: usize,
 }
 
-fn datagrams(i: usize) -> UnderlayAddr {
-    sim::underlay(i as u32)
+/// The address of an uplink, from the one of the same number at the other end: no others are connected.
+fn uplink(i: usize, number: u8) -> UnderlayAddr {
+    UnderlayAddr {
+        socket: number,
+        ..sim::attachment(sim::underlay(i as u32), number)
+    }
 }
 
 fn stream(i: usize) -> UnderlayAddr {
@@ -62,8 +68,13 @@ fn stream(i: usize) -> UnderlayAddr {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::with_uplinks(1)
+    }
+
+    fn with_uplinks(uplinks: u8) -> Pair {
         let plan = Plan {
             edges: vec![(0, 1)],
+            attachments: vec![(0, uplinks), (1, uplinks)],
             ..Plan::of(2)
         };
         let mut world = Nodes::planned(7, plan);
@@ -78,6 +89,7 @@ impl Pair {
             said: [said(), said()],
             flying: Vec::new(),
             is_blocked: false,
+            is_first_dead: false,
             seen_from: None,
             is_mute: None,
             is_open: false,
@@ -100,7 +112,8 @@ impl Pair {
             let source = match to.is_stream() {
                 true if self.is_open && to == stream(peer) => stream(from),
                 false if self.is_blocked || self.is_mute == Some(from) => continue,
-                false if to == datagrams(peer) => datagrams(from),
+                false if self.is_first_dead && to.socket == 0 => continue,
+                false if to == uplink(peer, to.socket) => uplink(from, to.socket),
                 _ => continue,
             };
             self.flying.push((self.now + DELAY, peer, source, burst));
@@ -226,6 +239,37 @@ fn a_link_runs_over_a_stream_while_datagrams_are_blocked_and_returns() {
     assert!(pair.until("udp", s(12)) < s(12));
     pair.run(s(5));
     assert_eq!(pair.price(), [(0, false); 2]);
+}
+
+/// Both uplinks let no datagrams through for a while, and the second one does again.
+#[test]
+fn a_link_returns_from_a_stream_by_any_of_its_paths() {
+    for outage in [s(10), s(100)] {
+        let mut pair = Pair::with_uplinks(2);
+        pair.run(s(10));
+        let paths = pair.link(0).paths;
+        assert!(paths.len() == 2 && paths.iter().all(|path| path.state == "up"));
+        pair.is_blocked = true;
+        pair.run(s(2));
+        pair.open();
+        pair.until("tcp", s(3));
+        pair.run(outage);
+        assert!(pair.runs_over("tcp"));
+        (pair.is_blocked, pair.is_first_dead) = (false, true);
+        assert!(pair.until("udp", s(12)) < s(12));
+        pair.run(s(20));
+        let over_tcp = |i: usize| {
+            pair.link(i)
+                .paths
+                .iter()
+                .any(|path| path.in_use && path.number == 0)
+        };
+        assert!(!over_tcp(0) && !over_tcp(1));
+        assert_eq!((pair.link(0).paths.len(), pair.link(1).paths.len()), (1, 1));
+        pair.close();
+        pair.run(s(5));
+        assert!(pair.runs_over("udp"));
+    }
 }
 
 #[test]

@@ -459,3 +459,101 @@ fn a_spare_is_not_turned_to_a_third_party() {
     assert_eq!(nodes.count().drops(Drop::BadTag), 0, "they were opened");
     nodes.world.close().unwrap();
 }
+
+/// Both uplinks are away for longer than a spare is kept, and one of them comes back.
+#[test]
+fn after_a_long_outage_of_all_paths_the_link_comes_up_by_any() {
+    for mutual in [false, true] {
+        for back in [0, 1] {
+            let both = |plan: &mut Plan| plan.mutual = mutual;
+            let paths = ["delay=10ms", "delay=15ms"];
+            let mut nodes = planned(19, settings(Uplinks::One), paths, both);
+            for k in [0, 1] {
+                nodes.set_path_outage((0, k), (1, k), true);
+            }
+            nodes.run_ms(90_000);
+            nodes.set_path_outage((0, back), (1, back), false);
+            nodes.run_ms(60_000);
+            for i in [0, 1] {
+                let state = nodes.link_status(i, 1 - i).state;
+                assert_eq!(state, "up", "{mutual} {back}");
+            }
+            nodes.set_path_outage((0, 1 - back), (1, 1 - back), false);
+            nodes.run_ms(600_000);
+            assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2), "{mutual} {back}");
+            nodes.world.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_link_whose_first_uplink_is_dead_comes_up_by_the_second() {
+    let plan = Plan {
+        edges: vec![(0, 1)],
+        attachments: vec![(0, 2), (1, 2)],
+        settings: settings(Uplinks::One),
+        ..Plan::of(2)
+    };
+    let mut nodes = Nodes::planned(20, plan);
+    nodes.link(0, 1, "delay=10ms");
+    nodes.link_path((0, 1), (1, 1), "delay=15ms");
+    nodes.set_path_outage((0, 0), (1, 0), true);
+    nodes.run_ms(60_000);
+    for i in [0, 1] {
+        assert_eq!(nodes.link_status(i, 1 - i).state, "up");
+    }
+    nodes.world.close().unwrap();
+}
+
+/// Each end has another path in use, and one of them stops.
+#[test]
+fn a_good_bye_by_a_spare_takes_the_link_down() {
+    for stops in [0, 1] {
+        let mut nodes = two_uplinks(21, Uplinks::One, ["delay=20ms", "delay=25ms"]);
+        let ends = (nodes.called((1, 0), 0), nodes.called((0, 0), 0));
+        let hosts = (nodes.hosts[0], nodes.hosts[1]);
+        let lossy = crate::world::model("delay=20ms loss=10%");
+        nodes.world.link_by(hosts, ends, lossy);
+        let mut streams = calls(&mut nodes);
+        let differ = |nodes: &Nodes| (used(nodes, 0).number, used(nodes, 1).number) == (1, 0);
+        for _ in 0..300 {
+            if !differ(&nodes) {
+                streams.run(&mut nodes, MS * 100);
+            }
+        }
+        assert!(differ(&nodes));
+        nodes.operate(stops, overlay::request::Operation::Farewell);
+        nodes.run_ms(100);
+        let link = nodes.link_status(1 - stops, stops);
+        assert_eq!((link.state, link.paths.len()), ("down", 1), "{stops}");
+        nodes.world.close().unwrap();
+    }
+}
+
+/// Both paths to a neighbour die, and a third node leads there: nobody waits for a verdict on the idle spare.
+#[test]
+fn where_all_paths_die_packets_go_around_at_once() {
+    let plan = Plan {
+        edges: vec![(0, 1), (0, 2), (1, 2)],
+        attachments: vec![(0, 2), (1, 2)],
+        settings: settings(Uplinks::One),
+        ..Plan::of(3)
+    };
+    let mut nodes = Nodes::planned(22, plan);
+    nodes.link(0, 1, "delay=10ms");
+    nodes.link_path((0, 1), (1, 1), "delay=15ms");
+    nodes.link(0, 2, "delay=10ms");
+    nodes.link(1, 2, "delay=10ms");
+    nodes.run_ms(8_000);
+    assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
+    let mut streams = calls(&mut nodes);
+    streams.run(&mut nodes, MS * 3_000);
+    for k in [0, 1] {
+        nodes.set_path_outage((0, k), (1, k), true);
+    }
+    streams.run(&mut nodes, MS * 3_000);
+    streams.finish(&mut nodes);
+    let gap = longest_gap(&streams);
+    assert!(gap <= MS * 250, "{gap}");
+    nodes.world.close().unwrap();
+}
