@@ -17,7 +17,7 @@ use crate::settings::Sealing;
 use crate::snapshot::EndStatus;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
-use secure::{Established, Outcome, PacketMarks, Refusal};
+use secure::{Established, Outcome, PacketMarks, Refusal, Session};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
 
@@ -223,7 +223,11 @@ impl Node {
         let outcome = self.ends.on_handshake(now, unix_s, source, datagram);
         self.follow_roots(now, out);
         match outcome {
-            Outcome::Reply(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
+            Outcome::Reply(datagrams) => {
+                for bytes in &datagrams {
+                    self.send_shaking(now, (source, is_doubled), bytes, out);
+                }
+            }
             Outcome::Cookie(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
             Outcome::Established(established) => {
                 self.on_end_established(now, (source, is_doubled), *established, out);
@@ -231,9 +235,32 @@ impl Node {
             Outcome::Refused(Refusal::Stale) if self.ends.knows_finished(source, datagram) => {
                 self.confirm_end(now, source, out);
             }
-            Outcome::Refused(_) | Outcome::Failed { .. } => {
+            Outcome::Refused(reason) | Outcome::Failed { reason, .. } => {
                 self.drop_one(Drop::EndHandshake, out);
+                self.on_end_refused(now, source, reason, out);
             }
+        }
+    }
+
+    /// Nothing comes of a handshake. Whoever makes no session as this node requires it need not be waited for.
+    fn on_end_refused(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        why: Refusal,
+        out: &mut impl Outbox<Node>,
+    ) {
+        // It has shown who it is: nobody says that of another.
+        if why != Refusal::NotHybrid(source) {
+            return;
+        }
+        let (packets, is_news) = self.ends.on_classic(now, source);
+        if packets > 0 {
+            let reason = Drop::EndClassic;
+            out.report(Event::Dropped { reason, packets });
+        }
+        if is_news {
+            out.report(Event::EndRefused { node: source, why });
         }
     }
 
@@ -250,7 +277,7 @@ impl Node {
             reply,
             ..
         } = established;
-        let dialled = session.dialled();
+        let is_unconfirmed = session.is_unconfirmed();
         // Whoever sends in another's name shows his own certificate here.
         if peer.address() != source || self.is_outdated(&peer) {
             self.ends.release(session.local_index());
@@ -261,10 +288,10 @@ impl Node {
         if !self.ends.install(now, (source, boot), session) {
             return self.drop_one(Drop::EndHandshake, out);
         }
-        if let Some(finish) = reply {
-            self.send_shaking(now, (source, is_doubled), &finish, out);
+        for bytes in &reply {
+            self.send_shaking(now, (source, is_doubled), bytes, out);
         }
-        if !dialled {
+        if !is_unconfirmed {
             self.confirm_end(now, source, out);
             self.judge_early(now, source, out);
         }
@@ -384,13 +411,15 @@ impl Node {
         nodes.sort_unstable();
         nodes.dedup();
         let status = |node: NodeAddr| {
-            let session = self.ends.status(now, node);
-            let (age, counts) = session.unzip();
+            let (session, counts) = self.ends.status(node).unzip();
             let counts = counts.unwrap_or_default();
+            let is_classic = session.is_none() && self.ends.is_classic(now, node);
             EndStatus {
                 node: node.to_string(),
                 seals: self.database.seals(node),
-                session_age_s: age.map(|age| age.as_secs_f64()),
+                session_age_s: session.map(|it| now.since(it.established()).as_secs_f64()),
+                post_quantum: session.is_some_and(Session::is_hybrid),
+                reason: is_classic.then(|| Refusal::NotHybrid(node).to_string()),
                 sealed: counts.sealed,
                 opened: counts.opened,
                 refused: counts.refused,

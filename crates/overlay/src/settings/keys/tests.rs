@@ -59,6 +59,7 @@ fn what_is_not_a_setting_is_told_with_all_there_are() {
         ("recovery_tail_probes", "256"),
         ("reliable_congestion", "fast"),
         ("seal_ends", "yes"),
+        ("post_quantum", "always"),
         ("metric", "mine"),
         ("direct_links", "1"),
     ] {
