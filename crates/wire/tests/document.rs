@@ -82,6 +82,12 @@ fn every_limit_has_its_value() {
         ("certificate::MAX_RANGES", certificate::MAX_RANGES),
         ("certificate::MAX_REVOKED", certificate::MAX_REVOKED),
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
+        ("handshake::kem::KEY_BYTES", handshake::kem::KEY_BYTES),
+        (
+            "handshake::kem::CIPHERTEXT_BYTES",
+            handshake::kem::CIPHERTEXT_BYTES,
+        ),
+        ("handshake::kem::PIECE_BYTES", handshake::kem::PIECE_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),
         ("ipc::TEXT_BYTES_MAX", ipc::TEXT_BYTES_MAX),
         ("ipc::BATCH_MAX", ipc::BATCH_MAX),

@@ -17,6 +17,7 @@ use overlay::settings::Sealing;
 use overlay::snapshot::EndStatus;
 use overlay::stream::{Framing, StreamReply, StreamRequest};
 use overlay::{Reply, Request, Settings};
+use secure::PostQuantum;
 use sim::HostId;
 use std::collections::BTreeSet;
 use wire::control::{Message, Messages};
@@ -474,8 +475,17 @@ fn siege_say(packet: Vec<u8>) -> Ask {
 }
 
 #[test]
-fn the_first_packets_wait_one_round_trip_and_all_come() {
-    let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", unprepared());
+fn the_first_packets_wait_for_the_handshake_and_all_come() {
+    first_packets_wait(PostQuantum::Off, 1);
+    first_packets_wait(PostQuantum::Require, 2);
+}
+
+fn first_packets_wait(post_quantum: PostQuantum, round_trips: u64) {
+    let settings = Settings {
+        post_quantum,
+        ..unprepared()
+    };
+    let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", settings);
     nodes.run_ms(2_000);
     nodes.bind(2, voice());
     nodes.set_sender(0, SENDER, voice());
@@ -489,7 +499,8 @@ fn the_first_packets_wait_one_round_trip_and_all_come() {
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
     for (n, delay) in arrivals {
         // What is sent when the answer has come goes at once.
-        let waits = Duration::from_millis(40).saturating_sub(Duration::from_millis(4) * n);
+        let handshake = Duration::from_millis(40) * round_trips;
+        let waits = handshake.saturating_sub(Duration::from_millis(4) * n);
         assert_eq!(delay, Duration::from_millis(20) + waits, "{n}");
     }
     assert_eq!(nodes.count().dropped.values().sum::<u64>(), 0);

@@ -25,7 +25,8 @@ fn chain_and_one_beside(seed: u64, path: &str) -> Nodes {
     for i in 0..5 {
         nodes.world.set_pool(nodes.hosts[i], Pool::of_node());
     }
-    nodes.run_ms(5_000);
+    // Long paths have their session from end to end by then.
+    nodes.run_ms(7_000);
     nodes
 }
 
