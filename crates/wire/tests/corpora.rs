@@ -70,7 +70,7 @@ fn each_input_is_understood() {
         Request::parse(input!("ipc_request/finish")).map(drop),
         Reply::parse(input!("ipc_reply/room")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 39]);
+    assert_eq!(understood, [Ok(()); 45]);
 }
 
 #[test]
