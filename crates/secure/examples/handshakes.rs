@@ -1,6 +1,14 @@
 //! Handshakes per second of one core, both sides, classic and hybrid in turn: `cargo run --release -p secure --example
 //! handshakes`.
 
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    reason = "a program that measures"
+)]
+
 use base::{NodeAddr, Time, UnderlayAddr};
 use secure::{Authority, Handshakes, Identity, Keys, Outcome, PostQuantum, Validity};
 use std::time::Instant;

@@ -404,6 +404,12 @@ impl Node {
         }
     }
 
+    /// Why there can be no session with a node.
+    pub(super) fn refused_end(&self, now: Time, node: NodeAddr) -> Option<String> {
+        let is_refused = self.ends.is_classic(now, node) && !self.ends.has_session(node);
+        is_refused.then(|| Refusal::NotHybrid(node).to_string())
+    }
+
     /// Of each node that was spoken with, or could be, how its packets are sealed.
     pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
         let mut nodes = self.ends.nodes();
@@ -413,13 +419,12 @@ impl Node {
         let status = |node: NodeAddr| {
             let (session, counts) = self.ends.status(node).unzip();
             let counts = counts.unwrap_or_default();
-            let is_classic = session.is_none() && self.ends.is_classic(now, node);
             EndStatus {
                 node: node.to_string(),
                 seals: self.database.seals(node),
                 session_age_s: session.map(|it| now.since(it.established()).as_secs_f64()),
                 post_quantum: session.is_some_and(Session::is_hybrid),
-                reason: is_classic.then(|| Refusal::NotHybrid(node).to_string()),
+                reason: self.refused_end(now, node),
                 sealed: counts.sealed,
                 opened: counts.opened,
                 refused: counts.refused,

@@ -106,6 +106,10 @@ fn nothing_is_sent_to_an_end_that_has_it_not_and_the_others_are_reached() {
     assert_eq!((refused.sealed, refused.session_age_s), (0, None));
     assert!(refused.reason.unwrap().contains("10.7.0.3"));
     assert!(end(&nodes, 0, 1).reason.is_none());
+    let node = nodes.party(0).as_node().unwrap();
+    let network = node.network_snapshot(nodes.world.now());
+    let why_not = network.nodes.into_iter().filter_map(|node| node.refused);
+    assert_eq!(why_not.count(), 1, "`sinew why` says so");
     // The one between them speaks with both.
     assert!(end(&nodes, 1, 0).post_quantum && !end(&nodes, 1, 2).post_quantum);
 }
