@@ -18,7 +18,7 @@
 //! header binds the rest. Init and Finish are repeated by the dialler alone, so a responder keeps
 //! no timer but the age of half-open handshakes, and answers a repeated Init with the same bytes.
 //!
-//! If both speak version 2, the session has keys of ML-KEM too. [`hybrid`] has what follows the Finish then. The range
+//! If both speak version 2, the session has keys of ML-KEM too. `hybrid` has what follows the Finish then. The range
 //! of versions and the choice are authenticated, so nobody between the two can talk them out of it.
 //!
 //! If two nodes dial each other at once, each sees the other's Init while its own is out. The Init
