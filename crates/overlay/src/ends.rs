@@ -30,7 +30,9 @@ use crate::link::LinkIndex;
 use crate::settings::Settings;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr};
-use secure::{Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Session, Sessions};
+use secure::{
+    Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Refusal, Session, Sessions,
+};
 use std::collections::VecDeque;
 use wire::data::Header;
 use wire::handshake::Finish;
@@ -65,9 +67,9 @@ const ASKS_PER_S: f64 = 20.0;
 /// As many at once: the ends of a node that was started again.
 const ASKS_BURST: f64 = 64.0;
 
-/// An end that makes no session as it is required here is not asked again for so long. Choice: somebody who has just
-/// changed its settings waits for less than a minute.
-const CLASSIC_FOR: Duration = Duration::from_secs(30);
+/// An end with which there can be no session, because one of both requires other keys, is not asked again for so long.
+/// Choice: somebody who has just changed its settings waits for less than a minute.
+const APART_FOR: Duration = Duration::from_secs(30);
 
 /// Handshakes begun per second, with nobody waiting. Choice: 1.5 KiB each, 50 kbit/s while a network starts.
 const PREPARED_PER_S: f64 = 4.0;
@@ -114,8 +116,8 @@ struct End {
     heard: Option<Time>,
     /// What its record has told of its present start.
     boot: Option<u32>,
-    /// When its handshake has shown last that it makes no session as it is required here.
-    classic: Option<Time>,
+    /// When its handshake has shown last that one of both requires keys that the other does not make, and which.
+    apart: Option<(Time, Refusal)>,
     counts: Counts,
 }
 
@@ -239,7 +241,7 @@ impl Ends {
         }
         let end = self.ends.entry(to).or_default();
         end.said = Some(now);
-        if end.is_classic(now) {
+        if end.apart(now).is_some() {
             return Sealed::Dropped(Drop::EndClassic);
         }
         let bytes = burst.len();
@@ -412,22 +414,22 @@ impl Ends {
         last.is_some_and(|session| self.by_session.get(&session) == Some(&source))
     }
 
-    /// A handshake with `node` has shown that it makes no session as it is required here. Gives how many packets have waited
-    /// for one, and whether that is news.
-    pub(crate) fn on_classic(&mut self, now: Time, node: NodeAddr) -> (u32, bool) {
+    /// A handshake with `node` has shown that one of both requires keys that the other does not make. Gives how many packets
+    /// have waited for a session, and whether that is news.
+    pub(crate) fn on_apart(&mut self, now: Time, node: NodeAddr, why: Refusal) -> (u32, bool) {
         if !self.make_room(now, node) {
             return (0, false);
         }
         let end = self.ends.entry(node).or_default();
-        let before = end.classic.replace(now);
+        let before = end.apart.replace((now, why));
         let waited = self.take_waiting(node);
         let packets = waited.iter().map(|(_, burst)| burst.segments() as u32);
         (packets.sum(), before.is_none())
     }
 
-    /// It is known that `node` makes no session as it is required here.
-    pub(crate) fn is_classic(&self, now: Time, node: NodeAddr) -> bool {
-        self.ends.get(&node).is_some_and(|end| end.is_classic(now))
+    /// Why there can be no session with `node`, if a handshake has shown it of late.
+    pub(crate) fn apart(&self, now: Time, node: NodeAddr) -> Option<Refusal> {
+        self.ends.get(&node)?.apart(now)
     }
 
     /// Installs a session with `with`, of whose present start its record has told `boot`. False if there is no room for one.
@@ -447,7 +449,7 @@ impl Ends {
             self.by_session.remove(&evicted);
             self.handshakes.release(evicted);
         }
-        end.classic = None;
+        end.apart = None;
         // Who has just shaken hands is no idle end, whether or not it has said anything.
         end.heard = Some(now);
         end.boot = end.boot.or(boot);
@@ -485,7 +487,7 @@ impl Ends {
     pub(crate) fn is_unknown(&self, now: Time, node: NodeAddr) -> bool {
         !self.has_session(node)
             && !self.handshakes.is_dialling(below(node))
-            && !self.is_classic(now, node)
+            && self.apart(now, node).is_none()
     }
 
     /// Asks for a look at who is unknown, at `at` or before.
@@ -607,7 +609,8 @@ impl Ends {
             }
             let is_kept = !end.is_idle(now) || are_few && seals(node);
             let wants = end.sessions.wants_rekey(now) && is_kept;
-            let is_over = end.sessions.is_empty() && end.waiting.is_empty() && !end.is_classic(now);
+            let is_over =
+                end.sessions.is_empty() && end.waiting.is_empty() && end.apart(now).is_none();
             if wants && let Some(init) = self.dial(now, node) {
                 inits.push((node, init));
             } else if is_over && !self.handshakes.is_dialling(below(node)) {
@@ -619,8 +622,9 @@ impl Ends {
 }
 
 impl End {
-    fn is_classic(&self, now: Time) -> bool {
-        self.classic.is_some_and(|at| now.since(at) < CLASSIC_FOR)
+    fn apart(&self, now: Time) -> Option<Refusal> {
+        let (at, why) = self.apart?;
+        (now.since(at) < APART_FOR).then_some(why)
     }
 
     fn used(&self) -> Option<Time> {

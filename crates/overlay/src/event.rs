@@ -104,7 +104,7 @@ pub enum Drop {
     EndUnsealed,
     /// A handshake between two nodes of which nothing comes.
     EndHandshake,
-    /// A packet to a node that makes no post-quantum session, which is required here.
+    /// A packet to a node with which there can be no session: one of both requires post-quantum keys, and the other makes none.
     EndClassic,
     /// The byte stream (TCP) that carries a link takes less than is sent.
     TunnelFull,

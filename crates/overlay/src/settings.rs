@@ -89,9 +89,9 @@ impl Settings {
             node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
             sealing: Sealing::On,
-            // Choice: on. A handshake costs both sides together 0.35 ms and 2.4 kB more, once in ten minutes and pair of nodes,
-            // and no packet costs more. Whoever records traffic today does not wait until somebody has found the setting.
-            post_quantum: PostQuantum::Prefer,
+            // Choice: off. Before the first packet to a new node it costs a round trip, which is heard where a path is
+            // long; who fears that traffic is recorded for years says so.
+            post_quantum: PostQuantum::Off,
             audit: true,
             // Choice: a network of that size shakes hands once in ten minutes with each of them, 0.4 times a
             // second, about 6 kbit/s. In a larger network, packets to the others wait for their handshake.

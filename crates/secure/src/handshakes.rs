@@ -92,6 +92,8 @@ pub enum Outcome {
         expect: Option<NodeAddr>,
         /// Why.
         reason: Refusal,
+        /// To be sent to `to` all the same, so that the peer learns why too.
+        reply: Option<Vec<u8>>,
     },
 }
 
@@ -200,6 +202,11 @@ pub enum Refusal {
          `post_quantum`, or set \"prefer\" here"
     )]
     NotHybrid(NodeAddr),
+    /// The peer makes no other session than a hybrid one.
+    #[error(
+        "{0} makes post-quantum sessions alone, by its `post_quantum = \"require\"`: set `post_quantum = \"prefer\"` here"
+    )]
+    HybridAlone(NodeAddr),
     /// The peer does not hold the key that its certificate speaks of.
     #[error("the peer showed a certificate of another key than it holds")]
     OtherKey,
@@ -365,7 +372,7 @@ impl Handshakes {
     }
 
     /// What this node says that it speaks. One that requires hybrid sessions says no less: so its peer gets to show who
-    /// it is, and the refusal has a name and a reason that are authentic.
+    /// it is, and both refuse the other by a name and a reason that are authentic.
     fn versions(&self) -> VersionRange {
         VersionRange {
             min: CLASSIC_VERSION,
@@ -373,6 +380,16 @@ impl Handshakes {
                 PostQuantum::Off => CLASSIC_VERSION,
                 PostQuantum::Prefer | PostQuantum::Require => HYBRID_VERSION,
             },
+        }
+    }
+
+    /// What a Response says to an Init of which `common` is the highest version that both speak. Where that is too low, it
+    /// says what is required: the dialler knows so that nothing comes of it, and an older one refuses it as it refuses any
+    /// version that it did not offer.
+    fn answered_version(&self, common: u8) -> u8 {
+        match self.post_quantum {
+            PostQuantum::Require => HYBRID_VERSION,
+            PostQuantum::Off | PostQuantum::Prefer => common,
         }
     }
 
@@ -473,6 +490,7 @@ impl Refusal {
             Refusal::Certificate(error) => error.label(),
             Refusal::Kem => "kem",
             Refusal::NotHybrid(_) => "not-hybrid",
+            Refusal::HybridAlone(_) => "hybrid-alone",
             Refusal::OtherKey => "other-key",
             Refusal::UnexpectedPeer(_) => "unexpected-peer",
             Refusal::NotAccepted(_) => "not-accepted",

@@ -272,9 +272,13 @@ impl Party {
                 self.sessions.seal(Kind::Control, &mut hello).unwrap();
                 established.reply.into_iter().chain([hello]).collect()
             }
-            Outcome::Refused(reason) | Outcome::Failed { reason, .. } => {
+            Outcome::Refused(reason) => {
                 self.failed.push(reason);
                 Vec::new()
+            }
+            Outcome::Failed { reason, reply, .. } => {
+                self.failed.push(reason);
+                reply.into_iter().collect()
             }
         }
     }

@@ -773,7 +773,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "16a952003bda18be");
+    assert_eq!(example("diamond.toml").trace_hash, "ed6909895009207a");
 }
 
 #[test]

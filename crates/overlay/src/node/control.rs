@@ -38,7 +38,12 @@ impl Node {
             Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Established(established) => self.on_established(now, *established, out),
             Outcome::Refused(why) => self.on_refused(now, from, why, out),
-            Outcome::Failed { to, reason, .. } => self.on_refused(now, to, reason, out),
+            Outcome::Failed {
+                to, reason, reply, ..
+            } => {
+                self.send_each_plain(to, reply.as_slice(), out);
+                self.on_refused(now, to, reason, out);
+            }
         }
     }
 

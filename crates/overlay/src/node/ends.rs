@@ -235,14 +235,17 @@ impl Node {
             Outcome::Refused(Refusal::Stale) if self.ends.knows_finished(source, datagram) => {
                 self.confirm_end(now, source, out);
             }
-            Outcome::Refused(reason) | Outcome::Failed { reason, .. } => {
-                self.drop_one(Drop::EndHandshake, out);
+            Outcome::Refused(why) => self.on_end_refused(now, source, why, out),
+            Outcome::Failed { reason, reply, .. } => {
+                if let Some(bytes) = reply {
+                    self.send_shaking(now, (source, is_doubled), &bytes, out);
+                }
                 self.on_end_refused(now, source, reason, out);
             }
         }
     }
 
-    /// Nothing comes of a handshake. Whoever makes no session as this node requires it need not be waited for.
+    /// Nothing comes of a handshake. If one of both requires what the other does not do, nothing need wait for it.
     fn on_end_refused(
         &mut self,
         now: Time,
@@ -250,11 +253,12 @@ impl Node {
         why: Refusal,
         out: &mut impl Outbox<Node>,
     ) {
+        self.drop_one(Drop::EndHandshake, out);
         // It has shown who it is: nobody says that of another.
-        if why != Refusal::NotHybrid(source) {
+        if ![Refusal::NotHybrid(source), Refusal::HybridAlone(source)].contains(&why) {
             return;
         }
-        let (packets, is_news) = self.ends.on_classic(now, source);
+        let (packets, is_news) = self.ends.on_apart(now, source, why);
         if packets > 0 {
             let reason = Drop::EndClassic;
             out.report(Event::Dropped { reason, packets });
@@ -406,8 +410,9 @@ impl Node {
 
     /// Why there can be no session with a node.
     pub(super) fn refused_end(&self, now: Time, node: NodeAddr) -> Option<String> {
-        let is_refused = self.ends.is_classic(now, node) && !self.ends.has_session(node);
-        is_refused.then(|| Refusal::NotHybrid(node).to_string())
+        let why = self.ends.apart(now, node);
+        why.filter(|_| !self.ends.has_session(node))
+            .map(|why| why.to_string())
     }
 
     /// Of each node that was spoken with, or could be, how its packets are sealed.

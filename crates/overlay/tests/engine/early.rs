@@ -180,11 +180,7 @@ fn nothing_comes_twice(seed: u64) {
 
 #[test]
 fn what_goes_with_an_opening_comes_once_over_bad_paths_and_restarts() {
-    // Of 300 worlds without a restart, 4 lose a message whatever keys there are, and this one is of them.
-    let known = 20;
-    (0..24)
-        .filter(|seed| *seed != known)
-        .for_each(nothing_comes_twice);
+    (0..24).for_each(nothing_comes_twice);
 }
 
 #[test]

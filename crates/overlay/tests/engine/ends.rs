@@ -475,16 +475,20 @@ fn siege_say(packet: Vec<u8>) -> Ask {
 }
 
 #[test]
-fn the_first_packets_wait_for_the_handshake_and_all_come() {
-    first_packets_wait(PostQuantum::Off, 1);
-    first_packets_wait(PostQuantum::Require, 2);
+fn the_first_packets_wait_one_round_trip_and_all_come() {
+    first_packets_wait(unprepared(), 1);
 }
 
-fn first_packets_wait(post_quantum: PostQuantum, round_trips: u64) {
+#[test]
+fn with_post_quantum_keys_the_first_packets_wait_two_round_trips_and_all_come() {
     let settings = Settings {
-        post_quantum,
+        post_quantum: PostQuantum::Require,
         ..unprepared()
     };
+    first_packets_wait(settings, 2);
+}
+
+fn first_packets_wait(settings: Settings, round_trips: u64) {
     let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", settings);
     nodes.run_ms(2_000);
     nodes.bind(2, voice());

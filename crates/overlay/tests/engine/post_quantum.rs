@@ -2,13 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use crate::ends::{Tapped, as_it_is, end};
+use crate::world::party::Ask;
+use crate::world::script::neighbour;
+use crate::world::siege::{INTRUDER, Siege, TARGET};
 use crate::world::streams::Streams;
-use crate::world::{Nodes, PORT, Plan, SENDER, chain, voice};
+use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, voice};
 use base::Duration;
+use overlay::Settings;
 use overlay::event::Drop;
 use overlay::request::Options;
-use overlay::snapshot::EndStatus;
 use secure::{PostQuantum, Refusal};
+use wire::data::Header;
+use wire::link::Kind;
+use wire::transport;
 
 const WISHES: [PostQuantum; 3] = [PostQuantum::Off, PostQuantum::Prefer, PostQuantum::Require];
 
@@ -24,12 +31,6 @@ fn of(wishes: &[PostQuantum]) -> Nodes {
         nodes.link(a, b, "delay=10ms");
     }
     nodes
-}
-
-fn end(nodes: &Nodes, at: usize, with: usize) -> EndStatus {
-    let name = crate::world::addr(with).to_string();
-    let ends = nodes.snapshot(at).ends.into_iter();
-    ends.into_iter().find(|end| end.node == name).unwrap()
 }
 
 #[test]
@@ -55,24 +56,39 @@ fn neighbours_and_ends_have_hybrid_sessions_where_both_want_them() {
 }
 
 #[test]
-fn who_requires_it_has_no_link_to_who_has_it_not_and_says_why() {
-    // Whoever dials: the first node does.
-    for (wishes, who) in [
-        ([PostQuantum::Require, PostQuantum::Off], 0),
-        ([PostQuantum::Off, PostQuantum::Require], 1),
+fn who_requires_it_has_no_link_to_who_has_it_not_and_both_know_why() {
+    let (first, second) = (addr(0), addr(1));
+    for (wishes, dialler_says, responder_says) in [
+        (
+            [PostQuantum::Require, PostQuantum::Off],
+            Refusal::NotHybrid(second),
+            None,
+        ),
+        (
+            [PostQuantum::Off, PostQuantum::Require],
+            Refusal::HybridAlone(second),
+            Some(Refusal::NotHybrid(first)),
+        ),
     ] {
+        // The first node dials.
         let mut nodes = of(&wishes);
         nodes.run_ms(10_000);
-        let link = nodes.snapshot(who).links.into_iter().next();
-        if who == 0 {
-            let reason = link.unwrap().reason.unwrap();
-            assert!(reason.contains("post_quantum"), "{reason}");
-            assert!(reason.contains("10.7.0.2"), "{reason}");
+        let link = nodes.snapshot(0).links.remove(0);
+        let reason = link.reason.unwrap();
+        assert!(
+            reason.contains(&dialler_says.to_string()),
+            "{reason} instead of {dialler_says}"
+        );
+        for at in [0, 1] {
+            let links = nodes.snapshot(at).links;
+            assert!(links.iter().all(|link| link.state == "no-session"));
         }
-        let other = 1 - who;
-        let refused = Refusal::NotHybrid(crate::world::addr(other));
-        assert!(nodes.count().refusals(refused) > 0);
-        assert_ne!(nodes.snapshot(other).links[0].state, "up");
+        let totals = nodes.count();
+        assert!(totals.refusals(dialler_says) > 1);
+        if let Some(says) = responder_says {
+            assert!(totals.refusals(says) > 1);
+        }
+        assert_eq!(totals.drops(Drop::UnknownSession), 0);
     }
 }
 
@@ -112,6 +128,33 @@ fn nothing_is_sent_to_an_end_that_has_it_not_and_the_others_are_reached() {
     assert_eq!(why_not.count(), 1, "`sinew why` says so");
     // The one between them speaks with both.
     assert!(end(&nodes, 1, 0).post_quantum && !end(&nodes, 1, 2).post_quantum);
+}
+
+/// Who has it not sends nothing to who requires it, instead of what could never be opened there.
+#[test]
+fn an_end_without_it_knows_why_nothing_goes_to_one_that_requires_it() {
+    let mut nodes = of(&[PostQuantum::Off, PostQuantum::Prefer, PostQuantum::Require]);
+    nodes.run_ms(4_000);
+    nodes.bind(2, voice());
+    nodes.set_sender(0, SENDER, voice());
+    nodes.run_ms(1);
+    nodes.count();
+    for n in 0..100 {
+        let at = nodes.world.now() + Duration::from_millis(10) * n;
+        nodes.send_to(at, 0, SENDER, (2, PORT), n, 160);
+    }
+    nodes.run_ms(3_000);
+    assert!(nodes.arrivals().is_empty());
+    let totals = nodes.count();
+    assert_eq!(totals.drops(Drop::EndClassic), 100);
+    assert_eq!(totals.drops(Drop::EndNoSession), 0);
+    for (at, with, word) in [(0, 2, "prefer"), (2, 0, "upgrade")] {
+        let end = end(&nodes, at, with);
+        assert_eq!((end.sealed, end.session_age_s), (0, None));
+        let reason = end.reason.unwrap();
+        let name = addr(with).to_string();
+        assert!(reason.contains(&name) && reason.contains(word), "{reason}");
+    }
 }
 
 /// Handshakes with such an end are not begun anew for each packet.
@@ -155,4 +198,91 @@ fn calls_run_through_changes_of_keys() {
     for reason in [Drop::EndForged, Drop::EndNoSession, Drop::UnknownSession] {
         assert_eq!(totals.drops(reason), 0, "{reason:?}");
     }
+}
+
+fn preferring() -> Settings {
+    Settings {
+        post_quantum: PostQuantum::Prefer,
+        ..Settings::modern()
+    }
+}
+
+/// What two ends say to each other in this packet.
+fn said_between_ends(packet: &[u8]) -> Option<Kind> {
+    let header = Header::parse(packet).unwrap();
+    match transport::Kind::of(header.payload()) {
+        Ok(transport::Kind::End(kind)) => Some(kind),
+        _ => None,
+    }
+}
+
+/// A relay can keep two ends from having a session. It gets nothing under weaker keys for that.
+#[test]
+fn a_relay_that_swallows_or_changes_handshakes_gets_nothing_under_weaker_keys() {
+    let settings = Settings {
+        prepared_ends: 0,
+        ..preferring()
+    };
+    let plan = Plan {
+        settings,
+        ..Plan::of(2)
+    };
+    let mut tapped = Tapped::new(plan);
+    for kind in [Kind::HandshakeInit, Kind::KemKey, Kind::KemCiphertext] {
+        let (mut meddled, mut sealed) = (0, 0);
+        let mut meddles = |packet: &[u8]| {
+            let said = said_between_ends(packet);
+            // A responder that has its session confirms it under that, which is hybrid.
+            sealed += u32::from(said == Some(Kind::Data));
+            if said != Some(kind) {
+                return as_it_is(packet);
+            }
+            meddled += 1;
+            let mut changed = packet.to_vec();
+            // The highest version that its sender speaks.
+            let payload = Header::parse(packet).unwrap().payload().len();
+            let highest = &mut changed[packet.len() - payload..][5];
+            *highest = 1;
+            match kind {
+                Kind::HandshakeInit => vec![changed],
+                _ => Vec::new(),
+            }
+        };
+        let came = tapped.talk(50, &mut meddles);
+        assert_eq!(came, [], "{kind:?} {:?}", end(&tapped.nodes, 0, 1));
+        tapped.run(4_000, &mut meddles);
+        assert!(meddled > 2, "{kind:?}");
+        assert_eq!(sealed, 0, "{kind:?}");
+        assert_eq!(end(&tapped.nodes, 0, 1).session_age_s, None);
+    }
+    let came = tapped.talk(50, &mut as_it_is);
+    assert_eq!(came.len(), 50);
+    for (at, with) in [(0, 1), (1, 0)] {
+        assert!(end(&tapped.nodes, at, with).post_quantum);
+    }
+}
+
+/// Each of a hundred handshakes per second offers a key. How many are answered is bounded as handshakes are.
+#[test]
+fn a_member_that_offers_keys_without_end_has_no_more_answered_than_handshakes_are() {
+    let mut siege = Siege::planned(5, preferring(), |nodes| {
+        let mut member = neighbour(nodes, INTRUDER);
+        member.handshakes.set_post_quantum(PostQuantum::Prefer);
+        member
+    });
+    let target = siege.target();
+    siege.waves(3_000, |_, _| vec![Ask::Dial(target)]);
+    assert!(siege.rogue().has_session(target));
+    let member = siege.nodes.world.addr(siege.attacker);
+    let answers = siege.nodes.party(TARGET).sent(member, Kind::KemCiphertext);
+    // Per answer three pieces; by the limits of `secure` 64 at once and 20 per second without a cookie, and
+    // 64 and 50 with one.
+    let handshakes = answers.datagrams / 3;
+    assert!(handshakes > 500, "they are answered: {handshakes}");
+    assert!(handshakes <= 128 + 70 * 30, "{handshakes}");
+    let asked = siege.nodes.world.engine(siege.attacker).unwrap();
+    let asked = asked.sent(target, Kind::KemKey);
+    assert!(answers.bytes < asked.bytes, "{answers:?} to {asked:?}");
+    let mut nodes = siege.end();
+    assert_eq!(nodes.count().drops(Drop::EndForged), 0);
 }

@@ -25,8 +25,7 @@ fn chain_and_one_beside(seed: u64, path: &str) -> Nodes {
     for i in 0..5 {
         nodes.world.set_pool(nodes.hosts[i], Pool::of_node());
     }
-    // Long paths have their session from end to end by then.
-    nodes.run_ms(7_000);
+    nodes.run_ms(5_000);
     nodes
 }
 
@@ -74,13 +73,7 @@ fn lost_over(seed: u64, hop: &str, deadline_ms: u64, pps: u64, ms: u64) -> [(u64
         Flow::new(&mut nodes, 1, (0, LEAF), pps, deadline),
         Flow::new(&mut nodes, 2, (BESIDE, LEAF), 100, deadline),
     ];
-    // The first packets wait for the key of the group, which may be lost itself, and 128 KiB of them may. That is not what
-    // is measured here.
-    run(&mut nodes, &mut flows, 2_000, true);
-    run(&mut nodes, &mut flows, 2_000, false);
-    flows.iter_mut().for_each(|flow| flow.begin_anew(&nodes));
-    nodes.count();
-    run(&mut nodes, &mut flows, ms - 1_000, true);
+    run(&mut nodes, &mut flows, ms, true);
     run(&mut nodes, &mut flows, 2_000, false);
     let no_slot = nodes.world.counters().no_slot;
     let count = nodes.count();

@@ -176,7 +176,12 @@ impl Handshakes {
         dial.to = from;
         let (to, expect) = (dial.to, dial.expect);
         let finished = self.finish(now, unix_now_s, response.receiver, dial, &payload[..length]);
-        Ok(finished.unwrap_or_else(|reason| Outcome::Failed { to, expect, reason }))
+        Ok(finished.unwrap_or_else(|reason| Outcome::Failed {
+            to,
+            expect,
+            reason,
+            reply: None,
+        }))
     }
 
     /// Checks who has answered, and answers in turn.
@@ -193,7 +198,8 @@ impl Handshakes {
             .split_at_checked(RESPONSE_HEADER_BYTES)
             .ok_or(Refusal::Malformed(wire::Malformed::Short))?;
         let (peer_index, version) = format::Response::of_header(header)?;
-        if !dial.versions().contains(version) {
+        let is_offered = dial.versions().contains(version);
+        if !is_offered && version != HYBRID_VERSION {
             return Err(Refusal::Version);
         }
         let peer = self.verify(unix_now_s, certificate, dial.noise.get_remote_static())?;
@@ -205,6 +211,14 @@ impl Handshakes {
         }
         self.check_version(version, &peer)?;
         let finish = self.write_finish(peer_index, &mut dial);
+        if !is_offered {
+            return Ok(Outcome::Failed {
+                to: dial.to,
+                expect: dial.expect,
+                reason: Refusal::HybridAlone(peer.address()),
+                reply: Some(finish),
+            });
+        }
         let made = Made {
             peer,
             local_index,

@@ -98,7 +98,7 @@ impl Handshakes {
         let header = Response {
             sender: index,
             receiver: message.sender,
-            version,
+            version: self.answered_version(version),
             noise: &[],
         };
         let seed = self.entropy.draw();

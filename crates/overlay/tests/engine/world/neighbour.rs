@@ -241,9 +241,13 @@ impl Neighbour {
                 }
                 out
             }
-            Outcome::Refused(why) | Outcome::Failed { reason: why, .. } => {
+            Outcome::Refused(why) => {
                 self.refused.push(why);
                 Vec::new()
+            }
+            Outcome::Failed { reason, reply, .. } => {
+                self.refused.push(reason);
+                reply.into_iter().collect()
             }
         }
     }

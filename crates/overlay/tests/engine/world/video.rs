@@ -57,14 +57,6 @@ impl Flow {
         flow
     }
 
-    /// Forgets what has come of it so far.
-    pub fn begin_anew(&mut self, nodes: &Nodes) {
-        self.next = nodes.world.now();
-        (self.sent, self.latest) = (0, Duration::ZERO);
-        self.came.clear();
-        self.at.clear();
-    }
-
     pub fn source(&self) -> ClientId {
         ClientId(self.member.0 + 100)
     }

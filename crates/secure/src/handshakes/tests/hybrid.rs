@@ -116,10 +116,26 @@ fn who_requires_it_refuses_an_older_node_by_name_on_either_side() {
     let (mut a, mut b) = two_that(PostQuantum::Off, PostQuantum::Require);
     let init = a.dial(T0, at(2), None).unwrap();
     let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
-    let finish = a.on_datagram(T0, NOW_S, at(2), &response).established();
-    let refused = hand(&mut b, 1, &finish.reply).refused();
+    assert!(response.len() <= init.len(), "no more than was asked with");
+    let outcome = a.on_datagram(T0, NOW_S, at(2), &response);
+    let Outcome::Failed { reason, reply, .. } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(reason, Refusal::HybridAlone(address(2)));
+    assert_eq!(a.indices_in_use(), 0, "no session that nobody hears");
+    let refused = hand(&mut b, 1, &[reply.unwrap()]).refused();
     assert_eq!(refused, Refusal::NotHybrid(address(1)));
     assert_eq!((b.indices_in_use(), b.half_open()), (0, 0));
+}
+
+/// Whom it was not meant to dial, it learns first.
+#[test]
+fn that_another_node_requires_it_is_not_said_of_the_one_that_was_dialled() {
+    let (mut a, mut b) = two_that(PostQuantum::Off, PostQuantum::Require);
+    let init = a.dial(T0, at(2), Some(address(3))).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let outcome = a.on_datagram(T0, NOW_S, at(2), &response);
+    assert_eq!(outcome.refused(), Refusal::UnexpectedPeer(address(2)));
 }
 
 #[test]
@@ -141,6 +157,17 @@ fn nobody_between_two_talks_them_down() {
     assert_eq!(response[7], 1, "it was taken in");
     let refused = a.on_datagram(T0, NOW_S, at(2), &response).refused();
     assert_eq!(refused, Refusal::Noise);
+
+    // Nor does anybody make a classic node believe that its peer requires what it has not.
+    let (mut a, mut b) = two_that(PostQuantum::Off, PostQuantum::Prefer);
+    let init = a.dial(T0, at(2), None).unwrap();
+    let mut response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    response[7] = 2;
+    let body = response.len() - 16;
+    let mac1 = a.mac.of(&response[..body]);
+    response[body..].copy_from_slice(&mac1);
+    let outcome = a.on_datagram(T0, NOW_S, at(2), &response);
+    assert!(!outcome.established().session.is_hybrid());
 
     let (mut a, mut b) = prefer();
     let init = a.dial(T0, at(2), None).unwrap();
