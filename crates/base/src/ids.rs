@@ -106,6 +106,12 @@ impl UnderlayAddr {
         self.ip[..10] == [0; 10] && self.ip[10..12] == [0xff, 0xff]
     }
 
+    /// The address without port and socket is one of the host itself (127.0.0.0/8, `::1`).
+    pub fn is_loopback(&self) -> bool {
+        let [rest @ .., last] = self.ip;
+        (self.is_ipv4() && self.ip[12] == 127) || (rest == [0; 15] && last == 1)
+    }
+
     /// The far end alone, whatever own address it is reached from.
     pub fn remote(self) -> UnderlayAddr {
         UnderlayAddr { local: 0, ..self }

@@ -95,6 +95,10 @@ const STEADY_BRAKED: Duration = Duration::from_secs(1);
 /// Losses up to this share may be random. Choice: what recovery on the hop is made for; a link that
 /// is given a twentieth too much loses more.
 const FEW_LOST: f64 = 0.03;
+/// So many lost between two hellos that came, and so many times as many as arrived, are an outage's. Choice: a tenth of a
+/// second of a call and its hellos; a queue that is given six times what leaves it lets more through.
+const OUTAGE_PACKETS: u64 = 8;
+const OUTAGE_SHARE: u64 = 5;
 /// By how much the losses of a few packets vary more than if each were lost by itself. Choice: runs of which every
 /// second loss is followed by another: (1 + 1/2) / (1 - 1/2).
 const LOSSES_TOGETHER: f64 = 3.0;
@@ -104,6 +108,8 @@ const HELD_BACK: f64 = 0.97;
 /// Choice: bursts of random losses are evened out.
 const PROBATION: Duration = Duration::from_secs(2);
 const PROBATION_PACKETS: u64 = 200;
+/// And so many times: a queue that is full loses all the time, and what is lost later is no sign of this one.
+const PROBATIONS: u8 = 2;
 /// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
 /// The brake lets go when the rate is so many times what is offered.
@@ -139,8 +145,8 @@ pub struct Brake {
     epoch: Epoch,
     /// What has happened since the round trip has been level above its baseline.
     trial: Epoch,
-    /// What has happened lately since a rise was taken for the path's.
-    probation: Option<Epoch>,
+    /// What has happened lately since a rise was taken for the path's, and how often that is looked at.
+    probation: Option<(Epoch, u8)>,
     /// The share that it may lose.
     tolerated: f64,
     /// Share lost, averaged over epochs.
@@ -494,6 +500,9 @@ impl Brake {
 
     /// The other end tells of so many more packets of the link that have arrived, and that are lost.
     pub fn on_told(&mut self, arrived: u64, lost: u64) {
+        if lost >= OUTAGE_PACKETS && lost > OUTAGE_SHARE * (arrived + 1) {
+            return;
+        }
         self.epoch.told += arrived + lost;
         self.epoch.lost += lost;
     }
@@ -642,7 +651,7 @@ impl Brake {
 
     /// Whether what was taken for a longer path loses as a queue does.
     fn try_out(&mut self, now: Time, rtt: Duration, epoch: &Epoch) {
-        let Some(trial) = &mut self.probation else {
+        let Some((trial, left)) = &mut self.probation else {
             return;
         };
         trial.add(epoch);
@@ -652,8 +661,10 @@ impl Brake {
         if trial.lost_share() > self.tolerated {
             self.baseline.go_back(now, rtt);
             self.probation = None;
+        } else if *left > 1 {
+            (*trial, *left) = (Epoch::new(now), *left - 1);
         } else {
-            *trial = Epoch::new(now);
+            self.probation = None;
         }
     }
 
@@ -690,7 +701,7 @@ impl Brake {
         };
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
-            self.probation = Some(Epoch::new(now));
+            self.probation = Some((Epoch::new(now), PROBATIONS));
             // What it lost before it became longer it may lose still.
             self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
             // Without losses it may be a longer path that is full as well: more is tried.

@@ -120,6 +120,8 @@ impl Counters {
             | Event::Unanswered { .. }
             | Event::NoDatagrams { .. }
             | Event::Way { .. } => {}
+            // The link's counts have it.
+            Event::PathChanged { .. } => {}
             // The snapshot has what is suspect.
             Event::PathBad { .. }
             | Event::Suspected { .. }

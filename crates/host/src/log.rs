@@ -317,6 +317,15 @@ impl Log {
                 true => format!("link to {peer} runs over TCP: UDP has no answer"),
                 false => format!("link to {peer} runs over UDP again"),
             }),
+            Event::PathChanged {
+                peer,
+                from,
+                to,
+                why,
+            } => self.line(&format!(
+                "link to {peer}: path changed from {from} (socket {}) to {to} (socket {}): {why}",
+                from.socket, to.socket
+            )),
             Event::Moved { peer, at } => self.line(&format!("{peer} is reached at {at} now")),
             Event::RecordRefused { origin } => {
                 let text = format!("a record that claims to be of {origin} was refused");

@@ -62,6 +62,7 @@ pub(crate) fn driver(
         identity,
         network,
         neighbors: vec![Neighbor {
+            more: Vec::new(),
             capacity_kbps: 0,
             addr: FRA,
             name: "fra".into(),

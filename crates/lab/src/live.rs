@@ -248,6 +248,10 @@ fn happen(
         FaultKind::Set(Place::Link(link), path) | FaultKind::Follow(link, path) => {
             network.set_path(*link, path);
         }
+        // Refused before anything is started.
+        FaultKind::Down(Place::Second(_))
+        | FaultKind::Up(Place::Second(_))
+        | FaultKind::Set(Place::Second(_), _) => {}
         FaultKind::Down(Place::Flow(flow)) => traffic.set_outage(*flow, true),
         FaultKind::Up(Place::Flow(flow)) => traffic.set_outage(*flow, false),
         FaultKind::Set(Place::Flow(flow), path) => traffic.set_path(*flow, path),

@@ -153,6 +153,8 @@ pub struct Link {
     pub b: usize,
     /// The path in both directions.
     pub path: BothWays,
+    /// A second path of the link, by a second uplink of either node.
+    pub second: Option<BothWays>,
 }
 
 /// A path in both directions.
@@ -276,6 +278,8 @@ pub enum FaultKind {
 pub enum Place {
     /// A link, by its place.
     Link(usize),
+    /// The second path of a link, by its place.
+    Second(usize),
     /// The path of a direct flow, by its place.
     Flow(usize),
 }

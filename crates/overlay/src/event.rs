@@ -224,6 +224,40 @@ impl Drop {
     }
 }
 
+/// Why a link has another path in use than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathWhy {
+    /// Nothing came by the one before for this long.
+    Silent(Duration),
+    /// The neighbour did not hear this node on it, or its session had ended.
+    NotHeard,
+    /// It cost more: latency, loss and outages of late, in microseconds of expected latency.
+    Dearer {
+        /// What it cost.
+        was_us: u32,
+        /// What the other one does.
+        is_us: u32,
+    },
+}
+
+impl core::fmt::Display for PathWhy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let ms = |us: u32| f64::from(us) / 1e3;
+        match *self {
+            PathWhy::Silent(silence) => write!(f, "silent for {} ms", silence.as_millis()),
+            PathWhy::NotHeard => f.write_str("the neighbour did not hear this node"),
+            PathWhy::Dearer { was_us, is_us } => {
+                write!(
+                    f,
+                    "cost {:.1} ms where the other costs {:.1} ms",
+                    ms(was_us),
+                    ms(is_us)
+                )
+            }
+        }
+    }
+}
+
 /// Something observable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -329,6 +363,17 @@ pub enum Event {
         peer: NodeAddr,
         /// Where it is reached now.
         at: UnderlayAddr,
+    },
+    /// What this node sends to `peer` takes another path of their link from now on.
+    PathChanged {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// The path before.
+        from: UnderlayAddr,
+        /// The path now.
+        to: UnderlayAddr,
+        /// Why.
+        why: PathWhy,
     },
     /// Packets were sent on to `peer`.
     Forwarded {

@@ -121,6 +121,8 @@ pub struct Hello {
     /// The newest stamp of the other end and when it came.
     peer_stamp: Option<(u32, Time)>,
     peer_interval: Duration,
+    /// The other end has told last that it hears nothing.
+    is_doubted: bool,
     loss_out: Loss,
     rtt: Rtt,
     row: u32,
@@ -154,6 +156,7 @@ impl Hello {
             notices: DOWN_NOTICES,
             peer_stamp: None,
             peer_interval: settings.idle.interval,
+            is_doubted: false,
             loss_out: Loss::NONE,
             rtt: Rtt::default(),
             row: 0,
@@ -216,6 +219,11 @@ impl Hello {
             true => self.price.on_outage(now),
             false => self.price.on_up(now),
         }
+    }
+
+    /// The other end hears nothing, as it said last, and has not given the link up.
+    pub fn is_doubted(&self) -> bool {
+        self.is_doubted && self.state != State::Down
     }
 
     /// How often the link went down.
@@ -312,6 +320,7 @@ impl Hello {
         let interval = self.peer_interval;
         self.peer_interval = Duration::from_millis(u64::from(hello.interval_ms));
         self.loss_out = hello.loss_in;
+        self.is_doubted = hello.doubts;
         if let Some(echo) = hello.echo {
             let us = clock(came)
                 .wrapping_sub(echo.stamp_us)

@@ -24,6 +24,7 @@ mod groups;
 mod mtu;
 mod network;
 mod operate;
+mod paths;
 mod prepare;
 mod receive;
 mod reliable;
@@ -65,9 +66,10 @@ use crate::stamps::Stamps;
 use crate::stream::Streams;
 use base::token_bucket::TokenBucket;
 use base::{
-    ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
+    Burst, ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr,
+    VirtualPort,
 };
-use graph::metric::{Metric, Parameters};
+use graph::metric::Metric;
 use secure::{Handshakes, Identity, Network, PacketMarks};
 
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
@@ -103,6 +105,8 @@ pub struct Neighbor {
     pub name: String,
     /// Where to dial it; `None` waits for it to dial, or for [`Operation::Locate`](crate::request::Operation::Locate).
     pub at: Option<UnderlayAddr>,
+    /// Where else it is, for further paths of the link.
+    pub more: Vec<UnderlayAddr>,
     /// What the link to it can carry, in kbit/s; 0 if that is not known.
     pub capacity_kbps: u32,
 }
@@ -171,7 +175,11 @@ pub struct Node {
     came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
     stranded: Vec<reliable::Stranded>,
-    /// The links that copies of a packet take: kept for its memory alone.
+    /// Where the host's sockets are bound, in their order.
+    own_sockets: Vec<UnderlayAddr>,
+    /// Copies for a second path of a link: kept for its memory alone.
+    copies: Vec<Burst>,
+    /// The links that copies of a packet take: likewise.
     ways: Vec<LinkIndex>,
     /// The clients that get a packet: likewise.
     receivers: Vec<ClientId>,
@@ -211,14 +219,11 @@ impl Node {
                 Time::ZERO,
             );
             link.dial = neighbor.at;
+            link.dial_more.clone_from(&neighbor.more);
             link.capacity_kbps = neighbor.capacity_kbps;
             links.add(link);
         }
-        let parameters = Parameters {
-            detect_us: config.settings.detection.as_micros() as u32,
-            late_us: config.settings.codec_threshold.as_micros() as u32,
-            loss_us: config.settings.loss_burden.as_micros() as u32,
-        };
+        let parameters = config.settings.parameters();
         let own_keys = OwnKeys::new(&config.network, &config.seed);
         let (identity, network) = (config.identity.clone(), config.network.clone());
         let mut handshakes = Handshakes::new(identity, network, config.seed, Time::ZERO);
@@ -280,6 +285,8 @@ impl Node {
             came: LinkIndex(0),
             stranded: Vec::new(),
             ways: Vec::new(),
+            own_sockets: Vec::new(),
+            copies: Vec::new(),
             settings: config.settings,
             rng,
             boot,
@@ -310,6 +317,12 @@ impl Node {
     pub fn set_version(&mut self, version: &'static str) {
         self.version = version;
         self.own_record_due = true;
+    }
+
+    /// Tells the node where the host's sockets are bound, in their order. Where there are several, its links may have
+    /// several paths.
+    pub fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
+        self.own_sockets = own;
     }
 
     /// The node's name.
@@ -441,6 +454,7 @@ impl Node {
             self.trees.expire(now);
             self.shared.expire(now);
             self.redial(now, out);
+            self.tend_paths(now, out);
             self.tend_ends(now, out);
             self.tend_group_keys(now);
             self.audits.expire(now);

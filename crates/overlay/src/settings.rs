@@ -9,6 +9,7 @@ pub use keys::{Field, SetError};
 use crate::{announce, hello, realtime, reliable, stream};
 use base::Duration;
 use congestion::brake;
+use graph::metric::Parameters;
 use secure::PostQuantum;
 
 /// What the metrics of a link are made of.
@@ -31,6 +32,17 @@ pub enum Sealing {
     On,
     /// The same, and clients may not send where it cannot be.
     Always,
+}
+
+/// How many paths a link may have, and what goes by two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uplinks {
+    /// One path: further ones are neither opened nor taken.
+    Off,
+    /// As many as there are; packets take one of them, and a second one while it is in doubt.
+    One,
+    /// Real-time packets with the priority of calls, or more, take two of them always.
+    Copies,
 }
 
 /// The numbers of a node.
@@ -64,6 +76,8 @@ pub struct Settings {
     pub alarms: bool,
     /// Whether nodes that have traffic for each other make a link of their own.
     pub direct_links: bool,
+    /// Whether links have several paths, and packets take two.
+    pub uplinks: Uplinks,
     /// What the metrics of its links are made of.
     pub metric: MetricOf,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
@@ -100,6 +114,8 @@ impl Settings {
             // switch this on.
             direct_links: false,
             alarms: true,
+            // Choice: copies cost as much as what they copy, and only an outage needs them.
+            uplinks: Uplinks::One,
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.
             codec_threshold: Duration::from_millis(150),
@@ -108,6 +124,15 @@ impl Settings {
             // Choice: 1 % of loss weighs as much as 10 ms. In 2000 messy worlds calls took lossy detours that
             // were shorter by some ms, and streams starved on them.
             loss_burden: Duration::from_secs(1),
+        }
+    }
+
+    /// What the expected latency of links depends on.
+    pub(crate) fn parameters(&self) -> Parameters {
+        Parameters {
+            detect_us: self.detection.as_micros() as u32,
+            late_us: self.codec_threshold.as_micros() as u32,
+            loss_us: self.loss_burden.as_micros() as u32,
         }
     }
 
@@ -127,6 +152,7 @@ impl Settings {
             prepared_ends: 0,
             // Losses are averaged, and told every 30 s.
             alarms: false,
+            uplinks: Uplinks::Off,
             metric: MetricOf::Paper,
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),

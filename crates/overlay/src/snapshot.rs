@@ -163,7 +163,8 @@ pub struct LinkStatus {
     pub dialled_at: Option<String>,
     /// `udp`, or `tcp` while its datagrams travel inside a byte stream, because UDP has no answer.
     pub over: &'static str,
-    /// The keys of the present session come from ML-KEM too, so that a quantum computer does not open what is recorded now.
+    /// The keys of the present session on the path in use come from ML-KEM too, so that a quantum computer does not open
+    /// what is recorded now.
     pub post_quantum: bool,
     /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),
     /// `down` or `no-session`.
@@ -208,6 +209,8 @@ pub struct LinkStatus {
     pub active: bool,
     /// The emulated network on the way to the neighbour.
     pub impairment: Option<String>,
+    /// Its paths, the one in use first.
+    pub paths: Vec<PathStatus>,
     /// What it has carried.
     #[serde(flatten)]
     pub counts: crate::link::Counts,
@@ -215,6 +218,38 @@ pub struct LinkStatus {
     pub realtime: LaneStatus,
     /// The reliable lane.
     pub reliable: ReliableStatus,
+}
+
+/// One path of a link.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathStatus {
+    /// Its number; it keeps it while paths change places.
+    pub number: u8,
+    /// The own address that it leaves from, as far as the node is told of its sockets.
+    pub from: Option<String>,
+    /// Where the neighbour is reached by it.
+    pub at: Option<String>,
+    /// As of a link.
+    pub state: &'static str,
+    /// What this node sends takes it.
+    pub in_use: bool,
+    /// It carries data, one way or the other.
+    pub active: bool,
+    /// Round trip.
+    pub rtt_ms: Option<f64>,
+    /// Lost on the way from the neighbour, in percent.
+    pub loss_in_pct: f64,
+    /// Lost on the way to the neighbour, in percent, as it measures.
+    pub loss_out_pct: f64,
+    /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
+    pub mtu_bytes: u16,
+    /// What it costs in the choice among the link's paths: milliseconds of expected latency, with loss and outages of
+    /// late.
+    pub cost_ms: f64,
+    /// Seconds since anything came by it; null before.
+    pub heard_s: Option<f64>,
+    /// Why it was taken in place of another one, and how many seconds ago; null of others, and of a first one.
+    pub chosen: Option<(String, f64)>,
 }
 
 /// The real-time lane of a link, both directions.

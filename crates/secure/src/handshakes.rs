@@ -108,6 +108,8 @@ pub struct Established {
     pub from: UnderlayAddr,
     /// The node that was expected when this side dialled.
     pub expect: Option<NodeAddr>,
+    /// The side that dialled means it for a further path of the link, and not for a move.
+    pub is_further: bool,
     /// To be sent to `from` before anything that is sealed, one after the other.
     pub reply: Vec<Vec<u8>>,
 }
@@ -216,6 +218,11 @@ pub enum Refusal {
     /// The peer is of the network, and this node is configured not to be its neighbour.
     #[error("{0} is not in this node's `accept` list: add it there, or let it dial another node")]
     NotAccepted(NodeAddr),
+    /// The peer wants more paths to this node than a link has.
+    #[error(
+        "{0} wants another path to this node: there are as many as a link has, or none are taken here"
+    )]
+    TooManyPaths(NodeAddr),
     /// The peer has this node's own address.
     #[error("the peer has this node's own address: it dialled itself, or two nodes share one")]
     Myself,
@@ -292,7 +299,18 @@ impl Handshakes {
         to: UnderlayAddr,
         expect: Option<NodeAddr>,
     ) -> Result<Vec<u8>, DialError> {
-        self.begin_dial(now, to, expect)
+        self.begin_dial(now, to, expect, false)
+    }
+
+    /// The same for a further path of a link to `peer`, which has told that it knows of such: its session stands beside
+    /// those that there are.
+    pub fn dial_further(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        peer: NodeAddr,
+    ) -> Result<Vec<u8>, DialError> {
+        self.begin_dial(now, to, Some(peer), true)
     }
 
     /// Gives up dialling `to`. True if it was being dialled.
@@ -494,6 +512,7 @@ impl Refusal {
             Refusal::OtherKey => "other-key",
             Refusal::UnexpectedPeer(_) => "unexpected-peer",
             Refusal::NotAccepted(_) => "not-accepted",
+            Refusal::TooManyPaths(_) => "too-many-paths",
             Refusal::Myself => "myself",
         }
     }

@@ -27,6 +27,14 @@ pub fn underlay(n: u32) -> UnderlayAddr {
     }
 }
 
+/// The address of a host's `n`th attachment to the network below, as it is called through the own socket of that number:
+/// the first is the host's address.
+pub fn attachment(addr: UnderlayAddr, n: u8) -> UnderlayAddr {
+    let mut at = UnderlayAddr { socket: n, ..addr };
+    at.ip[12] = at.ip[12].wrapping_add(n);
+    at
+}
+
 impl HostId {
     /// The host's number.
     pub fn place(self) -> usize {
@@ -64,6 +72,8 @@ pub(crate) struct Wire {
     pub(crate) line: Line<Burst>,
     pub(crate) from: HostId,
     pub(crate) to: HostId,
+    /// Where its datagrams come from, as the far end calls it.
+    pub(crate) seen: UnderlayAddr,
     /// The wire whose rate, queue and losses it shares, if it has none of its own.
     pub(crate) through: Option<u32>,
     /// Cut by a partition.

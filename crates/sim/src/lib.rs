@@ -40,7 +40,7 @@ mod world;
 pub use arrival::Arrivals;
 pub use clock::{Clock, DRIFT_PPM_MAX};
 pub use either::Either;
-pub use host::{HostId, underlay};
+pub use host::{HostId, attachment, underlay};
 pub use journal::{Answer, Counters, Leak, RECORDS_MAX, Report};
 pub use trace::Trace;
 pub use udp::UdpHost;

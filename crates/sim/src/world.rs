@@ -147,19 +147,67 @@ impl<E: Engine> World<E> {
             self.wires[id as usize].line.set_model(model);
             return;
         }
-        let id = self.wires.len() as u32;
+        let ends = (self.hosts[to.place()].addr, self.hosts[from.place()].addr);
         let rng = self.rng_of(&[u64::from(from.0), u64::from(to.0)]);
+        self.add_wire((from, to), ends, Line::new(model, rng));
+    }
+
+    /// Makes a further path from one host to another like `model`, or changes it: what the first sends to `called`
+    /// arrives as if it came from `seen`. Hosts with several attachments have such paths, each with its own fate.
+    pub fn link_by(
+        &mut self,
+        (from, to): (HostId, HostId),
+        (called, seen): (UnderlayAddr, UnderlayAddr),
+        model: Model,
+    ) {
+        if let Some(id) = self.wire_to(from, called) {
+            self.wires[id as usize].line.set_model(model);
+            return;
+        }
+        let number = self.hosts[from.place()].wires.len() as u64;
+        let rng = self.rng_of(&[u64::from(from.0), u64::from(to.0), number]);
+        self.add_wire((from, to), (called, seen), Line::new(model, rng));
+    }
+
+    /// Takes down what a host sends to `called`, or brings it up again.
+    pub fn set_outage_by(&mut self, from: HostId, called: UnderlayAddr, outage: bool) {
+        if let Some(id) = self.wire_to(from, called) {
+            self.wires[id as usize].line.set_outage(outage);
+        }
+    }
+
+    /// What became of the datagrams that a host has sent to `called`.
+    pub fn counts_by(&self, from: HostId, called: UnderlayAddr) -> Counts {
+        self.wire_to(from, called)
+            .map(|id| self.wires[id as usize].line.pipe().counts())
+            .unwrap_or_default()
+    }
+
+    /// Bytes of all datagrams that a host has sent to `called`, as [`World::bytes`] counts them.
+    pub fn bytes_by(&self, from: HostId, called: UnderlayAddr) -> u64 {
+        self.wire_to(from, called)
+            .map(|id| self.wires[id as usize].bytes)
+            .unwrap_or_default()
+    }
+
+    fn add_wire(
+        &mut self,
+        (from, to): (HostId, HostId),
+        (called, seen): (UnderlayAddr, UnderlayAddr),
+        line: Line<Burst>,
+    ) {
+        let id = self.wires.len() as u32;
         self.wires.push(Wire {
-            line: Line::new(model, rng),
+            line,
             from,
             to,
+            seen,
             through: None,
             cut: false,
             bytes: 0,
             queued: Time::FAR,
         });
-        let to = self.hosts[to.place()].addr;
-        self.hosts[from.place()].wires.insert(to, id);
+        self.hosts[from.place()].wires.insert(called, id);
     }
 
     /// Loses packets on the path from `from` to `to`, if there is one, by a rule of the caller's; see
@@ -349,7 +397,10 @@ impl<E: Engine> World<E> {
     }
 
     fn wire_id(&self, from: HostId, to: HostId) -> Option<u32> {
-        let to = self.hosts[to.place()].addr;
-        self.hosts[from.place()].wires.get(&to).copied()
+        self.wire_to(from, self.hosts[to.place()].addr)
+    }
+
+    fn wire_to(&self, from: HostId, called: UnderlayAddr) -> Option<u32> {
+        self.hosts[from.place()].wires.get(&called).copied()
     }
 }

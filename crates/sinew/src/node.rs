@@ -499,7 +499,9 @@ fn node(
     }
     let neighbors = config.neighbors.iter();
     let neighbors = neighbors.map(|neighbor| as_neighbor(neighbor, &config.listen));
-    Ok(Node::new(overlay::node::Config {
+    let sockets = (0u8..).zip(&config.listen);
+    let sockets = sockets.map(|(socket, addr)| underlay(*addr, socket));
+    let mut node = Node::new(overlay::node::Config {
         neighbors: neighbors.collect(),
         identity,
         network,
@@ -513,17 +515,20 @@ fn node(
         unix_start_s: clock
             .unix_s()
             .saturating_sub(clock.now().as_nanos() / 1_000_000_000),
-    }))
+    });
+    node.set_sockets(sockets.collect());
+    Ok(node)
 }
 
 /// A neighbour for the engine of a node that listens on `listen`.
 fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
-    let first = neighbor.endpoints.first();
+    let mut numeric = neighbor.endpoints.iter().map(|it| numeric(it, listen));
     Neighbor {
         capacity_kbps: neighbor.capacity_kbps(),
         addr: neighbor.address,
         name: neighbor.name.clone(),
-        at: first.and_then(|first| numeric(first, listen)),
+        at: numeric.next().flatten(),
+        more: numeric.flatten().collect(),
     }
 }
 

@@ -351,6 +351,38 @@ mod tests {
     }
 
     #[test]
+    fn links_with_several_paths_show_them() {
+        let mut status = status();
+        let path = |at: &str, in_use: bool, active: bool| {
+            json!({"at": at, "from": "10.1.0.1:7700", "state": "up", "in_use": in_use, "active": active,
+                   "rtt_ms": 20.25, "loss_in_pct": 0.0, "loss_out_pct": 2.5, "cost_ms": 12.4, "mtu_bytes": 1439,
+                   "chosen": if in_use { json!(["silent for 420 ms", 61.0]) } else { Value::Null }})
+        };
+        let paths = [
+            path("10.2.0.2:7700", true, true),
+            path("10.1.0.2:7700", false, true),
+            path("10.3.0.2:7700", false, false),
+        ];
+        status["snapshot"]["links"][0]["paths"] = paths.into();
+        let page = page_of(What::Links, &status);
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(
+            lines[3].starts_with("LINK") && lines[3].contains("PATH TO"),
+            "{page}"
+        );
+        for (line, usage) in [(4, "in use"), (5, "carries"), (6, "spare")] {
+            let line = lines[line];
+            assert!(
+                line.starts_with("fra") && line.contains(usage) && line.contains("2.5"),
+                "{page}"
+            );
+        }
+        let why = "fra: path 10.2.0.2:7700 in use for 1m 01s, because the one before was left: silent for 420 ms";
+        assert!(lines.contains(&why), "{page}");
+        assert!(!page_of(What::Links, &self::status()).contains("PATH TO"));
+    }
+
+    #[test]
     fn counters_are_rates_where_pages_follow_each_other() {
         let (look, mut rates) = (at(200), Rates::default());
         let mut status = status();

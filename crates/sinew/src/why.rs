@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
-use tools::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
+use tools::explain::{self, Asked, ExplainError, PathNumbers, RUNNERS_UP_MAX, View};
 
 /// Where the words begin behind `why` and `held`.
 const INDENT: usize = 6;
@@ -108,14 +108,19 @@ pub fn why(args: &Why) -> Outcome {
     }
     let view = about.network.view()?;
     let why = explain::why(&view, src, dst, &about.asked()).map_err(failure)?;
-    let refused = match about.network.scenario {
-        Some(_) => Vec::new(),
+    let (refused, uplinks) = match about.network.scenario {
+        Some(_) => (Vec::new(), Vec::new()),
         None => {
             let status = Control::find(about.network.node.as_deref())?.status()?;
-            refused(&status, &why.from.address, &why.to.address)
+            let refused = refused(&status, &why.from.address, &why.to.address);
+            (refused, uplinks(&status, &why.choice.chosen))
         }
     };
-    about.network.tell(&Told { why, refused })
+    about.network.tell(&Told {
+        why,
+        refused,
+        uplinks,
+    })
 }
 
 /// Why packets take their path, and the flows for which a link of the asked node has no room.
@@ -125,6 +130,18 @@ struct Told {
     why: explain::Why,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    uplinks: Vec<Uplink>,
+}
+
+/// The path that the asked node has in use to the next node, where it has several.
+#[derive(Debug, PartialEq, Serialize)]
+struct Uplink {
+    to: String,
+    from: String,
+    at: String,
+    spares: usize,
+    why: String,
 }
 
 /// A flow that is refused: from where to where, with the ports, and since when and why.
@@ -141,8 +158,63 @@ impl Display for Told {
         for Refused { from, to, why } in &self.refused {
             write!(f, "\nrefused: {from} -> {to}: {why}")?;
         }
+        for uplink in &self.uplinks {
+            let Uplink {
+                to,
+                from,
+                at,
+                spares,
+                why,
+            } = uplink;
+            write!(
+                f,
+                "\nlink to {to}: by {from} -> {at}, with {spares} spare: {why}"
+            )?;
+        }
         Ok(())
     }
+}
+
+/// The paths in use of the asked node's own links that the chosen paths take, where there are several.
+fn uplinks(status: &Value, chosen: &[PathNumbers]) -> Vec<Uplink> {
+    let own = status["snapshot"]["name"].as_str().unwrap_or_default();
+    let paths: Vec<Vec<String>> = chosen.iter().map(|path| path.path.clone()).collect();
+    uplinks_of(status, own, &paths)
+}
+
+fn uplinks_of(status: &Value, own: &str, chosen: &[Vec<String>]) -> Vec<Uplink> {
+    let snapshot = &status["snapshot"];
+    let next = |path: &Vec<String>| {
+        let mut hops = path.windows(2);
+        let hop = hops.find(|hop| hop[0] == own);
+        hop.map(|hop| hop[1].clone())
+    };
+    let next: Vec<String> = chosen.iter().filter_map(next).collect();
+    let links = snapshot["links"].as_array().into_iter().flatten();
+    let taken = links.filter(|link| next.iter().any(|name| link["name"] == **name));
+    taken.filter_map(uplink).collect()
+}
+
+fn uplink(link: &Value) -> Option<Uplink> {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let paths = link["paths"].as_array().filter(|paths| paths.len() > 1)?;
+    let used = paths.iter().find(|path| path["in_use"] == true)?;
+    let cost = |path: &Value| path["cost_ms"].as_f64().unwrap_or_default();
+    let others = paths.iter().filter(|path| path["in_use"] != true);
+    let best = others.filter(|path| path["state"] == "up").map(cost);
+    let best = best.min_by(f64::total_cmp);
+    let why = match (used["chosen"][0].as_str(), best) {
+        (Some(why), _) => format!("the path before was left: {why}"),
+        (None, Some(best)) => format!("it costs {:.1} ms, the best spare {best:.1} ms", cost(used)),
+        (None, None) => format!("it costs {:.1} ms, and no spare is up", cost(used)),
+    };
+    Some(Uplink {
+        to: text(&link["name"]),
+        from: text(&used["from"]),
+        at: text(&used["at"]),
+        spares: paths.len() - 1,
+        why,
+    })
 }
 
 /// The flows between two nodes that are refused, as the asked node knows.
@@ -234,6 +306,38 @@ fn runners_up(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_in_use_of_the_own_link_is_told_where_there_are_several() {
+        let path = |at: &str, in_use: bool, chosen: Value| json!({"at": at, "from": "10.1.0.1:7700", "state": "up", "in_use": in_use, "cost_ms": 12.0, "chosen": chosen});
+        let status = |chosen: Value| {
+            json!({"snapshot": {"name": "a", "links": [
+                {"name": "b", "paths": [path("10.1.0.2:7700", true, chosen), path("10.2.0.2:7700", false, Value::Null)]},
+                {"name": "c", "paths": [path("10.1.0.3:7700", true, Value::Null)]},
+            ]}})
+        };
+        let told = |status: &Value, path: &[&str]| {
+            let own = status["snapshot"]["name"].as_str().unwrap_or_default();
+            let nodes: Vec<String> = path.iter().map(|node| (*node).to_owned()).collect();
+            uplinks_of(status, own, &[nodes])
+        };
+        let never = status(Value::Null);
+        let [uplink] = &told(&never, &["a", "b", "d"])[..] else {
+            panic!("one link of the path is the asked node's")
+        };
+        assert_eq!((uplink.at.as_str(), uplink.spares), ("10.1.0.2:7700", 1));
+        assert_eq!(uplink.why, "it costs 12.0 ms, the best spare 12.0 ms");
+        let silent = status(json!(["silent for 180 ms", 3.0]));
+        let told_of = |path: &[&str]| told(&silent, path).pop().map(|uplink| uplink.why);
+        let why = "the path before was left: silent for 180 ms";
+        assert_eq!(told_of(&["a", "b"]).as_deref(), Some(why));
+        assert_eq!(told_of(&["a", "c"]), None, "it has one path");
+        assert_eq!(
+            told_of(&["c", "b"]),
+            None,
+            "that is not the asked node's link"
+        );
+    }
 
     #[test]
     fn refused_flows_of_the_pair_are_told_and_no_others() {

@@ -15,7 +15,7 @@
 //! Init      0 first byte | 1 sender 3 | 4 min | 5 max | 6 zero 2 | 8 noise 32 | 40 mac1 16
 //!           | 56 mac2 16 | 72 zeros up to 1152
 //! Response  0 first byte | 1 sender 3 | 4 receiver 3 | 7 version | 8 noise 104 + n | mac1 16
-//! Finish    0 first byte | 1 receiver 3 | 4 noise 64 + n | mac1 16
+//! Finish    0 first byte | 1 receiver 3 | 4 noise 64 + n, or 65 + n | mac1 16
 //! Cookie    0 first byte | 1 receiver 3 | 4 cookie 16 | 20 mac1 16
 //! ```
 //!
@@ -24,7 +24,8 @@
 //! noise from outside costs one MAC; mac2 is keyed by a cookie and zero without one. An Init is as
 //! long as the longest Response: nobody gets more bytes out of a node than he puts in. What the
 //! Noise payloads hold is for `secure`: the response's first 8 bytes again and a certificate; in
-//! the finish, a certificate.
+//! the finish, a certificate, behind a byte of zero ([`FURTHER_PATH`]) if the session is that of a further
+//! path of a link. That is said only to nodes that have told that they know it.
 
 use crate::Malformed;
 use crate::bytes::Reader;
@@ -49,9 +50,12 @@ pub const FINISH_HEADER_BYTES: usize = 4;
 /// The longest response.
 pub const MAX_RESPONSE_BYTES: usize =
     RESPONSE_HEADER_BYTES + NOISE_RESPONSE_BYTES + MAX_CERTIFICATE_BYTES + MAC_BYTES;
+/// What stands in front of the certificate in the Noise payload of a finish, if the session is that of a further path
+/// of a link. No certificate begins so: the first byte is its version.
+pub const FURTHER_PATH: u8 = 0;
 /// The longest finish.
 pub const MAX_FINISH_BYTES: usize =
-    FINISH_HEADER_BYTES + NOISE_FINISH_BYTES + MAX_CERTIFICATE_BYTES + MAC_BYTES;
+    FINISH_HEADER_BYTES + NOISE_FINISH_BYTES + 1 + MAX_CERTIFICATE_BYTES + MAC_BYTES;
 /// Bytes of every Init.
 pub const INIT_BYTES: usize = MAX_RESPONSE_BYTES;
 /// Bytes of every cookie message.

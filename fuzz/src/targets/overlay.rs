@@ -206,6 +206,8 @@ impl Scene {
         let hello = Hello {
             i_hear_you: true,
             takes_repair: true,
+            knows_paths: true,
+            doubts: false,
             interval_ms: 50,
             stamp_us: until.as_micros() as u32,
             boot: 7,

@@ -266,7 +266,12 @@ fn handshake(data: &[u8]) {
                     0x10 | 0x20 => PostQuantum::Prefer,
                     _ => PostQuantum::Require,
                 });
-                if let Ok(init) = nodes[to].dial(now, at(2 - to), None) {
+                let peer = fixture().nodes[1 - to].address();
+                let init = match what & 4 {
+                    0 => nodes[to].dial(now, at(2 - to), None),
+                    _ => nodes[to].dial_further(now, at(2 - to), peer),
+                };
+                if let Ok(init) = init {
                     messages.push((1 - to, init));
                 }
             }

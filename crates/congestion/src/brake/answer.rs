@@ -5,7 +5,7 @@
 //!   lost since                   0 %  a queue: decide who is refused    9 %  the path: off
 //! ```
 
-use super::{Brake, Epoch, FEW_LOST, HELD_BACK};
+use super::{Brake, Epoch, FEW_LOST, HELD_BACK, PROBATIONS};
 use base::{Duration, Time};
 
 /// What is lost of so many packets after a cut tells whether losses answer. Choice: of 6 % at random two are lost
@@ -74,7 +74,7 @@ impl Brake {
             self.unanswered_until = now + UNANSWERED_FOR;
             if steady.is_some() {
                 self.baseline.follow(now);
-                self.probation = Some(Epoch::new(now));
+                self.probation = Some((Epoch::new(now), PROBATIONS));
                 self.tolerated = (2.0 * lost + 0.01).max(1.5 * FEW_LOST);
             }
             self.release(now);

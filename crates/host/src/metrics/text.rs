@@ -5,7 +5,7 @@
 
 use super::page::Page;
 use crate::status::Status;
-use overlay::snapshot::LinkStatus;
+use overlay::snapshot::{LinkStatus, PathStatus};
 use std::fmt::Display;
 
 /// The whole page.
@@ -286,6 +286,26 @@ const LINKS: &[Told] = &[
         "gauge",
         "1 while the link runs over TCP, because UDP has no answer.",
         |l| one(f64::from(u8::from(l.over == "tcp"))),
+    ),
+    ("paths", "gauge", "Paths of the link, by state.", |l| {
+        let is_up = |path: &&PathStatus| matches!(path.state, "up" | "probing");
+        let up = l.paths.iter().filter(is_up).count();
+        vec![
+            (Some(("state", "up")), up as f64),
+            (Some(("state", "down")), (l.paths.len() - up) as f64),
+        ]
+    }),
+    (
+        "path_changes_total",
+        "counter",
+        "Times that what is sent has taken another path.",
+        |l| one(l.counts.path_changes as f64),
+    ),
+    (
+        "path_copies_total",
+        "counter",
+        "Copies of data datagrams that went by a second path.",
+        |l| one(l.counts.copies_out as f64),
     ),
     ("rtt_seconds", "gauge", "Smoothed round trip.", |l| {
         l.rtt_ms.map_or(Vec::new(), |ms| one(ms / 1e3))

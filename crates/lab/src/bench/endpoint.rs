@@ -71,6 +71,7 @@ impl Endpoint {
             identity: issuer.identity(setup.index)?,
             network: issuer.network(),
             neighbors: vec![Neighbor {
+                more: Vec::new(),
                 capacity_kbps: 0,
                 addr: address(setup.neighbor),
                 name: name(setup.neighbor),

@@ -216,6 +216,7 @@ impl Scale {
         let neighbors = links.map(|link| {
             let peer = if link.a == i { link.b } else { link.a };
             Neighbor {
+                more: Vec::new(),
                 capacity_kbps: 0,
                 addr: address(peer),
                 name: format!("n{peer}"),

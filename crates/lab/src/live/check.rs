@@ -37,6 +37,11 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     }
     let name = |node: usize| &scenario.nodes[node].name;
     for link in &scenario.links {
+        if link.second.is_some() {
+            let what = "real nodes on loopback have one uplink: leave it out, or simulate it";
+            let key = format!("link {}-{}: second", name(link.a), name(link.b));
+            return refuse(key, what.into());
+        }
         path(&link.path, || {
             format!("link {}-{}", name(link.a), name(link.b))
         })?;

@@ -25,6 +25,10 @@ fn what_only_the_simulator_does_is_refused_by_its_key() {
             "node c: clock_drift_ppm",
         ),
         (
+            "[[node]]\nname = 'c'\n[[link]]\na = 'a'\nb = 'c'\npath = 'clean'\nsecond = 'clean'\n",
+            "link a-c: second",
+        ),
+        (
             "[[node]]\nname = 'c'\n[[link]]\na = 'a'\nb = 'c'\npath = 'outage=1s..2s'\n",
             "link a-c: path",
         ),

@@ -116,10 +116,10 @@ impl State {
                 // A node that stalls says nothing meanwhile; most stalls are over before links count
                 // as down.
                 FaultKind::Stall(..) => {}
-                // A direct flow has a path of its own, beside the overlay.
-                FaultKind::Down(Place::Flow(_))
-                | FaultKind::Up(Place::Flow(_))
-                | FaultKind::Set(Place::Flow(_), _) => {}
+                // A direct flow has a path of its own, beside the overlay; of a link the first path is known.
+                FaultKind::Down(Place::Flow(_) | Place::Second(_))
+                | FaultKind::Up(Place::Flow(_) | Place::Second(_))
+                | FaultKind::Set(Place::Flow(_) | Place::Second(_), _) => {}
             }
         }
         state

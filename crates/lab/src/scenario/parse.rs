@@ -330,7 +330,15 @@ impl Draft<'_> {
     }
 
     fn read_links(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
-        const KEYS: [&str; 6] = ["a", "b", "path", "back", "follows", "follows_back"];
+        const KEYS: [&str; 7] = [
+            "a",
+            "b",
+            "path",
+            "back",
+            "follows",
+            "follows_back",
+            "second",
+        ];
         let Some(value) = top.optional("link") else {
             return Ok(());
         };
@@ -349,7 +357,13 @@ impl Draft<'_> {
             let files = (self.files, &mut self.texts);
             let (path, changes) = follow::path(&table, files, self.duration, at)?;
             self.followed.extend(changes);
-            let link = Link { a, b, path };
+            let second = table.optional("second").map(|value| {
+                let there: Model = value.parse(PATH)?;
+                let back = there.clone();
+                Ok(BothWays { there, back })
+            });
+            let second = second.transpose()?;
+            let link = Link { a, b, path, second };
             match self.link(a, b) {
                 Some(place) if place < self.generated => self.links[place] = link,
                 Some(_) => {

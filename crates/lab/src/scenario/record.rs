@@ -167,6 +167,7 @@ fn kinds() -> BTreeMap<&'static str, u64> {
         "established",
         "refused",
         "moved",
+        "path",
         "rerouted",
     ];
     kinds.map(|kind| (kind, 0)).into()
@@ -185,6 +186,7 @@ fn event_record(
         Event::Established { peer, .. } => ("established", Some(peer), None),
         Event::Refused { why, .. } => ("refused", None, Some(format!("{why:?}"))),
         Event::Moved { peer, .. } => ("moved", Some(peer), None),
+        Event::PathChanged { peer, why, .. } => ("path", Some(peer), Some(why.to_string())),
         Event::RoutesChanged { rerouted: true, .. } => ("rerouted", None, None),
         _ => return None,
     };

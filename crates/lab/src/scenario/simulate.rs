@@ -366,6 +366,10 @@ impl<'s> Simulation<'s> {
         match kind {
             FaultKind::Down(place) => self.set_outage(*place, true),
             FaultKind::Up(place) => self.set_outage(*place, false),
+            FaultKind::Set(Place::Second(link), path) => {
+                let link = &self.scenario.links[*link];
+                self.network.set_second(&mut self.world, link, path);
+            }
             FaultKind::Set(place, path) => {
                 let (a, b) = self.ends(*place);
                 let models = [(a, b, &path.there), (b, a, &path.back)];
@@ -407,13 +411,19 @@ impl<'s> Simulation<'s> {
     }
 
     fn set_outage(&mut self, place: Place, outage: bool) {
+        if let Place::Second(link) = place {
+            let link = &self.scenario.links[link];
+            return self
+                .network
+                .set_second_outage(&mut self.world, link, outage);
+        }
         let (a, b) = self.ends(place);
         self.world.set_outage(a, b, outage);
     }
 
     fn ends(&self, place: Place) -> (HostId, HostId) {
         match place {
-            Place::Link(link) => {
+            Place::Link(link) | Place::Second(link) => {
                 let link = &self.scenario.links[link];
                 (self.network.hosts[link.a], self.network.hosts[link.b])
             }

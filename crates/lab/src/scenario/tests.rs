@@ -1,5 +1,6 @@
 mod settings;
 mod streams;
+mod uplinks;
 
 use super::*;
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
@@ -773,7 +774,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "ed6909895009207a");
+    assert_eq!(example("diamond.toml").trace_hash, "1bc9246272e4bcb0");
 }
 
 #[test]

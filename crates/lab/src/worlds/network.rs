@@ -90,6 +90,7 @@ impl<'p> Nodes<'p> {
                 let peer = if link.a == i { link.b } else { link.a };
                 let dials = link.a == i || self.plan.mutual;
                 Neighbor {
+                    more: Vec::new(),
                     capacity_kbps: 0,
                     addr: address(peer),
                     name: format!("n{peer}"),

@@ -92,6 +92,7 @@ impl Stations {
         let neighbors = ends.map(|&(a, b)| {
             let peer = if a == i { b } else { a };
             Neighbor {
+                more: Vec::new(),
                 capacity_kbps: self.capacity_kbps,
                 addr: address(peer),
                 name: format!("n{peer}"),

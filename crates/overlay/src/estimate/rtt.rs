@@ -29,8 +29,18 @@ pub struct Rtt {
     least: [Option<Duration>; 2],
     half_since: Time,
     recent: [Duration; PRESENT_SAMPLES],
+    /// The present half of a second, and the one before.
+    of_late: [OfLate; 2],
+    late_since: Time,
     usual_ns: u64,
     samples: u64,
+}
+
+/// The samples of half a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfLate {
+    least: Duration,
+    samples: u32,
 }
 
 /// Longer "round trips" are clocks that jumped or peers that lie, not links: two to a
@@ -42,6 +52,13 @@ const LEAST_HALF: Duration = Duration::from_secs(4);
 /// Samples that must agree that the round trip is short again. Choice: 0.3 s of hellos on a link
 /// that carries data; of three in a row under mere jitter one is mostly above the average.
 const PRESENT_SAMPLES: usize = 3;
+/// Where all round trips of so long are longer, and of the one before, the path is. Choice: five hellos of a link that
+/// carries data. A host that has stalled sends late answers too, but all at once, after a time without any.
+const LATE_HALF: Duration = Duration::from_millis(500);
+/// So many must have come in the one before.
+const LATE_SAMPLES: u32 = 3;
+/// What all are longer by counts from here on. Choice: what the brake takes for a queue (`brake_queue_floor`).
+const LONGER: Duration = Duration::from_millis(10);
 /// A step of [`Rtt::usually_longer`] is this part of the mean deviation, but no more than that part of the least: a host
 /// that stalls makes some answers in a row late by seconds. Choice: the median of jitter is found within twenty
 /// samples, two seconds of a link in use, and varies by a tenth of it.
@@ -68,6 +85,7 @@ impl Rtt {
         }
         self.recent.rotate_right(1);
         self.recent[0] = rtt;
+        self.enter_late(now, rtt);
         self.enter_least(now, rtt);
         self.enter_usual(ns);
         self.samples = self.samples.saturating_add(1);
@@ -88,11 +106,26 @@ impl Rtt {
         self.least.iter().flatten().min().copied()
     }
 
-    /// By how much half of the round trips are longer than the least; zero before the first sample. Few long ones
-    /// in a row hardly move it.
+    /// By how much half of the round trips are longer than the least, or all of late; zero before the first sample. Few
+    /// long ones in a row hardly move it.
     pub fn usually_longer(&self) -> Duration {
         let least = self.least().unwrap_or_default();
-        Duration::from_nanos(self.usual_ns) - least
+        let usual = Duration::from_nanos(self.usual_ns);
+        usual.max(self.least_of_late().unwrap_or_default()) - least
+    }
+
+    /// The path has become longer of late, or a queue stands on it: even the shortest round trips exceed what half of them
+    /// usually take by more than half of what that exceeds the least.
+    pub fn is_longer(&self) -> bool {
+        let usual = Duration::from_nanos(self.usual_ns);
+        let most = usual + (usual - self.least().unwrap_or_default()).div(2) + LONGER;
+        self.least_of_late().is_some_and(|late| late > most)
+    }
+
+    /// The shortest of the last half to whole second, if they say how long the path is now.
+    fn least_of_late(&self) -> Option<Duration> {
+        let [present, before] = self.of_late;
+        (before.samples >= LATE_SAMPLES).then(|| present.least.min(before.least))
     }
 
     /// What an answer takes at present: the average, but no longer than any of the last few.
@@ -135,6 +168,27 @@ impl Rtt {
             Ordering::Greater => (self.usual_ns + step).min(ns),
             Ordering::Less => self.usual_ns.saturating_sub(step).max(ns),
             Ordering::Equal => ns,
+        };
+    }
+
+    fn enter_late(&mut self, now: Time, rtt: Duration) {
+        let age = now.since(self.late_since);
+        if age >= LATE_HALF {
+            let adjoins = age < LATE_HALF * 2;
+            let before = if adjoins {
+                self.of_late[0]
+            } else {
+                OfLate::default()
+            };
+            self.of_late = [OfLate::default(), before];
+            self.late_since = now;
+        }
+        let late = &mut self.of_late[0];
+        late.samples += 1;
+        late.least = if late.samples == 1 {
+            rtt
+        } else {
+            late.least.min(rtt)
         };
     }
 

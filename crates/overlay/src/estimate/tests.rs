@@ -328,3 +328,48 @@ proptest! {
         prop_assert!((whole.rate() - single.rate()).abs() < 1e-9);
     }
 }
+
+#[test]
+fn all_round_trips_of_late_say_that_a_path_is_longer() {
+    let mut rtt = Rtt::default();
+    let ms = Duration::from_millis;
+    let now = measure(&mut rtt, 0, 20, 40);
+    let now = measure(&mut rtt, now, 5, 240);
+    assert!(
+        rtt.usually_longer() < ms(20) && !rtt.is_longer(),
+        "not yet half a second"
+    );
+    let now = measure(&mut rtt, now, 6, 240);
+    assert_eq!(rtt.usually_longer(), ms(200));
+    assert!(rtt.is_longer());
+    // And one that is shorter again takes it back.
+    measure(&mut rtt, now, 1, 40);
+    assert!(rtt.usually_longer() < ms(40) && !rtt.is_longer());
+}
+
+#[test]
+fn answers_of_a_host_that_has_stalled_are_no_longer_path() {
+    let mut rtt = Rtt::default();
+    let now = measure(&mut rtt, 0, 20, 40);
+    // For two seconds there is none, then all of them at once.
+    for late in 0..20 {
+        rtt.on_sample(
+            at_ms(now + 2_000),
+            Duration::from_millis(2_000 - 100 * late),
+        );
+        assert!(!rtt.is_longer(), "{late}");
+    }
+    measure(&mut rtt, now + 2_100, 20, 40);
+    assert!(rtt.usually_longer() < Duration::from_millis(20));
+}
+
+#[test]
+fn jitter_makes_no_path_longer() {
+    let mut rng = Rng::new(7);
+    let mut rtt = Rtt::default();
+    for i in 0..20_000 {
+        let jitter_us = rng.below(60_000) + rng.below(60_000);
+        rtt.on_sample(at_ms(100 * i), Duration::from_micros(20_000 + jitter_us));
+        assert!(!rtt.is_longer(), "{i}");
+    }
+}

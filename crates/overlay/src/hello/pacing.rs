@@ -83,6 +83,8 @@ impl Hello {
             loss_in,
             // The link knows these, and fills them in.
             takes_repair: false,
+            knows_paths: false,
+            doubts: self.state == State::Probing && self.active,
             boot: 0,
             arrived: 0,
             lost: 0,

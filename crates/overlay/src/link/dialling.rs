@@ -92,8 +92,11 @@ impl Link {
             return stream;
         }
         // Of streams only the one that is open leads to it.
-        let at = self.at.filter(|at| !at.is_stream() || stream == Some(*at));
-        match self.sessions.is_empty() {
+        let at = self
+            .path
+            .at
+            .filter(|at| !at.is_stream() || stream == Some(*at));
+        match self.path.sessions.is_empty() {
             true => self.dial.or(at),
             false => at.or(self.dial),
         }
@@ -102,8 +105,8 @@ impl Link {
     /// For how long datagrams have had no answer: dials, or a link that was up. Where datagrams get through in one
     /// direction only, there is nothing to dial for, and the other end says that it hears nothing.
     pub(crate) fn unanswered(&self, now: Time) -> Option<Duration> {
-        let down = self.hello.is_tried();
-        let down = down.then(|| now.since(self.hello.since()));
+        let down = self.path.hello.is_tried();
+        let down = down.then(|| now.since(self.path.hello.since()));
         self.dialling.silence(now).max(down)
     }
 
@@ -132,7 +135,7 @@ impl Link {
                 Some(why) => why.into(),
                 None => "no address is known: it is to dial this node".into(),
             },
-            (None, None, Some(at)) if self.sessions.is_empty() => format!("dialling {at}"),
+            (None, None, Some(at)) if self.path.sessions.is_empty() => format!("dialling {at}"),
             (None, None, Some(_)) => match self.down_why {
                 Some(why) => why.into(),
                 None => "it answers, and comes up when it has done so steadily".into(),

@@ -1,7 +1,7 @@
 //! The emulated network in front of a link (lab mode): what `base::impair` decides, applied to
 //! sealed datagrams, on the segments of a burst singly. What is under way takes no slot of the pool.
 
-use crate::event::Drop;
+use crate::event::{Drop, Event};
 use crate::node::Node;
 use base::impair::{Model, Pipe, Reason, Verdict};
 use base::{Burst, Outbox, Pool, Rng, Time, UnderlayAddr};
@@ -14,6 +14,8 @@ const MAX_IN_FLIGHT: usize = 8_192;
 #[derive(Debug)]
 pub struct Impairment {
     pipe: Pipe,
+    /// Of the other paths' randomness.
+    others: Rng,
     /// In order of release.
     in_flight: VecDeque<(Time, Burst)>,
 }
@@ -22,9 +24,15 @@ impl Impairment {
     /// A path as `model` says.
     pub fn new(model: Model, rng: Rng) -> Impairment {
         Impairment {
+            others: rng.clone(),
             pipe: Pipe::new(model, rng),
             in_flight: VecDeque::new(),
         }
+    }
+
+    /// The same network on another path of the link.
+    pub(crate) fn of_other_path(&mut self) -> Impairment {
+        Impairment::new(self.model().clone(), self.others.fork())
     }
 
     /// The path's model.
@@ -114,6 +122,26 @@ impl Impairment {
         let overtaken = self.in_flight.iter().rev().take_while(later).count();
         let place = self.in_flight.len() - overtaken;
         self.in_flight.insert(place, (at, run));
+    }
+
+    /// Sends a burst on its way to `to`, and what has come to the end meanwhile; what it drops is counted.
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        burst: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut drops = [0u32; Drop::ALL.len()];
+        let pool = out.pool().clone();
+        self.push(now, burst, &pool, |reason| drops[reason as usize] += 1);
+        for reason in Drop::ALL {
+            let packets = drops[reason as usize];
+            if packets > 0 {
+                out.report(Event::Dropped { reason, packets });
+            }
+        }
+        self.release(now, to, out);
     }
 
     /// What has come to the end of the path.

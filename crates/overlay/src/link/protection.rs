@@ -18,12 +18,15 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Decides which packets are sent twice at once, by what is known of the link now.
-    pub(crate) fn weigh_copies(&mut self) {
+    pub(crate) fn weigh_copies(&mut self, now: Time) {
         // Round trips vary in a queue as well, and copies would keep it full.
-        let has_room = |brake: &Brake| brake.allows_redundancy() && !brake.is_queued();
-        let has_room = self.brake.as_ref().is_none_or(has_room);
-        let loss = self.hello.loss_out().share();
-        self.ahead = match self.copies_ahead && has_room {
+        let brake = self.brake.as_ref();
+        let is_queued = brake.is_some_and(Brake::is_queued) || self.path.hello.rtt().is_longer();
+        let is_random = brake.is_none_or(Brake::allows_redundancy);
+        let sends = self.ahead.is_some_and(|ahead| ahead.concerns(false));
+        let has_rested = self.copies_rest.allows(now, sends, is_queued);
+        let loss = self.path.hello.loss_out().share();
+        self.ahead = match self.copies_ahead && is_random && !is_queued && has_rested {
             true => Ahead::of(self.round_trip(), loss, self.history.interval()),
             false => None,
         };
@@ -35,7 +38,7 @@ impl Link {
             return;
         }
         let link = LaneLink {
-            share: self.hello.loss_out().share(),
+            share: self.path.hello.loss_out().share(),
             rtt: self.round_trip(),
             is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
             takes_repair: self.peer_takes_repair,
@@ -71,7 +74,7 @@ impl Link {
         Some(LaneReport {
             received: received as u32,
             lost: self.receiver.settle_lost() as u32,
-            run_256ths: (self.loss.run() * 256.0).min(f64::from(u16::MAX)) as u16,
+            run_256ths: (self.path.loss.run() * 256.0).min(f64::from(u16::MAX)) as u16,
         })
     }
 
@@ -104,7 +107,7 @@ impl Link {
         let slack = left.map(|left| left.saturating_sub(self.way_there()));
         let flow = FlowKey::of(&header).hash();
         // A repair packet must carry it.
-        let fits = packet.len() + REPAIR_AROUND <= usize::from(self.mtu.usable());
+        let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
         if self.pilot.on_sent(now, packet.len(), slack, flow) && fits {
             self.history.cover();
         }

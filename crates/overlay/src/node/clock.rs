@@ -72,7 +72,7 @@ impl Node {
         let told = link.clock_told(now, from.node)?;
         Some(ClockOffset {
             reference: from.node,
-            offset_us: told.offset_us.wrapping_sub(link.split.clocks_us()?),
+            offset_us: told.offset_us.wrapping_sub(link.path.split.clocks_us()?),
         })
     }
 }

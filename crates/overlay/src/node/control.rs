@@ -4,7 +4,7 @@
 use super::Node;
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
-use crate::link::{Link, LinkIndex, Obstacle};
+use crate::link::{Link, LinkIndex, Obstacle, Path, PathId};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
@@ -103,10 +103,16 @@ impl Node {
             if !link.wants_dial(now) {
                 continue;
             }
-            match self.handshakes.dial(now, to, Some(peer)) {
+            // Where there are other paths, a new session is that of this one.
+            let is_rekey = link.is_up() && !link.spares.is_empty();
+            let init = match is_rekey {
+                true => self.handshakes.dial_further(now, to, peer),
+                false => self.handshakes.dial(now, to, Some(peer)),
+            };
+            match init {
                 Ok(init) => {
-                    link.dialled = Some(now);
-                    link.dials += 1;
+                    link.path.dialled = Some(now);
+                    link.path.dials += 1;
                     link.dialling.on_dial(now);
                     self.send_plain(to, &init, out);
                 }
@@ -126,8 +132,12 @@ impl Node {
                 Due::Unconfirmed { session, .. } => {
                     if let Some(index) = self.links.by_session(session) {
                         let link = self.links.at_mut(index);
-                        link.sessions.remove(session);
-                        link.dialling.on_obstacle(now, Obstacle::Silent);
+                        if let Some(path) = link.path_with(session) {
+                            path.sessions.remove(session);
+                        }
+                        if !link.is_up() {
+                            link.dialling.on_obstacle(now, Obstacle::Silent);
+                        }
                     }
                     self.drop_session(session);
                 }
@@ -141,6 +151,7 @@ impl Node {
             peer,
             from,
             reply,
+            is_further,
             ..
         } = established;
         let address = peer.address();
@@ -155,17 +166,26 @@ impl Node {
                 return out.report(Event::Refused { from, why });
             }
         };
-        self.send_each_plain(from, &reply, out);
         let local = session.local_index();
+        let Some((id, ended)) = self.links.at_mut(index).path_for(now, from, is_further) else {
+            self.handshakes.release(local);
+            let why = Refusal::TooManyPaths(address);
+            return out.report(Event::Refused { from, why });
+        };
+        self.release(ended);
+        self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
-        if self.links.at(index).hello.state() != State::Up {
+        if self.links.at(index).path.hello.state() != State::Up {
             self.flood.on_session_again(now, index, &self.database);
         }
         let link = self.links.at_mut(index);
-        let evicted = link.sessions.install(now, session);
-        link.move_to(now, from);
         link.name = peer.name().to_owned();
-        link.hello.on_new_session(now);
+        if link.path.id == id {
+            link.move_to(now, from);
+        }
+        let path = link.path_of_mut(id).expect("it was found just now");
+        let evicted = path.sessions.install(now, session);
+        path.hello.on_new_session(now);
         if let Some(old) = evicted {
             self.drop_session(old);
         }
@@ -177,7 +197,7 @@ impl Node {
             at: from,
         });
         // The first sealed datagram confirms the session to the dialler.
-        self.say_hello(now, index, out);
+        self.say_hello(now, index, id, out);
         self.links.touch(index);
     }
 
@@ -216,18 +236,18 @@ impl Node {
         let link = self.links.at_mut(index);
         let peer = link.peer;
         let (was_up, carried) = (link.is_up(), link.carries());
-        let ended: Vec<SessionIndex> = link.sessions.clear().collect();
-        link.at = None;
+        let mut ended = link.end_spares(|_| true);
+        ended.extend(link.path.sessions.clear());
+        link.path.at = None;
         link.down_why = Some(why);
-        link.hello = hello::Hello::new(now, self.settings.hello);
-        for session in ended {
-            self.drop_session(session);
-        }
+        link.path.hello = hello::Hello::new(now, self.settings.hello);
+        self.release(ended);
         if was_up {
             self.links.at_mut(index).counts.downs += 1;
             out.report(Event::LinkDown { peer, why });
             let (why, tried) = (Why::Closing, false);
             let event = hello::Event::Down { why, tried };
+            self.links.at_mut(index).path.on_hello_event(now, event);
             self.on_link_changed(now, index, Some(event));
         } else if carried {
             self.on_link_changed(now, index, Some(hello::Event::GivenUp));
@@ -265,7 +285,7 @@ impl Node {
     pub(super) fn on_control(
         &mut self,
         now: Time,
-        index: LinkIndex,
+        (index, path): (LinkIndex, PathId),
         waited: Duration,
         plaintext: &[u8],
         out: &mut impl Outbox<Node>,
@@ -273,7 +293,7 @@ impl Node {
         self.links.touch(index);
         for message in Messages::new(plaintext) {
             match message {
-                Ok(Message::Hello(hello)) => self.on_hello(now, index, waited, &hello, out),
+                Ok(Message::Hello(hello)) => self.on_hello(now, (index, path), waited, &hello, out),
                 Ok(Message::Nack(nack)) => {
                     let strike = Strike::from_wire(nack.strike);
                     for seq in nack.missing() {
@@ -313,10 +333,13 @@ impl Node {
                     let sender = &mut self.links.at_mut(index).reliable.sender;
                     holds.holds().for_each(|hold| sender.on_hold(now, hold));
                 }
-                Ok(Message::MtuProbe(probe)) => self.answer_mtu(now, index, probe, out),
+                Ok(Message::MtuProbe(probe)) => self.answer_mtu(now, (index, path), probe, out),
                 Ok(Message::MtuAnswer(MtuAnswer { number, bytes })) => {
-                    let before = self.links.at(index).mtu.usable();
-                    self.links.at_mut(index).mtu.on_answer(now, number, bytes);
+                    let link = self.links.at_mut(index);
+                    let before = link.path.mtu.usable();
+                    if let Some(path) = link.path_of_mut(path) {
+                        path.mtu.on_answer(now, number, bytes);
+                    }
                     self.on_mtu(index, before, out);
                 }
                 Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
@@ -332,37 +355,51 @@ impl Node {
     fn on_hello(
         &mut self,
         now: Time,
-        index: LinkIndex,
+        (index, id): (LinkIndex, PathId),
         waited: Duration,
         hello: &Hello,
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
+        let is_spare = link.path.id != id;
         let restarted = link.peer_boot != Some(hello.boot);
+        if restarted && is_spare {
+            // Whoever has restarted begins with the path in use.
+            return;
+        }
         if restarted {
-            // The neighbour has (re)started: its lanes begin anew, and ours to it.
+            // The neighbour has (re)started: its lanes begin anew, and ours to it. Other paths are of its life before.
             link.peer_boot = Some(hello.boot);
-            let event = link.hello.on_restart(now);
+            let event = link.path.hello.on_restart(now);
             link.reset_lanes(now);
             link.forget_clock();
-            self.on_hello_event(now, index, event, out);
+            let ended = link.end_spares(|_| true);
+            self.release(ended);
+            self.on_hello_event(now, (index, id), event, out);
         }
         let link = self.links.at_mut(index);
-        let measured = link.hello.rtt().samples();
-        let event = link.hello.on_hello(now, waited, hello);
-        link.on_stamp(now - waited, hello.stamp_us, measured);
-        link.on_told(hello.arrived, hello.lost);
-        if link.hello.rtt().samples() > measured {
-            link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
+        link.peer_knows_paths = hello.knows_paths;
+        let Some(path) = link.path_of_mut(id) else {
+            return;
+        };
+        let measured = path.hello.rtt().samples();
+        let event = path.hello.on_hello(now, waited, hello);
+        let is_answer = path.hello.rtt().samples() > measured;
+        link.on_stamp(now - waited, id, hello.stamp_us, measured);
+        if !is_spare {
+            link.on_told(hello.arrived, hello.lost);
+            if is_answer {
+                link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
+            }
         }
         link.peer_takes_repair = hello.takes_repair;
-        link.weigh_copies();
+        link.weigh_copies(now);
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
             self.flood.on_link_up(index, &self.database);
         }
-        self.on_hello_event(now, index, event, out);
+        self.on_hello_event(now, (index, id), event, out);
     }
 
     pub(super) fn on_link_timeout(
@@ -371,33 +408,58 @@ impl Node {
         index: LinkIndex,
         out: &mut impl Outbox<Node>,
     ) {
-        while let Some(session) = self.links.at_mut(index).sessions.expire(now) {
-            self.drop_session(session);
-        }
+        let paths = self.links.at_mut(index).paths_mut();
+        let expire = |path: &mut Path| core::iter::from_fn(|| path.sessions.expire(now)).collect();
+        let ended: Vec<Vec<SessionIndex>> = paths.map(expire).collect();
+        self.release(ended.concat());
         let link = self.links.at(index);
-        if link.sessions.is_empty() && link.carries() {
+        if link.path.sessions.is_empty() && link.carries() {
+            if self.choose_path(now, index, out) {
+                return;
+            }
             // New handshakes have failed for long, as when the neighbour's certificate has ended.
             return self.cut(now, index, "its session has ended", out);
         }
         let link = self.links.at_mut(index);
-        if let (Some(impairment), Some(at)) = (&mut link.impairment, link.at) {
-            impairment.release(now, at, out);
-        }
+        link.paths_mut()
+            .for_each(|path| path.release_impaired(now, out));
         if link.announce.next_timeout().is_some_and(|at| at <= now) {
             self.consider_cost(now, index);
         }
+        for id in self.links.at(index).path_ids() {
+            self.on_path_timeout(now, index, id, out);
+        }
         let link = self.links.at_mut(index);
-        if now < link.hello.next_timeout() || link.sessions.is_empty() {
+        if link.path.is_doubtful(now) {
+            // Whether a spare is better must be known soon.
+            let spares = link.spares.iter_mut().filter(|spare| spare.is_up());
+            spares.for_each(|spare| spare.hello.watch_closely(now));
+            if self.watches_reach && self.links.at(index).is_in_doubt(now) {
+                self.watch_others(now, index);
+            }
+        }
+    }
+
+    /// Says what is due on a path, and judges its silence.
+    fn on_path_timeout(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        id: PathId,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        let Some(path) = link.path_of(id) else {
+            return;
+        };
+        if now < path.hello.next_timeout() || path.sessions.is_empty() {
             return;
         }
-        let output = link.poll_hello(now);
+        let output = link.poll_hello(now, id);
         if let Some(hello) = output.hello {
-            link.send_hello(now, &hello, out);
+            link.send_hello(now, id, &hello, out);
         }
-        if self.watches_reach && self.links.at(index).is_in_doubt(now) {
-            self.watch_others(now, index);
-        }
-        self.on_hello_event(now, index, output.event, out);
+        self.on_hello_event(now, (index, id), output.event, out);
     }
 
     /// A link that carries data is in doubt. If it is this node's own way out that has failed, the idle links
@@ -407,7 +469,7 @@ impl Node {
         for index in self.links.indices().filter(|index| *index != doubted) {
             let link = self.links.at_mut(index);
             if link.is_up() {
-                link.hello.watch_closely(now);
+                link.path.hello.watch_closely(now);
                 self.links.touch(index);
             }
         }
@@ -416,10 +478,11 @@ impl Node {
     fn on_hello_event(
         &mut self,
         now: Time,
-        index: LinkIndex,
+        (index, path): (LinkIndex, PathId),
         event: Option<hello::Event>,
         out: &mut impl Outbox<Node>,
     ) {
+        let event = self.settle_path(now, (index, path), event, out);
         let peer = self.links.at(index).peer;
         match event {
             None => return,
@@ -445,10 +508,16 @@ impl Node {
     }
 
     /// Says hello at once, whatever the interval.
-    fn say_hello(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+    fn say_hello(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        path: PathId,
+        out: &mut impl Outbox<Node>,
+    ) {
         let link = self.links.at_mut(index);
-        if let Some(hello) = link.poll_hello(now).hello {
-            link.send_hello(now, &hello, out);
+        if let Some(hello) = link.poll_hello(now, path).hello {
+            link.send_hello(now, path, &hello, out);
         }
     }
 
@@ -468,13 +537,13 @@ impl Node {
         let link = self.links.at_mut(index);
         for _ in 0..2 {
             let hello = link.farewell(now);
-            link.send_hello(now, &hello, out);
+            link.send_hello(now, link.path.id, &hello, out);
         }
     }
 
     /// Sends what a link has to say: requests, tail probes, acknowledgements and records.
     pub(super) fn flush_link(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
-        if self.links.at(index).at.is_none() {
+        if self.links.at(index).path.at.is_none() {
             return;
         }
         self.probe_mtu(now, index, out);
@@ -485,7 +554,7 @@ impl Node {
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];
             let link = self.links.at_mut(index);
-            let fits = usize::from(link.mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
+            let fits = usize::from(link.path.mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
                 // An empty datagram has room for it.
@@ -530,8 +599,10 @@ impl Node {
 }
 
 impl Link {
-    fn send_hello(&mut self, now: Time, hello: &Hello, out: &mut impl Outbox<Node>) {
-        self.on_asked(now, hello.stamp_us);
+    fn send_hello(&mut self, now: Time, path: PathId, hello: &Hello, out: &mut impl Outbox<Node>) {
+        if self.path.id == path {
+            self.on_asked(now, hello.stamp_us);
+        }
         let mut bytes = [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES];
         let mut builder = Builder::new(&mut bytes);
         let mut is_written = builder.hello(hello).is_ok();
@@ -540,7 +611,7 @@ impl Link {
         }
         let len = builder.len();
         if is_written {
-            self.send_control(now, &bytes[..len], out);
+            self.send_control_by(now, path, &bytes[..len], out);
         }
     }
 
@@ -550,10 +621,22 @@ impl Link {
         plaintext: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
+        let path = self.sure_path(now).id;
+        self.send_control_by(now, path, plaintext, out);
+    }
+
+    /// Sends what is said of a path by that path.
+    pub(super) fn send_control_by(
+        &mut self,
+        now: Time,
+        path: PathId,
+        plaintext: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
         // Small slots have room for the longest control datagram: 8 + 1400 + 16 bytes.
         const { assert!(CLEAR_BYTES + MAX_CONTROL + TAG_BYTES <= base::pool::SMALL_BYTES) };
         match out.pool().copy_of(CLEAR_BYTES, plaintext) {
-            Some(burst) => self.transmit_control(now, burst, out),
+            Some(burst) => self.transmit_control_by(now, path, burst, out),
             None => out.report(Event::Dropped {
                 reason: Drop::NoBuffer,
                 packets: 1,

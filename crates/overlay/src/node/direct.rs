@@ -64,6 +64,11 @@ struct Attempt {
 }
 
 impl Direct {
+    /// A link to this node is made, or was, because there is traffic for it.
+    pub(super) fn is_attempted(&self, to: NodeAddr) -> bool {
+        self.attempts.contains_key(&to)
+    }
+
     /// What the own record says of where this node is seen.
     pub(super) fn announced(&self) -> &[Endpoint] {
         &self.announced
@@ -103,7 +108,7 @@ impl Node {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
             // A stream's own end is nowhere that others could dial.
-            let at = link.at.filter(|at| link.is_up() && !at.is_stream());
+            let at = link.path.at.filter(|at| link.is_up() && !at.is_stream());
             let Some(endpoint) = at.map(endpoint).filter(|it| it.is_dialable()) else {
                 self.direct.told.remove(&link.peer);
                 continue;
@@ -208,6 +213,7 @@ impl Node {
                 addr: to,
                 name: String::new(),
                 at: Some(at),
+                more: Vec::new(),
                 capacity_kbps: 0,
             };
             // Full: the next attempt may find room.
@@ -218,7 +224,7 @@ impl Node {
     /// An endpoint, by the socket through which neighbours of the same family are reached.
     fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
         let is_ipv4 = endpoint.ipv4().is_some();
-        let reached = self.links.iter().filter_map(|(_, link)| link.at);
+        let reached = self.links.iter().filter_map(|(_, link)| link.path.at);
         let mut reached = reached.filter(|at| !at.is_stream());
         let like = reached.find(|at| self::endpoint(*at).ipv4().is_some() == is_ipv4)?;
         Some(UnderlayAddr {

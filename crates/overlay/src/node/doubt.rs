@@ -99,7 +99,7 @@ impl Node {
         };
         let link = self.links.at(way);
         let rest = self.tables.latency_from(link.peer, to).unwrap_or_default();
-        if link.way_there() + rest >= left || packet.len() > usize::from(link.mtu.usable()) {
+        if link.way_there() + rest >= left || packet.len() > usize::from(link.path.mtu.usable()) {
             return Some(packet);
         }
         self.links.at_mut(index).passed = Some((way, now));
@@ -136,7 +136,7 @@ impl Node {
             let Some(copy) = with_edge(run.segment(place), end, out) else {
                 return;
             };
-            if copy.len() <= usize::from(self.links.at(way).mtu.usable()) {
+            if copy.len() <= usize::from(self.links.at(way).path.mtu.usable()) {
                 self.send_run(now, way, copy, false, out);
             }
         }

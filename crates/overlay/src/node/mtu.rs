@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::event::{Drop, Event};
-use crate::link::LinkIndex;
+use crate::link::{Link, LinkIndex, PathId, place_mut};
 use crate::mtu::{DEFAULT, Probe, SHORT};
 use base::{Outbox, Time, UnderlayAddr};
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe};
@@ -14,27 +14,9 @@ impl Node {
     /// Sends the probes of a link that are due.
     pub(super) fn probe_mtu(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        if !link.is_up() {
-            return;
-        }
-        let (before, rtt) = (link.mtu.usable(), link.rtt());
-        while let Some(Probe { number, bytes }) = link.mtu.poll(now, rtt) {
-            let mut plaintext = [0; DEFAULT as usize - CLEAR_BYTES - TAG_BYTES];
-            let len = usize::from(bytes) - CLEAR_BYTES - TAG_BYTES;
-            let mut builder = Builder::new(&mut plaintext[..len]);
-            if builder.mtu_probe(MtuProbe { number, bytes }).is_err() {
-                continue;
-            }
-            match out.pool().copy_of(CLEAR_BYTES, &plaintext[..len]) {
-                Some(mut burst) => {
-                    burst.set_dont_fragment();
-                    link.transmit_control(now, burst, out);
-                }
-                None => out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets: 1,
-                }),
-            }
+        let before = link.path.mtu.usable();
+        for place in 0..=link.spares.len() {
+            link.probe_path(now, place.checked_sub(1), out);
         }
         self.on_mtu(index, before, out);
     }
@@ -49,20 +31,22 @@ impl Node {
     ) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            if link.at.map(UnderlayAddr::remote) == Some(to.remote()) {
-                let before = link.mtu.usable();
-                link.mtu.on_too_long(now, bytes);
+            let before = link.path.mtu.usable();
+            let path = link.paths_mut().find(|path| path.leads_to(to));
+            let is_of_link = path.map(|path| path.mtu.on_too_long(now, bytes)).is_some();
+            if is_of_link {
                 self.links.touch(index);
                 self.on_mtu(index, before, out);
             }
         }
     }
 
-    /// Tells a neighbour that its probe has come. The answer is never longer than the probe.
+    /// Tells a neighbour that its probe has come, by the path that brought it. The answer is never longer than the
+    /// probe.
     pub(super) fn answer_mtu(
         &mut self,
         now: Time,
-        index: LinkIndex,
+        (index, path): (LinkIndex, PathId),
         MtuProbe { number, bytes }: MtuProbe,
         out: &mut impl Outbox<Node>,
     ) {
@@ -70,10 +54,12 @@ impl Node {
         let mut builder = Builder::new(&mut plaintext);
         if builder.mtu_answer(MtuAnswer { number, bytes }).is_ok() {
             let link = self.links.at_mut(index);
-            if bytes == SHORT {
-                link.forgive();
+            if bytes == SHORT
+                && let Some(path) = link.path_of_mut(path)
+            {
+                path.forgive();
             }
-            link.send_control(now, &plaintext, out);
+            link.send_control_by(now, path, &plaintext, out);
         }
     }
 
@@ -81,7 +67,7 @@ impl Node {
     /// that do not fit any more leave it. Their sources send them again, cut to what fits.
     pub(super) fn on_mtu(&mut self, index: LinkIndex, before: u16, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        let usable = link.mtu.usable();
+        let usable = link.path.mtu.usable();
         if usable == before {
             return;
         }
@@ -106,6 +92,36 @@ impl Node {
                 reason: Drop::TooLong,
                 packets: too_long,
             });
+        }
+    }
+}
+
+impl Link {
+    /// Sends the probes of a path that are due: of the spare in a place, or the path in use.
+    fn probe_path(&mut self, now: Time, place: Option<usize>, out: &mut impl Outbox<Node>) {
+        loop {
+            let path = place_mut(&mut self.path, &mut self.spares, place);
+            let (id, rtt) = (path.id, path.rtt());
+            let probe = path.mtu.poll(now, rtt).filter(|_| path.is_up());
+            let Some(Probe { number, bytes }) = probe else {
+                return;
+            };
+            let mut plaintext = [0; DEFAULT as usize - CLEAR_BYTES - TAG_BYTES];
+            let len = usize::from(bytes) - CLEAR_BYTES - TAG_BYTES;
+            let mut builder = Builder::new(&mut plaintext[..len]);
+            if builder.mtu_probe(MtuProbe { number, bytes }).is_err() {
+                continue;
+            }
+            match out.pool().copy_of(CLEAR_BYTES, &plaintext[..len]) {
+                Some(mut burst) => {
+                    burst.set_dont_fragment();
+                    self.transmit_control_by(now, id, burst, out);
+                }
+                None => out.report(Event::Dropped {
+                    reason: Drop::NoBuffer,
+                    packets: 1,
+                }),
+            }
         }
     }
 }

@@ -115,7 +115,7 @@ impl Node {
             measured_latency_us: measured.latency_us,
             measured_loss: measured.loss,
             spacing_left_s: left(not_before),
-            price_ends_in_s: link.hello.price_ends(now).map(left),
+            price_ends_in_s: link.path.hello.price_ends(now).map(left),
             better_latency_s: latency_hold.as_secs_f64(),
             better_loss_s: loss_hold.as_secs_f64(),
             pending: pending.into_iter().map(change).collect(),

@@ -2,7 +2,6 @@
 
 use super::{Neighbor, Node};
 use crate::carried::Carried;
-use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
 use crate::snapshot::{
@@ -112,15 +111,19 @@ impl Node {
             .links
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
-        let rng = self.rng.fork();
-        let link = self.links.at_mut(index);
-        match (&mut link.impairment, model) {
-            (Some(impairment), Some(model)) => impairment.set_model(model),
-            (empty @ None, Some(model)) => *empty = Some(Impairment::new(model, rng)),
-            (impairment, None) => {
-                // What is under way arrives at once: an emulated link that ends loses nothing.
-                if let (Some(mut old), Some(at)) = (impairment.take(), link.at) {
-                    old.release(Time::FAR, at, out);
+        let mut rng = self.rng.fork();
+        for path in self.links.at_mut(index).paths_mut() {
+            match (&mut path.impairment, &model) {
+                (Some(impairment), Some(model)) => impairment.set_model(model.clone()),
+                (empty @ None, Some(model)) => {
+                    *empty = Some(Impairment::new(model.clone(), rng.clone()));
+                    rng = rng.fork();
+                }
+                (impairment, None) => {
+                    // What is under way arrives at once: an emulated link that ends loses nothing.
+                    if let (Some(mut old), Some(at)) = (impairment.take(), path.at) {
+                        old.release(Time::FAR, at, out);
+                    }
                 }
             }
         }
@@ -172,6 +175,7 @@ impl Node {
             addr,
             name,
             at,
+            more,
             capacity_kbps,
         } = neighbor;
         if addr == self.addr || !addr.is_node() {
@@ -188,6 +192,7 @@ impl Node {
         link.is_left = false;
         // Where a name leads is told when it has been looked up.
         link.dial = at.or(link.dial);
+        link.dial_more = more;
         link.capacity_kbps = capacity_kbps;
         self.own_record_due = true;
         self.redial(now, out);
@@ -209,6 +214,7 @@ impl Node {
         let link = self.links.at_mut(index);
         link.is_left = true;
         link.dial = None;
+        link.dial_more.clear();
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
         self.cut(
             now,
@@ -231,7 +237,14 @@ impl Node {
             .links
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
-        self.links.at_mut(index).dial = Some(at);
+        let link = self.links.at_mut(index);
+        if let Some(before) = link.dial.replace(at).filter(|before| *before != at) {
+            // A name has several addresses: the neighbour may be at each of them.
+            link.dial_more
+                .retain(|other| *other != at && *other != before);
+            link.dial_more.insert(0, before);
+            link.dial_more.truncate(crate::link::MAX_PATHS);
+        }
         self.redial(now, out);
         Ok(Reply::Done)
     }
@@ -266,7 +279,7 @@ impl Node {
                 .links
                 .iter()
                 .filter(|(_, link)| !link.is_left)
-                .map(|(_, link)| link.status(now))
+                .map(|(_, link)| link.status(now, &self.own_sockets))
                 .collect(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
@@ -309,52 +322,48 @@ impl Node {
 }
 
 impl Link {
-    fn status(&self, now: Time) -> LinkStatus {
-        let state = match self.hello.state() {
-            _ if self.sessions.is_empty() => "no-session",
-            State::Up => "up",
-            State::Probing => "probing",
-            State::Down if self.hello.is_tried() => "silent",
-            State::Down => "down",
-        };
-        let price_ends = self.hello.price_ends(now);
+    fn status(&self, now: Time, own: &[UnderlayAddr]) -> LinkStatus {
+        let path = &self.path;
+        let state = path.state();
+        let price_ends = path.hello.price_ends(now);
         let (sent, received) = (self.history.stats(), self.receiver.stats());
         let announced = self.announce.announced();
         LinkStatus {
             name: self.name.clone(),
             peer: self.peer.to_string(),
-            at: self.at.or(self.dial).map(|at| at.to_string()),
+            at: path.at.or(self.dial).map(|at| at.to_string()),
             dialled_at: self.dial.map(|at| at.to_string()),
             over: match self.is_over_stream() {
                 true => "tcp",
                 false => "udp",
             },
-            post_quantum: self.sessions.current().is_some_and(Session::is_hybrid),
+            post_quantum: path.sessions.current().is_some_and(Session::is_hybrid),
             state,
-            price_ms: f64::from(self.hello.price_us(now)) / 1e3,
+            price_ms: f64::from(path.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),
             reason: self.reason(now).filter(|_| state != "up"),
-            since_s: now.since(self.hello.since()).as_secs_f64(),
-            rtt_ms: self
+            since_s: now.since(self.since).as_secs_f64(),
+            rtt_ms: path
                 .hello
                 .rtt()
                 .smoothed()
                 .map(|rtt| rtt.as_secs_f64() * 1e3),
-            rtt_least_ms: self.hello.rtt().least().map(|rtt| rtt.as_secs_f64() * 1e3),
-            rtt_varies_ms: self.hello.rtt().usually_longer().as_secs_f64() * 1e3,
+            rtt_least_ms: path.hello.rtt().least().map(|rtt| rtt.as_secs_f64() * 1e3),
+            rtt_varies_ms: path.hello.rtt().usually_longer().as_secs_f64() * 1e3,
             trouble: self.trouble(),
-            loss_in_pct: self.loss.rate() * 100.0,
-            loss_in_packets: self.loss.packets(),
-            loss_out_pct: self.hello.loss_out().share() * 100.0,
-            loss_run_in: self.loss.run(),
+            loss_in_pct: path.loss.rate() * 100.0,
+            loss_in_packets: path.loss.packets(),
+            loss_out_pct: path.hello.loss_out().share() * 100.0,
+            loss_run_in: path.loss.run(),
             loss_run_out: self.pilot.run(),
             heard_s: self.silence(now).map(|silence| silence.as_secs_f64()),
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
             announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),
-            mtu_bytes: self.mtu.usable(),
+            mtu_bytes: path.mtu.usable(),
             hops: self.hops,
-            active: self.hello.is_active(),
-            impairment: self.impairment.as_ref().map(|i| i.model().to_string()),
+            active: path.hello.is_active(),
+            impairment: path.impairment.as_ref().map(|i| i.model().to_string()),
+            paths: self.path_statuses(now, own),
             counts: self.counts,
             realtime: LaneStatus {
                 received: received.received,

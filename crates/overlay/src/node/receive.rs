@@ -10,7 +10,7 @@ use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey, Mark};
-use crate::link::{LinkIndex, Received};
+use crate::link::{LinkIndex, PathId, Received};
 use crate::realtime::Arrival;
 use crate::reliable as lane;
 use crate::settings::Sealing;
@@ -144,7 +144,7 @@ impl Node {
             return Found::Nothing;
         };
         let link = self.links.at_mut(index);
-        match link.open(now, from, datagram) {
+        match link.open(now, from, clear.session, datagram) {
             Ok(opened) => Found::Opened(index, clear.session, opened),
             Err(reason) => {
                 self.drop_one(reason, out);
@@ -194,9 +194,9 @@ impl Node {
         }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {
-            Kind::Data => self.judge_packet(now, index, plaintext, out),
+            Kind::Data => self.judge_packet(now, (index, opened.path), plaintext, out),
             _ => {
-                self.on_control(now, index, waited, plaintext, out);
+                self.on_control(now, (index, opened.path), waited, plaintext, out);
                 Verdict::Done
             }
         }
@@ -206,7 +206,7 @@ impl Node {
     fn judge_packet(
         &mut self,
         now: Time,
-        index: LinkIndex,
+        (index, path): (LinkIndex, PathId),
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
@@ -223,8 +223,8 @@ impl Node {
             self.drop_one(Drop::LinkDown, out);
             return Verdict::Done;
         }
-        link.on_data_received(now, len);
-        let (way_here, way_there) = (link.way_here(), link.way_there());
+        link.on_data_received(now, path, len);
+        let (way_here, way_there) = (link.way_here_by(path), link.way_there());
         // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
         let remaining = left_after(header.remaining(), way_here);
         match class.link {

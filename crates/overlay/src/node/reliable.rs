@@ -99,7 +99,7 @@ impl Node {
         let (mut dropped, mut too_long) = (0, 0);
         for i in 0..run.segments() {
             let datagram = run.segment(i);
-            if datagram.len() > usize::from(link.mtu.usable()) {
+            if datagram.len() > usize::from(link.path.mtu.usable()) {
                 // It would be sent again for ever, and hold up what is behind it.
                 too_long += 1;
                 continue;
@@ -164,7 +164,7 @@ impl Node {
         let timeouts = link.reliable.sender.stats().timeouts;
         link.reliable.sender.on_timeout(now);
         if link.reliable.sender.stats().timeouts > timeouts {
-            link.mtu.suspect(now);
+            link.path.mtu.suspect(now);
         }
         let mut left = FLUSH_PACKETS;
         while left > 0 {
@@ -337,7 +337,7 @@ impl Link {
             let datagram = &mut burst.spare_mut()[..bytes];
             datagram[CLEAR_BYTES..bytes - TAG_BYTES].copy_from_slice(packet.bytes);
             sent.count(&packet, bytes);
-            if self.sessions.seal(Kind::Data, datagram).is_err() {
+            if self.path.sessions.seal(Kind::Data, datagram).is_err() {
                 // Without a session the packet is lost like others: it is sent again.
                 break;
             }
@@ -346,15 +346,15 @@ impl Link {
         if burst.is_empty() {
             return None;
         }
-        self.hello.on_data_sent(now);
-        self.mtu.on_sent(first);
+        self.path.hello.on_data_sent(now);
+        self.path.mtu.on_sent(first);
         self.counts.data_out += burst.segments() as u64;
         self.counts.data_out_bytes += burst.len() as u64;
         if let Some(brake) = &mut self.brake {
             brake.on_beside(burst.len() as u64);
         }
         sent.report(self.peer, out);
-        self.transmit(now, burst, out);
+        self.path.transmit(now, burst, out);
         Some(sent.packets())
     }
 }

@@ -35,7 +35,7 @@ impl Node {
         if !is_random || !link.carries() {
             return link.history.forgo_repair();
         }
-        let fits = usize::from(link.mtu.usable()) - CLEAR_BYTES - TAG_BYTES;
+        let fits = usize::from(link.path.mtu.usable()) - CLEAR_BYTES - TAG_BYTES;
         let mut bytes = [0; PLAINTEXT_MAX];
         let room = &mut bytes[..fits.min(PLAINTEXT_MAX)];
         while let Some(len) = link
@@ -78,7 +78,7 @@ impl Node {
                 self.drop_one(Drop::NoBuffer, out);
                 continue;
             };
-            let (peer, way_here) = (link.peer, link.way_here());
+            let (peer, way_here) = (link.peer, link.path.way_here());
             let Ok(mut header) = Header::parse(burst.bytes_mut()) else {
                 self.drop_one(Drop::Malformed, out);
                 continue;

@@ -221,7 +221,7 @@ struct Own<'a> {
 fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) {
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
-    let usable = told().map(|(i, link)| (i, link.mtu.usable()));
+    let usable = told().map(|(i, link)| (i, link.path.mtu.usable()));
     let usable: Vec<_> = usable
         .filter(|(_, usable)| *usable < mtu::DEFAULT)
         .collect();
@@ -268,26 +268,24 @@ impl Node {
         index: LinkIndex,
         event: Option<hello::Event>,
     ) {
+        if matches!(event, Some(hello::Event::Up | hello::Event::Down { .. })) {
+            self.links.at_mut(index).since = now;
+        }
         match event {
             Some(hello::Event::Up) => {
                 self.flood.on_link_up(index, &self.database);
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost(now);
                 link.announce.on_link_up(now, cost);
-                link.mtu.on_link_up(now);
                 self.on_lane_changed(now, index, true);
             }
             Some(hello::Event::Down { tried, .. }) => {
                 self.flood.on_link_down(index);
                 let link = self.links.at_mut(index);
-                // What was lost while the link was down says nothing of the link when it is up.
-                link.loss.on_outage();
-                link.alarm.on_outage(link.loss.position());
                 match tried {
                     true => link.announce.on_silence(),
                     false => link.announce.on_link_down(),
                 }
-                link.mtu.on_link_down();
                 self.on_lane_changed(now, index, false);
             }
             Some(hello::Event::GivenUp) => self.links.at_mut(index).announce.on_link_down(),

@@ -8,17 +8,16 @@ use super::groups::rest_of_branch;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
-use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
+use crate::link::{Counts, LinkIndex, Links, Path, mark, place_mut};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use crate::stamps::Wish;
-use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
 use congestion::brake::Verdict;
 use graph::metric::Metric;
-use secure::Sessions;
 use wire::data::{
     Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr,
     Routing, TTL_MAX,
@@ -146,7 +145,8 @@ impl Node {
                 true => rest_of_branch(tables, database, to, peer),
                 false => tables.latency_from(peer, to).unwrap_or_default(),
             };
-            let Some(sealed) = link.seal_packets(now, &mut run, rest_of_path) else {
+            let copies = (out.pool(), &mut self.copies);
+            let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path) else {
                 let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
                 return out.report(Event::Dropped { reason, packets });
             };
@@ -156,7 +156,10 @@ impl Node {
                 None => (run, None),
             };
             let (packets, bytes) = (front.segments() as u32, front.len() as u32);
-            link.transmit(now, front, out);
+            link.path.transmit(now, front, out);
+            if !self.copies.is_empty() {
+                link.transmit_beside(now, &mut self.copies, out);
+            }
             self.links.touch(index);
             out.report(match is_own {
                 true => Event::Originated {
@@ -412,6 +415,8 @@ impl Node {
         }
         let (peer, way_there) = (link.peer, link.way_there());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
+        let path = link.sure_place(now);
+        let path = place_mut(&mut link.path, &mut link.spares, path);
         let mut answer = link.history.answer(now, seq, strike, way_there, rest);
         if let Some(brake) = &link.brake
             && !brake.allows_redundancy()
@@ -430,16 +435,16 @@ impl Node {
                 _ => Answer::Throttled,
             };
         }
-        let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
-        send_again(now, peer, link.at, answer, parts, out);
+        send_again(now, (peer, path), answer, &mut link.counts, out);
     }
 
     /// Sends the second copies of answers whose time has come.
     pub(super) fn repeat(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
+        let path = link.sure_place(now);
+        let path = place_mut(&mut link.path, &mut link.spares, path);
         while let Some(answer) = link.history.poll_repeat(now) {
-            let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
-            send_again(now, link.peer, link.at, answer, parts, out);
+            send_again(now, (link.peer, path), answer, &mut link.counts, out);
         }
     }
 
@@ -522,10 +527,9 @@ pub(super) fn extension_bytes(stamp: &[u8]) -> usize {
 /// from the history.
 fn send_again(
     now: Time,
-    peer: NodeAddr,
-    at: Option<UnderlayAddr>,
+    (peer, path): (NodeAddr, &mut Path),
     answer: Answer<'_>,
-    (sessions, counts, impairment): (&mut Sessions, &mut Counts, &mut Option<Impairment>),
+    counts: &mut Counts,
     out: &mut impl Outbox<Node>,
 ) {
     let Answer::Send {
@@ -548,7 +552,7 @@ fn send_again(
         burst.push_front(CLEAR_BYTES);
         let len = burst.len() + TAG_BYTES;
         burst.fill(len, len);
-        if sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
+        if path.sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
             return;
         }
         counts.data_out += 1;
@@ -558,7 +562,7 @@ fn send_again(
             packets: 1,
             bytes: len as u32,
         });
-        transmit_through(impairment, at, now, burst, out);
+        path.transmit(now, burst, out);
     }
 }
 

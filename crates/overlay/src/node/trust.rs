@@ -291,7 +291,7 @@ impl Node {
             .links
             .iter()
             .map(|(index, link)| {
-                let sessions = link.sessions.iter();
+                let sessions = link.paths().flat_map(|path| path.sessions.iter());
                 let gone = sessions.filter(|session| is_gone(link.peer, session));
                 (index, gone.map(Session::local_index).collect())
             })
@@ -302,10 +302,12 @@ impl Node {
         }
         for (index, gone) in of_links {
             for session in gone {
-                self.links.at_mut(index).sessions.remove(session);
+                if let Some(path) = self.links.at_mut(index).path_with(session) {
+                    path.sessions.remove(session);
+                }
                 self.drop_session(session);
             }
-            if self.links.at(index).sessions.is_empty() {
+            if self.links.at(index).path.sessions.is_empty() {
                 self.cut(now, index, OF_OLD_ROOT, out);
             }
         }

@@ -33,7 +33,7 @@ impl Node {
         }
         if !link.is_up() {
             // It was asked for because dials by datagrams had no answer.
-            (link.dialled, link.dials) = (None, 0);
+            (link.path.dialled, link.path.dials) = (None, 0);
             self.redial(now, out);
         }
         Ok(Reply::Done)
@@ -50,11 +50,11 @@ impl Node {
             return Ok(Reply::Done);
         };
         let link = self.links.at_mut(index);
-        let was_used = link.at.map(UnderlayAddr::remote) == Some(at.remote());
+        let was_used = link.path.leads_to(at);
         if link.fallback.on_end(at) && was_used {
-            link.at = link.dial.or(link.at);
+            link.path.at = link.dial.or(link.path.at);
             if link.is_up() {
-                link.hello.watch_closely(now);
+                link.path.hello.watch_closely(now);
             }
             self.links.touch(index);
         }
@@ -71,7 +71,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
-        link.mtu.suspect(now);
+        link.path.mtu.suspect(now);
         let peer = link.peer;
         out.report(Event::Moved { peer, at });
         self.note_way(now, index, out);
@@ -82,7 +82,7 @@ impl Node {
         let link = self.links.at_mut(index);
         let (peer, is_stream) = (link.peer, link.is_over_stream());
         if link.fallback.is_news(is_stream) {
-            link.mtu.suspect(now);
+            link.path.mtu.suspect(now);
             out.report(Event::Way { peer, is_stream });
             self.consider_cost(now, index);
             self.own_record_due = true;

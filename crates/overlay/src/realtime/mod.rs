@@ -43,7 +43,7 @@ mod tail;
 mod tests;
 pub(crate) mod window;
 
-pub use ahead::Ahead;
+pub use ahead::{Ahead, Rest};
 pub use code::{Decoder, DecoderStats, Encoder, KEPT, SPAN, Share};
 pub use history::{Answer, History, HistoryStats};
 pub use missing::{RoundTrip, Strike};

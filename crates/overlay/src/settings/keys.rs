@@ -2,7 +2,7 @@
 //!
 //! A key has the value of the profile until a file sets it. Times are texts with a unit.
 
-use super::{MetricOf, Sealing, Settings};
+use super::{MetricOf, Sealing, Settings, Uplinks};
 use crate::announce::Threshold;
 use crate::hello::Pace;
 use crate::realtime::Protect;
@@ -38,6 +38,8 @@ pub enum Field<'a> {
     Sealing(&'a mut Sealing),
     /// Whether keys come from ML-KEM too.
     PostQuantum(&'a mut PostQuantum),
+    /// How many paths links have.
+    Uplinks(&'a mut Uplinks),
     /// What a metric is made of.
     Metric(&'a mut MetricOf),
 }
@@ -93,6 +95,11 @@ const POST_QUANTUM: [(&str, PostQuantum); 3] = [
     ("prefer", PostQuantum::Prefer),
     ("require", PostQuantum::Require),
 ];
+const UPLINKS: [(&str, Uplinks); 3] = [
+    ("off", Uplinks::Off),
+    ("one", Uplinks::One),
+    ("copies", Uplinks::Copies),
+];
 const METRICS: [(&str, MetricOf); 2] =
     [("paper", MetricOf::Paper), ("measured", MetricOf::Measured)];
 
@@ -115,6 +122,7 @@ impl Settings {
             prepared_ends,
             direct_links,
             alarms,
+            uplinks,
             metric,
             codec_threshold,
             detection,
@@ -246,6 +254,7 @@ impl Settings {
             ("prepared_ends", Field::Most(prepared_ends)),
             ("direct_links", Field::Flag(direct_links)),
             ("alarms", Field::Flag(alarms)),
+            ("paths", Field::Uplinks(uplinks)),
             ("stream_congestion", Field::Family(&mut streams.congestion)),
             ("stream_keep_alive", Field::Span(&mut streams.keep_alive)),
             ("stream_give_up", Field::Span(&mut streams.give_up)),
@@ -337,6 +346,7 @@ impl Settings {
             Field::Family(family) => put(*family, value.parse().ok(), |_| true),
             Field::Sealing(sealing) => put(*sealing, word(value, &SEALING), |_| true),
             Field::PostQuantum(wish) => put(*wish, word(value, &POST_QUANTUM), |_| true),
+            Field::Uplinks(uplinks) => put(*uplinks, word(value, &UPLINKS), |_| true),
             Field::Metric(metric) => put(*metric, word(value, &METRICS), |_| true),
             Field::Flag(flag) => put(*flag, value.parse().ok(), |_| true),
             Field::Amount(amount) => put(*amount, value.parse().ok(), |n| {
@@ -360,6 +370,7 @@ impl Settings {
             Field::Family(_) => "a congestion control such as `cubic` or `bbr`",
             Field::Sealing(_) => "`off`, `on` or `always`",
             Field::PostQuantum(_) => "`off`, `prefer` or `require`",
+            Field::Uplinks(_) => "`off`, `one` or `copies`",
             Field::Metric(_) => "`paper` or `measured`",
             Field::Flag(_) => "`true` or `false`",
             Field::Amount(_) => "a number from 0 to 1000000",

@@ -41,6 +41,7 @@ fn the_link_ends_and_is_dialled_no_more_until_the_neighbour_is_one_again() {
         addr: addr(1),
         name: "n1".to_owned(),
         at: Some(nodes.at(1)),
+        more: Vec::new(),
         capacity_kbps: 0,
     };
     nodes.operate(0, Operation::Meet(again));

@@ -3,15 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::ends::{Tapped, as_it_is, end};
-use crate::world::party::Ask;
+use crate::uplinks::{LIMIT, MS, call, calls, longest_gap, member, planned, up, used};
+use crate::world::party::{Ask, Role};
 use crate::world::script::neighbour;
 use crate::world::siege::{INTRUDER, Siege, TARGET};
 use crate::world::streams::Streams;
-use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, voice};
+use crate::world::{Nodes, OPERATOR, PORT, Plan, SENDER, addr, chain, voice};
 use base::Duration;
 use overlay::Settings;
 use overlay::event::Drop;
 use overlay::request::Options;
+use overlay::settings::Uplinks;
 use secure::{PostQuantum, Refusal};
 use wire::data::Header;
 use wire::link::Kind;
@@ -285,4 +287,115 @@ fn a_member_that_offers_keys_without_end_has_no_more_answered_than_handshakes_ar
     assert!(answers.bytes < asked.bytes, "{answers:?} to {asked:?}");
     let mut nodes = siege.end();
     assert_eq!(nodes.count().drops(Drop::EndForged), 0);
+}
+
+/// Two nodes with two uplinks each.
+fn two_uplinks(uplinks: Uplinks, is_mutual: bool) -> Nodes {
+    let settings = Settings {
+        uplinks,
+        ..preferring()
+    };
+    let paths = ["delay=10ms", "delay=15ms"];
+    planned(1, settings, paths, |plan| plan.mutual = is_mutual)
+}
+
+/// The handshakes by a path: what ended them, and how many pieces of keys were offered.
+fn handshakes(nodes: &Nodes, path: u8) -> (u64, u64) {
+    let said = |kind| {
+        let ends = [(0, 1), (1, 0)].into_iter();
+        let said = ends.map(|(from, to)| {
+            let at = nodes.called((to, path), path);
+            nodes.party(from).sent(at, kind).datagrams
+        });
+        said.sum::<u64>()
+    };
+    (said(Kind::HandshakeFinish), said(Kind::KemKey))
+}
+
+/// Both ends use this path, and a hybrid session on it.
+fn assert_used(nodes: &Nodes, path: u8) {
+    for at in [0, 1] {
+        assert_eq!(used(nodes, at).number, path);
+        assert!(nodes.link_status(at, 1 - at).post_quantum);
+    }
+}
+
+#[test]
+fn both_paths_of_a_link_are_hybrid_and_calls_go_on_when_one_dies() {
+    let mut nodes = two_uplinks(Uplinks::One, false);
+    assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
+    for path in [0, 1] {
+        let (finishes, keys) = handshakes(&nodes, path);
+        assert_eq!((finishes, keys), (1, 3), "path {path}");
+    }
+    assert_used(&nodes, 0);
+    let mut streams = calls(&mut nodes);
+    streams.run(&mut nodes, MS * 3_000);
+    nodes.set_path_outage((0, 0), (1, 0), true);
+    streams.run(&mut nodes, MS * 3_000);
+    streams.finish(&mut nodes);
+    let gap = longest_gap(&streams);
+    assert!(gap <= MS * 250, "{gap}");
+    assert_used(&nodes, 1);
+    assert_eq!(nodes.count().downs, []);
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn both_paths_change_from_hybrid_keys_to_hybrid_keys_and_lose_nothing_by_it() {
+    for is_mutual in [false, true] {
+        let mut nodes = two_uplinks(Uplinks::Copies, is_mutual);
+        let both = vec![call(0, 1, Duration::ZERO), call(1, 0, MS * 7)];
+        let mut streams = Streams::begin(&mut nodes, both);
+        streams.run(&mut nodes, MS * 1_900_000);
+        streams.finish(&mut nodes);
+        assert_eq!(streams.missed(LIMIT), 0);
+        assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
+        for path in [0, 1] {
+            let (finishes, keys) = handshakes(&nodes, path);
+            // The first one, and one in ten minutes.
+            assert!((3..=5).contains(&finishes), "path {path}: {finishes}");
+            assert_eq!(keys, 3 * finishes, "path {path}");
+        }
+        assert_used(&nodes, 0);
+        nodes.set_path_outage((0, 0), (1, 0), true);
+        nodes.run_ms(3_000);
+        assert_used(&nodes, 1);
+        let totals = nodes.count();
+        assert_eq!(totals.downs, []);
+        assert_eq!(totals.drops(Drop::UnknownSession), 0);
+        nodes.world.close().unwrap();
+    }
+}
+
+/// A neighbour whose first session is classic, and whose session on another path is hybrid.
+#[test]
+fn what_a_link_says_of_its_keys_is_said_of_the_path_in_use() {
+    let settings = Settings {
+        uplinks: Uplinks::One,
+        ..preferring()
+    };
+    let plan = Plan {
+        settings,
+        ..Plan::of(2)
+    };
+    let mut nodes = Nodes::planned(2, plan);
+    nodes.crash(1);
+    let (host, to) = member(&mut nodes);
+    let mut party = nodes.world.crash(host).unwrap();
+    let Role::Rogue(rogue) = &mut party.role else {
+        panic!("it is one");
+    };
+    rogue.handshakes.set_post_quantum(PostQuantum::Prefer);
+    nodes.world.restart(host, party);
+    let ask = Ask::DialFurther(to[1], addr(0));
+    nodes.world.request(host, OPERATOR, ask);
+    nodes.run_ms(3_000);
+    assert_eq!((used(&nodes, 0).number, up(&nodes, 0)), (0, 2));
+    assert!(!nodes.link_status(0, 1).post_quantum);
+    nodes.world.set_outage(nodes.hosts[0], host, true);
+    nodes.run_ms(10_000);
+    assert_eq!((used(&nodes, 0).number, up(&nodes, 0)), (1, 1));
+    assert!(nodes.link_status(0, 1).post_quantum);
+    nodes.world.close().unwrap();
 }

@@ -9,8 +9,8 @@ use crate::noise;
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use std::sync::Arc;
 use wire::handshake::{
-    self as format, Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES,
-    NOISE_INIT_BYTES, RESPONSE_HEADER_BYTES, init, split_mac,
+    self as format, FURTHER_PATH, Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES,
+    NOISE_FINISH_BYTES, NOISE_INIT_BYTES, RESPONSE_HEADER_BYTES, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -65,6 +65,7 @@ impl Handshakes {
         now: Time,
         to: UnderlayAddr,
         expect: Option<NodeAddr>,
+        is_further: bool,
     ) -> Result<Vec<u8>, DialError> {
         if self.table.dial_to(to).is_some() {
             return Err(DialError::InProgress);
@@ -74,7 +75,7 @@ impl Handshakes {
         }
         let free = self.table.free_index(|| self.entropy.draw_u32());
         let index = free.ok_or(DialError::TooMany)?;
-        let dial = self.make_dial(now, index, to, expect);
+        let dial = self.make_dial(now, index, (to, expect, is_further));
         let datagram = dial.init.to_vec();
         let due = now + self.init_wait(0);
         self.table.insert(index, Entry::Dial(Box::new(dial)), due);
@@ -85,8 +86,7 @@ impl Handshakes {
         &mut self,
         now: Time,
         index: SessionIndex,
-        to: UnderlayAddr,
-        expect: Option<NodeAddr>,
+        (to, expect, is_further): (UnderlayAddr, Option<NodeAddr>, bool),
     ) -> Dial {
         let header = Init {
             sender: index,
@@ -111,6 +111,7 @@ impl Handshakes {
         Dial {
             to,
             expect,
+            is_further,
             identity: Arc::clone(&self.identity),
             noise,
             init: bytes,
@@ -225,6 +226,7 @@ impl Handshakes {
             peer_index,
             version,
             dialled: true,
+            is_further: dial.is_further,
         };
         if version >= HYBRID_VERSION {
             return Ok(self.offer(now, dial, made, finish));
@@ -242,6 +244,7 @@ impl Handshakes {
             peer: made.peer,
             from: dial.to,
             expect: dial.expect,
+            is_further: made.is_further,
             reply: vec![finish],
         })))
     }
@@ -253,10 +256,15 @@ impl Handshakes {
         };
         let mut datagram = header.header().to_vec();
         let front = datagram.len();
-        let certificate = dial.identity.certificate().as_bytes();
-        datagram.resize(front + NOISE_FINISH_BYTES + certificate.len(), 0);
+        let mark: &[u8] = if dial.is_further {
+            &[FURTHER_PATH]
+        } else {
+            &[]
+        };
+        let payload = [mark, dial.identity.certificate().as_bytes()].concat();
+        datagram.resize(front + NOISE_FINISH_BYTES + payload.len(), 0);
         dial.noise
-            .write_message(certificate, &mut datagram[front..])
+            .write_message(&payload, &mut datagram[front..])
             .expect("the response was read and the room is exact");
         let mac1 = self.mac.of(&datagram);
         datagram.extend_from_slice(&mac1);

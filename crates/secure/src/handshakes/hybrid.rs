@@ -49,6 +49,8 @@ pub(super) struct Made {
     pub(super) peer_index: SessionIndex,
     pub(super) version: u8,
     pub(super) dialled: bool,
+    /// As of [`Established`].
+    pub(super) is_further: bool,
 }
 
 impl Handshakes {
@@ -171,6 +173,7 @@ impl Handshakes {
             peer: made.peer,
             from,
             expect: None,
+            is_further: made.is_further,
             reply: datagrams,
         })))
     }
@@ -209,6 +212,7 @@ impl Handshakes {
             peer: made.peer,
             from: to,
             expect,
+            is_further: made.is_further,
             reply: Vec::new(),
         })))
     }

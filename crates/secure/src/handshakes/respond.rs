@@ -2,7 +2,7 @@
 
 use super::hybrid::Made;
 use super::table::{Entry, HalfOpen};
-use super::{Established, Handshakes, Outcome, Refusal};
+use super::{Between, Established, Handshakes, Outcome, Refusal};
 use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
 use crate::noise;
@@ -11,8 +11,8 @@ use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
 use wire::handshake::{
-    Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES,
-    Response, init, split_mac,
+    FURTHER_PATH, Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES,
+    NOISE_RESPONSE_BYTES, Response, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -172,8 +172,12 @@ impl Handshakes {
         unix_now_s: u64,
         local_index: SessionIndex,
         mut half_open: Box<HalfOpen>,
-        certificate: &[u8],
+        payload: &[u8],
     ) -> Result<Outcome, Refusal> {
+        // Between ends there are no paths: their packets take what routes they take.
+        let further = payload.strip_prefix(&[FURTHER_PATH]);
+        let further = further.filter(|_| self.between == Between::Neighbours);
+        let certificate = further.unwrap_or(payload);
         let static_key = half_open.noise.get_remote_static();
         let peer = self.verify(unix_now_s, certificate, static_key)?;
         self.check_version(half_open.version, &peer)?;
@@ -183,6 +187,7 @@ impl Handshakes {
             peer_index: half_open.peer_index,
             version: half_open.version,
             dialled: false,
+            is_further: further.is_some(),
         };
         if made.version >= HYBRID_VERSION {
             let from = half_open.from;
@@ -195,6 +200,7 @@ impl Handshakes {
             peer: made.peer,
             from: half_open.from,
             expect: None,
+            is_further: made.is_further,
             reply: Vec::new(),
         })))
     }

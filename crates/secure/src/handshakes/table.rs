@@ -17,6 +17,8 @@ use wire::link::SessionIndex;
 pub(super) struct Dial {
     pub(super) to: UnderlayAddr,
     pub(super) expect: Option<NodeAddr>,
+    /// The session is to be that of a further path of a link.
+    pub(super) is_further: bool,
     pub(super) identity: Arc<Identity>,
     pub(super) noise: HandshakeState,
     pub(super) init: Box<[u8; INIT_BYTES]>,

@@ -49,6 +49,27 @@ fn three_messages_establish_a_session() {
 }
 
 #[test]
+fn the_finish_tells_whether_the_session_is_of_a_further_path() {
+    let (mut a, mut b) = two();
+    for is_further in [false, true] {
+        let init = match is_further {
+            true => a.dial_further(T0, at(2), address(2)).unwrap(),
+            false => a.dial(T0, at(2), None).unwrap(),
+        };
+        let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+        let dialled = a.on_datagram(T0, NOW_S, at(2), &response).established();
+        let finish = dialled.reply.concat();
+        let accepted = b.on_datagram(T0, NOW_S, at(1), &finish).established();
+        assert_eq!(accepted.peer.address(), address(1));
+        assert_eq!(
+            (dialled.is_further, accepted.is_further),
+            (is_further, is_further)
+        );
+        a.on_confirmed(dialled.session.local_index());
+    }
+}
+
+#[test]
 fn the_own_address_that_is_answered_is_no_other_peer() {
     let (mut a, mut b) = two();
     let here = UnderlayAddr { local: 3, ..at(2) };

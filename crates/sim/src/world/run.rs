@@ -126,7 +126,7 @@ impl<E: Engine> World<E> {
             return;
         }
         wire.queued = Time::FAR;
-        let (from, to) = (self.hosts[wire.from.place()].addr, wire.to);
+        let (from, to) = (wire.seen, wire.to);
         let mut waiting = wire.line.pop_due(self.now);
         while let Some(mut burst) = waiting.take() {
             let line = &mut self.wires[id as usize].line;

@@ -71,6 +71,9 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         drawing.look,
         "no links: list neighbors in the configuration, or let others dial this node",
     )?;
+    if let Some(paths) = paths(list(&status["snapshot"]["links"])) {
+        page.push(paths.page(drawing.look, "")?);
+    }
     for note in notes(list(&status["snapshot"]["links"])) {
         page.push(Page::wrapped(&note, drawing.look, 2));
     }
@@ -83,6 +86,51 @@ fn keys(link: &Value) -> &'static str {
         (_, "no-session") => "-",
         (Value::Bool(true), _) => "post-quantum",
         _ => "classic",
+    }
+}
+
+/// The paths of links that have more than one.
+fn paths(links: &[Value]) -> Option<Table> {
+    let mut table = Table::new(&[
+        Column::words("LINK", 0),
+        Column::words("FROM", 5),
+        Column::words("PATH TO", 0),
+        Column::words("STATE", 0),
+        Column::words("USE", 0),
+        Column::numbers("RTT ms", 0),
+        Column::numbers("LOSS IN %", 1),
+        Column::numbers("LOSS OUT %", 1),
+        Column::numbers("COST ms", 2),
+        Column::numbers("MTU bytes", 7),
+    ]);
+    let several = |link: &&Value| list(&link["paths"]).len() > 1;
+    let mut links: Vec<&Value> = links.iter().filter(several).collect();
+    links.sort_by_key(|link| text(&link["name"]));
+    for link in &links {
+        for path in list(&link["paths"]) {
+            table.row([
+                text(&link["name"]).into(),
+                path["from"].as_str().unwrap_or("-").into(),
+                path["at"].as_str().unwrap_or("-").into(),
+                state(text(&path["state"])),
+                usage(path).into(),
+                number(&path["rtt_ms"], 1).into(),
+                loss(path, &path["loss_in_pct"], ""),
+                loss(path, &path["loss_out_pct"], ""),
+                number(&path["cost_ms"], 1).into(),
+                count(&path["mtu_bytes"]).into(),
+            ]);
+        }
+    }
+    (!links.is_empty()).then_some(table)
+}
+
+/// What a path is for at present. The neighbour chooses for itself what its packets take.
+fn usage(path: &Value) -> &'static str {
+    match (path["in_use"].as_bool(), path["active"].as_bool()) {
+        (Some(true), _) => "in use",
+        (_, Some(true)) => "carries",
+        _ => "spare",
     }
 }
 
@@ -126,6 +174,7 @@ fn notes(links: &[Value]) -> Vec<String> {
                 "{name}: runs over TCP, because UDP has no answer; it costs 16 ms more in routing, and UDP is tried again by itself"
             ));
         }
+        notes.extend(changed(link));
         notes.extend(protection(link));
         let packets = total(&link["loss_in_packets"]);
         if (1..SURE_PACKETS).contains(&packets) && link["state"] == "up" {
@@ -133,6 +182,23 @@ fn notes(links: &[Value]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Why a link has another path in use than at first.
+fn changed(link: &Value) -> Option<String> {
+    let used = list(&link["paths"])
+        .iter()
+        .find(|path| path["in_use"] == true)?;
+    let [why, ago_s] = used["chosen"].as_array()?.as_slice() else {
+        return None;
+    };
+    Some(format!(
+        "{}: path {} in use for {}, because the one before was left: {}",
+        text(&link["name"]),
+        text(&used["at"]),
+        span(ago_s.as_f64()?),
+        text(why),
+    ))
 }
 
 /// How real-time packets to the neighbour are protected, where they lose something.

@@ -150,6 +150,17 @@ impl Stream {
         longest
     }
 
+    /// The longest time without an arrival, among the packets of the numbers `from..to`.
+    pub(crate) fn silence(&self, from: u64, to: u64) -> Duration {
+        let arrived = self.notes.arrived.lock().unwrap();
+        let mut at: Vec<Duration> = (from..to)
+            .filter_map(|n| *arrived.get(n as usize)?)
+            .collect();
+        at.sort_unstable();
+        let gaps = at.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.max().unwrap_or(Duration::MAX)
+    }
+
     /// Ends it. Whatever is still on its way is lost.
     pub(crate) fn end(&mut self) {
         self.notes.stop.store(true, Ordering::Release);

@@ -4,8 +4,8 @@
 //! ```text
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
-//! +-------+-+-+-+-+-------------------------------+---------------+
-//! |0 0 0|R|A|C|N|H|         interval, ms          |  stamp, us .. |
+//! +-+-+-+-+-+-+-+-+-------------------------------+---------------+
+//! |0|D|P|R|A|C|N|H|         interval, ms          |  stamp, us .. |
 //! +-------+-+-+-+-+-------------------------------+---------------+
 //! |              .. stamp, us                     | echo stamp .. |
 //! +-----------------------------------------------+---------------+
@@ -24,7 +24,8 @@
 //! ```
 //!
 //! H: I hear you. N: answer at once. C: I am closing. A: the link is active. R: I take
-//! [repair packets](super::Repair). The high three bits are sent as zero and not looked at.
+//! [repair packets](super::Repair). P: a link may have several paths, each with a session of its own. D: I have
+//! heard nothing for suspiciously long. The high bit is sent as zero and not looked at.
 //!
 //! The boot number is drawn when the sender starts: another one than before means that it has
 //! restarted, and that its lanes begin anew.
@@ -40,6 +41,8 @@ const ANSWER_NOW: u8 = 0x02;
 const CLOSING: u8 = 0x04;
 const ACTIVE: u8 = 0x08;
 const TAKES_REPAIR: u8 = 0x10;
+const KNOWS_PATHS: u8 = 0x20;
+const DOUBTS: u8 = 0x40;
 /// The hold that says that there is nothing to echo.
 const NO_ECHO: u32 = u32::MAX;
 
@@ -56,6 +59,10 @@ pub struct Hello {
     pub active: bool,
     /// The sender takes repair packets of the real-time lane.
     pub takes_repair: bool,
+    /// The sender takes sessions of further paths for what they are, and not for a move.
+    pub knows_paths: bool,
+    /// The sender has heard nothing on this path for suspiciously long, and has not given it up.
+    pub doubts: bool,
     /// The sender's present interval between hellos.
     pub interval_ms: u16,
     /// The sender's clock.
@@ -105,6 +112,8 @@ impl Hello {
             closing: flags & CLOSING != 0,
             active: flags & ACTIVE != 0,
             takes_repair: flags & TAKES_REPAIR != 0,
+            knows_paths: flags & KNOWS_PATHS != 0,
+            doubts: flags & DOUBTS != 0,
             interval_ms,
             stamp_us,
             echo: (echo.hold_us != NO_ECHO).then_some(echo),
@@ -127,7 +136,9 @@ impl Hello {
             | flag(self.answer_now, ANSWER_NOW)
             | flag(self.closing, CLOSING)
             | flag(self.active, ACTIVE)
-            | flag(self.takes_repair, TAKES_REPAIR);
+            | flag(self.takes_repair, TAKES_REPAIR)
+            | flag(self.knows_paths, KNOWS_PATHS)
+            | flag(self.doubts, DOUBTS);
         body[1..3].copy_from_slice(&self.interval_ms.to_be_bytes());
         body[3..7].copy_from_slice(&self.stamp_us.to_be_bytes());
         body[7..11].copy_from_slice(&echo_stamp_us.to_be_bytes());

@@ -332,6 +332,7 @@ fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError
         .flatten()
         .filter(|&n| n < 3);
     let neighbors = neighbors.map(|n| Neighbor {
+        more: Vec::new(),
         capacity_kbps: 0,
         addr: address(n),
         name: name(n),

@@ -90,6 +90,7 @@ fn settled(link: &str) -> Result<(World<Node>, Vec<HostId>), BenchError> {
     let mut hosts = Vec::new();
     for i in 0..=HOPS {
         let neighbor = |peer: usize| Neighbor {
+            more: Vec::new(),
             capacity_kbps: 0,
             addr: addr(peer),
             name: format!("n{peer}"),

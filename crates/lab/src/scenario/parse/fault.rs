@@ -5,8 +5,9 @@ use super::super::{Carrier, FAULTS_MAX, Fault, FaultKind, Flow, Place, Way};
 use super::{Draft, Mistake, TIME, both_ways, time};
 use base::Duration;
 
-const KEYS: [&str; 12] = [
-    "at", "kind", "every", "times", "a", "b", "flow", "node", "groups", "path", "back", "for",
+const KEYS: [&str; 13] = [
+    "at", "kind", "every", "times", "a", "b", "second", "flow", "node", "groups", "path", "back",
+    "for",
 ];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -36,8 +37,8 @@ impl Kind {
     /// Keys that belong to it, besides `at`, `kind`, `every` and `times`.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Kind::Down | Kind::Up => &["a", "b", "flow"],
-            Kind::Set => &["a", "b", "flow", "path", "back"],
+            Kind::Down | Kind::Up => &["a", "b", "second", "flow"],
+            Kind::Set => &["a", "b", "second", "flow", "path", "back"],
             Kind::Crash | Kind::Restart => &["node"],
             Kind::Stall => &["node", "for"],
             Kind::Partition => &["groups"],
@@ -121,7 +122,7 @@ fn has_path(carrier: &Carrier) -> bool {
 
 fn place(table: &Table<'_>, draft: &Draft<'_>, flows: &[Flow]) -> Result<Place, Mistake> {
     if let Some(value) = table.optional("flow") {
-        if let Some(key) = table.present(&["a", "b"]).next() {
+        if let Some(key) = table.present(&["a", "b", "second"]).next() {
             let what = format!("`flow` and `{key}` exclude each other: keep one");
             return Err(table.mistake(what));
         }
@@ -134,14 +135,22 @@ fn place(table: &Table<'_>, draft: &Draft<'_>, flows: &[Flow]) -> Result<Place, 
             .ok_or_else(|| value.mistake(format!("there is no direct flow `{name}`")));
     }
     let (a, b) = draft.ends(table, "a", "b")?;
-    draft.link(a, b).map(Place::Link).ok_or_else(|| {
-        let name = |n: usize| &draft.nodes[n].name;
+    let name = |n: usize| &draft.nodes[n].name;
+    let (a_name, b_name) = (name(a), name(b));
+    let link = draft.link(a, b).ok_or_else(|| {
         table.mistake(format!(
-            "there is no link between `{}` and `{}`",
-            name(a),
-            name(b)
+            "there is no link between `{a_name}` and `{b_name}`"
         ))
-    })
+    })?;
+    match table.optional("second") {
+        Some(value) if value.bool()? => match draft.links[link].second {
+            Some(_) => Ok(Place::Second(link)),
+            None => Err(value.mistake(format!(
+                "the link between `{a_name}` and `{b_name}` has no `second` path"
+            ))),
+        },
+        _ => Ok(Place::Link(link)),
+    }
 }
 
 fn groups(table: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Vec<usize>>, Mistake> {

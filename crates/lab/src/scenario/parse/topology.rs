@@ -119,7 +119,8 @@ impl Draft<'_> {
             let (a, b) = (link.a, link.b);
             self.links_between
                 .insert((a.min(b), a.max(b)), self.links.len());
-            self.links.push(Link { a, b, path });
+            let second = None;
+            self.links.push(Link { a, b, path, second });
         }
         self.generated = self.links.len();
         Ok(())

@@ -4,8 +4,8 @@
 use super::shifted;
 use super::tcp::{self, Connection};
 use crate::members::Members;
-use crate::scenario::{Carrier, Scenario};
-use base::{ClientId, Duration, NodeAddr};
+use crate::scenario::{BothWays, Carrier, Link, Scenario};
+use base::{ClientId, Duration, NodeAddr, UnderlayAddr};
 use overlay::{Neighbor, Node, Settings};
 use sim::tcp::TcpHost;
 use sim::{Clock, Either, HostId, UdpHost, World};
@@ -72,6 +72,9 @@ impl<'s> Network<'s> {
             let (a, b) = (network.hosts[link.a], network.hosts[link.b]);
             world.link_one_way(a, b, shifted(&link.path.there, scenario.settle));
             world.link_one_way(b, a, shifted(&link.path.back, scenario.settle));
+            if let Some(second) = &link.second {
+                network.set_second(world, link, second);
+            }
         }
         for (n, flow) in scenario.flows.iter().enumerate() {
             if let Carrier::Direct(path) = &flow.carrier {
@@ -91,6 +94,22 @@ impl<'s> Network<'s> {
         }
         network.connections = connections;
         network
+    }
+
+    /// Makes the second path of a link like this, or changes it.
+    pub(super) fn set_second(&self, world: &mut World<Party>, link: &Link, path: &BothWays) {
+        let settle = self.scenario.settle;
+        for (from, to, model) in [(link.a, link.b, &path.there), (link.b, link.a, &path.back)] {
+            let hosts = (self.hosts[from], self.hosts[to]);
+            world.link_by(hosts, (second(to), second(from)), shifted(model, settle));
+        }
+    }
+
+    /// Takes the second path of a link down, or brings it up.
+    pub(super) fn set_second_outage(&self, world: &mut World<Party>, link: &Link, outage: bool) {
+        for (from, to) in [(link.a, link.b), (link.b, link.a)] {
+            world.set_outage_by(self.hosts[from], second(to), outage);
+        }
     }
 
     /// A node's overlay address.
@@ -115,9 +134,10 @@ impl<'s> Network<'s> {
 
     /// Bytes of all datagrams between nodes so far.
     pub(super) fn wire_bytes(&self, world: &World<Party>) -> u64 {
-        let both = |link: &crate::scenario::Link| {
+        let both = |link: &Link| {
             let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
-            world.bytes(a, b) + world.bytes(b, a)
+            let beside = world.bytes_by(a, second(link.b)) + world.bytes_by(b, second(link.a));
+            world.bytes(a, b) + world.bytes(b, a) + beside
         };
         self.scenario.links.iter().map(both).sum()
     }
@@ -129,7 +149,9 @@ impl<'s> Network<'s> {
             let link = &self.scenario.links[*link];
             let dials = link.a == n;
             let peer = if dials { link.b } else { link.a };
+            let more = link.second.iter().map(|_| second(peer));
             Neighbor {
+                more: more.filter(|_| dials).collect(),
                 capacity_kbps: 0,
                 addr: self.scenario.nodes[peer].address,
                 name: self.scenario.nodes[peer].name.clone(),
@@ -138,8 +160,18 @@ impl<'s> Network<'s> {
         });
         let settings = self.settings.clone();
         let config = self.members.config(n, rng, neighbors.collect(), settings);
-        Either::A(Node::new(config))
+        let mut node = Node::new(config);
+        let mut links = self.links_of[n].iter();
+        if links.any(|link| self.scenario.links[*link].second.is_some()) {
+            node.set_sockets(vec![sim::underlay(n as u32), second(n)]);
+        }
+        Either::A(node)
     }
+}
+
+/// A node's second uplink.
+fn second(node: usize) -> UnderlayAddr {
+    sim::attachment(sim::underlay(node as u32), 1)
 }
 
 /// The longest a scenario runs is far within the certificates' time.

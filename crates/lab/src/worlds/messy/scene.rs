@@ -519,7 +519,7 @@ mod tests {
                 .count();
             for fault in &scenario.faults {
                 match fault.kind {
-                    FaultKind::Down(Place::Link(_)) => kinds[0] += 1,
+                    FaultKind::Down(Place::Link(_) | Place::Second(_)) => kinds[0] += 1,
                     FaultKind::Down(Place::Flow(_)) => kinds[1] += 1,
                     FaultKind::Set(..) => kinds[2] += 1,
                     FaultKind::Stall(..) => kinds[3] += 1,

@@ -7,7 +7,8 @@
 use super::super::controls::Controls;
 use super::super::queue::Packet;
 use super::super::{ACK_DELAY, WINDOW_MAX};
-use super::{NEW_FIRST, Sender, State};
+use super::{NEW_FIRST, OwnQueue, Sender, State};
+use crate::estimate::Rtt;
 use base::{Duration, Time};
 use wire::control::ReliableSkip;
 use wire::data::LaneSeq;
@@ -165,6 +166,23 @@ impl Sender {
         self.probes = 0;
         self.lose_all();
         (self.has_timed_out, self.new_first) = (false, None);
+        self.timeout_at = None;
+        self.arm(now);
+    }
+
+    /// What leaves from now on takes a path of another round trip and another room: both are measured anew, as of a new
+    /// connection [RFC 9000 §9.4]. What is in flight on the path before arrives still, unless that `is_gone`.
+    pub fn on_new_path(&mut self, now: Time, rtt: Duration, is_gone: bool) {
+        let before = self.rtt.smoothed().unwrap_or_default();
+        (self.rtt, self.own_queue) = (Rtt::default(), OwnQueue::default());
+        // An answer by the longer of the two is late by nothing that is lost.
+        self.seed_rtt(now, if is_gone { rtt } else { rtt.max(before) });
+        if is_gone {
+            return self.resume(now);
+        }
+        let flows = self.controls.flows();
+        self.controls = Controls::new(self.settings);
+        self.controls.set_flows(flows, self.next_order);
         self.timeout_at = None;
         self.arm(now);
     }

@@ -54,6 +54,7 @@ fn what_is_not_a_setting_is_told_with_all_there_are() {
         ("recovery_strikes", "6"),
         ("recovery_ratio", "NaN"),
         ("protect", "always"),
+        ("paths", "two"),
         ("outage_price", "2000000s"),
         ("brake", "slowly"),
         ("recovery_burst", "inf"),

@@ -65,6 +65,10 @@ pub struct Plan {
     pub clocks_ahead: Vec<Duration>,
     /// The node of whose datagrams copies are kept.
     pub tapped: Option<usize>,
+    /// Nodes with more than one attachment to the network below: how many.
+    pub attachments: Vec<(usize, u8)>,
+    /// Nodes with settings of their own.
+    pub own_settings: Vec<(usize, Settings)>,
     /// What each node says that its links can carry, in kbit/s.
     pub capacity_kbps: u32,
     /// Nodes that seal otherwise than the settings say.
@@ -84,11 +88,20 @@ impl Plan {
             twice: 0.0,
             clocks_ahead: vec![Duration::ZERO; count],
             tapped: None,
+            attachments: Vec::new(),
+            own_settings: Vec::new(),
             capacity_kbps: 0,
             sealing: Vec::new(),
             post_quantum: Vec::new(),
             accept: None,
         }
+    }
+}
+
+impl Plan {
+    fn attachments_of(&self, i: usize) -> u8 {
+        let of = self.attachments.iter().find(|(node, _)| *node == i);
+        of.map_or(1, |(_, attachments)| *attachments)
     }
 }
 
@@ -207,7 +220,10 @@ impl Nodes {
     /// A fresh start of node `i`.
     pub fn node(&mut self, i: usize) -> Node {
         let network = self.authority.network();
-        Node::new(self.config(i, network))
+        let mut node = Node::new(self.config(i, network));
+        let own = 0..self.plan.attachments_of(i);
+        node.set_sockets(own.map(|k| self.called((i, k), k)).collect());
+        node
     }
 
     /// What nodes that start from now on have.
@@ -225,15 +241,22 @@ impl Nodes {
             .filter(|(a, b)| *a == i || *b == i)
             .map(|&(a, b)| {
                 let peer = if a == i { b } else { a };
+                let dials = a == i || mutual;
+                let others = 1..self.plan.attachments_of(peer);
+                let more = others.map(|k| sim::attachment(sim::underlay(peer as u32), k));
                 Neighbor {
+                    more: more.filter(|_| dials).collect(),
                     capacity_kbps: self.plan.capacity_kbps,
                     addr: addr(peer),
                     name: format!("n{peer}"),
-                    at: (a == i || mutual).then(|| sim::underlay(peer as u32)),
+                    at: dials.then(|| sim::underlay(peer as u32)),
                 }
             })
             .collect();
         let mut settings = self.plan.settings.clone();
+        if let Some((_, own)) = self.plan.own_settings.iter().find(|(node, _)| *node == i) {
+            settings = own.clone();
+        }
         for &(node, sealing) in &self.plan.sealing {
             if node == i {
                 settings.sealing = sealing;
@@ -278,6 +301,29 @@ impl Nodes {
     /// Makes the path between two nodes like `path`, in both directions.
     pub fn link(&mut self, a: usize, b: usize, path: &str) {
         self.world.link(self.hosts[a], self.hosts[b], &model(path));
+    }
+
+    /// Makes the path between an attachment of one node and one of another like `path`, in both directions.
+    pub fn link_path(&mut self, a: (usize, u8), b: (usize, u8), path: &str) {
+        for (from, to) in [(a, b), (b, a)] {
+            let ends = (self.called(to, from.1), self.called(from, to.1));
+            let hosts = (self.hosts[from.0], self.hosts[to.0]);
+            self.world.link_by(hosts, ends, model(path));
+        }
+    }
+
+    /// Takes such a path down, or brings it up.
+    pub fn set_path_outage(&mut self, a: (usize, u8), b: (usize, u8), outage: bool) {
+        for (from, to) in [(a, b), (b, a)] {
+            let called = self.called(to, from.1);
+            self.world.set_outage_by(self.hosts[from.0], called, outage);
+        }
+    }
+
+    /// An attachment of a node, as another calls it through its own socket.
+    pub fn called(&self, (node, attachment): (usize, u8), socket: u8) -> UnderlayAddr {
+        let at = sim::attachment(sim::underlay(node as u32), attachment);
+        UnderlayAddr { socket, ..at }
     }
 
     pub fn set_outage(&mut self, a: usize, b: usize, outage: bool) {

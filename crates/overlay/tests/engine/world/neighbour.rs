@@ -70,6 +70,12 @@ impl Neighbour {
         self.handshakes.dial(now, to, None).unwrap()
     }
 
+    /// The same for a further path of the link to `peer`.
+    pub fn dial_further(&mut self, now: Time, to: UnderlayAddr, peer: NodeAddr) -> Vec<u8> {
+        self.handshakes.hang_up(to);
+        self.handshakes.dial_further(now, to, peer).unwrap()
+    }
+
     /// Takes in one datagram and gives what is to be answered.
     pub fn on_datagram(&mut self, now: Time, from: UnderlayAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         match Kind::of(datagram) {

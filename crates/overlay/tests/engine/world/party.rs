@@ -2,7 +2,9 @@
 //! like one.
 
 use super::neighbour::Neighbour;
-use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
+use base::{
+    Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Rng, Time, UnderlayAddr,
+};
 use overlay::{Event, Node, Reply, Request};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,8 +56,12 @@ pub enum Ask {
     Throw(UnderlayAddr, Vec<Vec<u8>>),
     /// Of a rogue: to be sealed and sent to the neighbour.
     Say(UnderlayAddr, Kind, Vec<u8>),
+    /// The same, sealed for the first address and sent to the second.
+    Stray(UnderlayAddr, UnderlayAddr, Kind, Vec<u8>),
     /// Of a rogue: to begin a handshake.
     Dial(UnderlayAddr),
+    /// The same for a further path.
+    DialFurther(UnderlayAddr, NodeAddr),
     /// Of a rogue: its hellos measure so much more than the round trip, as if they had waited in
     /// queues.
     Queue(Duration),
@@ -205,6 +211,14 @@ impl Engine for Party {
                     }
                     Ask::Dial(to) => {
                         let init = rogue.dial(now, to);
+                        throw(&mut desk, to, &[init]);
+                    }
+                    Ask::Stray(of, to, kind, plaintext) => {
+                        let said = rogue.seal(of, kind, &plaintext);
+                        throw(&mut desk, to, &said);
+                    }
+                    Ask::DialFurther(to, peer) => {
+                        let init = rogue.dial_further(now, to, peer);
                         throw(&mut desk, to, &[init]);
                     }
                     Ask::Queue(queued) => rogue.queued = queued,

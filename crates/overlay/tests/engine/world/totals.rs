@@ -1,7 +1,7 @@
 //! What nodes have reported, added up.
 
 use base::{NodeAddr, Time};
-use overlay::event::{Drop, Event};
+use overlay::event::{Drop, Event, PathWhy};
 use secure::Refusal;
 use sim::{HostId, Report};
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub struct Totals {
     pub downs: Vec<(Time, HostId, NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
     pub moves: u64,
+    pub established: Vec<(Time, HostId)>,
+    pub path_changes: Vec<(Time, HostId, PathWhy)>,
     pub unstamped: u64,
 }
 
@@ -77,7 +79,9 @@ impl Totals {
             Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),
             Event::Moved { .. } => self.moves += 1,
-            Event::Established { .. } | Event::Control { .. } | Event::RecordAccepted { .. } => {}
+            Event::PathChanged { why, .. } => self.path_changes.push((at, host, why)),
+            Event::Established { .. } => self.established.push((at, host)),
+            Event::Control { .. } | Event::RecordAccepted { .. } => {}
         }
     }
 

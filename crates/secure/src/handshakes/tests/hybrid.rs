@@ -74,6 +74,55 @@ fn a_key_and_a_ciphertext_follow_the_finish_and_both_ends_have_the_same_keys() {
     speak(&mut there, &mut here).unwrap();
 }
 
+fn repeated(node: &mut Handshakes) -> Vec<Vec<u8>> {
+    let due = node.on_timeout(node.next_timeout().unwrap());
+    let datagram = |due| match due {
+        Due::Send { datagram, .. } => datagram,
+        other => panic!("no repetition: {other:?}"),
+    };
+    due.into_iter().map(datagram).collect()
+}
+
+/// What the Finish says of the path goes for the session that comes of the ciphertext later, at both ends and when
+/// all of it has to be repeated.
+#[test]
+fn a_hybrid_session_is_of_a_further_path_if_its_finish_says_so() {
+    let (mut a, mut b) = prefer();
+    let mut sessions = Vec::new();
+    for (port, is_further) in [(7000, false), (7001, true), (7002, false)] {
+        let [here, there] = [1, 2].map(|n| UnderlayAddr { port, ..at(n) });
+        let init = match is_further {
+            true => a.dial_further(T0, there, address(2)).unwrap(),
+            false => a.dial(T0, there, None).unwrap(),
+        };
+        let response = b.on_datagram(T0, NOW_S, here, &init).reply();
+        let lost = replies(a.on_datagram(T0, NOW_S, there, &response));
+        let offer = repeated(&mut a);
+        assert_eq!(offer, lost);
+        let hand = |to: &mut Handshakes, from, datagrams: Vec<Vec<u8>>| {
+            let outcomes = datagrams.iter();
+            let outcomes = outcomes.map(|it| to.on_datagram(T0, NOW_S, from, it));
+            outcomes.last().unwrap().established()
+        };
+        let accepted = hand(&mut b, here, offer);
+        let answer = repeated(&mut b);
+        assert_eq!(answer, accepted.reply);
+        let dialled = hand(&mut a, there, answer);
+        b.on_confirmed(accepted.session.local_index());
+        assert_eq!((dialled.from, accepted.from), (there, here));
+        assert_eq!(
+            (dialled.is_further, accepted.is_further),
+            (is_further, is_further)
+        );
+        sessions.push((dialled.session, accepted.session));
+    }
+    for (here, there) in &mut sessions {
+        assert!(here.is_hybrid() && there.is_hybrid());
+        speak(here, there).unwrap();
+        speak(there, here).unwrap();
+    }
+}
+
 #[test]
 fn nobody_is_sent_more_than_it_has_said_and_every_datagram_fits_the_smallest_path() {
     let (mut a, mut b) = prefer();

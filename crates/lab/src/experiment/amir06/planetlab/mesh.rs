@@ -185,7 +185,8 @@ impl Trial<'_> {
         for a in 0..nodes {
             for b in a + 1..nodes {
                 let path = self.path(a, b)?;
-                scenario.links.push(Link { a, b, path });
+                let second = None;
+                scenario.links.push(Link { a, b, path, second });
             }
         }
         for pair in self.pairs {

@@ -1,0 +1,146 @@
+//! A link that has become much longer from one moment to the next: in doubt, until routes know.
+//!
+//! ```text
+//!   round trips   41 40 42 41 270 269 270 ...                 usual, four deviations and a floor: 85
+//!                             ^ late: copies by another way ──────────▶ routes have followed, or this is how it is
+//! ```
+//! Routes follow a latency that has lasted for a second, and are told at most every two. A call is late for all that
+//! time, though the far end hears each packet. So a link is in doubt from the first answer that is later than any was
+//! ([`Rtt::patience`]), and copies take another way ([`crate::doubts`]).
+//!
+//! What comes later than usual *from* the neighbour says the same sooner, if the path has become longer both ways, but
+//! not if it has not. It counts until an answer has told.
+
+use crate::estimate::Rtt;
+use base::{Duration, Time};
+
+/// What an answer may be later than four deviations. Choice: a third of a call's deadline.
+const FLOOR: Duration = Duration::from_millis(50);
+/// The doubt that one answer gives. Choice: two hellos of a link in use, one of them lost, and half of one.
+const LASTS: Duration = Duration::from_millis(250);
+/// And that all of a spell give. Choice: routes follow after three seconds; who has no other way by then sends copies in
+/// vain.
+const SPELL: Duration = Duration::from_secs(5);
+
+/// Whether answers are late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lateness {
+    /// A round trip that exceeds this is late.
+    bound: Option<Duration>,
+    /// When the first of the late ones in a row came.
+    since: Option<Time>,
+    /// The last hello of the neighbour came late.
+    comes_late: bool,
+    until: Time,
+}
+
+impl Lateness {
+    /// The link is in doubt.
+    #[inline]
+    pub(super) fn is_on(&self, now: Time) -> bool {
+        now < self.until
+    }
+
+    /// A hello has come, later than usual by `excess`, and may have brought a round trip, which is in `rtt` already.
+    pub(super) fn on_hello(
+        &mut self,
+        now: Time,
+        excess: Duration,
+        round_trip: Option<Duration>,
+        rtt: &Rtt,
+    ) {
+        let Some(bound) = self.bound else {
+            self.bound = round_trip.map(|_| rtt.patience(FLOOR) + FLOOR);
+            return;
+        };
+        let more = bound - rtt.least().unwrap_or_default();
+        let comes_late = excess > more;
+        if comes_late && !self.comes_late {
+            self.until = self.until.max(now + LASTS);
+        }
+        self.comes_late = comes_late;
+        let Some(round_trip) = round_trip else {
+            return;
+        };
+        let since = self.since.unwrap_or(now);
+        if round_trip <= bound || now.since(since) >= SPELL {
+            self.since = None;
+            self.until = now;
+            self.bound = Some(rtt.patience(FLOOR) + FLOOR);
+            return;
+        }
+        self.since = Some(since);
+        if round_trip - excess > bound {
+            self.until = now + LASTS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// One end of a link that says hello each tenth of a second.
+    #[derive(Default)]
+    struct End {
+        lateness: Lateness,
+        rtt: Rtt,
+        now: Time,
+    }
+
+    impl End {
+        /// A hello that is later than usual by `excess`, and the round trip that it brings.
+        fn hear(&mut self, excess_ms: u64, rtt_ms: u64) -> bool {
+            self.now += ms(100);
+            self.rtt.on_sample(self.now, ms(rtt_ms));
+            let (excess, rtt) = (ms(excess_ms), Some(ms(rtt_ms)));
+            self.lateness.on_hello(self.now, excess, rtt, &self.rtt);
+            self.lateness.is_on(self.now)
+        }
+
+        fn usual() -> End {
+            let mut end = End::default();
+            assert!((0..50).all(|i| !end.hear(0, 40 + i % 3)));
+            end
+        }
+    }
+
+    #[test]
+    fn a_way_there_that_is_longer_is_doubted_until_routes_know() {
+        let mut end = End::usual();
+        let doubted = (0..100).filter(|_| end.hear(0, 240)).count();
+        assert_eq!(doubted, 50);
+        // It is how it is now. What is longer still is doubted again.
+        assert!(end.hear(0, 600));
+        assert!(!end.hear(0, 240), "and an answer in time ends it");
+    }
+
+    #[test]
+    fn a_way_here_that_is_longer_is_doubted_until_answers_have_told() {
+        let mut end = End::usual();
+        assert!(end.hear(150, 190));
+        let doubted = (0..100).filter(|_| end.hear(150, 190)).count();
+        assert!(doubted <= 2, "{doubted}");
+    }
+
+    #[test]
+    fn jitter_is_not_doubted() {
+        let mut rng = base::Rng::new(3);
+        let mut end = End::default();
+        for _ in 0..50 {
+            let (here, there) = (rng.below(60), rng.below(60));
+            end.hear(here, 20 + here + there);
+        }
+        let doubted = (0..10_000)
+            .filter(|_| {
+                let (here, there) = (rng.below(60), rng.below(60));
+                end.hear(here, 20 + here + there)
+            })
+            .count();
+        assert!(doubted <= 50, "{doubted}");
+    }
+}

@@ -1,0 +1,370 @@
+//! The paths of a link: which of them is in use, and what goes by two of them.
+//!
+//! ```text
+//!                    silent for 150 ms                  silent for 420 ms and more
+//!   path in use ──▶  in doubt: real-time packets  ──▶   down: the best spare takes its place at once,
+//!                    by the best spare as well          the link stays up, no route changes
+//!
+//!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
+//! ```
+//! Each end chooses for what it sends. A spare takes packets once its own handshake is complete and the neighbour has
+//! answered hellos from that very address; unlike the path in use it follows no datagram to another one, so no
+//! neighbour turns traffic to a third party by it.
+
+use super::path::{MAX_PATHS, Path, PathId};
+use super::{Dialling, Impairment, Link};
+use crate::event::PathWhy;
+use crate::settings::Uplinks;
+use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
+use graph::metric::{Metric, cost};
+use wire::data::{Class, Header, LinkProtocol};
+use wire::link::{Kind, SessionIndex};
+
+/// A path that costs less is taken if it does so by this share of what the present one costs, and by so much.
+/// Choice: what round trips of two quiet paths differ by from one minute to the next.
+const DEARER_SHARE: u64 = 8;
+const DEARER: Duration = Duration::from_millis(2);
+/// What the loss of every packet costs a path beside the time of its repair. Choice: 1 % weighs as much as 1 ms of
+/// latency. A path that loses nothing costs no repair, and no packet that comes late; across the network, where a
+/// detour takes the room of others, repair is the cheaper ([`Metric::ExpectedLatency`] alone).
+const LOST: Duration = Duration::from_millis(100);
+/// For so long, and so long after the last change. Choice: a change costs some packets out of order, so it is not made
+/// for a queue that is gone in a second.
+const DEARER_FOR: Duration = Duration::from_secs(3);
+const CHANGE_REST: Duration = Duration::from_secs(5);
+/// What a link carries makes its path dearer, and would make any other one so. A change for the cost that is wanted back
+/// within so many rests was of no use, and doubles the rest, up to so much.
+const CHANGE_RESTS: u64 = 4;
+const CHANGE_REST_MAX: Duration = Duration::from_secs(600);
+/// A spare on which nothing has been heard for so long is given up, and dialled anew. Choice: a router that restarts
+/// is back by then.
+const GONE: Duration = Duration::from_secs(60);
+/// The least priority of packets that go by two paths always, where that is set: that of calls.
+const COPIED_PRIORITY: u8 = 4;
+
+/// A link has another path in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) from: UnderlayAddr,
+    pub(crate) to: UnderlayAddr,
+    pub(crate) why: PathWhy,
+}
+
+/// When a link's path was changed last and why, and what may replace it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choice {
+    changed: Option<(Time, PathWhy)>,
+    /// When it was changed last for what it cost, and the rest after that.
+    dearer: Option<(Time, Duration)>,
+    /// The spare that costs less than the path in use, and since when.
+    cheaper: Option<(PathId, Time)>,
+}
+
+/// Of two pairs of addresses, the ends that are the same: what has failed at one of them is likely to be there.
+pub(super) fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
+    let is_near = one.socket == other.socket;
+    let is_far = (one.ip, one.port) == (other.ip, other.port);
+    usize::from(is_near) + usize::from(is_far)
+}
+
+impl Choice {
+    /// A change for the cost is too soon after the last one.
+    fn rests(&self, now: Time) -> bool {
+        let after = |(at, rest)| now.since(at) < rest;
+        let changed = self.changed.map(|(at, _)| (at, CHANGE_REST));
+        changed.into_iter().chain(self.dearer).any(after)
+    }
+
+    fn on_changed(&mut self, now: Time, why: PathWhy) {
+        if matches!(why, PathWhy::Dearer { .. }) {
+            let rest = match self.dearer {
+                Some((at, rest)) if now.since(at) < rest * CHANGE_RESTS => rest * 2,
+                _ => CHANGE_REST,
+            };
+            self.dearer = Some((now, rest.min(CHANGE_REST_MAX)));
+        }
+        (self.changed, self.cheaper) = (Some((now, why)), None);
+    }
+
+    /// Why the path in use is the one.
+    pub(crate) fn why(&self, now: Time) -> Option<(PathWhy, Duration)> {
+        self.changed.map(|(at, why)| (why, now.since(at)))
+    }
+}
+
+impl Link {
+    /// All paths, the one in use first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        core::iter::once(&self.path).chain(&self.spares)
+    }
+
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        core::iter::once(&mut self.path).chain(&mut self.spares)
+    }
+
+    /// The path of this name.
+    #[inline]
+    pub(crate) fn path_of(&self, id: PathId) -> Option<&Path> {
+        self.paths().find(|path| path.id == id)
+    }
+
+    #[inline]
+    pub(crate) fn path_of_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.paths_mut().find(|path| path.id == id)
+    }
+
+    /// The path that holds a session.
+    pub(crate) fn path_with(&mut self, session: SessionIndex) -> Option<&mut Path> {
+        self.paths_mut()
+            .find(|path| path.sessions.by_index(session).is_some())
+    }
+
+    /// This end takes further paths, and the neighbour has told that it does.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.uplinks != Uplinks::Off && self.peer_knows_paths
+    }
+
+    /// The path of a session that was made with the neighbour at `at`, if there may be one. One of a further path is
+    /// that of the path which leads there; any other one is the link's beginning, or moves it.
+    pub(crate) fn path_for(
+        &mut self,
+        now: Time,
+        at: UnderlayAddr,
+        is_further: bool,
+    ) -> Option<(PathId, Vec<SessionIndex>)> {
+        if !is_further {
+            let ended = self.end_spares(|spare| spare.leads_to(at));
+            return Some((self.path.id, ended));
+        }
+        if let Some(path) = self.paths().find(|path| path.leads_to(at)) {
+            return Some((path.id, Vec::new()));
+        }
+        let is_room = 1 + self.spares.len() < MAX_PATHS;
+        if self.uplinks == Uplinks::Off || !self.is_up() || at.is_stream() || !is_room {
+            return None;
+        }
+        let is_free = |id: &PathId| self.path_of(*id).is_none();
+        let id = (0..).map(PathId).find(is_free)?;
+        let mut path = Path::new(id, self.hello_settings, self.path.metric, now);
+        path.at = Some(at);
+        path.impairment = self.path.impairment.as_mut().map(Impairment::of_other_path);
+        self.spares.push(path);
+        Some((id, Vec::new()))
+    }
+
+    /// Ends spares; their sessions are to be released.
+    pub(crate) fn end_spares(&mut self, ends: impl Fn(&Path) -> bool) -> Vec<SessionIndex> {
+        let mut ended = Vec::new();
+        self.spares.retain_mut(|spare| {
+            let is_over = ends(spare);
+            if is_over {
+                ended.extend(spare.sessions.clear());
+            }
+            !is_over
+        });
+        ended
+    }
+
+    /// Ends spares that have no session, or on which nothing was heard for long.
+    pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
+        self.end_spares(|spare| {
+            spare.sessions.is_empty() || !spare.is_up() && now.since(spare.heard) >= GONE
+        })
+    }
+
+    /// A spare whose session is to be renewed now.
+    pub(crate) fn spare_to_rekey(&mut self, now: Time) -> Option<&mut Path> {
+        let rests = |path: &Path| {
+            path.dialled
+                .is_some_and(|at| now.since(at) < super::DIAL_REST_MAX)
+        };
+        self.spares
+            .iter_mut()
+            .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
+    }
+
+    /// The best spare beside a path that is in doubt, or for copies: its place. One that has an end in common with the
+    /// path in use fails with it.
+    pub(super) fn best_spare(&self, now: Time) -> Option<usize> {
+        self.least_spare(now, |path| {
+            (self.ends_shared(path), self.cost_of(now, path))
+        })
+    }
+
+    /// The place of the least of the spares that nothing speaks against.
+    fn least_spare<K: Ord>(&self, now: Time, key: impl Fn(&Path) -> K) -> Option<usize> {
+        let sound = self.spares.iter().enumerate();
+        let sound = sound.filter(|(_, path)| path.is_sound(now));
+        let least = sound.min_by_key(|(_, path)| (key(path), path.id));
+        least.map(|(place, _)| place)
+    }
+
+    /// Ends that a spare has in common with the path in use.
+    fn ends_shared(&self, spare: &Path) -> usize {
+        let ends = self.path.at.zip(spare.at);
+        ends.map_or(0, |(used, spare)| ends_shared(used, spare))
+    }
+
+    /// The spare that what must arrive takes now, because the path in use is in doubt.
+    pub(crate) fn sure_place(&self, now: Time) -> Option<usize> {
+        let is_well = self.spares.is_empty() || !self.path.is_doubtful(now);
+        (!is_well).then(|| self.best_spare(now)).flatten()
+    }
+
+    /// The path that what must arrive takes now.
+    pub(crate) fn sure_path(&mut self, now: Time) -> &mut Path {
+        let place = self.sure_place(now);
+        place_mut(&mut self.path, &mut self.spares, place)
+    }
+
+    /// The spare by which packets go as well at present, and whether all of the real-time lane do.
+    #[inline]
+    pub(super) fn beside(&self, now: Time) -> Option<(usize, bool)> {
+        if self.spares.is_empty() {
+            return None;
+        }
+        let in_doubt = self.path.is_doubtful(now) || self.path.is_late(now);
+        let copies = in_doubt || self.uplinks == Uplinks::Copies;
+        copies
+            .then(|| self.best_spare(now))
+            .flatten()
+            .map(|place| (place, in_doubt))
+    }
+
+    /// What a path costs for the choice among those of one link, in nanoseconds: its expected latency, and what it loses.
+    pub(crate) fn cost_of(&self, now: Time, path: &Path) -> u64 {
+        let link = path.measured_cost(now);
+        let lost = LOST.mul_f64(path.hello.loss_out().share()).as_nanos();
+        cost(Metric::ExpectedLatency, link, &self.parameters).0 + lost
+    }
+
+    /// Changes over to a spare where that is due.
+    pub(crate) fn choose_path(&mut self, now: Time) -> Option<Changed> {
+        if self.spares.is_empty() {
+            return None;
+        }
+        if !self.path.is_up() || self.path.sessions.is_empty() {
+            let up = (0..self.spares.len()).filter(|place| self.spares[*place].is_up());
+            let key = |place: &usize| {
+                let path = &self.spares[*place];
+                let shared = self.ends_shared(path);
+                (
+                    !path.is_sound(now),
+                    shared,
+                    self.cost_of(now, path),
+                    path.id,
+                )
+            };
+            let place = up.min_by_key(key)?;
+            let why = match self.path.silence(now) {
+                Some(silence) if silence >= self.hello_settings.doubt_after => {
+                    PathWhy::Silent(silence)
+                }
+                _ => PathWhy::NotHeard,
+            };
+            return self.change_path(now, place, why);
+        }
+        if self.is_over_stream() {
+            // How a link comes back from one, `Fallback` decides.
+            return None;
+        }
+        let present = self.cost_of(now, &self.path);
+        let cheapest = self.least_spare(now, |path| self.cost_of(now, path));
+        let place = cheapest.filter(|place| {
+            let spare = &self.spares[*place];
+            let margin = (present / DEARER_SHARE).max(DEARER.as_nanos());
+            spare.hello.rtt().samples() > 0 && self.cost_of(now, spare) + margin <= present
+        });
+        let Some(place) = place.filter(|_| !self.path.is_doubtful(now)) else {
+            self.choice.cheaper = None;
+            return None;
+        };
+        let id = self.spares[place].id;
+        let since = match self.choice.cheaper {
+            Some((cheaper, since)) if cheaper == id => since,
+            _ => now,
+        };
+        self.choice.cheaper = Some((id, since));
+        if self.choice.rests(now) || now.since(since) < DEARER_FOR {
+            return None;
+        }
+        let to_us = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
+        let is_us = to_us(self.cost_of(now, &self.spares[place]));
+        let was_us = to_us(present);
+        self.change_path(now, place, PathWhy::Dearer { was_us, is_us })
+    }
+
+    /// A spare takes the place of the path in use.
+    fn change_path(&mut self, now: Time, place: usize, why: PathWhy) -> Option<Changed> {
+        core::mem::swap(&mut self.path, &mut self.spares[place]);
+        let (before, path) = (&self.spares[place], &mut self.path);
+        if before.hello.is_active() {
+            path.hello.watch_closely(now);
+        }
+        let changed = Changed {
+            from: before.at.unwrap_or_default(),
+            to: path.at.unwrap_or_default(),
+            why,
+        };
+        self.fallback.on_moved(now, Some(changed.from), changed.to);
+        self.choice.on_changed(now, why);
+        self.counts.path_changes += 1;
+        // What is known of queues is known of the path before.
+        if let Some(brake) = &mut self.brake {
+            brake.reset(now);
+        }
+        (self.told, self.dialling) = (None, Dialling::default());
+        self.asked.clear();
+        let is_gone = !matches!(why, PathWhy::Dearer { .. });
+        self.reliable
+            .sender
+            .on_new_path(now, self.path.rtt(), is_gone);
+        Some(changed)
+    }
+
+    /// Sends copies of packets of the path in use by a spare.
+    pub(crate) fn transmit_beside(
+        &mut self,
+        now: Time,
+        copies: &mut Vec<Burst>,
+        out: &mut impl Outbox<crate::Node>,
+    ) {
+        let Some((place, _)) = self.beside(now) else {
+            return copies.clear();
+        };
+        let spare = &mut self.spares[place];
+        for mut copy in copies.drain(..) {
+            let bytes = copy.len();
+            if bytes > usize::from(spare.mtu.usable()) {
+                continue;
+            }
+            if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
+                continue;
+            }
+            copy.set_mark(self.lane_mark);
+            spare.hello.on_data_sent(now);
+            self.counts.copies_out += 1;
+            self.counts.copies_out_bytes += bytes as u64;
+            spare.transmit(now, copy, out);
+        }
+    }
+}
+
+/// The spare in a place, or the path in use.
+pub(crate) fn place_mut<'a>(
+    path: &'a mut Path,
+    spares: &'a mut [Path],
+    place: Option<usize>,
+) -> &'a mut Path {
+    match place.and_then(|place| spares.get_mut(place)) {
+        Some(spare) => spare,
+        None => path,
+    }
+}
+
+/// A packet goes by two paths: while the one in use is in doubt each of the real-time lane, else those that are
+/// never to be lost.
+pub(super) fn goes_beside(packet: &[u8], in_doubt: bool) -> bool {
+    let Class { link, priority, .. } = Header::trusted(packet).class();
+    link == LinkProtocol::RealTime && (in_doubt || priority >= COPIED_PRIORITY)
+}

@@ -1,0 +1,159 @@
+//! The paths of links: further ones are dialled, and one takes another's place.
+//!
+//! ```text
+//!   once a second: a pair of addresses that has no path ──▶ handshake "of a further path" ──▶ spare
+//!   a path is down, or another one costs less ──▶ the link goes over to it: told in an event, and to no other node
+//! ```
+//! Which path is taken and why is [`Link`]'s to say.
+
+use super::Node;
+use crate::event::Event;
+use crate::hello::{self, Why};
+use crate::link::{Link, LinkIndex, Path, PathId};
+use crate::snapshot::PathStatus;
+use base::{Outbox, Time, UnderlayAddr};
+use graph::metric::{Cost, Metric};
+use wire::link::SessionIndex;
+
+impl Node {
+    /// Once a second: dials for further paths, and for new sessions of those that there are.
+    pub(super) fn tend_paths(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let ended = self.links.at_mut(index).end_gone_spares(now);
+            self.release(ended);
+            self.rekey_spares(now, index, out);
+            let link = self.links.at_mut(index);
+            let peer = link.peer;
+            // Choice: a direct link is there for a while, and its far end may be behind a NAT.
+            if self.direct.is_attempted(peer) {
+                continue;
+            }
+            if let Some(to) = link.path_to_open(now, &self.own_sockets)
+                && let Ok(init) = self.handshakes.dial_further(now, to, peer)
+            {
+                self.send_plain(to, &init, out);
+            }
+            self.choose_path(now, index, out);
+        }
+    }
+
+    fn rekey_spares(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let peer = link.peer;
+        let Some(spare) = link.spare_to_rekey(now) else {
+            return;
+        };
+        spare.dialled = Some(now);
+        if let Some(to) = spare.at
+            && let Ok(init) = self.handshakes.dial_further(now, to, peer)
+        {
+            self.send_plain(to, &init, out);
+        }
+    }
+
+    /// Takes another path for a link if that is due.
+    pub(super) fn choose_path(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) -> bool {
+        let link = self.links.at_mut(index);
+        let before = link.path.mtu.usable();
+        let Some(changed) = link.choose_path(now) else {
+            return false;
+        };
+        let peer = link.peer;
+        out.report(Event::PathChanged {
+            peer,
+            from: changed.from,
+            to: changed.to,
+            why: changed.why,
+        });
+        self.on_mtu(index, before, out);
+        self.note_way(now, index, out);
+        self.consider_cost(now, index);
+        self.links.touch(index);
+        true
+    }
+
+    /// What a change at a path is for its link: nothing, as long as another path takes its place.
+    pub(super) fn settle_path(
+        &mut self,
+        now: Time,
+        (index, id): (LinkIndex, PathId),
+        event: Option<hello::Event>,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<hello::Event> {
+        let event = event?;
+        let link = self.links.at_mut(index);
+        if let Some(path) = link.path_of_mut(id) {
+            path.on_hello_event(now, event);
+        }
+        if event == hello::Event::Up {
+            link.on_path_up(id);
+        }
+        let is_spare = link.path.id != id;
+        let was_up = link.is_up() && is_spare;
+        let is_closing = |event| {
+            let why = Why::Closing;
+            matches!(event, hello::Event::Down { why: w, .. } if w == why)
+        };
+        if is_closing(event) {
+            // It is the neighbour that goes away, not the path.
+            let ended = link.end_spares(|_| true);
+            self.release(ended);
+            return (!is_spare).then_some(event);
+        }
+        let changes = self.choose_path(now, index, out);
+        match (is_spare, event) {
+            // The link was down, and is up by this path.
+            (true, hello::Event::Up) if changes && !was_up => Some(event),
+            (true, _) => None,
+            (false, hello::Event::Down { .. }) if changes => None,
+            (false, _) => Some(event),
+        }
+    }
+
+    pub(super) fn release(&mut self, sessions: Vec<SessionIndex>) {
+        for session in sessions {
+            self.drop_session(session);
+        }
+    }
+}
+
+impl Link {
+    /// The paths' names, without holding on to them.
+    pub(super) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
+        let ids: Vec<PathId> = self.paths().map(|path| path.id).collect();
+        ids.into_iter()
+    }
+
+    pub(super) fn path_statuses(&self, now: Time, own: &[UnderlayAddr]) -> Vec<PathStatus> {
+        let used = self.path.id;
+        let status = |path: &Path| {
+            let own = path.at.and_then(|at| own.get(usize::from(at.socket)));
+            let chosen = self.choice.why(now).filter(|_| path.id == used);
+            PathStatus {
+                number: path.id.0,
+                from: own.map(UnderlayAddr::to_string),
+                at: path.at.map(|at| at.to_string()),
+                state: path.state(),
+                in_use: path.id == used,
+                active: path.hello.is_active(),
+                rtt_ms: path
+                    .hello
+                    .rtt()
+                    .smoothed()
+                    .map(|rtt| rtt.as_secs_f64() * 1e3),
+                loss_in_pct: path.loss.rate() * 100.0,
+                loss_out_pct: path.hello.loss_out().share() * 100.0,
+                mtu_bytes: path.mtu.usable(),
+                cost_ms: Metric::ExpectedLatency.in_natural_unit(Cost(self.cost_of(now, path))),
+                heard_s: path.silence(now).map(|silence| silence.as_secs_f64()),
+                chosen: chosen.map(|(why, ago)| (why.to_string(), ago.as_secs_f64())),
+            }
+        };
+        self.paths().map(status).collect()
+    }
+}
