@@ -116,7 +116,10 @@ impl Counters {
             Event::LinkUp { .. } => self.links_up += 1,
             Event::LinkDown { .. } => self.links_down += 1,
             // The reason of a link that is down tells of it.
-            Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
+            Event::EndRefused { .. }
+            | Event::Unanswered { .. }
+            | Event::NoDatagrams { .. }
+            | Event::Way { .. } => {}
             // The link's counts have it.
             Event::PathChanged { .. } => {}
             // The snapshot has what is suspect.

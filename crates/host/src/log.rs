@@ -258,6 +258,9 @@ impl Log {
                 let text = format!("handshake with {from} refused: {why}");
                 self.about(now, from, why.label(), &text);
             }
+            Event::EndRefused { node, why } => self
+                .lines
+                .warn(&format!("no session from end to end with {node}: {why}")),
             Event::Unanswered { peer, at, silence } => {
                 let seconds = silence.as_millis() / 1_000;
                 self.lines.warn(&format!(

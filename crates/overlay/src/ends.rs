@@ -27,11 +27,16 @@
 
 use crate::event::Drop;
 use crate::link::LinkIndex;
+use crate::settings::Settings;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr};
-use secure::{Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Session, Sessions};
+use secure::{
+    Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Refusal, Session, Sessions,
+};
 use std::collections::VecDeque;
 use wire::data::Header;
+use wire::handshake::Finish;
+use wire::handshake::kem::{Piece, Whole};
 use wire::link::{Clear, Kind, SEAL_BYTES, SessionIndex};
 use wire::transport;
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -61,6 +66,10 @@ const HEARD_LATELY: Duration = Duration::from_secs(2);
 const ASKS_PER_S: f64 = 20.0;
 /// As many at once: the ends of a node that was started again.
 const ASKS_BURST: f64 = 64.0;
+
+/// An end with which there can be no session, because one of both requires other keys, is not asked again for so long.
+/// Choice: somebody who has just changed its settings waits for less than a minute.
+const APART_FOR: Duration = Duration::from_secs(30);
 
 /// Handshakes begun per second, with nobody waiting. Choice: 1.5 KiB each, 50 kbit/s while a network starts.
 const PREPARED_PER_S: f64 = 4.0;
@@ -107,6 +116,8 @@ struct End {
     heard: Option<Time>,
     /// What its record has told of its present start.
     boot: Option<u32>,
+    /// When its handshake has shown last that one of both requires keys that the other does not make, and which.
+    apart: Option<(Time, Refusal)>,
     counts: Counts,
 }
 
@@ -143,10 +154,12 @@ impl Ends {
         identity: Identity,
         network: Network,
         seed: [u8; 32],
-        prepared_max: u32,
+        settings: &Settings,
     ) -> Ends {
+        let mut handshakes = Handshakes::of_ends(identity, network, seed, Time::ZERO);
+        handshakes.set_post_quantum(settings.post_quantum);
         Ends {
-            handshakes: Handshakes::of_ends(identity, network, seed, Time::ZERO),
+            handshakes,
             ends: Map::default(),
             by_session: Map::default(),
             waiting_bytes: 0,
@@ -155,7 +168,7 @@ impl Ends {
             asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
             look: None,
             preparing: TokenBucket::new(PREPARED_PER_S, PREPARED_BURST, Time::ZERO),
-            prepared_max: prepared_max as usize,
+            prepared_max: settings.prepared_ends as usize,
         }
     }
 
@@ -228,6 +241,9 @@ impl Ends {
         }
         let end = self.ends.entry(to).or_default();
         end.said = Some(now);
+        if end.apart(now).is_some() {
+            return Sealed::Dropped(Drop::EndClassic);
+        }
         let bytes = burst.len();
         let fits = end.waiting_bytes + bytes <= WAITING_BYTES_PER_END
             && self.waiting_bytes + bytes <= WAITING_BYTES
@@ -385,10 +401,35 @@ impl Ends {
             .on_datagram(now, unix_s, below(source), datagram)
     }
 
-    /// The session that a repeated Finish is about is there: its sender has not heard of that.
+    /// The session is there that is ended by what `source` has repeated, a Finish or the first piece of a ciphertext: it
+    /// has not heard of that.
     pub(crate) fn knows_finished(&self, source: NodeAddr, datagram: &[u8]) -> bool {
-        let finish = wire::handshake::Finish::parse(datagram);
-        finish.is_ok_and(|finish| self.by_session.get(&finish.receiver) == Some(&source))
+        let last = match (Finish::parse(datagram), Piece::parse(datagram)) {
+            (Ok(finish), _) => Some(finish.receiver),
+            (_, Ok(piece)) if piece.of == Whole::Ciphertext && piece.number == 0 => {
+                Some(piece.receiver)
+            }
+            _ => None,
+        };
+        last.is_some_and(|session| self.by_session.get(&session) == Some(&source))
+    }
+
+    /// A handshake with `node` has shown that one of both requires keys that the other does not make. Gives how many packets
+    /// have waited for a session, and whether that is news.
+    pub(crate) fn on_apart(&mut self, now: Time, node: NodeAddr, why: Refusal) -> (u32, bool) {
+        if !self.make_room(now, node) {
+            return (0, false);
+        }
+        let end = self.ends.entry(node).or_default();
+        let before = end.apart.replace((now, why));
+        let waited = self.take_waiting(node);
+        let packets = waited.iter().map(|(_, burst)| burst.segments() as u32);
+        (packets.sum(), before.is_none())
+    }
+
+    /// Why there can be no session with `node`, if a handshake has shown it of late.
+    pub(crate) fn apart(&self, now: Time, node: NodeAddr) -> Option<Refusal> {
+        self.ends.get(&node)?.apart(now)
     }
 
     /// Installs a session with `with`, of whose present start its record has told `boot`. False if there is no room for one.
@@ -408,6 +449,7 @@ impl Ends {
             self.by_session.remove(&evicted);
             self.handshakes.release(evicted);
         }
+        end.apart = None;
         // Who has just shaken hands is no idle end, whether or not it has said anything.
         end.heard = Some(now);
         end.boot = end.boot.or(boot);
@@ -441,9 +483,11 @@ impl Ends {
         None
     }
 
-    /// There is no session with `node`, and none under way.
-    pub(crate) fn is_unknown(&self, node: NodeAddr) -> bool {
-        !self.has_session(node) && !self.handshakes.is_dialling(below(node))
+    /// There is no session with `node`, none under way, and no reason why there can be none.
+    pub(crate) fn is_unknown(&self, now: Time, node: NodeAddr) -> bool {
+        !self.has_session(node)
+            && !self.handshakes.is_dialling(below(node))
+            && self.apart(now, node).is_none()
     }
 
     /// Asks for a look at who is unknown, at `at` or before.
@@ -510,11 +554,10 @@ impl Ends {
         self.ends.keys().copied().collect()
     }
 
-    /// Whether there is a session with `node`, how old it is, and what has been sealed and opened.
-    pub(crate) fn status(&self, now: Time, node: NodeAddr) -> Option<(Duration, Counts)> {
+    /// The session with `node`, and what has been sealed and opened.
+    pub(crate) fn status(&self, node: NodeAddr) -> Option<(&Session, Counts)> {
         let end = self.ends.get(&node)?;
-        let session = end.sessions.current()?;
-        Some((now.since(session.established()), end.counts))
+        Some((end.sessions.current()?, end.counts))
     }
 
     /// What is due of handshakes: datagrams to be sent to nodes, and how many packets have waited in
@@ -524,7 +567,7 @@ impl Ends {
         for due in self.handshakes.on_timeout(now) {
             match due {
                 Due::Send { to, datagram } => out.push((above(to), datagram)),
-                Due::GaveUp { to, .. } => {
+                Due::GaveUp { to, .. } | Due::Unfinished { to, .. } => {
                     let waited = self.take_waiting(above(to));
                     let packets = waited.iter().map(|(_, burst)| burst.segments() as u32);
                     in_vain += packets.sum::<u32>();
@@ -566,7 +609,8 @@ impl Ends {
             }
             let is_kept = !end.is_idle(now) || are_few && seals(node);
             let wants = end.sessions.wants_rekey(now) && is_kept;
-            let is_over = end.sessions.is_empty() && end.waiting.is_empty();
+            let is_over =
+                end.sessions.is_empty() && end.waiting.is_empty() && end.apart(now).is_none();
             if wants && let Some(init) = self.dial(now, node) {
                 inits.push((node, init));
             } else if is_over && !self.handshakes.is_dialling(below(node)) {
@@ -578,6 +622,11 @@ impl Ends {
 }
 
 impl End {
+    fn apart(&self, now: Time) -> Option<Refusal> {
+        let (at, why) = self.apart?;
+        (now.since(at) < APART_FOR).then_some(why)
+    }
+
     fn used(&self) -> Option<Time> {
         self.said.max(self.heard)
     }

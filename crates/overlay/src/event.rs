@@ -104,6 +104,8 @@ pub enum Drop {
     EndUnsealed,
     /// A handshake between two nodes of which nothing comes.
     EndHandshake,
+    /// A packet to a node with which there can be no session: one of both requires post-quantum keys, and the other makes none.
+    EndClassic,
     /// The byte stream (TCP) that carries a link takes less than is sent.
     TunnelFull,
     /// A datagram has waited for room in a byte stream until it was of no use.
@@ -114,7 +116,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 48] = [
+    pub const ALL: [Drop; 49] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -160,6 +162,7 @@ impl Drop {
         Drop::EndForged,
         Drop::EndUnsealed,
         Drop::EndHandshake,
+        Drop::EndClassic,
         Drop::TunnelFull,
         Drop::TunnelLate,
         Drop::TunnelEnded,
@@ -213,6 +216,7 @@ impl Drop {
             Drop::EndForged => "end_forged",
             Drop::EndUnsealed => "end_unsealed",
             Drop::EndHandshake => "end_handshake",
+            Drop::EndClassic => "end_classic",
             Drop::TunnelFull => "tunnel_full",
             Drop::TunnelLate => "tunnel_late",
             Drop::TunnelEnded => "tunnel_ended",
@@ -271,6 +275,13 @@ pub enum Event {
     Refused {
         /// Who tried, or was tried.
         from: UnderlayAddr,
+        /// Why.
+        why: Refusal,
+    },
+    /// There can be no session from end to end with a node. Told when it shows first.
+    EndRefused {
+        /// The node.
+        node: NodeAddr,
         /// Why.
         why: Refusal,
     },

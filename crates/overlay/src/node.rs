@@ -225,6 +225,9 @@ impl Node {
         }
         let parameters = config.settings.parameters();
         let own_keys = OwnKeys::new(&config.network, &config.seed);
+        let (identity, network) = (config.identity.clone(), config.network.clone());
+        let mut handshakes = Handshakes::new(identity, network, config.seed, Time::ZERO);
+        handshakes.set_post_quantum(config.settings.post_quantum);
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);
         database.set_clock(config.unix_start_s);
@@ -237,17 +240,17 @@ impl Node {
             unix_start_s: config.unix_start_s,
             accept: config.accept,
             ends: Ends::new(
-                config.identity.clone(),
-                config.network.clone(),
+                config.identity,
+                config.network,
                 config.seed,
-                config.settings.prepared_ends,
+                &config.settings,
             ),
             audits: Audits::default(),
             group_audits: GroupAudits::default(),
             reviewed: None,
             direct: direct::Direct::default(),
             clock: clock::Clock::default(),
-            handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
+            handshakes,
             links,
             sockets: Sockets::default(),
             flows: Flows::new(),

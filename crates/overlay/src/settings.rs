@@ -10,6 +10,7 @@ use crate::{announce, hello, realtime, reliable, stream};
 use base::Duration;
 use congestion::brake;
 use graph::metric::Parameters;
+use secure::PostQuantum;
 
 /// What the metrics of a link are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct Settings {
     pub streams: stream::Settings,
     /// Whether what goes to other nodes is sealed from end to end.
     pub sealing: Sealing,
+    /// Whether keys, of neighbours and of ends, come from ML-KEM too.
+    pub post_quantum: PostQuantum,
     /// Whether nodes that seal find out if what they send arrives, and avoid paths that swallow it.
     pub audit: bool,
     /// With how many nodes there is a session from end to end before anything is sent.
@@ -100,6 +103,9 @@ impl Settings {
             node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
             sealing: Sealing::On,
+            // Choice: off. Before the first packet to a new node it costs a round trip, which is heard where a path is
+            // long; who fears that traffic is recorded for years says so.
+            post_quantum: PostQuantum::Off,
             audit: true,
             // Choice: a network of that size shakes hands once in ten minutes with each of them, 0.4 times a
             // second, about 6 kbit/s. In a larger network, packets to the others wait for their handshake.
@@ -141,6 +147,7 @@ impl Settings {
             announce: announce::Settings::paper(),
             // The papers' systems do not seal, and their packets are as much shorter.
             sealing: Sealing::Off,
+            post_quantum: PostQuantum::Off,
             audit: false,
             prepared_ends: 0,
             // Losses are averaged, and told every 30 s.

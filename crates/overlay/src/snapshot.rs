@@ -85,6 +85,10 @@ pub struct EndStatus {
     pub seals: bool,
     /// Seconds since the present session was made; null without one: none was needed of late.
     pub session_age_s: Option<f64>,
+    /// The keys of the present session come from ML-KEM too, so that a quantum computer does not open what is recorded now.
+    pub post_quantum: bool,
+    /// Why there can be no session with it, in words; null if nothing is known against one.
+    pub reason: Option<String>,
     /// Packets sealed for it.
     pub sealed: u64,
     /// Packets of it that were opened.
@@ -159,6 +163,9 @@ pub struct LinkStatus {
     pub dialled_at: Option<String>,
     /// `udp`, or `tcp` while its datagrams travel inside a byte stream, because UDP has no answer.
     pub over: &'static str,
+    /// The keys of the present session on the path in use come from ML-KEM too, so that a quantum computer does not open
+    /// what is recorded now.
+    pub post_quantum: bool,
     /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),
     /// `down` or `no-session`.
     pub state: &'static str,

@@ -200,7 +200,7 @@ fn epoch(secret: &Secret, number: u64) -> Zeroizing<[u8; KEY_BYTES]> {
     expand(&stream, &[&number.to_be_bytes()])
 }
 
-fn expand(from: &hkdf::Prk, info: &[&[u8]]) -> Zeroizing<[u8; KEY_BYTES]> {
+pub(crate) fn expand(from: &hkdf::Prk, info: &[&[u8]]) -> Zeroizing<[u8; KEY_BYTES]> {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     let expanded = from.expand(info, HKDF_SHA256);
     let filled = expanded.and_then(|okm| okm.fill(&mut key[..]));
@@ -208,12 +208,12 @@ fn expand(from: &hkdf::Prk, info: &[&[u8]]) -> Zeroizing<[u8; KEY_BYTES]> {
     key
 }
 
-fn aead(key: &[u8; KEY_BYTES]) -> LessSafeKey {
+pub(crate) fn aead(key: &[u8; KEY_BYTES]) -> LessSafeKey {
     let key = UnboundKey::new(&AES_256_GCM, key);
     LessSafeKey::new(key.expect("AES-256 takes 32 bytes"))
 }
 
-fn nonce(number: u64) -> Nonce {
+pub(crate) fn nonce(number: u64) -> Nonce {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&number.to_be_bytes());
     Nonce::assume_unique_for_key(nonce)

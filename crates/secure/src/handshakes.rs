@@ -18,12 +18,16 @@
 //! header binds the rest. Init and Finish are repeated by the dialler alone, so a responder keeps
 //! no timer but the age of half-open handshakes, and answers a repeated Init with the same bytes.
 //!
+//! If both speak version 2, the session has keys of ML-KEM too. `hybrid` has what follows the Finish then. The range
+//! of versions and the choice are authenticated, so nobody between the two can talk them out of it.
+//!
 //! If two nodes dial each other at once, each sees the other's Init while its own is out. The Init
 //! whose ephemeral key is lower goes on, and both sides know which; the other is not answered while
 //! it is young, so that one session results. (Not for longer: the lower one may never arrive.)
 //! Should both succeed all the same, [`crate::Sessions`] lives with both.
 
 mod dial;
+mod hybrid;
 mod respond;
 mod table;
 
@@ -37,11 +41,10 @@ use base::{NodeAddr, Time, UnderlayAddr};
 use std::sync::Arc;
 use table::Table;
 use wire::Malformed;
-use wire::handshake::{COOKIE_BYTES, VersionRange};
+use wire::handshake::{CLASSIC_VERSION, COOKIE_BYTES, HYBRID_VERSION, VersionRange};
 use wire::link::{Kind, SessionIndex};
 
-/// The versions of the data plane that this code speaks.
-pub const VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+pub use hybrid::PostQuantum;
 
 /// Between whom sessions are made. What is said under one kind of handshake counts for nothing under
 /// the other, because its name is hashed into it.
@@ -64,6 +67,7 @@ pub struct Handshakes {
     limits: Limits,
     table: Table,
     entropy: Entropy,
+    post_quantum: PostQuantum,
     /// The number of a root that a peer has proved, whose place another one has here.
     rival: Option<u8>,
 }
@@ -71,8 +75,8 @@ pub struct Handshakes {
 /// What a handshake datagram came to.
 #[derive(Debug)]
 pub enum Outcome {
-    /// To be sent to where the datagram came from.
-    Reply(Vec<u8>),
+    /// To be sent to where the datagram came from, one after the other. None, if it was a part of something.
+    Reply(Vec<Vec<u8>>),
     /// "Come again with this cookie", to be sent to where the datagram came from.
     Cookie([u8; COOKIE_BYTES]),
     /// A neighbour has proved who it is.
@@ -88,6 +92,8 @@ pub enum Outcome {
         expect: Option<NodeAddr>,
         /// Why.
         reason: Refusal,
+        /// To be sent to `to` all the same, so that the peer learns why too.
+        reply: Option<Vec<u8>>,
     },
 }
 
@@ -104,8 +110,8 @@ pub struct Established {
     pub expect: Option<NodeAddr>,
     /// The side that dialled means it for a further path of the link, and not for a move.
     pub is_further: bool,
-    /// To be sent to `from` before anything that is sealed.
-    pub reply: Option<Vec<u8>>,
+    /// To be sent to `from` before anything that is sealed, one after the other.
+    pub reply: Vec<Vec<u8>>,
 }
 
 /// Something that time has brought about.
@@ -125,8 +131,15 @@ pub enum Due {
         /// The node that was expected there.
         expect: Option<NodeAddr>,
     },
-    /// The peer never said anything under a dialled session. To be removed from its `Sessions` and
-    /// released.
+    /// The peer has answered, and said nothing more.
+    Unfinished {
+        /// The address that was dialled.
+        to: UnderlayAddr,
+        /// The node that was expected there.
+        expect: Option<NodeAddr>,
+    },
+    /// The peer never said anything under a session of which this side has spoken last. To be removed from its
+    /// `Sessions` and released.
     Unconfirmed {
         /// Which session.
         session: SessionIndex,
@@ -182,6 +195,20 @@ pub enum Refusal {
     /// The peer's certificate does not count.
     #[error("the peer's certificate does not count: {0}")]
     Certificate(#[from] CertificateError),
+    /// A piece of a key or of a ciphertext is not authentic, or the key is none.
+    #[error("what it has sent for ML-KEM is damaged or forged")]
+    Kem,
+    /// The peer makes no hybrid session.
+    #[error(
+        "{0} makes no post-quantum session, which `post_quantum = \"require\"` demands here: upgrade it and set its \
+         `post_quantum`, or set \"prefer\" here"
+    )]
+    NotHybrid(NodeAddr),
+    /// The peer makes no other session than a hybrid one.
+    #[error(
+        "{0} makes post-quantum sessions alone, by its `post_quantum = \"require\"`: set `post_quantum = \"prefer\"` here"
+    )]
+    HybridAlone(NodeAddr),
     /// The peer does not hold the key that its certificate speaks of.
     #[error("the peer showed a certificate of another key than it holds")]
     OtherKey,
@@ -233,6 +260,7 @@ impl Handshakes {
             identity: Arc::new(identity),
             network,
             entropy,
+            post_quantum: PostQuantum::Off,
             rival: None,
         }
     }
@@ -244,6 +272,10 @@ impl Handshakes {
     /// Puts a renewed certificate in place; handshakes under way end with the one they began with.
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Arc::new(identity);
+    }
+    /// From the next handshake on, keys come from ML-KEM too, or not. At first they do not.
+    pub fn set_post_quantum(&mut self, post_quantum: PostQuantum) {
+        self.post_quantum = post_quantum;
     }
     /// The network, with its revocations, and with the roots that peers have proved.
     pub fn network(&self) -> &Network {
@@ -300,6 +332,7 @@ impl Handshakes {
             Ok(Kind::HandshakeResponse) => self.on_response(now, unix_now_s, from, datagram),
             Ok(Kind::HandshakeFinish) => self.on_finish(now, unix_now_s, from, datagram),
             Ok(Kind::Cookie) => self.on_cookie(from, datagram),
+            Ok(Kind::KemKey | Kind::KemCiphertext) => self.on_piece(now, from, datagram),
             Ok(Kind::Data | Kind::Control) => Err(Refusal::Malformed(Malformed::Kind)),
             Err(malformed) => Err(Refusal::Malformed(malformed)),
         };
@@ -334,11 +367,11 @@ impl Handshakes {
     pub fn indices_in_use(&self) -> usize {
         self.table.len()
     }
-    /// The handshake of this index was answered and is not finished.
-    pub fn is_half_open(&mut self, index: SessionIndex) -> bool {
-        self.table.half_open_at(index).is_some()
+    /// The handshake of this index was answered and is not finished: what its peer seals may come before.
+    pub fn is_half_open(&self, index: SessionIndex) -> bool {
+        self.table.is_half_open(index)
     }
-    /// This side has begun a handshake with `to`, and it was not answered yet.
+    /// This side has begun a handshake with `to`, and it is not finished yet.
     pub fn is_dialling(&self, to: UnderlayAddr) -> bool {
         self.table.dial_to(to).is_some()
     }
@@ -351,9 +384,41 @@ impl Handshakes {
     pub fn half_open(&self) -> usize {
         self.table.half_open()
     }
-    /// Handshakes that this side began and that were not answered.
+    /// Handshakes that this side began and that are not finished.
     pub fn dials(&self) -> usize {
         self.table.dials()
+    }
+
+    /// What this node says that it speaks. One that requires hybrid sessions says no less: so its peer gets to show who
+    /// it is, and both refuse the other by a name and a reason that are authentic.
+    fn versions(&self) -> VersionRange {
+        VersionRange {
+            min: CLASSIC_VERSION,
+            max: match self.post_quantum {
+                PostQuantum::Off => CLASSIC_VERSION,
+                PostQuantum::Prefer | PostQuantum::Require => HYBRID_VERSION,
+            },
+        }
+    }
+
+    /// What a Response says to an Init of which `common` is the highest version that both speak. Where that is too low, it
+    /// says what is required: the dialler knows so that nothing comes of it, and an older one refuses it as it refuses any
+    /// version that it did not offer.
+    fn answered_version(&self, common: u8) -> u8 {
+        match self.post_quantum {
+            PostQuantum::Require => HYBRID_VERSION,
+            PostQuantum::Off | PostQuantum::Prefer => common,
+        }
+    }
+
+    /// Whether a session of this version may be made with `peer`.
+    fn check_version(&self, version: u8, peer: &Peer) -> Result<(), Refusal> {
+        match self.post_quantum {
+            PostQuantum::Require if version < HYBRID_VERSION => {
+                Err(Refusal::NotHybrid(peer.address()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Who holds `static_key`, if his certificate says so and counts. One that a newer root signed brings the proof of
@@ -419,6 +484,13 @@ impl core::fmt::Debug for Handshakes {
     }
 }
 
+impl Due {
+    fn send(to: UnderlayAddr, datagram: &[u8]) -> Due {
+        let datagram = datagram.to_vec();
+        Due::Send { to, datagram }
+    }
+}
+
 impl Refusal {
     /// A short stable word for metrics.
     pub const fn label(self) -> &'static str {
@@ -434,6 +506,9 @@ impl Refusal {
             Refusal::Full => "full",
             Refusal::Noise => "noise",
             Refusal::Certificate(error) => error.label(),
+            Refusal::Kem => "kem",
+            Refusal::NotHybrid(_) => "not-hybrid",
+            Refusal::HybridAlone(_) => "hybrid-alone",
             Refusal::OtherKey => "other-key",
             Refusal::UnexpectedPeer(_) => "unexpected-peer",
             Refusal::NotAccepted(_) => "not-accepted",

@@ -21,7 +21,7 @@
 //!    `on_datagram`, which answers with an [`Outcome`]; `on_timeout(now)` gives repetitions to send
 //!    and says which dials were given up; `next_timeout()` says when.
 //! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node sends its
-//!    `reply`, puts the session into the neighbour's [`Sessions`], maps `session.local_index()` to
+//!    `reply` (a Finish, or what is behind it), puts the session into the neighbour's [`Sessions`], maps `session.local_index()` to
 //!    that neighbour, and says hello at once: that first sealed datagram confirms the session to
 //!    the dialler.
 //! 4. Sealed datagrams are found by [`wire::link::Clear`]'s index and opened by
@@ -50,6 +50,7 @@ pub mod group;
 pub mod handshakes;
 pub mod identity;
 pub mod issuer;
+mod kem;
 pub mod limits;
 mod mac;
 mod marks;
@@ -67,7 +68,7 @@ pub use authority::{Authority, AuthorityError, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};
 pub use chain::SuccessionError;
 pub use group::{GroupKeys, OpeningKey, Route, SealingKey};
-pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
+pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, PostQuantum, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
 pub use issuer::{IssueError, Issuer, Newcomer};
 pub use marks::PacketMarks;

@@ -13,7 +13,8 @@
 //!
 //! Who cannot receive at the address that he writes as his own gets at most a trickle, and cannot
 //! use up anybody's share but that trickle. Answering an Init costs three scalar multiplications
-//! and their hashing, some 0.3 ms of one core; 200 per second are 6 % of it. Refusing one costs a
+//! and their hashing, some 0.3 ms of one core; 200 per second are 6 % of it. Who shows a certificate then may have a
+//! key answered, for some 0.1 ms more. Refusing one costs a
 //! MAC, asking for a cookie three, and neither allocates.
 
 use base::map::FixedHasher;
@@ -41,7 +42,8 @@ pub const SOURCE_BUCKETS: usize = 256;
 /// How long an answered handshake may stay unfinished: more than two repetitions of a lost Finish.
 pub const HALF_OPEN_LIFETIME: Duration = Duration::from_secs(4);
 /// The most unfinished handshakes: both bursts and both rates over the lifetime; 64 + 256 + (20 +
-/// 200) × 4 = 1200, at about 4 KiB each 4.7 MiB in the worst flood.
+/// 200) × 4 = 1200, at about 4 KiB each 4.7 MiB in the worst flood. As many of members, who have shown certificates, may
+/// have been answered with a ciphertext in that time: 1.3 KiB each until they speak.
 pub const MAX_HALF_OPEN: usize =
     (UNPROVEN_BURST + PROVEN_BURST + (UNPROVEN_PER_S + PROVEN_PER_S) * 4) as usize;
 

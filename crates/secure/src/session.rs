@@ -16,6 +16,7 @@ use base::{Duration, Time};
 use core::ops::Range;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use wire::certificate::KEY_BYTES;
+use wire::handshake::HYBRID_VERSION;
 use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
 use zeroize::Zeroize;
 
@@ -97,7 +98,7 @@ pub struct Opened {
     pub counter: u64,
     /// Where the plaintext stands in the datagram.
     pub plaintext: Range<usize>,
-    /// It is the first of a session that this side dialled: the peer has finished the handshake.
+    /// It is the first of a session in whose handshake this side has spoken last: the peer has it too.
     /// Only [`crate::Sessions::open`] sets it; the caller tells `Handshakes::on_confirmed`.
     pub confirms: bool,
 }
@@ -169,6 +170,15 @@ impl Session {
     /// True if this side sent the Init.
     pub fn dialled(&self) -> bool {
         self.dialled
+    }
+    /// Its keys come from ML-KEM too.
+    pub fn is_hybrid(&self) -> bool {
+        self.version >= HYBRID_VERSION
+    }
+    /// True if this side has spoken last in the handshake: whether the peer has the session shows when something of it
+    /// is opened. Until then an older one is better.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.dialled != self.is_hybrid()
     }
     /// When the handshake came to its end on this side.
     pub fn established(&self) -> Time {

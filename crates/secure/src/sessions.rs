@@ -1,14 +1,14 @@
 //! The sessions with one neighbour: one to seal with, and the others that still open.
 //!
 //! ```text
-//!   dialled:   Established -> unconfirmed -> (first datagram opened) confirmed -> sealing
-//!   was dialled: Established ------------------------------------> confirmed -> sealing
+//!   spoke last: Established -> unconfirmed -> (first datagram opened) confirmed -> sealing
+//!   has heard:  Established -------------------------------------> confirmed -> sealing
 //!   superseded by a newer confirmed one: opens only; dropped when silent for GRACE,
 //!                                        unless the peer was last heard under it
 //! ```
 //!
-//! The peer of a dialled session has the keys only after the Finish; until something of it has
-//! been opened, an older session goes on sealing. The peer may go on sealing under the older one
+//! The dialler of a classic session speaks last, and the responder of a hybrid one. Its peer has the keys only after
+//! that; until something of it has been opened, an older session goes on sealing. The peer may go on sealing under the older one
 //! too, so it opens until it has been silent for [`GRACE`]: rekeying loses nothing in flight. If
 //! two handshakes cross and each side prefers another session, both stay, each used in one
 //! direction, and nothing is lost either: not even when an outage is longer than [`GRACE`].
@@ -51,7 +51,7 @@ impl Sessions {
     /// Takes a session that was established with this neighbour. Gives the index of one that had
     /// to make room, to be released.
     pub fn install(&mut self, now: Time, session: Session) -> Option<SessionIndex> {
-        let confirmed = !session.dialled();
+        let confirmed = !session.is_unconfirmed();
         let evicted = (self.held.len() >= MAX_HELD)
             .then(|| self.evictable().map(|at| self.held.remove(at)))
             .flatten();

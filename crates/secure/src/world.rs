@@ -3,7 +3,7 @@
 
 use crate::{
     Authority, Due, Established, Handshakes, Identity, Keys, OpenError, Opened, Outcome, Peer,
-    Refusal, Sessions, Validity,
+    PostQuantum, Refusal, Sessions, Validity,
 };
 use base::{Duration, NodeAddr, Rng, Time, UnderlayAddr};
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(crate) fn two() -> (Handshakes, Handshakes) {
 impl Outcome {
     pub(crate) fn reply(self) -> Vec<u8> {
         match self {
-            Outcome::Reply(datagram) => datagram,
+            Outcome::Reply(datagrams) if datagrams.len() == 1 => datagrams.concat(),
             other => panic!("no reply: {other:?}"),
         }
     }
@@ -129,6 +129,15 @@ impl World {
         }
     }
 
+    /// The same, and both want hybrid sessions.
+    pub(crate) fn hybrid(seed: u64) -> World {
+        let mut world = World::new(seed);
+        for party in world.parties.values_mut() {
+            party.handshakes.set_post_quantum(PostQuantum::Prefer);
+        }
+        world
+    }
+
     pub(crate) fn party(&mut self, n: u8) -> &mut Party {
         self.parties.get_mut(&at(n)).unwrap()
     }
@@ -193,7 +202,7 @@ impl World {
         for due in party.handshakes.on_timeout(now) {
             match due {
                 Due::Send { to, datagram } => sends.push((to, datagram)),
-                Due::GaveUp { .. } => {}
+                Due::GaveUp { .. } | Due::Unfinished { .. } => {}
                 Due::Unconfirmed { session, .. } => {
                     party.sessions.remove(session);
                     party.handshakes.release(session);
@@ -251,7 +260,7 @@ impl Party {
     /// Acts on an outcome as a node does; gives what is to be sent back.
     fn take(&mut self, now: Time, outcome: Outcome) -> Vec<Vec<u8>> {
         match outcome {
-            Outcome::Reply(datagram) => vec![datagram],
+            Outcome::Reply(datagrams) => datagrams,
             Outcome::Cookie(datagram) => vec![datagram.to_vec()],
             Outcome::Established(established) => {
                 self.established += 1;
@@ -263,9 +272,13 @@ impl Party {
                 self.sessions.seal(Kind::Control, &mut hello).unwrap();
                 established.reply.into_iter().chain([hello]).collect()
             }
-            Outcome::Refused(reason) | Outcome::Failed { reason, .. } => {
+            Outcome::Refused(reason) => {
                 self.failed.push(reason);
                 Vec::new()
+            }
+            Outcome::Failed { reason, reply, .. } => {
+                self.failed.push(reason);
+                reply.into_iter().collect()
             }
         }
     }

@@ -94,6 +94,18 @@ fn mistakes_in_files_are_found_by_both() {
     fs::write(&config, promises).unwrap();
     let (status, why) = failure(&world.try_sinew("node --config net/a/node.toml --check"));
     assert!(status == 2 && why.contains("leave out one"), "{why}");
+    for (value, expected) in [("off", 0), ("prefer", 0), ("require", 0), ("always", 2)] {
+        let setting = format!("{good}\n[settings]\npost_quantum = \"{value}\"\n");
+        fs::write(&config, setting).unwrap();
+        let told = world.try_sinew("node --config net/a/node.toml --check");
+        assert_eq!(told.status.code(), Some(expected), "{value}: {told:?}");
+        let why = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(
+            why.contains("`off`, `prefer` or `require`"),
+            expected == 2,
+            "{why}"
+        );
+    }
     fs::write(&config, &good).unwrap();
     // Another node's certificate.
     world.add("b", 2, "");

@@ -119,6 +119,66 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     assert!(status == 1 && text.contains("does not answer"), "{text}");
 }
 
+/// ```text
+///   ams (prefer) ── fra (prefer) ── par (off)
+///                        │         ╱ no link
+///                   lon (require) ──── rom (off): no link
+/// ```
+#[test]
+fn nodes_have_post_quantum_keys_where_both_want_them_and_say_why_not() {
+    let mut world = World::new("post-quantum");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.add("par", 3, "--link fra");
+    world.add("lon", 4, "--link fra,par");
+    world.add("rom", 5, "--link lon");
+    for (name, wish) in [("ams", "prefer"), ("fra", "prefer"), ("lon", "require")] {
+        let path = world.node(name).join("node.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let setting = format!("{text}\n[settings]\npost_quantum = \"{wish}\"\n");
+        std::fs::write(&path, setting).unwrap();
+    }
+    for name in ["fra", "ams", "par", "lon", "rom"] {
+        world.start(name);
+    }
+    for (a, b) in [("ams", "fra"), ("par", "fra"), ("lon", "fra")] {
+        world.wait_for_link(a, b);
+    }
+    let link = |at: &str, with: &str| {
+        let links = world.json(&format!("links --node net/{at}"));
+        let mut links = links.as_array().unwrap().iter();
+        links.find(|link| link["name"] == with).unwrap().clone()
+    };
+    assert_eq!(link("ams", "fra")["post_quantum"], true);
+    assert_eq!(link("fra", "par")["post_quantum"], false);
+    assert_eq!(link("lon", "fra")["post_quantum"], true);
+    world.ping("fra --count 3 --node net/ams");
+    world.wait("the ends have such keys too", || {
+        let ends = &world.status("ams")["snapshot"]["ends"];
+        let mut ends = ends.as_array().unwrap().iter();
+        ends.any(|end| end["node"] == "10.7.0.2" && end["post_quantum"] == true)
+    });
+    let table = world.sinew("links --node net/fra --wide");
+    assert!(
+        table.contains("post-quantum") && table.contains("classic"),
+        "{table}"
+    );
+
+    // The dialler of either side has the reason, and who was dialled has it in its log.
+    let says = |at: &str, with: &str, reason: &str| {
+        world.wait(&format!("{at} says of {with}: {reason}"), || {
+            let link = link(at, with);
+            let told = link["reason"].as_str().unwrap_or_default();
+            link["state"] != "up" && told.contains(reason)
+        });
+    };
+    says("lon", "par", "10.7.0.3 makes no post-quantum session");
+    says("rom", "lon", "10.7.0.4 makes post-quantum sessions alone");
+    world.wait_for_line("lon", "10.7.0.5 makes no post-quantum session");
+    let people = world.sinew("links --node net/lon");
+    assert!(people.contains("post_quantum"), "{people}");
+}
+
 #[test]
 fn links_are_impaired_in_a_laboratory_only() {
     let mut world = World::new("impair");

@@ -112,6 +112,9 @@ pub struct Why {
     pub choice: Choice,
     /// The timers that hold the choice.
     pub held_by: HeldBy,
+    /// Why nothing is sent there all the same, as far as the node knows that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// A choice among paths.
@@ -198,6 +201,7 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
         deadline_ms: millis(asked.deadline),
         held_by: HeldBy::of(view, &answer),
         choice: Choice::of(view, &asked.calls(view), &answer),
+        refused: view.refused(ends),
     })
 }
 

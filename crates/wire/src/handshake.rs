@@ -10,6 +10,7 @@
 //!         |<-------------------------------------------------|
 //!         | Finish     index, s, se, certificate             |
 //!         |------------------------------------------------->|
+//!         | (version 2: more, in [`kem`])                    |
 //!
 //! Init      0 first byte | 1 sender 3 | 4 min | 5 max | 6 zero 2 | 8 noise 32 | 40 mac1 16
 //!           | 56 mac2 16 | 72 zeros up to 1152
@@ -31,6 +32,8 @@ use crate::bytes::Reader;
 use crate::certificate::MAX_CERTIFICATE_BYTES;
 use crate::link::{Kind, SessionIndex};
 use core::ops::Range;
+
+pub mod kem;
 
 /// Bytes of mac1, of mac2 and of a cookie.
 pub const MAC_BYTES: usize = 16;
@@ -57,6 +60,11 @@ pub const MAX_FINISH_BYTES: usize =
 pub const INIT_BYTES: usize = MAX_RESPONSE_BYTES;
 /// Bytes of every cookie message.
 pub const COOKIE_BYTES: usize = 4 + MAC_BYTES + MAC_BYTES;
+
+/// The version with classic keys.
+pub const CLASSIC_VERSION: u8 = 1;
+/// The same with keys that come from [`kem`] too.
+pub const HYBRID_VERSION: u8 = 2;
 
 /// Where the parts of an Init stand that are filled in or checked apart.
 pub mod init {

@@ -44,6 +44,10 @@ pub enum Kind {
     HandshakeFinish,
     /// "Come again with this cookie", from a node under load.
     Cookie,
+    /// A piece of the dialler's ML-KEM key.
+    KemKey,
+    /// A piece of the ciphertext that answers it.
+    KemCiphertext,
     /// A sealed packet of the overlay.
     Data,
     /// Sealed messages between two neighbours.
@@ -52,11 +56,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in wire order.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 8] = [
         Kind::HandshakeInit,
         Kind::HandshakeResponse,
         Kind::HandshakeFinish,
         Kind::Cookie,
+        Kind::KemKey,
+        Kind::KemCiphertext,
         Kind::Data,
         Kind::Control,
     ];
@@ -68,6 +74,8 @@ impl Kind {
             Kind::HandshakeResponse => 1,
             Kind::HandshakeFinish => 2,
             Kind::Cookie => 3,
+            Kind::KemKey => 4,
+            Kind::KemCiphertext => 5,
             Kind::Data => 8,
             Kind::Control => 9,
         }
@@ -86,6 +94,8 @@ impl Kind {
             1 => Ok(Kind::HandshakeResponse),
             2 => Ok(Kind::HandshakeFinish),
             3 => Ok(Kind::Cookie),
+            4 => Ok(Kind::KemKey),
+            5 => Ok(Kind::KemCiphertext),
             8 => Ok(Kind::Data),
             9 => Ok(Kind::Control),
             _ => Err(Malformed::Kind),
@@ -109,6 +119,8 @@ impl Kind {
             Kind::HandshakeResponse => "handshake-response",
             Kind::HandshakeFinish => "handshake-finish",
             Kind::Cookie => "cookie",
+            Kind::KemKey => "kem-key",
+            Kind::KemCiphertext => "kem-ciphertext",
             Kind::Data => "data",
             Kind::Control => "control",
         }

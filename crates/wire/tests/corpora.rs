@@ -3,6 +3,8 @@
 
 use wire::control::{Message, Messages};
 use wire::data::Header;
+use wire::handshake::kem::Piece;
+use wire::handshake::{Cookie, Finish, Init, Response};
 use wire::ipc::{Reply, Request};
 use wire::link::Clear;
 use wire::link_state::LinkState;
@@ -24,6 +26,12 @@ fn each_input_is_understood() {
     let understood = [
         Clear::parse(input!("link/control")).map(drop),
         Clear::parse(input!("link/data")).map(drop),
+        Init::parse(input!("handshake/init")).map(drop),
+        Response::parse(input!("handshake/response")).map(drop),
+        Finish::parse(input!("handshake/finish")).map(drop),
+        Cookie::parse(input!("handshake/cookie")).map(drop),
+        Piece::parse(input!("handshake/kem-key")).map(drop),
+        Piece::parse(input!("handshake/kem-ciphertext")).map(drop),
         Header::parse(input!("data/voice")).map(drop),
         Header::parse(input!("data/no-payload")).map(drop),
         Header::parse(input!("data/stamped")).map(drop),
@@ -62,7 +70,7 @@ fn each_input_is_understood() {
         Request::parse(input!("ipc_request/finish")).map(drop),
         Reply::parse(input!("ipc_reply/room")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 39]);
+    assert_eq!(understood, [Ok(()); 45]);
 }
 
 #[test]

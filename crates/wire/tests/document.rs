@@ -82,6 +82,12 @@ fn every_limit_has_its_value() {
         ("certificate::MAX_RANGES", certificate::MAX_RANGES),
         ("certificate::MAX_REVOKED", certificate::MAX_REVOKED),
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
+        ("handshake::kem::KEY_BYTES", handshake::kem::KEY_BYTES),
+        (
+            "handshake::kem::CIPHERTEXT_BYTES",
+            handshake::kem::CIPHERTEXT_BYTES,
+        ),
+        ("handshake::kem::PIECE_BYTES", handshake::kem::PIECE_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),
         ("ipc::TEXT_BYTES_MAX", ipc::TEXT_BYTES_MAX),
         ("ipc::BATCH_MAX", ipc::BATCH_MAX),
@@ -210,11 +216,12 @@ fn message(bytes: &[u8]) -> String {
     let messages: Vec<_> = Messages::new(bytes).map(|m| m.expect(FITS)).collect();
     match &messages[..] {
         [Message::Hello(h)] => format!(
-            "{} {} {} {} {:.3} {:x} {} {}",
+            "{} {} {} {} {:?} {:.3} {:x} {} {}",
             h.i_hear_you,
             h.active,
+            h.knows_paths,
             h.interval_ms,
-            h.echo.expect("the example has one").hold_us,
+            h.echo.map(|echo| echo.hold_us),
             h.loss_in.share(),
             h.boot,
             h.arrived,
@@ -276,7 +283,8 @@ fn every_example_reads_as_told() {
         "Clear { kind: Control, session: SessionIndex(abcdef), counter_low: 1234567 }",
         "real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
         "recovered real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
-        "true true 1000 10000 0.050 b0070001 40961 258",
+        "false false true 1000 None 0.000 b0070001 0 0",
+        "true true false 1000 Some(10000) 0.050 b0070001 40961 258",
         "1 [5, 6, 37, 38]",
         "39 2",
         "7 13 256 9 1000 3 [(12, 1), (8, 2)]",

@@ -171,7 +171,7 @@ impl Scene {
         let Outcome::Established(established) = outcome else {
             panic!("the response was refused: {outcome:?}");
         };
-        let finish = established.reply.expect("the dialler finishes");
+        let finish = established.reply.concat();
         pass(&mut subject, now, &finish, &mut out);
         let mut scene = Scene {
             node: subject,

@@ -7,7 +7,7 @@ use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use ring::{digest, hmac};
 use secure::{
     Authority, Certificate, Delegation, Handshakes, Identity, Issuer, Keys, Mandate, Network,
-    Newcomer, Outcome, Request, Revocations, Session, Validity,
+    Newcomer, Outcome, PostQuantum, Request, Revocations, Session, Validity,
 };
 use wire::bytes::Writer;
 use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES, Succession};
@@ -242,13 +242,14 @@ fn datagram(data: &[u8]) {
     b.on_datagram(Time::ZERO, NOW_S, at(1), &init);
     for (n, node) in [&mut a, &mut b].into_iter().enumerate() {
         let outcome = node.on_datagram(Time::ZERO, NOW_S, at(2 - n), data);
-        assert!(answers(n, outcome).count() <= 1);
+        assert!(answers(n, outcome).len() <= 1);
         assert!(node.indices_in_use() <= 2);
     }
 }
 
 /// A network that repeats, changes and misdirects messages, and makes their mac1 fit again as a
-/// member can. Each operation is six bytes: what, which message, where (2), change, time.
+/// member can. Each operation is six bytes: what, which message, where (2), change, time. Who dials says whether its
+/// handshakes are to be hybrid from then on.
 fn handshake(data: &[u8]) {
     let mut nodes = nodes();
     let mut now = Time::ZERO;
@@ -260,6 +261,11 @@ fn handshake(data: &[u8]) {
         let from = at(if what & 0x40 == 0 { 2 - to } else { 3 });
         match (what & 3, messages.len()) {
             (0, _) | (_, 0) => {
+                nodes[to].set_post_quantum(match what & 0x30 {
+                    0 => PostQuantum::Off,
+                    0x10 | 0x20 => PostQuantum::Prefer,
+                    _ => PostQuantum::Require,
+                });
                 let peer = fixture().nodes[1 - to].address();
                 let init = match what & 4 {
                     0 => nodes[to].dial(now, at(2 - to), None),
@@ -284,7 +290,8 @@ fn handshake(data: &[u8]) {
                     fit_mac(&mut message);
                 }
                 let outcome = nodes[to].on_datagram(now, NOW_S, from, &message);
-                messages.extend(answers(to, outcome).map(|message| (1 - to, message)));
+                let answers = answers(to, outcome).into_iter();
+                messages.extend(answers.map(|message| (1 - to, message)));
             }
         }
         nodes
@@ -294,18 +301,17 @@ fn handshake(data: &[u8]) {
 }
 
 /// What a node sends in answer. Whom it takes for established must be the other one.
-fn answers(node: usize, outcome: Outcome) -> impl Iterator<Item = Vec<u8>> {
-    let answer = match outcome {
-        Outcome::Reply(message) => Some(message),
-        Outcome::Cookie(message) => Some(message.to_vec()),
+fn answers(node: usize, outcome: Outcome) -> Vec<Vec<u8>> {
+    match outcome {
+        Outcome::Reply(messages) => messages,
+        Outcome::Cookie(message) => vec![message.to_vec()],
         Outcome::Established(established) => {
             let other = &fixture().nodes[1 - node];
             assert_eq!(established.peer.certificate(), other.certificate());
             established.reply
         }
-        Outcome::Refused(_) | Outcome::Failed { .. } => None,
-    };
-    answer.into_iter()
+        Outcome::Refused(_) | Outcome::Failed { .. } => Vec::new(),
+    }
 }
 
 fn fit_mac(message: &mut [u8]) {
@@ -366,10 +372,10 @@ fn sessions() -> (Session, Session) {
     let Outcome::Reply(response) = b.on_datagram(now, NOW_S, at(1), &init) else {
         panic!("no response");
     };
-    let Outcome::Established(here) = a.on_datagram(now, NOW_S, at(2), &response) else {
+    let Outcome::Established(here) = a.on_datagram(now, NOW_S, at(2), &response.concat()) else {
         panic!("the response was refused");
     };
-    let finish = here.reply.expect("the dialler finishes");
+    let finish = here.reply.concat();
     let Outcome::Established(there) = b.on_datagram(now, NOW_S, at(1), &finish) else {
         panic!("the finish was refused");
     };

@@ -4,6 +4,7 @@ use wire::control::{
     Builder, Hello, Message, Messages, MtuAnswer, REPAIR_FRONT_BYTES, Repair, TailProbe, kind,
 };
 use wire::groups::{self, Groups};
+use wire::handshake::{self, kem};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
@@ -16,6 +17,7 @@ use crate::Target;
 
 pub(crate) const TARGETS: &[Target] = &[
     ("wire_link", clear_header),
+    ("wire_handshake", handshake_message),
     ("wire_data", overlay_header),
     ("wire_stamp", stamp),
     ("wire_transport", transport),
@@ -38,6 +40,37 @@ fn clear_header(data: &[u8]) {
     if let Ok(clear) = link::Clear::parse(data) {
         assert_eq!(clear.to_bytes(), data[..link::CLEAR_BYTES]);
     }
+}
+
+/// Each message of a handshake is of one kind, and its fields are what stands in it.
+fn handshake_message(data: &[u8]) {
+    let mut of_kinds = 0;
+    if let Ok(init) = handshake::Init::parse(data) {
+        assert_eq!(init.to_bytes(), data);
+        of_kinds += 1;
+    }
+    if let Ok(response) = handshake::Response::parse(data) {
+        let header = response.header();
+        assert_eq!(header, data[..header.len()]);
+        let of_header = handshake::Response::of_header(&header);
+        assert_eq!(of_header, Ok((response.sender, response.version)));
+        of_kinds += 1;
+    }
+    if let Ok(finish) = handshake::Finish::parse(data) {
+        assert_eq!(finish.header(), data[..finish.header().len()]);
+        of_kinds += 1;
+    }
+    if let Ok(cookie) = handshake::Cookie::parse(data) {
+        let front = data.len() - handshake::MAC_BYTES;
+        assert_eq!(cookie.to_bytes()[..front], data[..front]);
+        of_kinds += 1;
+    }
+    if let Ok(piece) = kem::Piece::parse(data) {
+        let header = kem::Piece::header(piece.of, piece.receiver, piece.number);
+        assert_eq!([&header[..], piece.sealed].concat(), data);
+        of_kinds += 1;
+    }
+    assert!(of_kinds <= 1);
 }
 
 /// A hop's changes stay in their fields, and headers, extension and payload are the packet.

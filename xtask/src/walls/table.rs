@@ -129,9 +129,10 @@ pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("thiserror", &[]),
     external("zeroize", &["secure"]),
     external("ed25519-dalek", &["secure"]),
-    external("ring", &["secure"]), // AEAD only; its `SystemRandom` is banned by name
-    external("snow", &["secure"]), // with a resolver whose entropy is injected
-    external("hound", &["voice"]), // WAV over readers; opening by path is banned by name
+    external("ml-kem", &["secure"]), // without its `getrandom`
+    external("ring", &["secure"]),   // AEAD only; its `SystemRandom` is banned by name
+    external("snow", &["secure"]),   // with a resolver whose entropy is injected
+    external("hound", &["voice"]),   // WAV over readers; opening by path is banned by name
     external("pesq", &["voice"]),
     external("rubato", &["voice"]),
 ];

@@ -66,6 +66,15 @@ fn node(page: &mut Page, status: &Status) {
         "Nodes in the link-state database.",
         snapshot.database_nodes,
     );
+    let hybrid = page.family(
+        "sinew_sessions_hybrid",
+        "gauge",
+        "Sessions whose keys a quantum computer does not open.",
+    );
+    let links = snapshot.links.iter().filter(|link| link.post_quantum);
+    hybrid.sample(&[("between", &"neighbours")], links.count());
+    let ends = snapshot.ends.iter().filter(|end| end.post_quantum);
+    hybrid.sample(&[("between", &"ends")], ends.count());
     let with_session = snapshot
         .ends
         .iter()

@@ -46,6 +46,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
                 address: node.address.to_string(),
                 name: Some(node.name.clone()),
                 bulk: None,
+                refused: None,
             })
             .collect(),
         links: links

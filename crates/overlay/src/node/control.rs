@@ -34,11 +34,16 @@ impl Node {
         let outcome = self.handshakes.on_datagram(now, unix_s, from, datagram);
         self.follow_roots(now, out);
         match outcome {
-            Outcome::Reply(bytes) => self.send_plain(from, &bytes, out),
+            Outcome::Reply(datagrams) => self.send_each_plain(from, &datagrams, out),
             Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Established(established) => self.on_established(now, *established, out),
             Outcome::Refused(why) => self.on_refused(now, from, why, out),
-            Outcome::Failed { to, reason, .. } => self.on_refused(now, to, reason, out),
+            Outcome::Failed {
+                to, reason, reply, ..
+            } => {
+                self.send_each_plain(to, reply.as_slice(), out);
+                self.on_refused(now, to, reason, out);
+            }
         }
     }
 
@@ -56,10 +61,15 @@ impl Node {
         if matches!(why, Refusal::Crossed | Refusal::Stale) {
             return;
         }
+        self.note_obstacle(now, from, Obstacle::Refused(why));
+    }
+
+    /// Why links that are dialled there are not up.
+    fn note_obstacle(&mut self, now: Time, at: UnderlayAddr, what: Obstacle) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            if !link.is_up() && link.dialled_at() == Some(from) {
-                link.dialling.on_obstacle(now, Obstacle::Refused(why));
+            if !link.is_up() && link.dialled_at() == Some(at) {
+                link.dialling.on_obstacle(now, what);
             }
         }
     }
@@ -119,6 +129,7 @@ impl Node {
             match due {
                 Due::Send { to, datagram } => self.send_plain(to, &datagram, out),
                 Due::GaveUp { .. } => {}
+                Due::Unfinished { to, .. } => self.note_obstacle(now, to, Obstacle::Silent),
                 Due::Unconfirmed { session, .. } => {
                     if let Some(index) = self.links.by_session(session) {
                         let link = self.links.at_mut(index);
@@ -163,9 +174,7 @@ impl Node {
             return out.report(Event::Refused { from, why });
         };
         self.release(ended);
-        if let Some(reply) = reply {
-            self.send_plain(from, &reply, out);
-        }
+        self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
         if self.links.at(index).path.hello.state() != State::Up {
             self.flood.on_session_again(now, index, &self.database);
@@ -249,6 +258,17 @@ impl Node {
     pub(super) fn drop_session(&mut self, session: SessionIndex) {
         self.links.leave_session(session);
         self.handshakes.release(session);
+    }
+
+    fn send_each_plain(
+        &mut self,
+        to: UnderlayAddr,
+        datagrams: &[Vec<u8>],
+        out: &mut impl Outbox<Node>,
+    ) {
+        for datagram in datagrams {
+            self.send_plain(to, datagram, out);
+        }
     }
 
     pub(super) fn send_plain(

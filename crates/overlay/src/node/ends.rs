@@ -17,7 +17,7 @@ use crate::settings::Sealing;
 use crate::snapshot::EndStatus;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
-use secure::{Established, Outcome, PacketMarks, Refusal};
+use secure::{Established, Outcome, PacketMarks, Refusal, Session};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
 
@@ -223,7 +223,11 @@ impl Node {
         let outcome = self.ends.on_handshake(now, unix_s, source, datagram);
         self.follow_roots(now, out);
         match outcome {
-            Outcome::Reply(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
+            Outcome::Reply(datagrams) => {
+                for bytes in &datagrams {
+                    self.send_shaking(now, (source, is_doubled), bytes, out);
+                }
+            }
             Outcome::Cookie(bytes) => self.send_shaking(now, (source, is_doubled), &bytes, out),
             Outcome::Established(established) => {
                 self.on_end_established(now, (source, is_doubled), *established, out);
@@ -231,9 +235,36 @@ impl Node {
             Outcome::Refused(Refusal::Stale) if self.ends.knows_finished(source, datagram) => {
                 self.confirm_end(now, source, out);
             }
-            Outcome::Refused(_) | Outcome::Failed { .. } => {
-                self.drop_one(Drop::EndHandshake, out);
+            Outcome::Refused(why) => self.on_end_refused(now, source, why, out),
+            Outcome::Failed { reason, reply, .. } => {
+                if let Some(bytes) = reply {
+                    self.send_shaking(now, (source, is_doubled), &bytes, out);
+                }
+                self.on_end_refused(now, source, reason, out);
             }
+        }
+    }
+
+    /// Nothing comes of a handshake. If one of both requires what the other does not do, nothing need wait for it.
+    fn on_end_refused(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        why: Refusal,
+        out: &mut impl Outbox<Node>,
+    ) {
+        self.drop_one(Drop::EndHandshake, out);
+        // It has shown who it is: nobody says that of another.
+        if ![Refusal::NotHybrid(source), Refusal::HybridAlone(source)].contains(&why) {
+            return;
+        }
+        let (packets, is_news) = self.ends.on_apart(now, source, why);
+        if packets > 0 {
+            let reason = Drop::EndClassic;
+            out.report(Event::Dropped { reason, packets });
+        }
+        if is_news {
+            out.report(Event::EndRefused { node: source, why });
         }
     }
 
@@ -250,7 +281,7 @@ impl Node {
             reply,
             ..
         } = established;
-        let dialled = session.dialled();
+        let is_unconfirmed = session.is_unconfirmed();
         // Whoever sends in another's name shows his own certificate here.
         if peer.address() != source || self.is_outdated(&peer) {
             self.ends.release(session.local_index());
@@ -261,10 +292,10 @@ impl Node {
         if !self.ends.install(now, (source, boot), session) {
             return self.drop_one(Drop::EndHandshake, out);
         }
-        if let Some(finish) = reply {
-            self.send_shaking(now, (source, is_doubled), &finish, out);
+        for bytes in &reply {
+            self.send_shaking(now, (source, is_doubled), bytes, out);
         }
-        if !dialled {
+        if !is_unconfirmed {
             self.confirm_end(now, source, out);
             self.judge_early(now, source, out);
         }
@@ -377,6 +408,13 @@ impl Node {
         }
     }
 
+    /// Why there can be no session with a node.
+    pub(super) fn refused_end(&self, now: Time, node: NodeAddr) -> Option<String> {
+        let why = self.ends.apart(now, node);
+        why.filter(|_| !self.ends.has_session(node))
+            .map(|why| why.to_string())
+    }
+
     /// Of each node that was spoken with, or could be, how its packets are sealed.
     pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
         let mut nodes = self.ends.nodes();
@@ -384,13 +422,14 @@ impl Node {
         nodes.sort_unstable();
         nodes.dedup();
         let status = |node: NodeAddr| {
-            let session = self.ends.status(now, node);
-            let (age, counts) = session.unzip();
+            let (session, counts) = self.ends.status(node).unzip();
             let counts = counts.unwrap_or_default();
             EndStatus {
                 node: node.to_string(),
                 seals: self.database.seals(node),
-                session_age_s: age.map(|age| age.as_secs_f64()),
+                session_age_s: session.map(|it| now.since(it.established()).as_secs_f64()),
+                post_quantum: session.is_some_and(Session::is_hybrid),
+                reason: self.refused_end(now, node),
                 sealed: counts.sealed,
                 opened: counts.opened,
                 refused: counts.refused,

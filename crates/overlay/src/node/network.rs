@@ -30,7 +30,10 @@ impl Node {
                 .iter()
                 .flat_map(|node| self.links_from(topology, *node))
                 .collect(),
-            nodes: nodes.into_iter().map(|node| self.named(node)).collect(),
+            nodes: nodes
+                .into_iter()
+                .map(|node| self.named(now, node))
+                .collect(),
             rule: DampingRule::of(&self.settings.announce),
             holds: links.filter_map(|link| self.hold(now, link)).collect(),
         }
@@ -66,23 +69,23 @@ impl Node {
 
     /// A node's name, or its address where that is not known.
     pub fn name_of(&self, node: NodeAddr) -> String {
-        let named = self.named(node);
-        named.name.unwrap_or(named.address)
+        self.known_name(node).unwrap_or_else(|| node.to_string())
     }
 
-    fn named(&self, node: NodeAddr) -> NamedNode {
-        let certificate = self.database.certificate(node).map(Certificate::parse);
-        let name = certificate
-            .and_then(Result::ok)
-            .map(|c| c.subject.name.to_owned());
+    fn known_name(&self, node: NodeAddr) -> Option<String> {
+        if node == self.addr {
+            return Some(self.name.clone());
+        }
+        let certificate = self.database.certificate(node).map(Certificate::parse)?;
+        Some(certificate.ok()?.subject.name.to_owned())
+    }
+
+    fn named(&self, now: Time, node: NodeAddr) -> NamedNode {
         NamedNode {
             address: node.to_string(),
-            name: if node == self.addr {
-                Some(self.name.clone())
-            } else {
-                name
-            },
+            name: self.known_name(node),
             bulk: self.database.bulk(node).map(KnownBulk::of),
+            refused: self.refused_end(now, node),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::snapshot::{
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use core::num::NonZeroU8;
 use graph::metric::Metric;
+use secure::Session;
 use secure::network::EXPIRY_NOTICE_S;
 use wire::data::Routing;
 use wire::link_state::Rates;
@@ -336,6 +337,7 @@ impl Link {
                 true => "tcp",
                 false => "udp",
             },
+            post_quantum: path.sessions.current().is_some_and(Session::is_hybrid),
             state,
             price_ms: f64::from(path.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),

@@ -31,7 +31,7 @@ impl Node {
         }
         let mut missing: Vec<NodeAddr> = self.database.sealers().collect();
         // The other side of each pair does the same: one of them is enough.
-        missing.retain(|node| *node > self.addr && self.ends.is_unknown(*node));
+        missing.retain(|node| *node > self.addr && self.ends.is_unknown(now, *node));
         missing.retain(|node| {
             self.tables
                 .next_hop(Metric::ExpectedLatency, *node)

@@ -514,7 +514,7 @@ impl Node {
                 if let Some(init) = self.ends.on_boot(now, key.origin, boot) {
                     self.send_handshake(now, key.origin, &init, out);
                 }
-                if boot.is_some() && self.ends.is_unknown(key.origin) {
+                if boot.is_some() && self.ends.is_unknown(now, key.origin) {
                     self.prepare_soon(now);
                 }
             }

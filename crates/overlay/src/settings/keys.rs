@@ -9,6 +9,7 @@ use crate::realtime::Protect;
 use base::Duration;
 use congestion::Family;
 use core::fmt;
+use secure::PostQuantum;
 
 /// A number of the settings, to be read or set.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub enum Field<'a> {
     Family(&'a mut Family),
     /// What is sealed from end to end.
     Sealing(&'a mut Sealing),
+    /// Whether keys come from ML-KEM too.
+    PostQuantum(&'a mut PostQuantum),
     /// How many paths links have.
     Uplinks(&'a mut Uplinks),
     /// What a metric is made of.
@@ -87,6 +90,11 @@ const SEALING: [(&str, Sealing); 3] = [
     ("on", Sealing::On),
     ("always", Sealing::Always),
 ];
+const POST_QUANTUM: [(&str, PostQuantum); 3] = [
+    ("off", PostQuantum::Off),
+    ("prefer", PostQuantum::Prefer),
+    ("require", PostQuantum::Require),
+];
 const UPLINKS: [(&str, Uplinks); 3] = [
     ("off", Uplinks::Off),
     ("one", Uplinks::One),
@@ -109,6 +117,7 @@ impl Settings {
             node_doubt_after,
             streams,
             sealing,
+            post_quantum,
             audit,
             prepared_ends,
             direct_links,
@@ -240,6 +249,7 @@ impl Settings {
                 Field::Flag(&mut reliable.spares_random_losses),
             ),
             ("seal_ends", Field::Sealing(sealing)),
+            ("post_quantum", Field::PostQuantum(post_quantum)),
             ("audit_paths", Field::Flag(audit)),
             ("prepared_ends", Field::Most(prepared_ends)),
             ("direct_links", Field::Flag(direct_links)),
@@ -335,6 +345,7 @@ impl Settings {
             Field::Protect(protect) => put(*protect, Protect::of_label(value), |_| true),
             Field::Family(family) => put(*family, value.parse().ok(), |_| true),
             Field::Sealing(sealing) => put(*sealing, word(value, &SEALING), |_| true),
+            Field::PostQuantum(wish) => put(*wish, word(value, &POST_QUANTUM), |_| true),
             Field::Uplinks(uplinks) => put(*uplinks, word(value, &UPLINKS), |_| true),
             Field::Metric(metric) => put(*metric, word(value, &METRICS), |_| true),
             Field::Flag(flag) => put(*flag, value.parse().ok(), |_| true),
@@ -358,6 +369,7 @@ impl Settings {
             Field::Protect(_) => "`auto`, `off`, `requests` or `hop`",
             Field::Family(_) => "a congestion control such as `cubic` or `bbr`",
             Field::Sealing(_) => "`off`, `on` or `always`",
+            Field::PostQuantum(_) => "`off`, `prefer` or `require`",
             Field::Uplinks(_) => "`off`, `one` or `copies`",
             Field::Metric(_) => "`paper` or `measured`",
             Field::Flag(_) => "`true` or `false`",

@@ -43,6 +43,9 @@ pub struct NamedNode {
     /// Its part in bulk data, if it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk: Option<KnownBulk>,
+    /// Why the teller sends it nothing, if there can be no session with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// A node's part in bulk data.

@@ -32,7 +32,7 @@ fn noise_from_outside_is_counted_and_dropped() {
                 let mut bytes = noise(rng, 1_500);
                 if let (true, Some(first)) = (n % 2 == 0, bytes.first_mut()) {
                     // As if of a kind that there is.
-                    *first = Kind::ALL[rng.below(6) as usize].byte();
+                    *first = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize].byte();
                 }
                 bytes
             })

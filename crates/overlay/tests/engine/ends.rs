@@ -17,6 +17,7 @@ use overlay::settings::Sealing;
 use overlay::snapshot::EndStatus;
 use overlay::stream::{Framing, StreamReply, StreamRequest};
 use overlay::{Reply, Request, Settings};
+use secure::PostQuantum;
 use sim::HostId;
 use std::collections::BTreeSet;
 use wire::control::{Message, Messages};
@@ -475,7 +476,20 @@ fn siege_say(packet: Vec<u8>) -> Ask {
 
 #[test]
 fn the_first_packets_wait_one_round_trip_and_all_come() {
-    let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", unprepared());
+    first_packets_wait(unprepared(), 1);
+}
+
+#[test]
+fn with_post_quantum_keys_the_first_packets_wait_two_round_trips_and_all_come() {
+    let settings = Settings {
+        post_quantum: PostQuantum::Require,
+        ..unprepared()
+    };
+    first_packets_wait(settings, 2);
+}
+
+fn first_packets_wait(settings: Settings, round_trips: u64) {
+    let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", settings);
     nodes.run_ms(2_000);
     nodes.bind(2, voice());
     nodes.set_sender(0, SENDER, voice());
@@ -489,7 +503,8 @@ fn the_first_packets_wait_one_round_trip_and_all_come() {
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
     for (n, delay) in arrivals {
         // What is sent when the answer has come goes at once.
-        let waits = Duration::from_millis(40).saturating_sub(Duration::from_millis(4) * n);
+        let handshake = Duration::from_millis(40) * round_trips;
+        let waits = handshake.saturating_sub(Duration::from_millis(4) * n);
         assert_eq!(delay, Duration::from_millis(20) + waits, "{n}");
     }
     assert_eq!(nodes.count().dropped.values().sum::<u64>(), 0);

@@ -32,6 +32,7 @@ mod mtu;
 mod outages;
 mod paced;
 mod parting;
+mod post_quantum;
 mod protection;
 mod reliable;
 mod reroute;

@@ -17,8 +17,8 @@ use overlay::{Drop, Settings};
 use wire::data::{Class, LinkProtocol};
 use wire::link::Kind;
 
-const MS: Duration = Duration::from_millis(1);
-const LIMIT: Duration = Duration::from_millis(150);
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const LIMIT: Duration = Duration::from_millis(150);
 
 fn settings(uplinks: Uplinks) -> Settings {
     Settings {
@@ -32,7 +32,12 @@ fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
     planned(seed, settings(uplinks), paths, |_| {})
 }
 
-fn planned(seed: u64, settings: Settings, paths: [&str; 2], change: impl Fn(&mut Plan)) -> Nodes {
+pub(crate) fn planned(
+    seed: u64,
+    settings: Settings,
+    paths: [&str; 2],
+    change: impl Fn(&mut Plan),
+) -> Nodes {
     let mut plan = Plan {
         edges: vec![(0, 1)],
         attachments: vec![(0, 2), (1, 2)],
@@ -47,7 +52,7 @@ fn planned(seed: u64, settings: Settings, paths: [&str; 2], change: impl Fn(&mut
     nodes
 }
 
-fn call(from: usize, to: usize, phase: Duration) -> Stream {
+pub(crate) fn call(from: usize, to: usize, phase: Duration) -> Stream {
     Stream {
         from,
         to,
@@ -61,22 +66,22 @@ fn call(from: usize, to: usize, phase: Duration) -> Stream {
 }
 
 /// Twenty calls, both ways.
-fn calls(nodes: &mut Nodes) -> Streams {
+pub(crate) fn calls(nodes: &mut Nodes) -> Streams {
     let calls = (0..20).flat_map(|n| [call(0, 1, MS * n), call(1, 0, MS * n)]);
     Streams::begin(nodes, calls.collect())
 }
 
-fn longest_gap(streams: &Streams) -> Duration {
+pub(crate) fn longest_gap(streams: &Streams) -> Duration {
     (0..40).map(|i| streams.longest_gap(i)).max().unwrap()
 }
 
 /// The path that node `i` has in use towards the other one.
-fn used(nodes: &Nodes, i: usize) -> PathStatus {
+pub(crate) fn used(nodes: &Nodes, i: usize) -> PathStatus {
     let mut paths = nodes.link_status(i, 1 - i).paths.into_iter();
     paths.find(|path| path.in_use).unwrap()
 }
 
-fn up(nodes: &Nodes, i: usize) -> usize {
+pub(crate) fn up(nodes: &Nodes, i: usize) -> usize {
     let paths = nodes.link_status(i, 1 - i).paths;
     paths.iter().filter(|path| path.state == "up").count()
 }
@@ -391,7 +396,7 @@ fn a_lane_that_fills_its_path_does_not_go_to_and_fro() {
 }
 
 /// A member with five addresses and a certificate.
-fn member(nodes: &mut Nodes) -> (sim::HostId, Vec<UnderlayAddr>) {
+pub(crate) fn member(nodes: &mut Nodes) -> (sim::HostId, Vec<UnderlayAddr>) {
     let network = nodes.authority.network();
     let rogue = Neighbour::new(nodes.identity(1).clone(), network, [9; 32]);
     let host = nodes.add_rogue(0, rogue, "delay=5ms");

@@ -1,16 +1,16 @@
 //! The side that dials: Init, its repetition, the answer to a cookie, Finish and its repetition.
 
+use super::hybrid::Made;
 use super::table::{Confirming, Dial, Entry};
-use super::{DialError, Due, Established, Handshakes, Outcome, Refusal, VERSIONS};
+use super::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 use crate::limits::MAX_DIALS;
 use crate::mac;
 use crate::noise;
-use crate::session::{Parts, Session};
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use std::sync::Arc;
 use wire::handshake::{
-    self as format, FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES,
-    NOISE_INIT_BYTES, RESPONSE_HEADER_BYTES, init, split_mac,
+    self as format, FURTHER_PATH, Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES,
+    NOISE_FINISH_BYTES, NOISE_INIT_BYTES, RESPONSE_HEADER_BYTES, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -90,7 +90,7 @@ impl Handshakes {
     ) -> Dial {
         let header = Init {
             sender: index,
-            versions: VERSIONS,
+            versions: self.versions(),
             noise: &[0; NOISE_INIT_BYTES],
             mac1: &[0; MAC_BYTES],
             mac2: &[0; MAC_BYTES],
@@ -142,7 +142,7 @@ impl Handshakes {
         if core::mem::replace(&mut dial.cookie_answered, true) {
             return Err(Refusal::Stale);
         }
-        Ok(Outcome::Reply(dial.init.to_vec()))
+        Ok(Outcome::Reply(vec![dial.init.to_vec()]))
     }
 
     pub(super) fn on_response(
@@ -177,7 +177,12 @@ impl Handshakes {
         dial.to = from;
         let (to, expect) = (dial.to, dial.expect);
         let finished = self.finish(now, unix_now_s, response.receiver, dial, &payload[..length]);
-        Ok(finished.unwrap_or_else(|reason| Outcome::Failed { to, expect, reason }))
+        Ok(finished.unwrap_or_else(|reason| Outcome::Failed {
+            to,
+            expect,
+            reason,
+            reply: None,
+        }))
     }
 
     /// Checks who has answered, and answers in turn.
@@ -194,7 +199,8 @@ impl Handshakes {
             .split_at_checked(RESPONSE_HEADER_BYTES)
             .ok_or(Refusal::Malformed(wire::Malformed::Short))?;
         let (peer_index, version) = format::Response::of_header(header)?;
-        if !VERSIONS.contains(version) {
+        let is_offered = dial.versions().contains(version);
+        if !is_offered && version != HYBRID_VERSION {
             return Err(Refusal::Version);
         }
         let peer = self.verify(unix_now_s, certificate, dial.noise.get_remote_static())?;
@@ -204,32 +210,42 @@ impl Handshakes {
         {
             return Err(Refusal::UnexpectedPeer(peer.address()));
         }
+        self.check_version(version, &peer)?;
         let finish = self.write_finish(peer_index, &mut dial);
-        let parts = Parts {
-            shown: peer.shown(),
+        if !is_offered {
+            return Ok(Outcome::Failed {
+                to: dial.to,
+                expect: dial.expect,
+                reason: Refusal::HybridAlone(peer.address()),
+                reply: Some(finish),
+            });
+        }
+        let made = Made {
+            peer,
             local_index,
             peer_index,
             version,
             dialled: true,
-            open: self.network.suite().is_open(),
-            window: self.window(),
-            keys: dial.noise.dangerously_get_raw_split(),
+            is_further: dial.is_further,
         };
+        if version >= HYBRID_VERSION {
+            return Ok(self.offer(now, dial, made, finish));
+        }
         let confirming = Confirming {
             to: dial.to,
-            finish: finish.clone(),
+            datagrams: vec![finish.clone()],
             tries: 1,
         };
         let due = now + self.finish_wait(0);
         self.table
             .insert(local_index, Entry::Confirming(confirming), due);
         Ok(Outcome::Established(Box::new(Established {
-            session: Session::new(parts, now),
-            peer,
+            session: self.session(now, &made, dial.noise.dangerously_get_raw_split()),
+            peer: made.peer,
             from: dial.to,
             expect: dial.expect,
-            is_further: dial.is_further,
-            reply: Some(finish),
+            is_further: made.is_further,
+            reply: vec![finish],
         })))
     }
 
@@ -256,11 +272,12 @@ impl Handshakes {
     }
 
     /// What is due for an index whose timer is spent.
-    pub(super) fn on_due(&mut self, now: Time, index: SessionIndex) -> Option<Due> {
-        match self.table.take(index)? {
-            Entry::Dial(dial) => Some(self.repeat_init(now, index, dial)),
-            Entry::Confirming(confirming) => Some(self.repeat_finish(now, index, confirming)),
-            Entry::HalfOpen(_) | Entry::Live => None,
+    pub(super) fn on_due(&mut self, now: Time, index: SessionIndex) -> Vec<Due> {
+        match self.table.take(index) {
+            Some(Entry::Dial(dial)) => vec![self.repeat_init(now, index, dial)],
+            Some(Entry::Offering(offering)) => self.repeat_offer(now, index, offering),
+            Some(Entry::Confirming(confirming)) => self.repeat_last(now, index, confirming),
+            Some(Entry::HalfOpen(_) | Entry::Offered(_) | Entry::Live) | None => Vec::new(),
         }
     }
 
@@ -278,23 +295,25 @@ impl Handshakes {
         Due::Send { to, datagram }
     }
 
-    fn repeat_finish(
+    /// Repeats what ends a handshake, until the peer has spoken under its session.
+    fn repeat_last(
         &mut self,
         now: Time,
         session: SessionIndex,
         mut confirming: Confirming,
-    ) -> Due {
+    ) -> Vec<Due> {
         let to = confirming.to;
         if confirming.tries >= self.repeats().finishes {
             self.table.insert(session, Entry::Live, Time::FAR);
-            return Due::Unconfirmed { session, to };
+            return vec![Due::Unconfirmed { session, to }];
         }
-        let datagram = confirming.finish.clone();
+        let datagrams = confirming.datagrams.iter();
+        let again = datagrams.map(|it| Due::send(to, it)).collect();
         let due = now + self.finish_wait(confirming.tries);
         confirming.tries += 1;
         self.table
             .insert(session, Entry::Confirming(confirming), due);
-        Due::Send { to, datagram }
+        again
     }
 
     /// The wait after the Init of that number, up to a quarter longer by chance, so that nodes

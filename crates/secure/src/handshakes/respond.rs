@@ -1,18 +1,18 @@
 //! The side that is dialled: Init under load and not, half-open handshakes, Finish.
 
+use super::hybrid::Made;
 use super::table::{Entry, HalfOpen};
-use super::{Between, Established, Handshakes, Outcome, Refusal, VERSIONS};
+use super::{Between, Established, Handshakes, Outcome, Refusal};
 use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
 use crate::noise;
-use crate::session::{Parts, Session};
 use crate::suite::Suite;
 use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
 use wire::handshake::{
-    FURTHER_PATH, Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES,
-    Response, init, split_mac,
+    FURTHER_PATH, Finish, HYBRID_VERSION, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES,
+    NOISE_RESPONSE_BYTES, Response, init, split_mac,
 };
 use wire::link::SessionIndex;
 
@@ -36,7 +36,7 @@ impl Handshakes {
         if !self.mac.is_of(message.mac1, &datagram[..init::MAC1.start]) {
             return Err(Refusal::Mac);
         }
-        let common = message.versions.common(VERSIONS);
+        let common = message.versions.common(self.versions());
         let version = common.ok_or(Refusal::Version)?;
         if let Some(half_open) = self.table.half_open_of(from, message.mac1) {
             return half_open.answer_again();
@@ -98,7 +98,7 @@ impl Handshakes {
         let header = Response {
             sender: index,
             receiver: message.sender,
-            version,
+            version: self.answered_version(version),
             noise: &[],
         };
         let seed = self.entropy.draw();
@@ -129,7 +129,7 @@ impl Handshakes {
         let due = now + HALF_OPEN_LIFETIME;
         self.table
             .insert(index, Entry::HalfOpen(Box::new(half_open)), due);
-        Ok(Outcome::Reply(response))
+        Ok(Outcome::Reply(vec![response]))
     }
 
     pub(super) fn on_finish(
@@ -180,30 +180,34 @@ impl Handshakes {
         let certificate = further.unwrap_or(payload);
         let static_key = half_open.noise.get_remote_static();
         let peer = self.verify(unix_now_s, certificate, static_key)?;
-        self.end_own_dial(half_open.from, &peer);
-        self.table.insert(local_index, Entry::Live, Time::FAR);
-        let parts = Parts {
-            shown: peer.shown(),
+        self.check_version(half_open.version, &peer)?;
+        let made = Made {
+            peer,
             local_index,
             peer_index: half_open.peer_index,
             version: half_open.version,
             dialled: false,
-            open: self.network.suite().is_open(),
-            window: self.window(),
-            keys: half_open.noise.dangerously_get_raw_split(),
+            is_further: further.is_some(),
         };
+        if made.version >= HYBRID_VERSION {
+            let from = half_open.from;
+            return Ok(self.await_offer(now, from, made, &mut half_open.noise));
+        }
+        self.end_own_dial(half_open.from, &made.peer);
+        self.table.insert(local_index, Entry::Live, Time::FAR);
         Ok(Outcome::Established(Box::new(Established {
-            session: Session::new(parts, now),
-            peer,
+            session: self.session(now, &made, half_open.noise.dangerously_get_raw_split()),
+            peer: made.peer,
             from: half_open.from,
             expect: None,
-            is_further: further.is_some(),
-            reply: None,
+            is_further: made.is_further,
+            reply: Vec::new(),
         })))
     }
 
-    /// A dial to where the peer has just come from has nothing left to bring.
-    fn end_own_dial(&mut self, from: UnderlayAddr, peer: &crate::Peer) {
+    /// A dial to where the peer has just come from has nothing left to bring. One that was answered may have brought a
+    /// session there already, so it goes on.
+    pub(super) fn end_own_dial(&mut self, from: UnderlayAddr, peer: &crate::Peer) {
         let Some(index) = self.table.dial_to(from) else {
             return;
         };
@@ -225,7 +229,7 @@ impl HalfOpen {
             return Err(Refusal::TooMany);
         }
         self.repeats += 1;
-        Ok(Outcome::Reply(self.response.clone()))
+        Ok(Outcome::Reply(vec![self.response.clone()]))
     }
 
     /// Makes the Noise state again as it was before it read a forged Finish: snow has by then

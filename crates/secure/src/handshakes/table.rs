@@ -1,14 +1,16 @@
 //! Which session indices are in use and for what, and when something is due for one of them.
 
+use super::hybrid::Made;
 use crate::entropy::Secret;
 use crate::identity::Identity;
+use crate::kem::{Agreed, Offer, Pieces};
 use crate::limits::MAX_INDICES;
 use crate::mac::Mac;
 use base::{Map, NodeAddr, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::handshake::{INIT_BYTES, NOISE_INIT_BYTES};
+use wire::handshake::{INIT_BYTES, NOISE_INIT_BYTES, VersionRange};
 use wire::link::SessionIndex;
 
 /// A handshake that this side began and that nobody has answered.
@@ -47,16 +49,40 @@ pub(super) struct HalfOpen {
     pub(super) bad_finishes: u32,
 }
 
-/// A session that this side dialled and under which the peer has not spoken.
+/// A handshake that this side began, and in which it has offered an ML-KEM key.
+pub(super) struct Offering {
+    pub(super) to: UnderlayAddr,
+    pub(super) expect: Option<NodeAddr>,
+    pub(super) made: Made,
+    pub(super) offer: Offer,
+    pub(super) agreed: Agreed,
+    pub(super) key: Vec<u8>,
+    pub(super) ciphertext: Pieces,
+    /// The Finish, and the pieces of the key.
+    pub(super) datagrams: Vec<Vec<u8>>,
+    pub(super) tries: u32,
+}
+
+/// A handshake that was answered, and whose dialler is known and is to offer a key.
+pub(super) struct Offered {
+    pub(super) from: UnderlayAddr,
+    pub(super) made: Made,
+    pub(super) agreed: Agreed,
+    pub(super) key: Pieces,
+}
+
+/// A session of which this side has spoken last, and under which the peer has not spoken.
 pub(super) struct Confirming {
     pub(super) to: UnderlayAddr,
-    pub(super) finish: Vec<u8>,
+    pub(super) datagrams: Vec<Vec<u8>>,
     pub(super) tries: u32,
 }
 
 pub(super) enum Entry {
     Dial(Box<Dial>),
     HalfOpen(Box<HalfOpen>),
+    Offering(Box<Offering>),
+    Offered(Box<Offered>),
     Confirming(Confirming),
     Live,
 }
@@ -68,8 +94,18 @@ pub(super) struct Table {
     /// By the far end.
     dials: Map<UnderlayAddr, SessionIndex>,
     half_open: Map<(UnderlayAddr, Mac), SessionIndex>,
+    /// How many wait for a key.
+    offered: usize,
     /// One per entry that is not live.
     timers: BTreeSet<(Time, SessionIndex)>,
+}
+
+impl Dial {
+    /// What its Init says that this side speaks.
+    pub(super) fn versions(&self) -> VersionRange {
+        let [min, max] = [self.init[4], self.init[5]];
+        VersionRange { min, max }
+    }
 }
 
 impl Table {
@@ -80,7 +116,7 @@ impl Table {
         self.dials.len()
     }
     pub(super) fn half_open(&self) -> usize {
-        self.half_open.len()
+        self.half_open.len() + self.offered
     }
 
     /// An index that is not in use; `None` when too many are.
@@ -116,6 +152,27 @@ impl Table {
         }
     }
 
+    pub(super) fn offering(&mut self, index: SessionIndex) -> Option<&mut Offering> {
+        match self.entries.get_mut(&index) {
+            Some((Entry::Offering(offering), _)) => Some(offering),
+            _ => None,
+        }
+    }
+    pub(super) fn offered(&mut self, index: SessionIndex) -> Option<&mut Offered> {
+        match self.entries.get_mut(&index) {
+            Some((Entry::Offered(offered), _)) => Some(offered),
+            _ => None,
+        }
+    }
+    /// The peer may have the session already, or may have it before this side.
+    pub(super) fn is_half_open(&self, index: SessionIndex) -> bool {
+        let entry = self.entries.get(&index).map(|(entry, _)| entry);
+        matches!(
+            entry,
+            Some(Entry::HalfOpen(_) | Entry::Offered(_) | Entry::Offering(_))
+        )
+    }
+
     /// Puts an entry at a free or own index; something is due for it at `due`.
     pub(super) fn insert(&mut self, index: SessionIndex, entry: Entry, due: Time) {
         self.remove(index);
@@ -127,6 +184,10 @@ impl Table {
                 let key = (half_open.from, half_open.init_mac1);
                 self.half_open.insert(key, index);
             }
+            Entry::Offering(offering) => {
+                self.dials.insert(offering.to.remote(), index);
+            }
+            Entry::Offered(_) => self.offered += 1,
             Entry::Confirming(_) | Entry::Live => {}
         }
         if due != Time::FAR {
@@ -151,6 +212,10 @@ impl Table {
                 let key = (half_open.from, half_open.init_mac1);
                 self.half_open.remove(&key);
             }
+            Entry::Offering(offering) => {
+                self.dials.remove(&offering.to.remote());
+            }
+            Entry::Offered(_) => self.offered -= 1,
             Entry::Confirming(_) | Entry::Live => {}
         }
         Some(entry)

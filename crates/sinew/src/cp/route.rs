@@ -560,6 +560,7 @@ mod tests {
                 closed: true,
                 ..Default::default()
             }),
+            refused: None,
         }];
         let closed = Ways::new(node(1), View::new(network).unwrap());
         assert_eq!(path(&closed), [1, 2, 4].map(node));

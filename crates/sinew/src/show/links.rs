@@ -29,6 +29,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         Column::numbers("WINDOW packets", 9),
         Column::numbers("QUEUED", 8),
         Column::numbers("RETRANSMITTED", 8),
+        Column::words("KEYS", 10),
         Column::words("IMPAIRMENT", 4),
     ]);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
@@ -61,6 +62,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
                 total(&reliable["retransmissions"]),
                 total(&reliable["originals"]),
             ),
+            keys(link).into(),
             link["impairment"].as_str().unwrap_or("-").into(),
         ]);
     }
@@ -76,6 +78,15 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         page.push(Page::wrapped(&note, drawing.look, 2));
     }
     Ok(page)
+}
+
+/// What the keys of its session come from.
+fn keys(link: &Value) -> &'static str {
+    match (&link["post_quantum"], text(&link["state"])) {
+        (_, "no-session") => "-",
+        (Value::Bool(true), _) => "post-quantum",
+        _ => "classic",
+    }
 }
 
 /// The paths of links that have more than one.

@@ -249,6 +249,11 @@ fn ends(ends: &[Value], names: &Names) -> Option<String> {
         ends.len(),
         sessions.count()
     );
+    let hybrid = ends.iter().filter(|end| end["post_quantum"] == true);
+    match hybrid.count() {
+        0 => {}
+        many => words += &format!(", {many} of them with post-quantum keys"),
+    }
     if !open.is_empty() {
         let _ = write!(
             words,
@@ -259,6 +264,10 @@ fn ends(ends: &[Value], names: &Names) -> Option<String> {
     let refused: u64 = ends.iter().map(|end| total(&end["refused"])).sum();
     if refused > 0 {
         let _ = write!(words, "; {refused} packets did not open");
+    }
+    // One is enough to know what is wrong; the log has all.
+    if let Some(reason) = ends.iter().find_map(|end| end["reason"].as_str()) {
+        let _ = write!(words, "; {reason}");
     }
     Some(words)
 }

@@ -321,6 +321,7 @@ mod tests {
             address: addr.to_string(),
             name: Some(name.to_owned()),
             bulk: None,
+            refused: None,
         };
         let link = |(from, to): (NodeAddr, NodeAddr)| KnownLink {
             from: from.to_string(),

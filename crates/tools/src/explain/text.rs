@@ -190,6 +190,9 @@ impl fmt::Display for Why {
         )?;
         f.write_str(&links(&self.choice))?;
         writeln!(f, "\nwhy   {}", self.choice.reason)?;
+        if let Some(refused) = &self.refused {
+            writeln!(f, "none  {refused}; until then, packets are dropped")?;
+        }
         if let [path] = self.choice.chosen.as_slice() {
             writeln!(f, "call  {}", missed(path, self.deadline_ms))?;
         }

@@ -103,6 +103,16 @@ impl View {
         &self.protections
     }
 
+    /// Why the one that told of the network sends nothing from here to there.
+    pub(super) fn refused(&self, (from, to): (NodeAddr, NodeAddr)) -> Option<String> {
+        let teller = self.snapshot.teller.as_deref();
+        let to = to.to_string();
+        let mut nodes = self.snapshot.nodes.iter();
+        let node = nodes.find(|node| node.address == to)?;
+        let is_his = teller == Some(&from.to_string());
+        node.refused.clone().filter(|_| is_his)
+    }
+
     /// The node that a word names, by its name or its overlay address.
     ///
     /// # Errors

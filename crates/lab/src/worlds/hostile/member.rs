@@ -330,12 +330,10 @@ impl Member {
 /// The session that a handshake came to, once it has; what is to be answered goes to `reply`.
 fn shaken(outcome: Outcome, mut reply: impl FnMut(&[u8])) -> Option<Session> {
     match outcome {
-        Outcome::Reply(bytes) => reply(&bytes),
+        Outcome::Reply(datagrams) => datagrams.iter().for_each(|bytes| reply(bytes)),
         Outcome::Cookie(bytes) => reply(&bytes),
         Outcome::Established(made) => {
-            if let Some(bytes) = &made.reply {
-                reply(bytes);
-            }
+            made.reply.iter().for_each(|bytes| reply(bytes));
             return Some(made.session);
         }
         Outcome::Refused(_) | Outcome::Failed { .. } => {}

@@ -4,8 +4,9 @@ use super::*;
 
 #[test]
 fn every_key_can_be_set_and_is_the_one_that_changes() {
-    const VALUES: [&str; 12] = [
-        "77ms", "4", "0.25", "hop", "false", "true", "reno", "off", "on", "paper", "measured", "7",
+    const VALUES: [&str; 13] = [
+        "77ms", "4", "0.25", "hop", "false", "true", "reno", "off", "on", "prefer", "paper",
+        "measured", "7",
     ];
     let before = format!("{:?}", Settings::modern());
     for key in Settings::keys() {
@@ -60,6 +61,7 @@ fn what_is_not_a_setting_is_told_with_all_there_are() {
         ("recovery_tail_probes", "256"),
         ("reliable_congestion", "fast"),
         ("seal_ends", "yes"),
+        ("post_quantum", "always"),
         ("metric", "mine"),
         ("direct_links", "1"),
     ] {

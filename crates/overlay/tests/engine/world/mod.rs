@@ -20,7 +20,7 @@ use overlay::settings::Sealing;
 use overlay::sockets::default_options;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use party::{Ask, Party, Tap};
-use secure::{Authority, Identity, Keys, Network, Validity};
+use secure::{Authority, Identity, Keys, Network, PostQuantum, Validity};
 use sim::{HostId, World};
 use totals::Totals;
 use wire::HEADROOM;
@@ -73,6 +73,8 @@ pub struct Plan {
     pub capacity_kbps: u32,
     /// Nodes that seal otherwise than the settings say.
     pub sealing: Vec<(usize, Sealing)>,
+    /// Nodes that want other keys than the settings say.
+    pub post_quantum: Vec<(usize, PostQuantum)>,
     /// Who may dial without being expected; `None` for everybody.
     pub accept: Option<Vec<NodeAddr>>,
 }
@@ -90,6 +92,7 @@ impl Plan {
             own_settings: Vec::new(),
             capacity_kbps: 0,
             sealing: Vec::new(),
+            post_quantum: Vec::new(),
             accept: None,
         }
     }
@@ -257,6 +260,11 @@ impl Nodes {
         for &(node, sealing) in &self.plan.sealing {
             if node == i {
                 settings.sealing = sealing;
+            }
+        }
+        for &(node, post_quantum) in &self.plan.post_quantum {
+            if node == i {
+                settings.post_quantum = post_quantum;
             }
         }
         self.starts += 1;

@@ -236,20 +236,24 @@ impl Neighbour {
 
     fn on_handshake(&mut self, now: Time, from: UnderlayAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         match self.handshakes.on_datagram(now, UNIX_S, from, datagram) {
-            Outcome::Reply(bytes) => vec![bytes],
+            Outcome::Reply(datagrams) => datagrams,
             Outcome::Cookie(bytes) => vec![bytes.to_vec()],
             Outcome::Established(established) => {
                 self.sessions.insert(from, (established.session, None));
                 self.next_hello = now;
-                let mut out: Vec<Vec<u8>> = established.reply.into_iter().collect();
+                let mut out = established.reply;
                 if self.polite {
                     out.extend(self.hello(now, from));
                 }
                 out
             }
-            Outcome::Refused(why) | Outcome::Failed { reason: why, .. } => {
+            Outcome::Refused(why) => {
                 self.refused.push(why);
                 Vec::new()
+            }
+            Outcome::Failed { reason, reply, .. } => {
+                self.refused.push(reason);
+                reply.into_iter().collect()
             }
         }
     }

@@ -58,7 +58,7 @@ impl Siege {
         Siege::planned(seed, Settings::modern(), attacker)
     }
 
-    fn planned(
+    pub fn planned(
         seed: u64,
         settings: Settings,
         attacker: impl FnOnce(&mut Nodes) -> Neighbour,

@@ -65,7 +65,10 @@ impl Totals {
             Event::RootRefused { .. } => self.roots_refused += 1,
             Event::GroupsIgnored { by, group, .. } => self.ignored.push((by, group)),
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
-            Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
+            Event::EndRefused { .. }
+            | Event::Unanswered { .. }
+            | Event::NoDatagrams { .. }
+            | Event::Way { .. } => {}
             // The snapshot has what is suspect.
             Event::PathBad { .. }
             | Event::Suspected { .. }

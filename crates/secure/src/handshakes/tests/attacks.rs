@@ -13,7 +13,7 @@ fn transcript() -> (Handshakes, Handshakes, [Vec<u8>; 3]) {
     let init = a.dial(T0, at(2), None).unwrap();
     let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
     let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
-    let finish = established.reply.unwrap();
+    let finish = established.reply.concat();
     b.on_datagram(T0, NOW_S, at(1), &finish).established();
     (a, b, [init, response, finish])
 }
@@ -59,7 +59,7 @@ fn every_changed_byte_of_every_message_is_refused_and_the_true_one_still_counts(
         a.on_datagram(now, NOW_S, at(2), &bad).refused();
     }
     let established = a.on_datagram(now, NOW_S, at(2), &response).established();
-    let finish = established.reply.unwrap();
+    let finish = established.reply.concat();
     for (_, bad) in changed(&finish) {
         b.on_datagram(now, NOW_S, at(1), &bad).refused();
     }
@@ -80,7 +80,7 @@ fn a_member_who_makes_mac1_fit_gets_no_further() {
         let outcome = a.on_datagram(T0, NOW_S, at(2), &with_mac(&mac, bad));
         assert_eq!(outcome.refused(), Refusal::Noise);
         let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
-        let finish = established.reply.unwrap();
+        let finish = established.reply.concat();
         let noise = 4 + step * (finish.len() - 4 - MAC_BYTES) / 40;
         for _ in 0..3 {
             let mut bad = finish.clone();
@@ -104,7 +104,7 @@ fn the_clear_header_of_a_response_cannot_be_forged() {
     let outcome = a.on_datagram(T0, NOW_S, at(2), &with_mac(&mac, bad));
     let established = outcome.established();
     assert_eq!(established.session.version(), 1, "the sealed copy counts");
-    let finish = established.reply.unwrap();
+    let finish = established.reply.concat();
     b.on_datagram(T0, NOW_S, at(1), &finish).established();
 }
 
@@ -141,7 +141,7 @@ fn forged_finishes_and_responses_are_looked_at_a_few_times_only() {
     let later = a.next_timeout().unwrap();
     assert_eq!(a.on_timeout(later).len(), 1);
     let established = a.on_datagram(later, NOW_S, at(2), &response).established();
-    let mut bad = established.reply.unwrap();
+    let mut bad = established.reply.concat();
     bad[20] ^= 1;
     let bad = with_mac(&mac, bad);
     let mut looked = 0;
@@ -192,7 +192,7 @@ fn answers_from_elsewhere_are_refused() {
     let refused = a.on_datagram(T0, NOW_S, at(3), &response).refused();
     assert_eq!(refused, Refusal::Address);
     let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
-    let finish = established.reply.unwrap();
+    let finish = established.reply.concat();
     let refused = b.on_datagram(T0, NOW_S, at(3), &finish).refused();
     assert_eq!(refused, Refusal::Address);
 }
@@ -201,12 +201,12 @@ fn answers_from_elsewhere_are_refused() {
 fn meet(mut a: Handshakes, mut b: Handshakes, expect: Option<u8>) -> (Outcome, Option<Outcome>) {
     let init = a.dial(T0, at(2), expect.map(address)).unwrap();
     let response = match b.on_datagram(T0, NOW_S, at(1), &init) {
-        Outcome::Reply(response) => response,
+        Outcome::Reply(response) => response.concat(),
         refused => return (refused, None),
     };
     match a.on_datagram(T0, NOW_S, at(2), &response) {
-        Outcome::Established(mut established) => {
-            let finish = established.reply.take().unwrap();
+        Outcome::Established(established) => {
+            let finish = established.reply.concat();
             let there = b.on_datagram(T0, NOW_S, at(1), &finish);
             (Outcome::Established(established), Some(there))
         }
@@ -407,7 +407,7 @@ fn a_flood_of_well_formed_inits_is_bounded_and_neighbours_get_through() {
     let init = a.on_datagram(now, NOW_S, at(2), &cookie).reply();
     let response = b.on_datagram(now, NOW_S, at(1), &init).reply();
     let established = a.on_datagram(now, NOW_S, at(2), &response).established();
-    let finish = established.reply.unwrap();
+    let finish = established.reply.concat();
     b.on_datagram(now, NOW_S, at(1), &finish).established();
     b.on_timeout(now + HALF_OPEN_LIFETIME);
     assert_eq!((b.half_open(), b.indices_in_use()), (0, 1));
