@@ -17,6 +17,7 @@ const OPEN_REST: Duration = Duration::from_secs(8);
 const OPEN_REST_MAX: Duration = Duration::from_secs(512);
 /// Pairs of addresses that are remembered: four sockets towards four addresses.
 const PAIRS: usize = 16;
+
 /// Which pairs of addresses are dialled, and when next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {

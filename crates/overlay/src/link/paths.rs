@@ -7,9 +7,9 @@
 //!
 //!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
 //! ```
-//! Each end chooses for what it sends. A spare takes packets once its own handshake with that very address is complete
-//! and the neighbour has answered hellos under its session, from wherever; unlike the path in use it follows no datagram to another one, so no
-//! neighbour turns traffic to a third party by it.
+//! Each end chooses for what it sends. A spare takes packets once its own handshake with that address is complete and the
+//! neighbour has answered a hello under its session. Where the answer came from is not checked. A spare never follows a
+//! datagram to another address; the path in use does.
 
 use super::path::{MAX_PATHS, Path, PathId};
 use super::{Dialling, Impairment, Link};
@@ -345,11 +345,8 @@ impl Link {
         let spare = &mut self.spares[place];
         for mut copy in copies.drain(..) {
             let bytes = copy.len();
-            if bytes > usize::from(spare.mtu.usable()) {
-                self.counts.copies_unsent += 1;
-                continue;
-            }
-            if spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
+            let fits = bytes <= usize::from(spare.mtu.usable());
+            if !fits || spare.sessions.seal(Kind::Data, copy.bytes_mut()).is_err() {
                 self.counts.copies_unsent += 1;
                 continue;
             }
