@@ -9,7 +9,7 @@
 use crate::gateway::{Site, Sites};
 use crate::phone::{Phone, Setup};
 use crate::programs::{BARESIP, DNSMASQ, KAMAILIO, Running, missing, quiet};
-use crate::speech::Speech;
+use crate::speech::{RESEMBLES, Speech};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -117,10 +117,14 @@ fn phones_behind_kamailio_call_each_other_over_the_overlay() {
     alice.wait_for("CALL_ESTABLISHED");
     let ended = bob.wait_within("CALL_CLOSED", Duration::from_secs(60));
     assert!(ended.is_some(), "{}", bob.log());
-    let (score, ceiling) = (speech.score(&bob.heard()), speech.ceiling());
-    println!("behind Kamailio, 5 % lost: {score}, ceiling {ceiling}");
-    // How good it is, `quality` measures; here it has to be speech.
-    assert!(score.0 > ceiling.0 - 1.5);
+    // How good it is, `quality` measures on a machine that does nothing else; here it has to be what was said.
+    let heard = bob.heard();
+    let resemblance = speech.resemblance(&heard);
+    println!(
+        "behind Kamailio, 5 % lost: {}, resemblance {resemblance:.3}",
+        speech.score(&heard)
+    );
+    assert!(resemblance > RESEMBLES, "{resemblance}");
     // Both Kamailios and both gateways were on the way, and the media came from the gateway.
     let log = bob.log();
     for of in [a.proxy, a.gateway, b.gateway, b.proxy] {

@@ -15,6 +15,8 @@ use voice::score::{RawPesq, Reference, SEGMENT_SAMPLES};
 const SILENCE: usize = SAMPLE_RATE_HZ as usize * 3 / 2;
 /// How much later than it was said something may be heard: buffers, and the path.
 const LATEST: usize = 3 * SAMPLE_RATE_HZ as usize;
+/// The least resemblance of what is still the same speech.
+pub(crate) const RESEMBLES: f32 = 0.7;
 /// Loudness is compared in stretches of 10 ms.
 const STRETCH: usize = 80;
 
@@ -69,6 +71,20 @@ impl Speech {
         self.reference.score(&cut).raw_mean().unwrap()
     }
 
+    /// How much the loudness of what was heard follows what was said, in pieces of three seconds: 1 is alike, 0 is
+    /// silence. A host that rests for half a second moves what follows, and the score is bad; the speech is the same.
+    pub(crate) fn resemblance(&self, heard: &[i16]) -> f32 {
+        let (said, heard) = (loudness(&self.pcm), loudness(heard));
+        let alike = |piece: &[f32], at: usize| correlation(piece, heard.get(at..).unwrap_or(&[]));
+        let pieces = said.chunks_exact(3 * SAMPLE_RATE_HZ as usize / STRETCH);
+        let best = pieces.clone().enumerate().map(|(i, piece)| {
+            let lags = 0..=(SILENCE + LATEST) / STRETCH;
+            let at = lags.map(|lag| alike(piece, i * piece.len() + lag));
+            at.fold(0.0, f32::max)
+        });
+        best.sum::<f32>() / pieces.len() as f32
+    }
+
     /// Where in `heard` a segment begins: first by loudness, then by the samples.
     fn find(&self, heard: &[i16], said: &Range<usize>) -> usize {
         let segment = &self.pcm[said.clone()];
@@ -96,6 +112,24 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// How alike two courses are: 1 where one is a multiple of the other, 0 where one has nothing.
+fn correlation(a: &[f32], b: &[f32]) -> f32 {
+    let Some(b) = b.get(..a.len()) else {
+        return 0.0;
+    };
+    let centred = |of: &[f32]| {
+        let mean = of.iter().sum::<f32>() / of.len() as f32;
+        of.iter().map(|value| value - mean).collect::<Vec<_>>()
+    };
+    let (a, b) = (centred(a), centred(b));
+    let most = (product(&a, &a) * product(&b, &b)).sqrt();
+    if most > 0.0 {
+        product(&a, &b) / most
+    } else {
+        0.0
+    }
+}
+
 /// How loud each stretch is, less the mean.
 fn loudness(samples: &[i16]) -> Vec<f32> {
     let of = |stretch: &[i16]| stretch.iter().map(|&s| f32::from(s).abs()).sum::<f32>();
@@ -113,5 +147,24 @@ fn what_is_heard_late_is_found() {
         let mut heard = vec![0; late];
         heard.extend(&speech.pcm);
         assert!(speech.score(&heard).0 > ceiling.0 - 0.01, "{late} samples");
+    }
+}
+
+#[test]
+fn speech_resembles_itself_where_a_part_is_moved_or_lost_and_nothing_else_does() {
+    let speech = Speech::of(1);
+    let late = |at: usize, by: usize| {
+        let mut heard = speech.pcm.clone();
+        heard.splice(at..at, std::iter::repeat_n(0, by));
+        heard
+    };
+    assert!(speech.resemblance(&late(0, 12_345)) > 0.95);
+    // A rest of 300 ms in the middle of twelve seconds.
+    assert!(speech.resemblance(&late(SEGMENT_SAMPLES / 2 + 12_000, 2_400)) > RESEMBLES);
+    let mut half = late(0, 12_000);
+    half.truncate(12_000 + SEGMENT_SAMPLES / 2);
+    let backwards: Vec<i16> = speech.pcm.iter().rev().copied().collect();
+    for other in [vec![], vec![0; SEGMENT_SAMPLES], half, backwards] {
+        assert!(speech.resemblance(&other) < RESEMBLES);
     }
 }
