@@ -385,7 +385,9 @@ fn routers_on_the_way_and_one_more_are_the_hops() {
         (&b, "fd00:3::1", 1),
         (&b, "10.0.3.2", 1),
     ] {
-        assert_eq!(hops_from(from, to, None).unwrap(), Some(expected), "{to}");
+        // A busy machine may be silent for as long as one question lasts; a wrong number stays wrong.
+        let found = (0..5).find_map(|_| hops_from(from, to, None).unwrap());
+        assert_eq!(found, Some(expected), "{to}");
     }
     let named = hops_from(&b, "10.0.1.1", Some("10.0.3.2")).unwrap();
     assert_eq!(named, Some(3));
