@@ -10,7 +10,8 @@
 //!
 //! Honest flows keep what honest paths allow, and what those allow the twin shows: a flow that has no
 //! way but through the member loses everything there too. Once the honest have had their time to
-//! react (a black hole's depends on how much it swallows; nothing else has one),
+//! react (a black hole's depends on how much it swallows; a lie about links makes one that swallows everything;
+//! nothing else has one),
 //!
 //! ```text
 //!   lost <= the twin's + 0.5 points + three standard errors of it
@@ -50,6 +51,7 @@ use scene::Scene;
 use sim::trace::Packet;
 use sim::{Answer, Arrivals};
 use std::collections::BTreeMap;
+use treason::LIE_FELT;
 
 /// How far ahead packets are scheduled, and how often a world is looked at.
 const SLICE: Duration = Duration::from_millis(50);
@@ -70,6 +72,8 @@ const FAULTS_MAX: usize = 6;
 
 /// What came of the flows of a world in the time that is judged.
 struct Outcome {
+    /// From when until when.
+    judged: (Time, Time),
     /// Lost, of so many, for each call and then for each member of each group.
     flows: Vec<(String, usize, usize)>,
     unfinished: Option<String>,
@@ -85,8 +89,8 @@ pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> R
     if let Some(told) = &told {
         told.borrow_mut().push(format!("{scene:#?}"));
     }
-    let twin = Life::begin(seed, &scene, false, None, None).lived()?;
-    let mut world = Life::begin(seed, &scene, true, told, witness).lived()?;
+    let mut world = Life::begin(seed, &scene, true, told, witness).lived(None)?;
+    let twin = Life::begin(seed, &scene, false, None, None).lived(Some(world.judged))?;
     let mut faults = core::mem::take(&mut world.faults);
     let kind = scene.kind_of_loss();
     for ((what, lost, sent), (_, gone, _)) in world.flows.iter().zip(&twin.flows) {
@@ -177,9 +181,17 @@ impl<'s> Life<'s> {
         }
     }
 
-    fn lived(mut self) -> Result<Outcome, Worse> {
-        let (from, until) = self.scene.judged;
+    /// Lives to the end. The twin is judged over the same time as the world.
+    fn lived(mut self, judged: Option<(Time, Time)>) -> Result<Outcome, Worse> {
+        let (mut from, mut until) = judged.unwrap_or(self.scene.judged);
         self.run(until, true);
+        let member = self.nodes.party(self.scene.traitor).and_then(Party::member);
+        let lied_at = member.and_then(Member::lied_at);
+        if let Some(felt_until) = lied_at.map(|at| at + LIE_FELT).filter(|at| *at > from) {
+            until += felt_until.since(from);
+            from = felt_until;
+            self.run(until, true);
+        }
         self.run(until + DRAIN, false);
         self.check_tables();
         let flows = self.flows(from, until);
@@ -208,6 +220,7 @@ impl<'s> Life<'s> {
         let resets = self.sessions.resets;
         let events = self.nodes.world.close().map_err(|leak| leak.to_string())?;
         Ok(Outcome {
+            judged: (from, until),
             flows,
             unfinished,
             resets,
@@ -278,6 +291,7 @@ impl<'s> Life<'s> {
             match report.event {
                 Event::Dropped { reason, packets } => {
                     *self.dropped.entry(reason).or_default() += u64::from(packets);
+                    self.tell(|| format!("{host}: {packets} dropped: {}", reason.label()));
                     if reason == Drop::NoBuffer {
                         self.fault(Kind::Fault, format!("{host} has no buffers"));
                     }

@@ -150,6 +150,11 @@ impl Settings {
             stall: Duration::from_secs(5),
         }
     }
+
+    /// Links that are silent are doubted before they are given up.
+    pub fn doubts(&self) -> bool {
+        self.doubt_after < NEVER
+    }
 }
 
 impl Default for Settings {

@@ -13,7 +13,7 @@ use crate::link::LinkIndex;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use wire::control::{Builder, LinkDoubt, MESSAGE_HEADER_BYTES};
-use wire::data::{EXTENSION_LENGTH_BYTES, Header, LinkProtocol};
+use wire::data::{EXTENSION_LENGTH_BYTES, Header, LinkProtocol, Routing};
 use wire::groups::TreeBuilder;
 use wire::stamp::TreeEdge;
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
@@ -199,24 +199,59 @@ impl Node {
         })
     }
 
-    /// The link to the neighbour that brings packets to `to` without the link in doubt.
+    /// The link by which a packet goes on that came from the neighbour which is next on its path: the best one that
+    /// does not lead back there. The tables are right as far as this node knows, but the neighbour's say otherwise, and
+    /// what it has sent would be lost between the two.
+    ///
+    /// Choice: RFC 5286 turns packets around a link that has failed, and for these the next hop is as good as failed.
+    /// Not where links are never doubted: the papers' nodes drop such packets.
+    pub(super) fn way_on(
+        &mut self,
+        now: Time,
+        back: LinkIndex,
+        routing: Routing,
+        to: NodeAddr,
+    ) -> Option<LinkIndex> {
+        if !self.settings.hello.doubts() {
+            return None;
+        }
+        let edge = Edge {
+            from: self.addr,
+            to: self.links.at(back).peer,
+        };
+        let way = self.link_around(now, (edge, metric(routing)?), to)?;
+        (way != back).then_some(way)
+    }
+
+    /// The link to the neighbour that brings copies of packets to `to` without the link in doubt.
     fn way_around(
         &mut self,
         now: Time,
         (edge, metric): (Edge, Metric),
         to: NodeAddr,
     ) -> Option<LinkIndex> {
-        let known = (self.database.generation(), self.database.topology());
-        let doubt = (self.addr, edge, metric);
-        let next = self.detours.next_hop(now, doubt, to, known)?;
-        let link = self.links.by_peer(next)?;
+        let link = self.link_around(now, (edge, metric), to)?;
         let way = self.links.at(link);
         // Copies are no load for a path that has too much already.
         let is_free = way
             .brake
             .as_ref()
             .is_none_or(|brake| brake.allows_redundancy());
-        (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
+        (!way.is_in_doubt(now) && is_free).then_some(link)
+    }
+
+    /// The link, which is up, to the neighbour that brings packets to `to` without another one.
+    fn link_around(
+        &mut self,
+        now: Time,
+        (edge, metric): (Edge, Metric),
+        to: NodeAddr,
+    ) -> Option<LinkIndex> {
+        let known = (self.database.generation(), self.database.topology());
+        let without = (self.addr, edge, metric);
+        let next = self.detours.next_hop(now, without, to, known)?;
+        let link = self.links.by_peer(next)?;
+        self.links.at(link).is_up().then_some(link)
     }
 
     /// Tells the neighbour that packets come from, if they do, that a link which they take is in doubt.

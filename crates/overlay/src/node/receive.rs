@@ -433,10 +433,13 @@ impl Node {
         match next_hop(&self.tables, &self.links, routing, toward, cached) {
             // It has been there: while routes change, two nodes can each take the other for the
             // next one. The other would drop it as a duplicate.
-            Ok(link) if link == index => {
-                self.drop_one(Drop::Loop, out);
-                Verdict::Done
-            }
+            Ok(link) if link == index => match self.way_on(now, link, routing, toward) {
+                Some(link) => Verdict::Forward(link),
+                None => {
+                    self.drop_one(Drop::Loop, out);
+                    Verdict::Done
+                }
+            },
             Ok(link) => Verdict::Forward(link),
             Err(reason) => {
                 self.drop_one(reason, out);

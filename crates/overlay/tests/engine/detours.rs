@@ -12,6 +12,7 @@ use crate::world::streams::Streams;
 use crate::world::{Nodes, voice};
 use base::{Duration, Time};
 use overlay::Settings;
+use overlay::event::Drop;
 
 /// From 0 to 2 by way of 1; the direct link is long. 3 is behind 2.
 const EDGES: [(usize, usize); 4] = [(0, 1), (1, 2), (0, 2), (2, 3)];
@@ -104,4 +105,32 @@ fn copies_for_a_group_pass_a_child_of_the_far_end_and_it_gets_them_too() {
     }
     println!("a group whose first link falls silent: {worst}");
     assert!(worst <= GAP_MOST, "{worst}");
+}
+
+/// From 0 to 2 by 1, whose link to 2 becomes longer than the way back and around. 1 knows it at once, and 0 when it has
+/// been told, 40 ms later: what 0 sends meanwhile would be sent back.
+#[test]
+fn what_would_go_back_to_the_neighbour_that_sent_it_goes_on_another_way() {
+    for seed in 0..12 {
+        let edges = [(0, 1), (1, 2), (0, 2)];
+        let mut nodes = Nodes::with(seed, 3, &edges, "delay=4ms", Settings::modern());
+        nodes.link(0, 1, "delay=40ms");
+        nodes.link(0, 2, "delay=60ms");
+        nodes.run_ms(10_000 + 137 * seed);
+        nodes.arrivals();
+        let mut call = Streams::calls(&mut nodes, 1, 0, 2, voice());
+        call.run(&mut nodes, Duration::from_secs(2));
+        nodes.link(1, 2, "delay=110ms");
+        call.run(&mut nodes, Duration::from_secs(20));
+        call.finish(&mut nodes);
+        let looped = nodes.count().drops(Drop::Loop);
+        println!("{seed}: {looped} would have looped");
+        assert_eq!(looped, 0, "seed {seed}");
+        assert_eq!(call.duplicates, 0);
+        assert!(
+            call.fates_of(0).all(|(_, fate)| fate.is_some()),
+            "seed {seed}"
+        );
+        nodes.world.close().unwrap();
+    }
 }

@@ -110,6 +110,11 @@ impl Member {
         self.mind.misdeeds
     }
 
+    /// When it first lied about its links.
+    pub(in crate::worlds) fn lied_at(&self) -> Option<Time> {
+        self.mind.lied_at
+    }
+
     pub(in crate::worlds) fn handle(
         &mut self,
         now: Time,

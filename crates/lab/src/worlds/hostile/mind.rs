@@ -38,6 +38,8 @@ pub(super) struct Mind {
     owed: Vec<f64>,
     /// Packets and messages swallowed, changed or invented.
     pub(super) misdeeds: u64,
+    /// When it first told a record of its links that is not true.
+    pub(super) lied_at: Option<Time>,
 }
 
 impl Mind {
@@ -60,6 +62,7 @@ impl Mind {
             owed: vec![0.0; treason.deeds.len()],
             treason,
             misdeeds: 0,
+            lied_at: None,
         }
     }
 
@@ -138,7 +141,7 @@ impl Mind {
                 kind::HELLO if awake && self.treason.has(|d| *d == Deed::LieInHellos) => {
                     self.on_hello(body);
                 }
-                kind::RECORDS => self.on_records(awake, body),
+                kind::RECORDS => self.on_records(now, body),
                 _ => {}
             }
         }
@@ -160,7 +163,7 @@ impl Mind {
         self.misdeeds += 1;
     }
 
-    fn on_records(&mut self, awake: bool, body: &mut [u8]) {
+    fn on_records(&mut self, now: Time, body: &mut [u8]) {
         let mut at = 0;
         while let Some(head) = body.get(at..at + RECORD_HEADER_BYTES) {
             let (kind, len) = (head[0], usize::from(u16::from_be_bytes([head[1], head[2]])));
@@ -170,13 +173,13 @@ impl Mind {
             };
             at += len;
             if RecordKind(kind) == RecordKind::LINK_STATE {
-                self.on_record(awake, record);
+                self.on_record(now, record);
             }
         }
     }
 
     /// A record of its own goes out: it says what it likes, and signs that.
-    fn on_record(&mut self, awake: bool, record: &mut [u8]) {
+    fn on_record(&mut self, now: Time, record: &mut [u8]) {
         let Ok(links) = link_state::LinkState::parse(record) else {
             return;
         };
@@ -187,7 +190,7 @@ impl Mind {
         self.craft.on_own_record(record);
         let lies = self.treason.has(|d| *d == Deed::LieAboutLinks);
         let invents = self.treason.has(|d| *d == Deed::InventLinks);
-        if !awake || !(lies || invents) {
+        if !self.is_awake(now) || !(lies || invents) {
             return;
         }
         for i in 0..count {
@@ -203,6 +206,7 @@ impl Mind {
         let signed = record.len() - link_state::SIGNATURE_BYTES;
         let (signed, signature) = record.split_at_mut(signed);
         signature.copy_from_slice(&self.identity.sign(Context::LinkState, signed));
+        self.lied_at.get_or_insert(now);
         self.misdeeds += 1;
     }
 

@@ -75,6 +75,12 @@ pub(in crate::worlds) struct Treason {
     pub(super) groups: Vec<NodeAddr>,
 }
 
+/// A black hole that swallows everything is out of use within so long.
+const WHOLE_HOLE: Duration = Duration::from_secs(2);
+/// After a lie about links honest flows may feel for so long what the nodes around a member take to be its links:
+/// its own engine, which knows better, sends packets back or nowhere. That is a black hole.
+pub(super) const LIE_FELT: Duration = WHOLE_HOLE;
+
 impl Deed {
     pub(super) fn draw(rng: &mut Rng) -> Deed {
         let pct = [100, 100, 50, 50, 5][rng.below(5) as usize];
@@ -112,7 +118,7 @@ impl Deed {
     pub(super) fn felt_for(self) -> Duration {
         match self {
             Deed::Swallow { pct, .. } | Deed::Corrupt { pct } => match pct {
-                51.. => Duration::from_secs(2),
+                51.. => WHOLE_HOLE,
                 6..=50 => Duration::from_secs(10),
                 _ => Duration::from_secs(120),
             },
