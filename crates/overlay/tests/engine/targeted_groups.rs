@@ -99,13 +99,15 @@ fn talk(nodes: &mut Nodes, cast: &mut Cast, seconds: u64, members: &[usize]) -> 
 
 /// What a node tells of the source's packets to the group.
 fn source(nodes: &Nodes, at: usize) -> GroupSource {
-    let node = nodes.running(at).unwrap();
+    let node = nodes.running(at).expect("it runs");
     let status = node
         .group_statuses(nodes.world.now(), Some(GROUP))
         .remove(0);
     let of = addr(0).to_string();
     let mut sources = status.sources.into_iter();
-    sources.find(|source| source.source == of).unwrap()
+    sources
+        .find(|source| source.source == of)
+        .expect("packets have passed it")
 }
 
 fn trouble(nodes: &Nodes, at: usize) -> Vec<(String, Vec<String>)> {
