@@ -25,6 +25,8 @@
 //! out the last ones.
 //!
 //! Which trouble there is, [`Watch`] decides from the link state. It is quick to see trouble, and slow to let it go.
+//! The same watch looks along the path of a group's tree ([`Watch::look_along`]): every node of the tree has one, and those
+//! behind the source let trouble go later than the source does ([`Watch::behind_source`]).
 
 mod ears;
 mod least;
@@ -57,6 +59,11 @@ const LEAVE_PRICE_US: u32 = 32_001;
 /// Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes, and problems pause: most of the
 /// cost of a problem is its first seconds, before it is seen.
 pub const HOLD: Duration = Duration::from_secs(10);
+/// For how much longer a node behind the source holds.
+///
+/// Choice: the record that ends a trouble comes to it at another moment than to the source, by the flooding of some hops and
+/// the second that records may be spaced by, and the work may rest for half a second.
+const MARGIN: Duration = Duration::from_secs(2);
 /// The links of the source, and those of the destination, from which trouble counts off the path in use.
 ///
 /// Choice: one bad link beside the path costs nothing, as no packet takes it, and many nodes have one such link for
@@ -85,6 +92,23 @@ pub struct Trouble {
     pub middle: bool,
 }
 
+impl Trouble {
+    /// There is none.
+    pub fn is_calm(self) -> bool {
+        self == Trouble::default()
+    }
+
+    /// Where it is, in words; nothing if there is none.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.source, "source"),
+            (self.middle, "middle"),
+            (self.destination, "destination"),
+        ];
+        all.into_iter().filter(|(is, _)| *is).map(|(_, word)| word)
+    }
+}
+
 /// Watches one journey for trouble.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
@@ -93,12 +117,16 @@ pub struct Watch {
     source: Spell,
     destination: Spell,
     middle: Spell,
+    /// It is that of a node behind the source.
+    is_behind: bool,
 }
 
 /// Trouble in one place, and when it was last there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spell {
     seen: Option<Time>,
+    /// The last look has found it.
+    is_there: bool,
 }
 
 /// What there is to send along: paths from the source to the destination, the most important first, and
@@ -112,15 +140,45 @@ pub struct Plan {
 }
 
 impl Watch {
+    /// The watch of a node behind the source of a tree. It lets trouble go later than the source's does: it holds from the
+    /// look that finds the end of it, and for longer.
+    pub fn behind_source() -> Watch {
+        Watch {
+            is_behind: true,
+            ..Watch::default()
+        }
+    }
+
     /// Looks at a topology, and says where there is trouble. The second number counts the links looked at.
     pub fn look(&mut self, now: Time, topology: &Topology, journey: &Journey) -> (Trouble, u64) {
-        let Some(ground) = Ground::new(topology, journey) else {
+        let ground = Ground::new(topology, journey);
+        let path = ground.as_ref().and_then(Ground::best_path);
+        self.look_on(now, ground, path.unwrap_or_default())
+    }
+
+    /// The same for packets that take this path from the source to the destination, whatever others there are.
+    pub fn look_along(
+        &mut self,
+        now: Time,
+        topology: &Topology,
+        journey: &Journey,
+        path: Vec<NodeAddr>,
+    ) -> (Trouble, u64) {
+        self.look_on(now, Ground::new(topology, journey), path)
+    }
+
+    fn look_on(
+        &mut self,
+        now: Time,
+        ground: Option<Ground<'_>>,
+        path: Vec<NodeAddr>,
+    ) -> (Trouble, u64) {
+        let Some(ground) = ground else {
             // Without one of the ends there is nothing to see, and trouble ends in its time.
             self.follow(now, Trouble::default());
             return (self.trouble(), 0);
         };
-        let path = ground.best_path();
-        let before = core::mem::replace(&mut self.path, path.unwrap_or_default());
+        let before = core::mem::replace(&mut self.path, path);
         let paths = [&self.path, &before];
         let was = self.trouble();
         let places = [was.source, was.destination, was.middle];
@@ -140,16 +198,17 @@ impl Watch {
     }
 
     fn follow(&mut self, now: Time, trouble: Trouble) {
-        self.source.follow(now, trouble.source);
-        self.destination.follow(now, trouble.destination);
-        self.middle.follow(now, trouble.middle);
+        let is_behind = self.is_behind;
+        self.source.follow(now, trouble.source, is_behind);
+        self.destination.follow(now, trouble.destination, is_behind);
+        self.middle.follow(now, trouble.middle, is_behind);
     }
 
     /// When to look again though the topology has not changed; none while all is calm.
     pub fn next(&self) -> Option<Time> {
         let all = [self.source, self.destination, self.middle];
         let seen = all.into_iter().filter_map(|spell| spell.seen);
-        seen.map(|seen| seen + HOLD).min()
+        seen.map(|seen| seen + hold(self.is_behind)).min()
     }
 
     /// Where there is trouble, as it last saw.
@@ -163,12 +222,21 @@ impl Watch {
 }
 
 impl Spell {
-    fn follow(&mut self, now: Time, is_there: bool) {
-        let is_over = |seen: Time| now >= seen + HOLD;
-        match is_there {
+    fn follow(&mut self, now: Time, is_there: bool, is_behind: bool) {
+        let is_over = |seen: Time| now >= seen + hold(is_behind);
+        // What the last look has found has been there until this one.
+        let ends = is_behind && core::mem::replace(&mut self.is_there, is_there);
+        match is_there || ends {
             true => self.seen = Some(now),
             false => self.seen = self.seen.filter(|seen| !is_over(*seen)),
         }
+    }
+}
+
+fn hold(is_behind: bool) -> Duration {
+    match is_behind {
+        true => HOLD + MARGIN,
+        false => HOLD,
     }
 }
 
@@ -183,7 +251,7 @@ pub fn plan(topology: &Topology, journey: &Journey, trouble: Trouble) -> Plan {
             work: ground.work(),
         };
     };
-    if trouble == Trouble::default() {
+    if trouble.is_calm() {
         return Plan {
             paths: vec![best],
             work: ground.work(),
@@ -319,8 +387,8 @@ impl<'t> Ground<'t> {
 
     fn bad_links_of_source(&self, was_there: bool) -> usize {
         let bad = self.topology.links_from(self.src).iter();
-        let mut bad = bad.filter(|edge| is_bad(edge.link, was_there)).peekable();
-        if bad.peek().is_none() {
+        let bad = bad.filter(|edge| is_bad(edge.link, was_there));
+        if bad.clone().nth(LINKS_OF_AN_END - 1).is_none() {
             return 0;
         }
         self.count_run();
@@ -331,8 +399,8 @@ impl<'t> Ground<'t> {
 
     fn bad_links_of_destination(&self, was_there: bool) -> usize {
         let bad = self.topology.links_to(self.dst).iter();
-        let mut bad = bad.filter(|edge| is_bad(edge.link, was_there)).peekable();
-        if bad.peek().is_none() {
+        let bad = bad.filter(|edge| is_bad(edge.link, was_there));
+        if bad.clone().nth(LINKS_OF_AN_END - 1).is_none() {
             return 0;
         }
         self.count_run();

@@ -29,7 +29,7 @@ mod tests;
 
 pub use connection::MAX_LINE_BYTES;
 pub use listener::ControlError;
-pub use operator::{Files, GroupSet, Operator};
+pub use operator::{AskedWays, Files, GroupSet, Operator};
 
 use crate::log::Lines;
 use connection::Connection;

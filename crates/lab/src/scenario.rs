@@ -53,6 +53,7 @@ use overlay::Settings;
 use overlay::request::Options;
 use sim::traffic::Pattern;
 use std::path::Path;
+use wire::groups::Ways;
 
 /// Nodes of a scenario: what the simulator is measured at.
 pub const NODES_MAX: usize = 1_000;
@@ -177,6 +178,8 @@ pub struct Flow {
     pub to: usize,
     /// Further receiving nodes: then they and `to` are the members of a group, to which it is sent.
     pub also: Vec<usize>,
+    /// How many ways its packets take to each member of the group, if the source's node is to say that.
+    pub ways: Option<Ways>,
     /// Its packets are messages of a reliable stream.
     pub is_stream: bool,
     /// They are given up after the deadline.

@@ -21,6 +21,10 @@
 //! where the network has that, and meet again at every node that both lead to: whatever one node or link
 //! fails, nothing is lost meanwhile. The setting of the group asks for that, or the socket that sends.
 //!
+//! Where second ways are targeted, packets go along the tree, and along a second way to the members that the tree leads to
+//! through trouble: every node on the way finds that out itself ([`mod@ways`]). The setting of the group asks for that, or a
+//! node does it for packets with a deadline, if it protects by itself.
+//!
 //! Who may send to a group and who may receive is said by permits ([`Permits`]); every node that a packet passes looks.
 //!
 //! A group of class E is anycast: a packet goes to the nearest member, hop by hop.
@@ -35,6 +39,7 @@ mod permits;
 mod reports;
 mod shared;
 mod trees;
+mod ways;
 
 pub use admission::{
     Admission, Branches, admit, branches, edge_links, judge_links, metric_of, reserved, two_trees,
@@ -46,3 +51,4 @@ pub use permits::{Permit, Permits};
 pub use reports::{REPORT_EVERY, Reports};
 pub use shared::{Errand, Passing, Shared};
 pub use trees::{Key, LINGER, LINGER_TWO_WAYS, SLOTS_MAX, Slot, Trees, View};
+pub use ways::Second;

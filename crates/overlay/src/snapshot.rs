@@ -6,7 +6,7 @@ mod network;
 
 pub use groups::{
     GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
-    SettingStatus, SourceTotals, StarvedStatus, WaysStatus,
+    SecondStatus, SettingStatus, SourceTotals, StarvedStatus, TroubleStatus, WaysStatus,
 };
 pub use network::{
     DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,

@@ -52,7 +52,7 @@ mod parse;
 
 use base::NodeAddr;
 use gateway::allow::Rule;
-use host::control::GroupSet;
+use host::control::{AskedWays, GroupSet};
 use host::log::Level;
 use parse::{
     congestion, default_mode, flows, group_address, hops, key, listen, mode, neighbors,
@@ -307,9 +307,9 @@ pub struct Group {
     /// `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
-    /// 1, or 2 for two trees.
+    /// 1, 2 for two trees, `"targeted"` for a second way to members in trouble, or `"auto"`.
     #[serde(default)]
-    pub ways: Option<u8>,
+    pub ways: Option<AskedWays>,
     /// `as-it-comes`, `in-order` or `as-sent`.
     #[serde(default)]
     pub delivery: Option<String>,
@@ -344,7 +344,7 @@ impl Group {
             routing: self.routing.clone(),
             priority: self.priority,
             tree: self.tree.clone(),
-            ways: self.ways,
+            ways: self.ways.clone(),
             delivery: self.delivery.clone(),
             release_ms: ms(self.release),
             send: words(&self.send),

@@ -20,6 +20,7 @@ use gateway::multicast::rules::is_source_specific;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
+use wire::groups::Ways;
 
 /// The subcommands of `sinew group`.
 #[derive(Debug, Subcommand)]
@@ -41,6 +42,7 @@ above the rate.
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
   sinew group set 239.1.1.1 --ways 2 --deadline 500ms --node net/ams
+  sinew group set 239.1.1.1 --ways targeted --deadline 150ms --node net/ams
   sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
     Set(SetGroup),
@@ -84,10 +86,11 @@ pub struct SetGroup {
     /// for very many groups)
     #[arg(long, value_parser = PossibleValuesParser::new(["link-state", "scribe"]))]
     pub tree: Option<String>,
-    /// Number of trees for its packets. With 2, which are as disjoint as the network allows, a node or
-    /// link of one can fail without packet loss
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub ways: Option<u8>,
+    /// Ways for its packets to each member: 1, 2 (as disjoint as the network allows: a node or link of
+    /// one can fail without packet loss), or targeted (a second way only to members that the first one
+    /// reaches through links with losses); default: auto (targeted for real-time packets with a deadline)
+    #[arg(long, value_parser = PossibleValuesParser::new(Ways::ALL.map(Ways::label)))]
+    pub ways: Option<String>,
     /// How packets are delivered to all members: as-it-comes, in-order, or as-sent (in order and at the
     /// sender's pace); default: as each member requests
     #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
@@ -253,9 +256,6 @@ fn set(args: &SetGroup) -> Outcome {
             question[key] = ms.max(1).into();
         }
     }
-    if let Some(ways) = args.ways {
-        question["ways"] = ways.into();
-    }
     for (key, words) in [("send", &args.send), ("receive", &args.receive)] {
         if let Some(words) = words {
             question[key] = json!(words);
@@ -267,6 +267,7 @@ fn set(args: &SetGroup) -> Outcome {
         ("routing", args.routing.as_deref()),
         ("tree", args.tree.as_deref()),
         ("delivery", args.delivery.as_deref()),
+        ("ways", args.ways.as_deref()),
     ] {
         if let Some(word) = word {
             question[key] = word.into();
@@ -478,8 +479,10 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             service::described(setting),
             part("deadline_ms", "ms"),
             rate.map_or_else(String::new, |kbps| format!(", {} Mbit/s", kbps / 1e3)),
-            match setting["ways"].as_u64() {
-                Some(2) => ", two ways",
+            match (setting["ways"].as_u64(), setting["asked_ways"].as_str()) {
+                (Some(2), _) => ", two ways",
+                (_, Some("1")) => ", one way",
+                (_, Some("targeted")) => ", targeted ways",
                 _ => "",
             },
             delivered(setting),
@@ -528,6 +531,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             [] => draw(from, &source["links"], names, 1, &mut lines),
             ways => lines.extend(ways.iter().flat_map(|ways| two_ways(ways, names))),
         }
+        lines.extend(second_ways(&source["second"], names));
         let missed = ["late", "given_up"].map(|key| source[key].as_u64().unwrap_or(0));
         if missed != [0, 0] {
             let [late, given_up] = missed;
@@ -580,6 +584,39 @@ fn delivered(setting: &Value) -> String {
         (Some(word), None) => format!(", {word}"),
         (Some(word), Some(ms)) => format!(", {word} after {ms} ms"),
     }
+}
+
+/// The second ways to members in trouble, as the asked node finds them.
+pub fn second_ways(second: &Value, names: &Names) -> Vec<String> {
+    if second.is_null() {
+        return Vec::new();
+    }
+    let trouble = list(&second["trouble"]).iter().map(|one| {
+        let places: Vec<&str> = list(&one["places"]).iter().map(text).collect();
+        format!(
+            "{} (links at the {})",
+            names.name(text(&one["member"])),
+            places.join(" and the ")
+        )
+    });
+    let trouble: Vec<String> = trouble.collect();
+    let packets = second["packets"].as_u64().unwrap_or(0);
+    let first = match trouble.is_empty() {
+        true => "second ways: none, no link to a member loses packets".to_owned(),
+        false => format!("second ways, because of losses, to {}", trouble.join(", ")),
+    };
+    let to: Vec<&str> = list(&second["branches"])
+        .iter()
+        .map(|node| names.name(text(node)))
+        .collect();
+    let here = match to.is_empty() {
+        true => "none".to_owned(),
+        false => format!("to {}", to.join(", ")),
+    };
+    vec![
+        first,
+        format!("  from this node: {here}; {packets} copies so far"),
+    ]
 }
 
 /// The two ways to a member, and what they share.
@@ -709,6 +746,31 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part:?} in {shown}");
         }
+    }
+
+    #[test]
+    fn second_ways_are_shown_with_the_trouble_that_they_are_for() {
+        let names = Names::of(&json!({}));
+        assert!(second_ways(&Value::Null, &names).is_empty());
+        let calm = json!({"branches": [], "packets": 7, "trouble": []});
+        assert_eq!(
+            second_ways(&calm, &names),
+            [
+                "second ways: none, no link to a member loses packets",
+                "  from this node: none; 7 copies so far"
+            ]
+        );
+        let trouble = json!({
+            "branches": ["10.7.0.2"], "packets": 9,
+            "trouble": [{"member": "10.7.0.5", "places": ["source", "destination"]}],
+        });
+        assert_eq!(
+            second_ways(&trouble, &names),
+            [
+                "second ways, because of losses, to 10.7.0.5 (links at the source and the destination)",
+                "  from this node: to 10.7.0.2; 9 copies so far"
+            ]
+        );
     }
 
     #[test]

@@ -63,6 +63,10 @@
 //! Each word names nodes (`overlay::groups::permits` says how), the senders' before the receivers'. Who is not
 //! named may not; what several permits say of a group counts together, whoever says it.
 //!
+//! Item 5, ways: a byte for each setting of items 2 and 3, in their order: 1 one way, 2 targeted; what is missing or not
+//! known says nothing. Two ways stand in item 3. A node that does not know item 5 reads the settings without it: one
+//! way, as every node takes where nothing is said and nothing is to be protected.
+//!
 //! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
 //! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
 
@@ -94,13 +98,16 @@ pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTE
 pub const SETTING_BYTES: usize = 16;
 /// Bytes of one setting in full.
 pub const FULL_SETTING_BYTES: usize = SETTING_BYTES + 4;
-/// Settings in one record without members, all of them in full: (1120 - 2 · 3) / 20 = 55.
-pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 2 * ITEM_HEADER_BYTES) / FULL_SETTING_BYTES;
+/// The most bytes that one setting takes in all items: one says how many ways.
+pub const SETTING_BYTES_MAX: usize = FULL_SETTING_BYTES + 1;
+/// Settings in one record without members, all of them in full and with ways: (1120 - 3 · 3) / 21 = 52.
+pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES) / SETTING_BYTES_MAX;
 
 const MEMBERS: u8 = 1;
 const SETTINGS: u8 = 2;
 const FULL_SETTINGS: u8 = 3;
 const PERMITS: u8 = 4;
+const WAYS: u8 = 5;
 
 /// Bytes of a permit without its words.
 pub const PERMIT_BYTES: usize = 7;
@@ -129,6 +136,58 @@ impl TreeBuilder {
     }
 }
 
+/// How many ways packets to a group take to a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ways {
+    /// Nothing is said: each node does as its own settings say.
+    #[default]
+    Auto,
+    /// One, whatever happens.
+    One,
+    /// One, and a second one to each member that it leads to through trouble.
+    Targeted,
+    /// Two, as far apart as the network lets them be.
+    Two,
+}
+
+impl Ways {
+    /// All of them.
+    pub const ALL: [Ways; 4] = [Ways::Auto, Ways::One, Ways::Targeted, Ways::Two];
+
+    /// A short stable word.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Ways::Auto => "auto",
+            Ways::One => "1",
+            Ways::Targeted => "targeted",
+            Ways::Two => "2",
+        }
+    }
+
+    /// The one of a word.
+    pub fn of_label(word: &str) -> Option<Ways> {
+        Ways::ALL.into_iter().find(|ways| ways.label() == word)
+    }
+
+    /// As item 5 tells it.
+    const fn code(self) -> u8 {
+        match self {
+            Ways::Auto | Ways::Two => 0,
+            Ways::One => 1,
+            Ways::Targeted => 2,
+        }
+    }
+
+    /// What item 3 says, or else what item 5 does. What is not known says nothing.
+    const fn or_code(self, code: u8) -> Ways {
+        match (self, code) {
+            (Ways::Auto, 1) => Ways::One,
+            (Ways::Auto, 2) => Ways::Targeted,
+            _ => self,
+        }
+    }
+}
+
 /// How a group is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -146,8 +205,8 @@ pub struct Setting {
     pub deadline_ms: u16,
     /// What its sources send together, in kbit/s; 0 if that is not known.
     pub rate_kbps: u32,
-    /// Its packets go along two trees, as far apart as the network lets them be.
-    pub two_ways: bool,
+    /// How many ways its packets take to each member.
+    pub ways: Ways,
     /// In which order and when packets reach its members; none if each socket says that itself.
     pub delivery: Option<Delivery>,
 }
@@ -224,7 +283,7 @@ impl<'a> Groups<'a> {
 
     /// How groups are to be carried.
     pub fn settings(&self) -> impl Iterator<Item = Setting> + Clone + use<'a> {
-        self.items().flat_map(|item| {
+        let settings = self.items().flat_map(|item| {
             let bytes = match item.kind {
                 SETTINGS => SETTING_BYTES,
                 FULL_SETTINGS => FULL_SETTING_BYTES,
@@ -234,6 +293,13 @@ impl<'a> Groups<'a> {
             Some(settings.filter_map(|bytes| Setting::read(bytes).ok()))
                 .into_iter()
                 .flatten()
+        });
+        let ways = self.items().filter(|item| item.kind == WAYS);
+        let ways = ways.flat_map(|item| item.value.iter().copied());
+        let ways = ways.chain(core::iter::repeat(0));
+        settings.zip(ways).map(|(setting, code)| Setting {
+            ways: setting.ways.or_code(code),
+            ..setting
         })
     }
 
@@ -312,6 +378,15 @@ fn check(item: &Item<'_>) -> Result<(), Malformed> {
     }
 }
 
+/// How many bits the groups of a range have in common; `wide` of the last ones may differ.
+fn prefix_of(group: NodeAddr, wide: u8) -> Result<u8, Malformed> {
+    let prefix = 32u8.checked_sub(wide).ok_or(Malformed::Value)?;
+    match !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
+        true => Err(Malformed::Value),
+        false => Ok(prefix),
+    }
+}
+
 /// The bits that the addresses of a range have in common.
 pub const fn mask(prefix: u8) -> u32 {
     match prefix {
@@ -337,13 +412,14 @@ impl Setting {
             class: Class::default(),
             deadline_ms: 0,
             rate_kbps: 0,
-            two_ways: false,
+            ways: Ways::Auto,
             delivery: None,
         }
     }
 
+    /// What it says of two ways or delivery stands in item 3.
     fn is_full(&self) -> bool {
-        self.two_ways || self.delivery.is_some()
+        self.ways == Ways::Two || self.delivery.is_some()
     }
 
     fn read(bytes: &[u8]) -> Result<Setting, Malformed> {
@@ -351,7 +427,7 @@ impl Setting {
         let group = NodeAddr(r.u32()?);
         let version = r.u32()?;
         let wide_tree = r.u8()?;
-        let prefix = 32u8.checked_sub(wide_tree >> 2).ok_or(Malformed::Value)?;
+        let prefix = prefix_of(group, wide_tree >> 2)?;
         let tree = match wide_tree & 3 {
             0 => TreeBuilder::LinkState,
             1 => TreeBuilder::Scribe,
@@ -360,14 +436,11 @@ impl Setting {
         let class = Class::from_byte(r.u8()?)?;
         let deadline_ms = r.u16()?;
         let rate_kbps = r.u32()?;
-        if !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
-            return Err(Malformed::Value);
-        }
-        let (mut two_ways, mut delivery) = (false, None);
+        let (mut ways, mut delivery) = (Ways::Auto, None);
         if !r.is_empty() {
-            two_ways = match r.u8()? {
-                1 => false,
-                2 => true,
+            ways = match r.u8()? {
+                1 => Ways::Auto,
+                2 => Ways::Two,
                 _ => return Err(Malformed::Value),
             };
             delivery = match (r.u8()?, r.u16()?) {
@@ -387,7 +460,7 @@ impl Setting {
             class,
             deadline_ms,
             rate_kbps,
-            two_ways,
+            ways,
             delivery,
         })
     }
@@ -406,7 +479,7 @@ impl Setting {
         if !self.is_full() {
             return Ok(());
         }
-        w.u8(1 + u8::from(self.two_ways))?;
+        w.u8(1 + u8::from(self.ways == Ways::Two))?;
         let (delivery, release) = match self.delivery {
             None => (0, None),
             Some(Delivery::AsItComes) => (1, None),
@@ -469,10 +542,7 @@ impl<'a> Permit<'a> {
         let group = NodeAddr(r.u32()?);
         let limits = r.u8()?;
         let [senders, receivers] = r.array()?;
-        let prefix = 32u8.checked_sub(limits & 0x3f).ok_or(Malformed::Value)?;
-        if !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
-            return Err(Malformed::Value);
-        }
+        let prefix = prefix_of(group, limits & 0x3f)?;
         let mut words = |is_limited: bool, count: u8| match (is_limited, count) {
             (false, 0) => Ok(None),
             (false, _) => Err(Malformed::Count),
@@ -564,6 +634,17 @@ impl Repr<'_> {
                     .into_iter()
                     .try_for_each(|setting| setting.write(&mut w))?;
             }
+        }
+        let ways = [false, true].into_iter().flat_map(|is_full| {
+            let settings = self.settings.iter();
+            let settings = settings.filter(move |s| s.is_full() == is_full);
+            settings.map(|setting| setting.ways.code())
+        });
+        let says = ways.clone().enumerate().filter(|(_, code)| *code != 0);
+        if let Some((last, _)) = says.last() {
+            w.u8(WAYS)?;
+            w.u16(length(last + 1)?)?;
+            ways.take(last + 1).try_for_each(|code| w.u8(code))?;
         }
         if !self.permits.is_empty() {
             w.u8(PERMITS)?;

@@ -269,6 +269,62 @@ fn links() -> impl Strategy<Value = Links> {
     proptest::collection::vec(link, 1..40)
 }
 
+/// Whenever nodes look, the ones behind the source see trouble for longer than the source, by the margin at least.
+#[test]
+fn behind_the_source_trouble_lasts_longer() {
+    let calm = rows();
+    let mut bad = rows();
+    lose(&mut bad, 6, T, 0.1);
+    lose(&mut bad, 7, T, 0.1);
+    for began_s in 0..25 {
+        for ended_s in began_s + 1..25 {
+            let at = |watch: &mut Watch, s: u64| {
+                let t = if (began_s..ended_s).contains(&s) {
+                    &bad
+                } else {
+                    &calm
+                };
+                watch
+                    .look(Time::ZERO + Duration::from_secs(s), t, &journey(65))
+                    .0
+            };
+            // The source looks each second. The other has looked at times that differ, and always when the topology changed.
+            let (mut source, mut behind) = (Watch::default(), Watch::behind_source());
+            let mut last = [0; 2];
+            for s in 0..60 {
+                if !at(&mut source, s).is_calm() {
+                    last[0] = s;
+                }
+                let now = Time::ZERO + Duration::from_secs(s);
+                let is_due = behind.next().is_some_and(|next| now >= next);
+                if s == began_s || s == ended_s || is_due {
+                    at(&mut behind, s);
+                }
+                if !behind.trouble().is_calm() {
+                    last[1] = s;
+                }
+            }
+            assert!(last[0] >= ended_s && last[1] <= ended_s + 12, "{last:?}");
+            assert!(last[1] >= last[0] + 2, "{began_s} to {ended_s}: {last:?}");
+        }
+    }
+}
+
+/// Packets of a tree take the tree's path, though there is a better one.
+#[test]
+fn a_tree_is_watched_along_its_own_path() {
+    let mut t = rows();
+    lose(&mut t, 5, 8, 0.1);
+    let look = |path: [u32; 4]| {
+        let path = path.map(NodeAddr).to_vec();
+        let mut watch = Watch::default();
+        watch.look_along(Time::ZERO, &t, &journey(65), path).0
+    };
+    assert_eq!(Watch::default().look(Time::ZERO, &t, &journey(65)).0, CALM);
+    assert_eq!(look([1, 3, 6, 2]), CALM);
+    assert_eq!(look([1, 5, 8, 2]), MIDDLE);
+}
+
 /// All ways on from the end of `path` to a node that take at most so long, and how much of that they leave.
 fn ways(
     t: &Topology,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use wire::certificate::{is_domain, is_name};
 use wire::data::{LinkProtocol, Routing};
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::{Delivery, RouteBy};
 
 /// A request, one line of JSON.
@@ -74,9 +74,9 @@ pub struct GroupSet {
     /// Who builds its tree: `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
-    /// Along how many trees its packets go: 1, or 2 that are as far apart as the network lets them be.
+    /// How many ways its packets take to each member.
     #[serde(default)]
-    pub ways: Option<u8>,
+    pub ways: Option<AskedWays>,
     /// How its packets reach every member: `as-it-comes`, `in-order` or `as-sent`.
     #[serde(default)]
     pub delivery: Option<String>,
@@ -92,6 +92,27 @@ pub struct GroupSet {
     /// Set it though it does not fit.
     #[serde(default)]
     pub force: bool,
+}
+
+/// How many ways packets take, as it is written: 1, or 2 that are as far apart as the network lets them be, or one of the
+/// words `targeted` and `auto`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum AskedWays {
+    /// So many.
+    Number(u8),
+    /// As the word says.
+    Word(String),
+}
+
+impl AskedWays {
+    fn ways(&self) -> Result<Ways, String> {
+        let word = match self {
+            AskedWays::Number(number) => number.to_string(),
+            AskedWays::Word(word) => word.clone(),
+        };
+        Ways::of_label(&word).ok_or_else(|| format!("ways `{word}`: write 1, 2, targeted or auto"))
+    }
 }
 
 impl GroupSet {
@@ -130,17 +151,14 @@ impl GroupSet {
                 .find(|builder| builder.label() == word)
                 .ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))?,
         };
-        let two_ways = match self.ways {
-            None | Some(1) => false,
-            Some(2) => true,
-            Some(_) => return Err("ways: write 1 or 2".to_owned()),
-        };
-        if two_ways && tree == TreeBuilder::Scribe {
-            let why = "two ways need `tree` link-state: Scribe builds one tree";
+        let ways = self.ways.as_ref().map_or(Ok(Ways::Auto), AskedWays::ways)?;
+        let has_second = matches!(ways, Ways::Two | Ways::Targeted);
+        if has_second && tree == TreeBuilder::Scribe {
+            let why = "second ways need `tree` link-state: Scribe builds one tree";
             return Err(why.to_owned());
         }
-        if two_ways && class.link == LinkProtocol::Reliable {
-            let why = "two ways are for what has a deadline: what must arrive would wait for the slower of them";
+        if has_second && class.link == LinkProtocol::Reliable {
+            let why = "second ways are for what has a deadline: what must arrive would wait for the slower of them";
             return Err(why.to_owned());
         }
         let (group, prefix) = range(&self.group)?;
@@ -152,7 +170,7 @@ impl GroupSet {
             class,
             deadline_ms: self.deadline_ms,
             rate_kbps: self.rate_kbps,
-            two_ways,
+            ways,
             delivery: self.delivery()?,
         })
     }

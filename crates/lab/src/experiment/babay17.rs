@@ -12,13 +12,14 @@
 
 mod cities;
 mod edge;
+mod groups;
 
 use super::{CellError, ClaimText, Experiment, Verdict};
 use crate::scenario::{Call, Scenario, Simulation};
 use base::Duration;
 
 /// The experiments.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&edge::EDGE, &cities::CITIES];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&edge::EDGE, &cities::CITIES, &groups::GROUPS];
 
 const SOURCE: &str = "Babay17";
 /// Schemes that are compared.
@@ -30,7 +31,10 @@ const PACKET_BYTES: u64 = 160;
 
 /// The claims.
 pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
-    edge::CLAIMS.iter().chain(cities::CLAIMS)
+    edge::CLAIMS
+        .iter()
+        .chain(cities::CLAIMS)
+        .chain(groups::CLAIMS)
 }
 
 /// What a run has come to.

@@ -246,6 +246,28 @@ fn a_group_gets_each_packet_at_each_member() {
 }
 
 #[test]
+fn a_group_takes_the_ways_that_its_flow_says() {
+    // A triangle: the far member is behind a link that loses packets, or comes by a longer way.
+    let bytes = |ways: &str| {
+        let more = format!(
+            "[[node]]\nname = 'c'\n[[link]]\na = 'b'\nb = 'c'\npath = 'delay=20ms'\n\
+             [[link]]\na = 'a'\nb = 'c'\npath = 'delay=5ms'\n\
+             [[flow]]\nfrom = 'a'\nto = 'b'\nalso = ['c']\nways = {ways}\n"
+        );
+        let scenario = parsed(&format!("{PAIR}{more}"));
+        let mut simulation = Simulation::new(&scenario, 1);
+        while simulation.run_for(Duration::from_secs(60)) {}
+        simulation.carried_bytes()
+    };
+    let (one, two) = (bytes("1"), bytes("2"));
+    assert!(two as f64 > 1.8 * one as f64, "{one} {two}");
+    for calm in ["'1'", "'targeted'", "'auto'"] {
+        assert_eq!(bytes(calm), one, "{calm}");
+    }
+    assert_eq!(bytes("'2'"), two);
+}
+
+#[test]
 fn what_is_sent_before_the_measurement_is_not_judged() {
     let report = run("[[flow]]\nfrom = 'a'\nto = 'b'\nstart = '500ms'\n\
                       [[fault]]\nat = '600ms'\nkind = 'crash'\nnode = 'b'\n\

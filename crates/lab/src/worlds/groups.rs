@@ -17,7 +17,7 @@ use overlay::Request;
 use overlay::request::{Delivery, Operation};
 use std::collections::BTreeMap;
 use wire::HEADROOM;
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 
 /// Bytes of payload that say which packet it is and when it was sent.
 const LABEL_BYTES: usize = 16;
@@ -120,7 +120,7 @@ impl Groups {
             class: self.groups[g].options.class,
             deadline_ms: 0,
             rate_kbps: 0,
-            two_ways: false,
+            ways: Ways::Auto,
             delivery: None,
         });
         self.tell(nodes, g, setting);

@@ -11,7 +11,7 @@ use scribe::Id;
 use sim::{HostId, World};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::HEADROOM;
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 
 const GROUP: NodeAddr = NodeAddr(0xefc0_0107);
 const PORT: VirtualPort = VirtualPort(5_000);
@@ -139,7 +139,7 @@ impl Stations {
             class: default_options().class,
             deadline_ms: 400,
             rate_kbps,
-            two_ways: false,
+            ways: Ways::Auto,
             delivery: None,
         };
         let operation = Operation::SetGroup {

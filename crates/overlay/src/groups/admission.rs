@@ -21,7 +21,7 @@ use graph::redundant::{self, TwoWays};
 use graph::spf::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 
 /// The answer, with its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,9 +223,12 @@ pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeA
 /// The tree or trees from a source to the members of the group of a setting.
 fn trees_of(database: &Database, source: NodeAddr, setting: &Setting) -> Branches {
     let members = database.membership().receivers(setting.group);
-    match setting.two_ways {
-        true => two_trees(database, source, members),
-        false => branches(database, (source, metric_of(setting)), members),
+    match setting.ways {
+        Ways::Two => two_trees(database, source, members),
+        // Choice: no room is kept for second ways. They last as long as trouble does, and leave out links that are full.
+        Ways::Auto | Ways::One | Ways::Targeted => {
+            branches(database, (source, metric_of(setting)), members)
+        }
     }
 }
 

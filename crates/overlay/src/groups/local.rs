@@ -8,7 +8,7 @@ use crate::request::RequestError;
 use base::{ClientId, Map, NodeAddr, VirtualPort};
 use std::collections::BTreeMap;
 use wire::groups::{
-    FULL_SETTING_BYTES, GROUPS_MAX, ITEM_HEADER_BYTES, ITEMS_BYTES_MAX, PARTS, SETTINGS_MAX,
+    GROUPS_MAX, ITEM_HEADER_BYTES, ITEMS_BYTES_MAX, PARTS, SETTING_BYTES_MAX, SETTINGS_MAX,
     Setting, TreeBuilder, is_group,
 };
 
@@ -238,8 +238,8 @@ impl Local {
 
     /// Bytes for permits in the record beside so many settings. 0 for none.
     fn room(&self, settings: usize) -> usize {
-        // All settings in full, and the heads of three items.
-        (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES).saturating_sub(settings * FULL_SETTING_BYTES)
+        // All settings in full, and the heads of four items.
+        (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES).saturating_sub(settings * SETTING_BYTES_MAX)
     }
 
     fn has_room_for_setting(&self) -> bool {

@@ -8,21 +8,22 @@
 //!
 //! Packets that go two ways leave on the links of both trees alike: a node sends on the first copy that it gets,
 //! so whichever way is whole carries it, and the later one is a duplicate here. Two ways are as far apart as the network
-//! lets them be ([`graph::redundant`]), found member by member and kept while the topology stays: a member that
-//! joins costs one search. After what has taken long the old links serve for nine times as long, half a second
-//! at most, so a network in uproar takes a tenth of a node.
+//! lets them be ([`graph::redundant`]). Where second ways are targeted, the branches are those of the tree, and the links of
+//! second ways come on top, for members in trouble alone. [`super::ways`] finds both.
 //!
 //! The source's shortest-path tree is computed once for each source and metric in use, and again
 //! when the topology has changed and a packet comes. Copies leave in the order of the farthest member
 //! behind each branch. A slot is one hash away from a packet.
 
 use super::Membership;
+use super::ways::{Second, Ways};
 use crate::link::{LinkIndex, Links};
 use base::{Duration, Map, NodeAddr, Time};
 use core::cmp::Reverse;
-use graph::redundant::TwoWays;
 use graph::spf::Tree;
 use graph::{Cost, Metric, NodeIndex, Topology};
+use wire::data::LinkProtocol;
+use wire::groups::{TreeBuilder, Ways as Wanted};
 
 /// Sources, metrics and groups that pass this node at once; 150 bytes each.
 pub const SLOTS_MAX: usize = 4_096;
@@ -33,12 +34,7 @@ const TREES_MAX: usize = 256;
 pub const LINGER: Duration = Duration::from_millis(300);
 /// The same where packets go two ways: nodes may rest for half a second before they follow a change.
 pub const LINGER_TWO_WAYS: Duration = Duration::from_secs(1);
-/// An arc of a search for two ways, and the most that is rested after one.
-const WORK: Duration = Duration::from_nanos(10);
-const REST_MOST: Duration = Duration::from_millis(500);
-/// Parts of rest to one of work.
-const REST: u64 = 9;
-/// The upstream of packets that go two ways is another one when it has brought nothing for so long.
+/// The upstream of packets that come by more than one way is another one when it has brought nothing for so long.
 const UPSTREAM_SILENT: Duration = Duration::from_secs(1);
 /// A slot without a packet for so long leaves the table.
 const IDLE: Duration = Duration::from_secs(60);
@@ -78,6 +74,21 @@ pub struct Slot {
     /// The neighbour that they come from; none where they begin.
     pub upstream: Option<NodeAddr>,
     upstream_at: Time,
+    /// Packets with a deadline in the real-time lane have taken it.
+    is_urgent: bool,
+    targeted: Option<Targeted>,
+    /// Copies that left beside the branches of the tree.
+    pub second_packets: u64,
+}
+
+/// Members of the tree that are in trouble get a second way.
+#[derive(Clone, Debug)]
+struct Targeted {
+    /// How many microseconds packets may take.
+    deadline_us: u64,
+    /// The group asks for it, not only this node's own settings.
+    is_asked: bool,
+    second: Second,
 }
 
 impl Slot {
@@ -87,13 +98,37 @@ impl Slot {
         self.links.iter().chain(old.map(|(link, _)| link)).copied()
     }
 
+    /// The links on which copies leave besides, of packets with a deadline in the real-time lane or of others.
+    pub fn second_links(&self, is_urgent: bool) -> &[LinkIndex] {
+        let targeted = self.targeted.as_ref();
+        let targeted = targeted.filter(|targeted| is_urgent || targeted.is_asked);
+        targeted.map_or(&[], |targeted| &targeted.second.links)
+    }
+
+    /// Copies may come by more than one way.
+    pub fn has_ways(&self) -> bool {
+        self.key.two_ways || self.targeted.is_some()
+    }
+
+    /// What is known of second ways; none where there are none in any trouble.
+    pub fn second(&self) -> Option<&Second> {
+        self.targeted.as_ref().map(|targeted| &targeted.second)
+    }
+
+    fn is_second_due(&self, now: Time, generation: u64) -> bool {
+        let second = self.second();
+        second.is_some_and(|second| {
+            second.follows != Some(generation) || second.until.is_some_and(|until| now >= until)
+        })
+    }
+
     /// Counts packets that came from a neighbour, none for those that begin here. Of two that bring the
     /// same packets in turn one stays the upstream, so that receivers' reports take one way.
     pub fn count(&mut self, now: Time, upstream: Option<NodeAddr>, packets: u64, bytes: u64) {
         self.packets += packets;
         self.bytes += bytes;
         let silent = now.since(self.upstream_at) >= UPSTREAM_SILENT;
-        if !self.key.two_ways || silent || self.upstream.is_none() {
+        if !self.has_ways() || silent || self.upstream.is_none() {
             self.upstream = upstream;
         }
         if self.upstream == upstream {
@@ -157,12 +192,14 @@ pub struct View<'a> {
     pub membership: &'a Membership,
     /// The links of this node.
     pub links: &'a Links,
+    /// Packets with a deadline are protected where their group says nothing of ways.
+    pub protects: bool,
 }
 
 impl Trees {
-    /// The place of the slot for such packets, its branches up to date.
+    /// The place of the slot for such packets, with a deadline in the real-time lane or not, its branches up to date.
     #[inline]
-    pub fn slot(&mut self, now: Time, key: Key, view: View<'_>) -> u32 {
+    pub fn slot(&mut self, now: Time, key: Key, is_urgent: bool, view: View<'_>) -> u32 {
         if self.slots.get(self.last).is_none_or(|slot| slot.key != key) {
             self.last = match self.places.get(&key) {
                 Some(place) => *place as usize,
@@ -170,14 +207,21 @@ impl Trees {
             };
         }
         let slot = &self.slots[self.last];
-        if slot.follows != Some(view.generation) {
+        if is_urgent && !slot.is_urgent {
+            self.slots[self.last].is_urgent = true;
+            self.compute(now, self.last, view);
+        } else if slot.follows != Some(view.generation) {
             // What has lost its tree, or has none yet, cannot wait.
             let can_rest = slot.key.two_ways && slot.follows.is_some() && !slot.links.is_empty();
             if !can_rest || now >= self.ways.rested_at {
                 self.compute(now, self.last, view);
             }
         }
-        self.slots[self.last].used = now;
+        let slot = &mut self.slots[self.last];
+        slot.used = now;
+        if slot.is_second_due(now, view.generation) && now >= self.ways.rested_at {
+            self.compute_second(now, self.last, view);
+        }
         self.last as u32
     }
 
@@ -204,8 +248,8 @@ impl Trees {
         (known.follows == generation).then_some(&known.tree)
     }
 
-    /// Who may receive has changed.
-    pub fn on_permits_changed(&mut self) {
+    /// Who may receive has changed, or how groups are carried.
+    pub fn on_rules_changed(&mut self) {
         for slot in &mut self.slots {
             slot.follows = None;
         }
@@ -228,6 +272,7 @@ impl Trees {
             }
         }
         self.trees.retain(|_, tree| now.since(tree.used) < IDLE);
+        self.ways.expire(now);
     }
 
     fn place(&mut self, now: Time, key: Key) -> usize {
@@ -250,6 +295,9 @@ impl Trees {
             packets: 0,
             bytes: 0,
             upstream: None,
+            is_urgent: false,
+            targeted: None,
+            second_packets: 0,
         });
         self.slots.len() - 1
     }
@@ -267,7 +315,7 @@ impl Trees {
         let key = self.slots[place].key;
         let mut branches = Vec::new();
         if key.two_ways {
-            self.ways.links(now, key, view, &mut branches);
+            self.ways.both(now, key, view, &mut branches);
         } else if let Some(root) = view.topology.index(key.source)
             && let Some(own) = view.topology.index(view.own)
         {
@@ -293,77 +341,59 @@ impl Trees {
         let slot = &mut self.slots[place];
         slot.set_links(now, branches);
         slot.follows = Some(view.generation);
-    }
-}
-
-/// Where the two ways from sources to members pass this node, for one topology.
-#[derive(Debug, Default)]
-struct Ways {
-    generation: u64,
-    /// The network of the source that was asked for last.
-    of: Option<(NodeAddr, TwoWays)>,
-    /// By source and member: the nodes that follow this one.
-    next: Map<(NodeAddr, NodeAddr), [Option<NodeAddr>; 2]>,
-    /// Not before this moment, unless there is no way at all.
-    rested_at: Time,
-}
-
-impl Ways {
-    /// The links on which packets to all members of a group leave here.
-    fn links(&mut self, now: Time, key: Key, view: View<'_>, links: &mut Vec<LinkIndex>) {
-        if self.generation != view.generation {
-            self.generation = view.generation;
-            self.of = None;
-            self.next.clear();
-        }
-        let mut work = 0;
-        let members = view.membership.receivers(key.group);
-        for member in members.filter(|member| *member != key.source) {
-            let pair = (key.source, member);
-            let next = match self.next.get(&pair) {
-                Some(next) => *next,
-                None => {
-                    let (next, took) = self.search(key, member, view);
-                    work += took;
-                    self.next.insert(pair, next);
-                    next
-                }
-            };
-            for node in next.into_iter().flatten() {
-                if let Some(link) = view.links.by_peer(node)
-                    && !links.contains(&link)
-                {
-                    links.push(link);
-                }
+        let wanted = targeted(slot, view);
+        let before = slot.targeted.take();
+        slot.targeted = wanted.map(|(deadline_us, is_asked)| {
+            // What was found serves until there is time for another look.
+            let mut second = before.map_or_else(Second::default, |before| before.second);
+            second.follows = None;
+            Targeted {
+                deadline_us,
+                is_asked,
+                second,
             }
-        }
-        self.rested_at = now + (WORK * work * REST).min(REST_MOST);
+        });
     }
 
-    /// The nodes that follow this one on the two ways to a member, and the work that it took to find them.
-    fn search(
-        &mut self,
-        key: Key,
-        member: NodeAddr,
-        view: View<'_>,
-    ) -> ([Option<NodeAddr>; 2], u64) {
-        let is_at_hand = self.of.as_ref().is_some_and(|(of, _)| *of == key.source);
-        if !is_at_hand {
-            let ways = TwoWays::new(view.topology, key.source, key.metric);
-            self.of = ways.map(|ways| (key.source, ways));
-        }
-        let Some((_, ways)) = &mut self.of else {
-            return ([None; 2], 0);
+    /// Looks for trouble on the way to each member, and for second ways around it.
+    #[cold]
+    fn compute_second(&mut self, now: Time, place: usize, view: View<'_>) {
+        let slot = &self.slots[place];
+        let key = slot.key;
+        let (Some(root), Some(deadline_us)) = (
+            view.topology.index(key.source),
+            slot.targeted.as_ref().map(|targeted| targeted.deadline_us),
+        ) else {
+            return;
         };
-        let before = if is_at_hand { ways.work() } else { 0 };
-        let next = ways.to(member).map_or([None; 2], |pair| {
-            pair.map(|way| {
-                let hop = way.windows(2).find(|hop| hop[0] == view.own);
-                hop.map(|hop| hop[1])
-            })
-        });
-        (next, ways.work() - before)
+        let tree = source_tree(&mut self.trees, now, (key, root), view);
+        let of = (key, deadline_us);
+        let second = self.ways.second(now, of, view, tree, &slot.links);
+        if let Some(targeted) = &mut self.slots[place].targeted {
+            targeted.second = second;
+        }
     }
+}
+
+/// Whether members in trouble get second ways: how many microseconds packets may take, and whether the group asks for it.
+///
+/// Choice: the deadline is that of the group, which all nodes know alike. Of a packet each knows only what is left of it.
+fn targeted(slot: &Slot, view: View<'_>) -> Option<(u64, bool)> {
+    let setting = view.membership.setting(slot.key.group);
+    // What must arrive would wait for the slower way, and Scribe builds one tree.
+    let can = setting.is_none_or(|setting| {
+        setting.class.link != LinkProtocol::Reliable && setting.tree == TreeBuilder::LinkState
+    });
+    let is_asked = match setting.map_or(Wanted::Auto, |setting| setting.ways) {
+        Wanted::Targeted => true,
+        Wanted::Auto if view.protects && slot.is_urgent => false,
+        Wanted::Auto | Wanted::One | Wanted::Two => return None,
+    };
+    let deadline_us = match setting.map_or(0, |setting| setting.deadline_ms) {
+        0 => u64::MAX,
+        ms => u64::from(ms) * 1_000,
+    };
+    (can && !slot.key.two_ways).then_some((deadline_us, is_asked))
 }
 
 /// The present tree of a packet's source.

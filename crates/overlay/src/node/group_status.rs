@@ -2,19 +2,19 @@
 
 use super::Node;
 use crate::groups::{
-    Admission, Branches, Passing, Permit, REPORT_EVERY, Slot, admit, branches, edge_links,
+    Admission, Branches, Passing, Permit, REPORT_EVERY, Second, Slot, admit, branches, edge_links,
     judge_links, reserved, two_trees,
 };
 use crate::link::LinkIndex;
 use crate::snapshot::{
     GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
-    SettingStatus, SourceTotals, WaysStatus,
+    SecondStatus, SettingStatus, SourceTotals, TroubleStatus, WaysStatus,
 };
 use base::{Duration, NodeAddr, Outbox, Time};
 use graph::redundant::{Pair, common};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, GroupReport, Reception};
-use wire::groups::{Setting, TreeBuilder, mask};
+use wire::groups::{Setting, TreeBuilder, Ways, mask};
 use wire::ipc::Delivery;
 
 /// A slot without packets for so long is not reported on.
@@ -380,8 +380,24 @@ impl Node {
             receptions: receptions.iter().map(reception_status).collect(),
             links: tree.links.iter().map(ends).collect(),
             ways: tree.ways.iter().map(ways_status).collect(),
+            second: slot.second().map(|second| self.second_status(slot, second)),
             late: held.late,
             given_up: held.missed,
+        }
+    }
+
+    fn second_status(&self, slot: &Slot, second: &Second) -> SecondStatus {
+        let peer = |link: &LinkIndex| self.links.at(*link).peer.to_string();
+        let trouble = second.trouble.iter().take(WAYS_SHOWN_MAX);
+        SecondStatus {
+            branches: second.links.iter().map(peer).collect(),
+            packets: slot.second_packets,
+            trouble: trouble
+                .map(|(member, trouble)| TroubleStatus {
+                    member: member.to_string(),
+                    places: trouble.words().map(str::to_owned).collect(),
+                })
+                .collect(),
         }
     }
 
@@ -410,6 +426,7 @@ impl Node {
             receptions: receptions.iter().map(reception_status).collect(),
             links: Vec::new(),
             ways: Vec::new(),
+            second: None,
             late: self.resequencer.of_group(source, group).late,
             given_up: self.resequencer.of_group(source, group).missed,
         }
@@ -439,7 +456,8 @@ fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
         priority: setting.class.priority,
         deadline_ms: (setting.deadline_ms > 0).then_some(setting.deadline_ms),
         rate_kbps: (setting.rate_kbps > 0).then_some(setting.rate_kbps),
-        ways: 1 + u8::from(setting.two_ways),
+        ways: 1 + u8::from(setting.ways == Ways::Two),
+        asked_ways: setting.ways.label().to_owned(),
         delivery: setting.delivery.map(|delivery| delivery.label().to_owned()),
         release_ms: match setting.delivery {
             Some(Delivery::AsSent(Some(after))) => Some(after.as_micros() / 1_000),

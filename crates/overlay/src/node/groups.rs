@@ -8,6 +8,7 @@ use crate::event::{Drop, Event};
 use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
 use crate::link::LinkIndex;
 use crate::link_state::{Database, OwnGroups};
+use crate::realtime::Protect;
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use base::token_bucket::TokenBucket;
@@ -16,8 +17,8 @@ use graph::Metric;
 use secure::Context;
 use wire::CLEAR_BYTES;
 use wire::certificate::GroupRange;
-use wire::data::{Header, Routing};
-use wire::groups::{Setting, TreeBuilder};
+use wire::data::{Header, LinkProtocol, Routing};
+use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::Scheme;
 
 /// The least time between two editions of this node's groups: a client that joins a thousand
@@ -196,12 +197,13 @@ impl Node {
     pub(super) fn update_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let permits = self.database.settle_permits();
         if permits {
-            self.trees.on_permits_changed();
+            self.trees.on_rules_changed();
             self.tables.touch();
             self.on_group_keys_changed(now, None);
         }
         let settings = self.database.membership_mut().take_settings_changed();
         if settings {
+            self.trees.on_rules_changed();
             self.sort_groups();
             self.on_group_keys_changed(now, None);
         }
@@ -266,9 +268,9 @@ impl Node {
     pub(super) fn group_slot(
         &mut self,
         now: Time,
-        source: NodeAddr,
-        group: NodeAddr,
+        (source, group): (NodeAddr, NodeAddr),
         routing: Routing,
+        is_urgent: bool,
     ) -> Result<u32, Drop> {
         // Of stamped packets only those get here that are to take two trees.
         let two_ways = routing == Routing::Stamped;
@@ -288,8 +290,9 @@ impl Node {
             generation: self.database.generation(),
             membership: self.database.membership(),
             links: &self.links,
+            protects: self.settings.realtime.aims.protect == Protect::Auto,
         };
-        Ok(self.trees.slot(now, key, view))
+        Ok(self.trees.slot(now, key, is_urgent, view))
     }
 
     /// Sends a run of opened packets to the branches of their group's tree, and to the group's
@@ -311,12 +314,33 @@ impl Node {
         let links = &self.links;
         let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
         ways.extend(slot.links(now).filter(is_open));
+        let branches = ways.len();
+        let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
+        if header.class().link != LinkProtocol::Reliable {
+            let longest = run.segment(0).len();
+            for link in slot
+                .second_links(is_urgent(&header))
+                .iter()
+                .filter(|l| is_open(l))
+            {
+                let way = links.at(*link);
+                // Copies are no load for a path that has too much already.
+                let brake = way.brake.as_ref();
+                let is_free = brake.is_none_or(|brake| brake.allows_redundancy());
+                let fits = longest <= usize::from(way.path.mtu.usable());
+                if is_free && fits && !ways.contains(link) {
+                    ways.push(*link);
+                }
+            }
+        }
+        let has_ways = slot.has_ways();
+        slot.second_packets += ((ways.len() - branches) * run.segments()) as u64;
         let is_member = self.is_delivered_here(group, &run);
         let mut left = ways.len() + usize::from(is_member);
         if left == 0 && !self.receives(group) {
             let packets = run.segments() as u32;
             // The other way has come by here first, or this one ends at the neighbour that it came from.
-            let reason = match key.two_ways {
+            let reason = match has_ways {
                 true => Drop::DeadEnd,
                 false => Drop::NoMember,
             };
@@ -324,17 +348,20 @@ impl Node {
         }
         // The branches first: for them the packet is not there yet. The last one gets the run.
         let mut run = Some(run);
-        for way in ways.drain(..) {
+        for (place, way) in ways.drain(..).enumerate() {
             left -= 1;
+            let is_branch = place < branches;
             // Of two ways the other one is the way around.
             if !key.two_ways
+                && is_branch
                 && self.is_doubtful(now, way)
                 && let Some(run) = &run
             {
                 self.send_branch_around(now, (key, way), came, run, out);
             }
             if let Some(part) = share(&mut run, left == 0, out) {
-                self.send_run(now, way, part, came.is_none(), out);
+                // A copy that finds no room is no packet that the tree has not brought.
+                self.send_run(now, way, part, is_branch && came.is_none(), out);
             }
         }
         self.ways = ways;
@@ -407,7 +434,8 @@ impl Node {
             return Verdict::Done;
         }
         header.set_ttl(ttl - 1);
-        match self.group_slot(now, source, group, routing) {
+        let is_urgent = is_urgent(&header);
+        match self.group_slot(now, (source, group), routing, is_urgent) {
             Ok(slot) if is_around => Verdict::Around(slot),
             Ok(slot) => Verdict::Group(slot),
             Err(reason) => {
@@ -420,9 +448,9 @@ impl Node {
     /// What the group says of the options of who sends to it.
     pub(super) fn group_options(&self, group: NodeAddr, options: &mut Options) {
         if let Some(setting) = self.database.membership().setting(group) {
-            let scheme = match setting.two_ways {
-                true => Some(Scheme::Disjoint),
-                false => options.scheme,
+            let scheme = match setting.ways {
+                Ways::Two => Some(Scheme::Disjoint),
+                Ways::Auto | Ways::One | Ways::Targeted => options.scheme,
             };
             options.class = setting.class;
             if let Some(scheme) = scheme {
@@ -491,11 +519,17 @@ impl Node {
         if header.has_extension() && routing != Routing::Stamped {
             return self.send_shared(now, true, packet, out);
         }
-        match self.group_slot(now, self.addr, group, routing) {
+        let is_urgent = is_urgent(&header);
+        match self.group_slot(now, (self.addr, group), routing, is_urgent) {
             Ok(slot) => self.send_group(now, slot, None, packet, out),
             Err(reason) => self.drop_one(reason, out),
         }
     }
+}
+
+/// Packets with a deadline in the real-time lane: those that a node protects by itself.
+fn is_urgent<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    header.class().link == LinkProtocol::RealTime && header.remaining().duration().is_some()
 }
 
 /// The way from this node to the farthest member of a group that can still be served `in_time`, of those

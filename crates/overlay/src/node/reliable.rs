@@ -131,7 +131,7 @@ impl Node {
     pub(super) fn has_room(&mut self, now: Time, routing: Routing, flow: &FlowKey) -> bool {
         let to = flow.destination;
         if to.is_multicast() {
-            let Ok(slot) = self.group_slot(now, self.addr, to, routing) else {
+            let Ok(slot) = self.group_slot(now, (self.addr, to), routing, false) else {
                 return true;
             };
             // The slowest branch sets the pace, as long as it moves at all.

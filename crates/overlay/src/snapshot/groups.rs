@@ -104,6 +104,9 @@ pub struct SettingStatus {
     /// Along how many trees its packets go: 1 or 2.
     #[serde(default)]
     pub ways: u8,
+    /// What it says of ways: `auto` nothing, `1`, `targeted`, `2`.
+    #[serde(default)]
+    pub asked_ways: String,
     /// `as-it-comes`, `in-order` or `as-sent`, if the group says it for all members.
     #[serde(default)]
     pub delivery: Option<String>,
@@ -138,12 +141,35 @@ pub struct GroupSource {
     /// The two ways to each member, the first 64. Only of two trees, and where one group was asked for.
     #[serde(default)]
     pub ways: Vec<WaysStatus>,
+    /// Where members in trouble get a second way: what this node knows of that.
+    #[serde(default)]
+    pub second: Option<SecondStatus>,
     /// Packets for members here that came after what follows them had been handed over.
     #[serde(default)]
     pub late: u64,
     /// Packets that members here have waited for in vain.
     #[serde(default)]
     pub given_up: u64,
+}
+
+/// The second ways of a group's packets, as one node finds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondStatus {
+    /// The neighbours that packets go to at present besides the branches of the tree.
+    pub branches: Vec<String>,
+    /// Copies that went so, since the tree was first used.
+    pub packets: u64,
+    /// Members that the tree leads to through trouble, the first 64.
+    pub trouble: Vec<TroubleStatus>,
+}
+
+/// Trouble on the tree's path to a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TroubleStatus {
+    /// The member.
+    pub member: String,
+    /// `source`, `middle`, `destination`: on links of the source, of relays, of the member.
+    pub places: Vec<String>,
 }
 
 /// The two ways of a group's packets to a member.

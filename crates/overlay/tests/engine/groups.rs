@@ -17,7 +17,7 @@ use overlay::request::{Delivery, Operation, Options, RequestError};
 use overlay::sockets::default_options;
 use overlay::{Reply, Request};
 use wire::data::LinkProtocol;
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 
 /// The tree of [Brogle09 §III]: depth four, leaves 0 (the source's side), 3, 5 and 6.
 const TREE: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 4), (2, 5), (4, 6)];
@@ -422,7 +422,7 @@ fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
         class: default_options().class,
         deadline_ms,
         rate_kbps,
-        two_ways: false,
+        ways: Ways::Auto,
         delivery: None,
     };
     let judge = |nodes: &Nodes, setting| nodes.running(0).unwrap().admission(&setting);

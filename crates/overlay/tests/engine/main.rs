@@ -45,6 +45,7 @@ mod sessions;
 mod sharing;
 mod stamped;
 mod targeted;
+mod targeted_groups;
 mod tunnels;
 mod two_ways;
 mod uplinks;

@@ -17,7 +17,7 @@ use overlay::sockets::default_options;
 use overlay::{Drop, Reply};
 use std::collections::BTreeSet;
 use wire::data::LinkProtocol;
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::Scheme;
 
 /// The member, three hops from the source by either of two ways.
@@ -37,7 +37,7 @@ const EDGES: [(usize, usize); 7] = [
 fn setting(group: NodeAddr, two_ways: bool) -> Setting {
     Setting {
         class: default_options().class,
-        two_ways,
+        ways: if two_ways { Ways::Two } else { Ways::One },
         ..Setting::of(group)
     }
 }
@@ -130,7 +130,7 @@ fn two_ways_lose_nothing_by_an_outage_or_a_node_that_dies() {
 }
 
 /// A ring with chords: any two nodes have two ways, whatever one node is gone.
-fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
+pub(crate) fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
     let mut edges: BTreeSet<(usize, usize)> = (1..n).map(|i| (i - 1, i)).collect();
     edges.insert((0, n - 1));
     for _ in 0..n / 2 {

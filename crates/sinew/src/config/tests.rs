@@ -1,4 +1,5 @@
 use super::*;
+use wire::groups::Ways;
 
 const GOOD: &str = "certificate = 'a'\nkey = 'b'\nnetwork = 'c'\nlisten = ['127.0.0.1:7700']\n";
 
@@ -136,6 +137,32 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
         panic!("not how it is carried: {how:?}");
     };
     assert!(permit.is_open());
+    for (written, ways) in [
+        ("1", Ways::One),
+        ("2", Ways::Two),
+        ("'targeted'", Ways::Targeted),
+        ("'auto'", Ways::Auto),
+    ] {
+        let how = group(&format!("ways = {written}")).unwrap();
+        let [_, Operation::SetGroup { setting, .. }] = &how[..] else {
+            panic!("not how it is carried: {how:?}");
+        };
+        assert_eq!(setting.map(|setting| setting.ways), Some(ways));
+    }
+    for (bad, says) in [
+        ("ways = 3", "write 1, 2, targeted or auto"),
+        (
+            "ways = 'targeted'\ntree = 'scribe'",
+            "Scribe builds one tree",
+        ),
+        (
+            "ways = 'targeted'\nlink = 'reliable'",
+            "wait for the slower",
+        ),
+    ] {
+        let why = group(bad).unwrap_err();
+        assert!(why.contains(says), "{bad}: {why}");
+    }
     for bad in ["send = ['']", "receive = ['@No Domain']", "send = ['@a*']"] {
         let why = group(bad).unwrap_err();
         assert!(why.contains("write a node like ams"), "{bad}: {why}");

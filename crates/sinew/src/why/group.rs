@@ -33,6 +33,8 @@ struct Told {
     kept_out: Vec<String>,
     /// Along two trees: both ways to each member, as the node tells them.
     ways: Value,
+    /// Second ways to members in trouble, as the node tells them.
+    second: Value,
     members: Vec<explain::Why>,
     #[serde(skip)]
     lines: Vec<String>,
@@ -80,6 +82,7 @@ pub(super) fn why(source: &str, group: NodeAddr, about: &About) -> Outcome {
             .map(|node| names.name(node).to_owned())
             .collect(),
         ways: sending.map_or(Value::Null, |sending| sending["ways"].clone()),
+        second: sending.map_or(Value::Null, |sending| sending["second"].clone()),
         members,
         lines: Vec::new(),
     };
@@ -111,6 +114,8 @@ fn lines(told: &Told, known: &Value, sending: Option<&Value>, names: &Names) -> 
             ("scribe", _) =>
                 "a tree of Scribe: its edges are paths, and each node knows its own; \
                               below are the shortest ways, not the tree",
+            (_, []) if !told.second.is_null() =>
+                "one tree: to each member the shortest way from the source, and a second way while links to it lose packets",
             (_, []) => "one tree: to each member the shortest way from the source",
             _ => "two trees, as far apart as the network lets them be",
         }
@@ -156,6 +161,7 @@ fn lines(told: &Told, known: &Value, sending: Option<&Value>, names: &Names) -> 
             names.name(text(&ways["member"]))
         ));
     }
+    lines.extend(crate::groups::second_ways(&told.second, names));
     if list(&known["members"]).is_empty() {
         lines.push("no node has members".to_owned());
     }

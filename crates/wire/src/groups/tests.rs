@@ -14,7 +14,7 @@ const SETTING: Setting = Setting {
     },
     deadline_ms: 500,
     rate_kbps: 10_000,
-    two_ways: false,
+    ways: Ways::Auto,
     delivery: None,
 };
 
@@ -118,7 +118,7 @@ fn a_setting_can_be_for_a_range_of_groups() {
 fn ways_and_delivery_stand_in_an_item_of_their_own() {
     let full = Setting {
         tree: TreeBuilder::LinkState,
-        two_ways: true,
+        ways: Ways::Two,
         delivery: Some(Delivery::AsSent(Some(Duration::from_millis(300)))),
         ..SETTING
     };
@@ -154,6 +154,66 @@ fn ways_and_delivery_stand_in_an_item_of_their_own() {
 }
 
 #[test]
+fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
+    let targeted = Setting {
+        ways: Ways::Targeted,
+        ..SETTING
+    };
+    let range = Setting {
+        group: NodeAddr(0xefc0_0000),
+        prefix: 14,
+        ways: Ways::One,
+        delivery: Some(Delivery::InOrder),
+        ..SETTING
+    };
+    let bytes = body(&[], &[targeted, range, SETTING_OF_TWO]);
+    // In the order of the items: first those in item 2, then those in full.
+    let ways: &[u8] = &[5, 0, 2, 2, 1];
+    let end = bytes.len() - SIGNATURE_BYTES;
+    let at = end - ways.len();
+    assert_eq!(&bytes[at..end], ways);
+    let read = |bytes: &[u8]| -> Vec<Setting> {
+        let groups = Groups::parse(KIND, bytes).unwrap();
+        groups.settings().collect()
+    };
+    assert_eq!(read(&bytes), [targeted, range, SETTING_OF_TWO]);
+    // A node that does not know the item sees settings that say nothing of ways: those of items 2 and 3.
+    let mut unknown = bytes.clone();
+    unknown[at] = 6;
+    let auto = |setting| Setting {
+        ways: Ways::Auto,
+        ..setting
+    };
+    assert_eq!(
+        read(&unknown),
+        [auto(targeted), auto(range), SETTING_OF_TWO]
+    );
+    // Ways that are not known here say nothing.
+    for code in [0, 3, 255] {
+        let mut later = bytes.clone();
+        later[at + 3] = code;
+        assert_eq!(read(&later), [auto(targeted), range, SETTING_OF_TWO]);
+    }
+    // Two ways stay two whatever the item says of them, and what it says of no setting is nothing.
+    let mut more = bytes.clone();
+    more.splice(at..end, [5, 0, 4, 0, 0, 1, 2]);
+    assert_eq!(read(&more), [auto(targeted), auto(range), SETTING_OF_TWO]);
+    for len in at + 1..end {
+        let mut cut = bytes[..len].to_vec();
+        cut.extend([0xaa; SIGNATURE_BYTES]);
+        assert_eq!(Groups::parse(KIND, &cut).unwrap_err(), Malformed::Short);
+    }
+}
+
+/// One of two ways, which needs no item of its own.
+const SETTING_OF_TWO: Setting = Setting {
+    group: NodeAddr(0xef01_0102),
+    tree: TreeBuilder::LinkState,
+    ways: Ways::Two,
+    ..SETTING
+};
+
+#[test]
 fn the_longest_records_fit_and_longer_ones_do_not() {
     let groups: Vec<_> = (0..=GROUPS_MAX as u32)
         .map(|i| NodeAddr(0xef00_0000 + i))
@@ -163,13 +223,23 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
         16 + 3 + 279 * 4 + 64
     );
     let full = Setting {
-        two_ways: true,
+        ways: Ways::Two,
         ..SETTING
     };
     let mut settings = [full; SETTINGS_MAX];
-    assert_eq!(body(&[], &settings).len(), 16 + 3 + 55 * 20 + 64);
+    assert_eq!(body(&[], &settings).len(), 16 + 3 + 52 * 20 + 64);
     settings[0] = SETTING;
-    assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 54 * 20 + 64);
+    assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 51 * 20 + 64);
+    // The most that one takes: ways in an item of their own, and a delivery.
+    let longest = Setting {
+        ways: Ways::Targeted,
+        delivery: Some(Delivery::InOrder),
+        ..SETTING
+    };
+    let mut settings = [longest; SETTINGS_MAX];
+    assert_eq!(body(&[], &settings).len(), 16 + 6 + 52 * 21 + 64);
+    settings[0].delivery = None;
+    assert_eq!(body(&[], &settings).len(), 16 + 9 + 52 * 21 - 4 + 64);
     let repr = Repr {
         origin: NodeAddr(1),
         seq: RecordSeq(1),

@@ -2,7 +2,7 @@
 //!
 //! All schemes of a run live in the same [`world`].
 
-mod world;
+pub(super) mod world;
 
 use super::{SCHEMES, SOURCE, cost, missed, percent, run, untested};
 use crate::experiment::{
@@ -55,8 +55,19 @@ fn seconds(size: Size) -> u64 {
 }
 
 fn scenario(scheme: &str, problems: &[Problem], seconds: u64) -> String {
+    let mut text = network("cities", seconds);
+    for (from, to, deadline_ms) in CALLS {
+        text += &format!(
+            "[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nrouting = \"{scheme}\"\ndeadline = \"{deadline_ms}ms\"\n"
+        );
+    }
+    text + &faults(problems, seconds)
+}
+
+/// The front of a scenario of the cities, with nodes and links.
+pub(super) fn network(name: &str, seconds: u64) -> String {
     let mut text = format!(
-        "[scenario]\nname = \"cities\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n"
+        "[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n"
     );
     for node in NODES {
         text += &format!("[[node]]\nname = \"{node}\"\n");
@@ -64,11 +75,12 @@ fn scenario(scheme: &str, problems: &[Problem], seconds: u64) -> String {
     for (a, b, ms) in LINKS {
         text += &format!("[[link]]\na = \"{a}\"\nb = \"{b}\"\npath = \"delay={ms}ms\"\n");
     }
-    for (from, to, deadline_ms) in CALLS {
-        text += &format!(
-            "[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nrouting = \"{scheme}\"\ndeadline = \"{deadline_ms}ms\"\n"
-        );
-    }
+    text
+}
+
+/// What the problems do to links, as a scenario says it.
+pub(super) fn faults(problems: &[Problem], seconds: u64) -> String {
+    let mut text = String::new();
     let all = changes(problems).into_iter();
     for (at, link, loss) in all.filter(|(at, ..)| *at < seconds as f64) {
         let (a, b, ms) = LINKS[link];

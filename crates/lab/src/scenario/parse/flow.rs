@@ -10,16 +10,17 @@ use overlay::request::{Delivery, Options};
 use overlay::sockets::default_options;
 use sim::traffic::{Pattern, Spread, VOICE_BYTES};
 use wire::data::{Class, LinkProtocol, Routing, TTL_MAX};
+use wire::groups::Ways;
 use wire::ipc::{RouteBy, StreamControl};
 
-const KEYS: [&str; 29] = [
-    "name", "from", "to", "also", "stream", "expires", "answered", "control", "start", "stop",
-    "count", "pattern", "rate", "packet", "on", "off", "shape", "class", "link", "routing",
+const KEYS: [&str; 30] = [
+    "name", "from", "to", "also", "ways", "stream", "expires", "answered", "control", "start",
+    "stop", "count", "pattern", "rate", "packet", "on", "off", "shape", "class", "link", "routing",
     "priority", "deadline", "delivery", "ttl", "direct", "tcp", "shared", "path", "back",
 ];
 /// Keys that say how the overlay carries a flow, and to whom.
-const OVERLAY_KEYS: [&str; 10] = [
-    "also", "class", "link", "routing", "priority", "delivery", "ttl", "stream", "expires",
+const OVERLAY_KEYS: [&str; 11] = [
+    "also", "ways", "class", "link", "routing", "priority", "delivery", "ttl", "stream", "expires",
     "control",
 ];
 /// Keys that say what the path of a flow beside the overlay is like.
@@ -83,6 +84,7 @@ fn flow(table: &mut Table<'_>, draft: &Draft<'_>, islands: &Islands) -> Result<F
         (None, Carrier::Overlay(options)) => options.deadline,
         (None, Carrier::Direct(_) | Carrier::Tcp(..)) => None,
     };
+    let ways = ways(table, &carrier, !also.is_empty())?;
     let is_stream = flag(table, "stream")?;
     if is_stream && !also.is_empty() {
         let what = "a group has no reliable streams: leave out one of the two";
@@ -115,6 +117,7 @@ fn flow(table: &mut Table<'_>, draft: &Draft<'_>, islands: &Islands) -> Result<F
         from,
         to,
         also,
+        ways,
         is_stream,
         expires,
         carrier,
@@ -242,6 +245,29 @@ fn also(table: &Table<'_>, draft: &Draft<'_>, ends: [usize; 2]) -> Result<Vec<us
         return Err(value.mistake(format!("expected {ALSO}")));
     }
     Ok(also)
+}
+
+/// How many ways packets to a group take to each member.
+fn ways(table: &Table<'_>, carrier: &Carrier, is_group: bool) -> Result<Option<Ways>, Mistake> {
+    let Some(value) = table.optional("ways") else {
+        return Ok(None);
+    };
+    if !is_group {
+        return Err(value.mistake("only a group has ways: add `also`, or leave it out"));
+    }
+    let ways = match value.integer(1, 2) {
+        Ok(1) => Ways::One,
+        Ok(_) => Ways::Two,
+        Err(_) => value.word(&Ways::ALL.map(|ways| (ways.label(), ways)))?,
+    };
+    let has_second = matches!(ways, Ways::Two | Ways::Targeted);
+    match carrier {
+        Carrier::Overlay(options) if has_second && options.class.link == LinkProtocol::Reliable => {
+            let what = "second ways are for what has a deadline: choose another `link` or `class`";
+            Err(value.mistake(what))
+        }
+        Carrier::Overlay(_) | Carrier::Direct(_) | Carrier::Tcp(..) => Ok(Some(ways)),
+    }
 }
 
 fn when(table: &Table<'_>, duration: Duration) -> Result<(Duration, Duration), Mistake> {

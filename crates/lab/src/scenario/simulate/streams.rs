@@ -8,11 +8,13 @@ use crate::scenario::custom::{Moments, PacketSource};
 use crate::scenario::meter::{Judgement, Meter};
 use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKETS_MAX, Scenario, stamp};
 use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
+use overlay::request::{Operation, Options};
 use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
 use sim::{Either, HostId, World, udp};
 use wire::HEADROOM;
+use wire::groups::Setting;
 
 /// The sending client of stream 0; the others follow.
 const SENDERS: u32 = 1 << 16;
@@ -159,6 +161,9 @@ impl<'s> Streams<'s> {
             }
             if flow.from == node {
                 world.request(host, sender(n), Either::A(Request::Options(options)));
+                if let Some(set) = setting(stream.flow, flow, options) {
+                    world.request(host, sender(n), Either::A(Request::Operate(set)));
+                }
             }
         }
     }
@@ -371,6 +376,23 @@ pub(super) fn payload(
 /// The group that a flow is sent to, if it has several receivers.
 fn group(place: usize, flow: &Flow) -> Option<NodeAddr> {
     (!flow.also.is_empty()).then(|| NodeAddr(GROUPS + place as u32))
+}
+
+/// What the source's node says of the group of a flow, if it is to say something.
+fn setting(place: usize, flow: &Flow, options: Options) -> Option<Operation> {
+    let (group, ways) = (group(place, flow)?, flow.ways?);
+    let ms = options.deadline.map_or(0, |deadline| deadline.as_millis());
+    let setting = Setting {
+        class: options.class,
+        deadline_ms: u16::try_from(ms).unwrap_or(u16::MAX),
+        ways,
+        ..Setting::of(group)
+    };
+    Some(Operation::SetGroup {
+        group,
+        prefix: setting.prefix,
+        setting: Some(setting),
+    })
 }
 
 fn sender(stream: usize) -> ClientId {

@@ -240,6 +240,7 @@ impl Trial<'_> {
                     from,
                     to,
                     also: Vec::new(),
+                    ways: None,
                     is_stream: false,
                     expires: false,
                     carrier,

@@ -19,7 +19,7 @@
 use base::Rng;
 
 /// Between which cities there are links, and their delay in ms.
-pub(super) const LINKS: [(&str, &str, u64); 32] = [
+pub(in super::super) const LINKS: [(&str, &str, u64); 32] = [
     ("new-york", "washington", 2),
     ("new-york", "chicago", 7),
     ("new-york", "atlanta", 8),
@@ -89,7 +89,7 @@ pub(super) const CALLS: [(&str, &str, u64); 16] = [
     ("denver", "frankfurt", 150),
 ];
 
-pub(super) const BETWEEN_S: f64 = 60.0;
+pub(in super::super) const BETWEEN_S: f64 = 60.0;
 const FIRST_S: f64 = 10.0;
 const AROUND_NODE: f64 = 0.6;
 const LASTS_S: (f64, f64) = (10.0, 120.0);
@@ -97,16 +97,16 @@ const LOSS_PCT: (f64, f64) = (5.0, 40.0);
 
 /// Some links lose packets for some time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Problem {
+pub(in super::super) struct Problem {
     /// Places in [`LINKS`].
-    pub(super) links: Vec<usize>,
+    pub(in super::super) links: Vec<usize>,
     pub(super) from_s: f64,
     pub(super) to_s: f64,
     pub(super) loss_pct: f64,
 }
 
 /// The problems of a run.
-pub(super) fn trouble(seed: u64, seconds: u64) -> Vec<Problem> {
+pub(in super::super) fn trouble(seed: u64, seconds: u64) -> Vec<Problem> {
     let mut rng = Rng::new(seed);
     let between = |rng: &mut Rng, (least, most): (f64, f64)| least + (most - least) * rng.unit();
     let mut problems = Vec::new();
