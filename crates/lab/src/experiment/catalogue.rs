@@ -72,13 +72,13 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         liu04::claims::CLAIMS,
         video::CLAIMS,
         two_ways::CLAIMS,
-        protection::CLAIMS,
     ];
     let papers = papers.into_iter().flatten();
     papers
         .chain(messy::claims())
         .chain(streams::claims())
         .chain(babay17::claims())
+        .chain(protection::claims())
 }
 
 /// The claims that an experiment judges.

@@ -9,6 +9,8 @@
 //! the short link also with requests alone.
 
 mod cliff;
+mod pilot;
+mod queue;
 mod video;
 
 use super::{
@@ -19,7 +21,13 @@ use crate::scenario::{Report, Scenario, Simulation};
 use base::Duration;
 
 /// The experiments.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&ONE_LINK, &cliff::CLIFF, &video::VIDEO];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &ONE_LINK,
+    &cliff::CLIFF,
+    &pilot::PILOT,
+    &queue::QUEUE,
+    &video::VIDEO,
+];
 
 const ONE_LINK: OneLink = OneLink;
 const ID: &str = "protection/one-link";
@@ -33,9 +41,6 @@ const SHORT_MS: f64 = 10.0;
 const SHORT_DEADLINE_MS: f64 = 100.0;
 /// What requests alone may leave more, or cost less, than the same by chance.
 const LIKE: f64 = 1.01;
-/// The link of the queue carries so much of what it is given: a call has 64 kbit/s and 88 bytes around each packet.
-const QUEUE_SHARE: f64 = 0.8;
-const CALL_KBIT: f64 = 64.0 * (160.0 + 47.0 + 28.0) / 160.0;
 
 /// What is promised: name, what, and the bars in percent missed and percent of bytes added.
 const BARS: &[(&str, &str, f64, f64)] = &[
@@ -78,8 +83,7 @@ const BARS: &[(&str, &str, f64, f64)] = &[
     ),
 ];
 
-/// The claims.
-pub(super) const CLAIMS: &[ClaimText] = &[
+const CLAIMS: &[ClaimText] = &[
     bar(0, "missed at most 0.02 %, at most 30 % more bytes"),
     bar(1, "missed at most 0.15 %, at most 40 % more bytes"),
     bar(2, "missed at most 0.8 %, at most 60 % more bytes"),
@@ -94,16 +98,17 @@ pub(super) const CLAIMS: &[ClaimText] = &[
         "T = 10 ms, deadline 100 ms, 20 calls, bursts of 0 and 25 %",
         "missed at most 0.02 %, and no more bytes than with requests alone",
     ),
-    claim(
-        ID,
-        "queue",
-        SOURCE,
-        "20 calls over a link that carries 80 % of them, T = 30 ms",
-        "no repair packet after two seconds",
-    ),
-    cliff::CLAIM,
-    video::CLAIM,
 ];
+
+/// The claims of all experiments.
+pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
+    let others = [&cliff::CLAIM, &video::CLAIM];
+    CLAIMS
+        .iter()
+        .chain(pilot::CLAIMS)
+        .chain(queue::CLAIMS)
+        .chain(others)
+}
 
 const fn bar(at: usize, says: &'static str) -> ClaimText {
     claim(ID, BARS[at].0, SOURCE, BARS[at].1, says)
@@ -120,8 +125,6 @@ struct Case {
     burst_pct: f64,
     /// A lane with a single call may have two repair packets per packet.
     dear: bool,
-    /// The link loses nothing and carries too little.
-    queue: bool,
 }
 
 impl Case {
@@ -135,7 +138,6 @@ impl Case {
             calls: at("calls"),
             burst_pct: at("burst %"),
             dear: at("dear") > 0.0,
-            queue: at("queue") > 0.0,
         }
     }
 
@@ -148,9 +150,6 @@ impl Case {
         if self.dear {
             key += " dear";
         }
-        if self.queue {
-            key += " queue";
-        }
         Cell {
             key,
             parameters: vec![
@@ -158,7 +157,6 @@ impl Case {
                 ("calls", self.calls),
                 ("burst %", self.burst_pct),
                 ("dear", flag(self.dear)),
-                ("queue", flag(self.queue)),
             ],
             words: Vec::new(),
         }
@@ -172,7 +170,6 @@ impl Case {
     fn bar(self) -> &'static str {
         let one = self.calls == 1.0;
         match (one, self.dear, self.burst_pct) {
-            _ if self.queue => "queue",
             _ if self.is_short() => "short",
             (false, _, 0.0) => "independent",
             (false, _, 50.0) => "burst-50",
@@ -197,13 +194,9 @@ impl Case {
         if self.bar() == "independent" {
             settings += "protect_target = 0.0001\n";
         }
-        let path = match (self.queue, self.burst_pct) {
-            (true, _) => {
-                let kbit = (CALL_KBIT * self.calls * QUEUE_SHARE) as u64;
-                format!("rate={kbit}kbit")
-            }
-            (_, 0.0) => format!("loss={LOSS_PCT}%"),
-            (_, burst) => format!("loss={LOSS_PCT}% burst={burst}%"),
+        let path = match self.burst_pct {
+            0.0 => format!("loss={LOSS_PCT}%"),
+            burst => format!("loss={LOSS_PCT}% burst={burst}%"),
         };
         let mut text = format!(
             "[scenario]\nname = \"protection\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n\
@@ -280,7 +273,6 @@ impl Experiment for OneLink {
             calls: 1.0,
             burst_pct: 0.0,
             dear: false,
-            queue: false,
         };
         let (count, seconds) = runs(one, size);
         format!(
@@ -298,7 +290,6 @@ impl Experiment for OneLink {
             calls,
             burst_pct,
             dear,
-            queue: false,
         };
         let mut cases = Vec::new();
         for t_ms in [30.0, 50.0, 80.0] {
@@ -309,11 +300,6 @@ impl Experiment for OneLink {
             }
         }
         cases.extend([0.0, 25.0].map(|burst| case(SHORT_MS, 20.0, burst, false)));
-        let queue = Case {
-            queue: true,
-            ..case(30.0, 20.0, 0.0, false)
-        };
-        cases.push(queue);
         cases.into_iter().map(Case::cell).collect()
     }
 
@@ -321,13 +307,6 @@ impl Experiment for OneLink {
         let case = Case::of(cell);
         let (count, seconds) = runs(case, plan.size);
         let mut row = Row::of(cell);
-        if case.queue {
-            // Equal seeds live the same two seconds.
-            let [begun, all] = [2, seconds].map(|seconds| run(case, seconds, "auto", seed));
-            let later = all?.overlay.repair - begun?.overlay.repair;
-            row.set("repair later", later as f64);
-            return Ok(row);
-        }
         let compared = if case.is_short() { "requests" } else { "off" };
         let bare = run(case, seconds, compared, seed)?;
         let bytes = |report: &Report| report.overlay.wire_bytes as f64;
@@ -355,18 +334,6 @@ impl Experiment for OneLink {
             .map(|(name, _, missed, added)| verdict(name, &of(name), *missed, *added))
             .collect();
         verdicts.push(verdict("short", &of("short"), 0.02, 100.0 * (LIKE - 1.0)));
-        let queue = of("queue");
-        verdicts.push(match queue.first() {
-            None => Verdict::untested("queue", "no cell"),
-            Some(row) => {
-                let later = row.value("repair later");
-                Verdict::of(
-                    "queue",
-                    later == 0.0,
-                    format!("{later:.0} repair packets later"),
-                )
-            }
-        });
         Findings {
             charts: vec![chart(rows)],
             verdicts,
@@ -374,7 +341,7 @@ impl Experiment for OneLink {
     }
 
     fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
-        table(rows.0.iter().filter(|row| bar_of(row) != "queue"))
+        table(rows.0.iter())
     }
 
     fn files(&self, plan: &Plan) -> Vec<(String, String)> {
@@ -395,7 +362,6 @@ fn bar_of(row: &Row) -> &'static str {
         calls: row.parameter("calls"),
         burst_pct: row.parameter("burst %"),
         dear: row.parameter("dear") > 0.0,
-        queue: row.parameter("queue") > 0.0,
     };
     case.bar()
 }

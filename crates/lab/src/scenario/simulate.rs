@@ -26,7 +26,7 @@ use base::{Duration, Pool, Time};
 use chosen::Looks;
 use network::{Network, Party};
 use overlay::node::MAX_PAYLOAD;
-use overlay::snapshot::NetworkSnapshot;
+use overlay::snapshot::{NetworkSnapshot, ProtectionStatus};
 use overlay::{Event, Settings};
 use sim::{Either, HostId, World};
 use streams::Streams;
@@ -161,6 +161,17 @@ impl<'s> Simulation<'s> {
             .flat_map(|link| [(link.a, link.b), (link.b, link.a)])
             .map(|(from, to)| self.link(from, to))
             .collect()
+    }
+
+    /// What protects the real-time lane from a node to its neighbour at this moment; none while either is down.
+    pub(crate) fn protection(&self, from: usize, to: usize) -> Option<ProtectionStatus> {
+        let Some(Either::A(node)) = self.world.engine(self.network.hosts[from]) else {
+            return None;
+        };
+        let peer = self.network.address(to).to_string();
+        let mut links = node.snapshot(self.world.now()).links.into_iter();
+        let link = links.find(|link| link.peer == peer)?;
+        Some(link.realtime.protection)
     }
 
     /// What became of each packet, if they were kept.

@@ -17,6 +17,7 @@
 mod aims;
 mod case;
 mod predict;
+mod spacing;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +25,10 @@ pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};
 
 use case::{Case, NEARLY};
-use predict::Predictions;
+use predict::{Predictions, asked};
+use spacing::Spacing;
 
-use super::{RoundTrip, SPAN, Share};
+use super::{RoundTrip, Share};
 use base::{Duration, Time};
 use wire::control::REPAIR_AGES;
 
@@ -85,6 +87,7 @@ struct Passed {
     is_late: bool,
     gaps: Duration,
     gaps_counted: u32,
+    spacing: Spacing,
     kinds: [u32; KINDS],
 }
 
@@ -211,6 +214,7 @@ impl Pilot {
         if gap < PAUSE {
             passing.gaps += gap;
             passing.gaps_counted += 1;
+            passing.spacing.push(gap);
         }
         self.last_packet = now;
         let slack = slack.unwrap_or(NO_DEADLINE);
@@ -307,8 +311,8 @@ impl Pilot {
             return idle.rests(Reason::NoTime);
         };
         let losses = Losses::of(link.share, self.run);
-        let leaves =
-            |slack: Duration| requests(losses, link.rtt, slack, passed.interval(), link.strikes);
+        let seen = (&passed.spacing.seen(losses), passed.interval());
+        let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
         let target = self.aims.target;
         // What has more time than this is saved by requests.
         let enough = (1..=MOST_ROUNDS)
@@ -345,13 +349,12 @@ impl Pilot {
             Duration::ZERO
         };
         let time = time.saturating_sub(unsure);
-        let reach = (time.as_nanos() / passed.interval().as_nanos()).min(SPAN as u64 - 1);
-        let reach = steady(reach as u32);
+        let reaches = passed.spacing.reaches(time).map(steady);
         let cap = self.cap(&passed);
         let mut case = Case {
             losses,
             predictions: &mut self.predictions,
-            reach,
+            reaches,
             cap,
             // What requests save of what repair leaves.
             saved: plan.requests / link.share.max(f64::MIN_POSITIVE),
@@ -376,7 +379,7 @@ impl Pilot {
             return match (requests_do, wanted) {
                 (true, _) => plan.rests(Reason::RequestsDo),
                 (_, Some(found)) => plan.with(found, reason(found.1, target)),
-                (_, None) if reach == 0 => plan.rests(Reason::NoTime),
+                (_, None) if case.reach() == 0 => plan.rests(Reason::NoTime),
                 (_, None) => plan.rests(Reason::Hopeless),
             };
         };

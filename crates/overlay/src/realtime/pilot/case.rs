@@ -1,7 +1,8 @@
 //! What there is to choose from for a lane: shares of repair packets, and what each would leave.
 
 use super::super::Share;
-use super::predict::{Losses, Predictions, repair};
+use super::predict::{Losses, Predictions};
+use super::spacing::PARTS;
 
 /// Repair is not worth its bytes where it leaves more than this of what is lost.
 const WORTH: f64 = 0.7;
@@ -28,20 +29,25 @@ const SHARES: [(u32, u32); 12] = [
 pub(super) struct Case<'a> {
     pub(super) losses: Losses,
     pub(super) predictions: &'a mut Predictions,
-    /// Packets that follow before a packet is late.
-    pub(super) reach: u32,
+    /// Packets that follow before a packet is late: of equal parts of the packets, rising.
+    pub(super) reaches: [u32; PARTS],
     pub(super) cap: f64,
     pub(super) saved: f64,
 }
 
 impl Case<'_> {
+    /// Packets that follow most packets before they are late.
+    pub(super) fn reach(&self) -> u32 {
+        self.reaches[PARTS / 2]
+    }
+
     /// What is allowed, rising.
     pub(super) fn shares(&self) -> impl DoubleEndedIterator<Item = Share> + use<> {
         // A cap of a half allows a half, whatever rounding makes of it; packets of different lengths take more.
         let cap = self.cap * 1.001;
         let allowed =
             move |(repairs, packets): &(u32, u32)| f64::from(*repairs) <= f64::from(*packets) * cap;
-        let width = self.reach + 1;
+        let width = self.reach() + 1;
         SHARES
             .into_iter()
             .filter(allowed)
@@ -55,18 +61,20 @@ impl Case<'_> {
 
     /// A share over the window that there is now; copies stay what they are.
     pub(super) fn fitted(&self, share: Share) -> Share {
-        match share.lag > 0 && share.lag <= self.reach {
+        match share.lag > 0 && share.lag <= self.reach() {
             true => share,
             false => Share {
                 lag: 0,
-                width: self.reach + 1,
+                width: self.reach() + 1,
                 ..share
             },
         }
     }
 
     pub(super) fn leaves(&mut self, share: Share) -> f64 {
-        self.predictions.repair(self.losses, share, self.reach) * self.saved
+        let predictions = &mut *self.predictions;
+        let of = |reach| predictions.repair(self.losses, share, reach);
+        self.reaches.map(of).iter().sum::<f64>() / PARTS as f64 * self.saved
     }
 
     /// The cheapest that leaves no more than the target, or about the least.
@@ -86,7 +94,7 @@ impl Case<'_> {
     fn best_of(&mut self, share: Share) -> (Share, f64) {
         let mut best = (share, self.leaves(share));
         let most = match share.repairs == share.packets {
-            true => self.reach.min(LAG_MOST),
+            true => self.reach().min(LAG_MOST),
             false => 0,
         };
         for lag in 1..=most {
@@ -95,7 +103,7 @@ impl Case<'_> {
                 width: 1,
                 ..share
             };
-            let leaves = repair(self.losses, copies, self.reach) * self.saved;
+            let leaves = self.leaves(copies);
             if leaves < best.1 {
                 best = (copies, leaves);
             }

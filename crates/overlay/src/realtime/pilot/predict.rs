@@ -11,6 +11,7 @@
 )]
 
 use super::super::{REPEAT_AFTER, RoundTrip, Share};
+use super::spacing::{Seen, Spacing};
 use base::Duration;
 
 /// The largest share, and burst, of which something is predicted: a burst is never less than its share.
@@ -47,7 +48,27 @@ impl Losses {
 }
 
 /// What requests leave of packets that have so much time after the rest of their way: `slack` from when a packet
-/// should have come until it is of no use. Packets follow each other at `interval`.
+/// should have come until it is of no use. `seen` tells how long it takes until a loss is seen, `interval` is the mean
+/// distance of packets.
+pub(super) fn asked(
+    losses: Losses,
+    rtt: RoundTrip,
+    slack: Duration,
+    (seen, interval): (&Seen, Duration),
+    strikes: u8,
+) -> f64 {
+    let fails = |after: Duration| {
+        let time = slack.saturating_sub(after);
+        rounds(losses, rtt, time, interval, strikes)
+    };
+    let share: f64 = seen
+        .delays()
+        .map(|(after, share)| share * fails(after))
+        .sum();
+    losses.share * share
+}
+
+/// The same of packets that follow each other evenly.
 pub fn requests(
     losses: Losses,
     rtt: RoundTrip,
@@ -55,23 +76,10 @@ pub fn requests(
     interval: Duration,
     strikes: u8,
 ) -> f64 {
-    // A loss is seen by the first packet behind it that comes.
-    let (mut left, mut reaches) = (0.0, losses.share);
-    for run in 1..=RUNS {
-        let ends = if run == RUNS {
-            reaches
-        } else {
-            reaches * (1.0 - losses.burst)
-        };
-        reaches -= ends;
-        let time = slack.saturating_sub(interval * run);
-        left += ends * rounds(losses, rtt, time, interval, strikes);
-    }
-    left
+    let mut even = Spacing::default();
+    even.push(interval);
+    asked(losses, rtt, slack, (&even.seen(losses), interval), strikes)
 }
-
-/// Lengths of runs that are told apart.
-const RUNS: u64 = 12;
 
 /// The share of requests that fail, of packets with so much time left when they are asked for first.
 fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, strikes: u8) -> f64 {
@@ -240,7 +248,7 @@ pub(super) struct Predictions {
 }
 
 /// Predictions that are remembered: those of some searches over the shares of `super::case`.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 256;
 /// Steps of a doubling of the share, and of the whole range of bursts, that count as the same.
 const STEPS: f64 = 8.0;
 const BURST_STEPS: f64 = 40.0;

@@ -151,6 +151,8 @@ struct Lane {
     now: u64,
     slack: Duration,
     flows: u64,
+    /// All flows send in the same moment.
+    together: bool,
 }
 
 impl Lane {
@@ -168,6 +170,7 @@ impl Lane {
             now: 0,
             slack,
             flows,
+            together: false,
         }
     }
 
@@ -177,7 +180,12 @@ impl Lane {
         for _ in 0..seconds * 10 {
             for _ in 0..5 {
                 for flow in 0..self.flows {
-                    let now = at(self.now + flow * 20_000 / self.flows);
+                    let apart = if self.together {
+                        0
+                    } else {
+                        20_000 / self.flows
+                    };
+                    let now = at(self.now + flow * apart);
                     self.pilot.on_sent(now, 183, Some(self.slack), flow);
                 }
                 self.now += 20_000;
@@ -226,6 +234,26 @@ fn requests_do_on_a_short_link_and_repair_comes_and_goes_on_a_long_one() {
     long.link.share = 0.0;
     long.run(12);
     assert_eq!(long.ratio(), 0.0);
+}
+
+/// Of twenty calls that send together nothing shows the loss of the last packet for 20 ms: a request comes too late
+/// then, though it saves all of calls that send one after the other.
+#[test]
+fn requests_are_not_relied_on_for_packets_whose_loss_is_seen_late() {
+    let planned = |together| {
+        let mut lane = Lane::new(auto(), ms(88), ms(106), 20);
+        (lane.together, lane.link.share, lane.pilot.run) = (together, 0.05, 4.0 / 3.0);
+        lane.run(3);
+        lane.pilot.plan()
+    };
+    let even = planned(false);
+    assert_eq!((even.share, even.reason), (None, Reason::RequestsDo));
+    let together = planned(true);
+    // One in twenty is the last one, and so are those of a run that ends with it.
+    assert!((0.002..0.005).contains(&together.requests), "{together:?}");
+    let share = together.share.map_or(0.0, |share| share.ratio());
+    assert!((0.05..0.3).contains(&share), "{together:?}");
+    assert!(together.predicted <= 0.0005, "{together:?}");
 }
 
 /// A link that loses everything is no reason to panic, whatever runs its neighbour tells of.
