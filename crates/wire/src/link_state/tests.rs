@@ -696,7 +696,8 @@ fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
     assert_eq!(written(7, &more), [17, 5, 0x59, 2, 6, 7, 0x54]);
     assert_eq!(written(3, &more), [17, 1, 0x59]);
     assert_eq!(written(2, &more), []);
-    let all: Vec<_> = (0..96).map(|i| (i, of(if i < 48 { 256 } else { 512 }, i % 5 * 8, true)))
+    let all: Vec<_> = (0..96)
+        .map(|i| (i, of(if i < 48 { 256 } else { 512 }, i % 5 * 8, true)))
         .collect();
     assert!(written(OPTIONS_BYTES_MAX, &all).len() <= 3 + 2 * PROTECTION_ENTRIES_MAX);
 
@@ -719,10 +720,19 @@ fn protections_are_rounded_to_what_can_be_told() {
     }
     assert_eq!(Protection::from_byte(0xd9), Protection::from_byte(0x59));
     let run = |run| Protection::new(run, 0, false).run_256ths();
-    assert_eq!([0, 1, 256, 290, 310].map(run), [None, Some(256), Some(256), Some(256), Some(341)]);
-    assert_eq!([1_000, 1_400, u16::MAX].map(run), [Some(1_024), Some(1_536), Some(1_536)]);
+    assert_eq!(
+        [0, 1, 256, 290, 310].map(run),
+        [None, Some(256), Some(256), Some(256), Some(341)]
+    );
+    assert_eq!(
+        [1_000, 1_400, u16::MAX].map(run),
+        [Some(1_024), Some(1_536), Some(1_536)]
+    );
     let repair = |per_16| Protection::new(0, per_16, false).repair_16ths();
-    assert_eq!([0, 3, 4, 15, 16, 31, 255].map(repair), [0, 0, 4, 8, 16, 16, 32]);
+    assert_eq!(
+        [0, 3, 4, 15, 16, 31, 255].map(repair),
+        [0, 0, 4, 8, 16, 16, 32]
+    );
     // What a later version may mean by it is not known here.
     assert_eq!(Protection::from_byte(0x38).repair_16ths(), 0);
 }
