@@ -209,11 +209,11 @@ fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) 
     let coded = room.min(u64::from(parameters.detect_us) * 1_000 * CODED_PACKETS);
     let left = left_in_time(link, parameters);
     let by_answers = (u64::from(link.loss) << 16) - left.requests;
-    let by_code = left.requests - left.at_least();
+    let by_code = left.requests - left.compared();
     let parts = [
         (by_answers, answered),
         (by_code, coded),
-        (left.at_least(), room.max(answered)),
+        (left.compared(), room.max(answered)),
     ];
     let extra = parts.map(|(share, ns)| u128::from(share) * u128::from(ns));
     let extra: u128 = extra.iter().sum();
@@ -239,7 +239,7 @@ const CODED_PACKETS: u64 = 2;
 fn burden_ns(link: LinkCost, repair: Repair, left: Left, parameters: &Parameters) -> u64 {
     let lost = u64::from(link.loss) << 16;
     let weighs = match repair.lane {
-        Some(_) => left.at_least() + (lost - left.at_least()) / 2,
+        Some(_) => left.compared() + (lost - left.compared()) / 2,
         None => lost,
     };
     let losses = u128::from(weighs) * u128::from(parameters.loss_us) * 1_000 / u128::from(ALL);

@@ -72,6 +72,8 @@ pub struct Left {
     pub requests: u64,
     /// With all that protects the link.
     pub all: u64,
+    /// With as much repair as the cap allows.
+    least: u64,
 }
 
 impl Left {
@@ -80,10 +82,10 @@ impl Left {
         self.all as f64 / ALL as f64
     }
 
-    /// The same for comparisons: what is tolerated beside the target counts where requests leave more, so that a link that
-    /// loses more, and is repaired the more for it, never looks better.
-    pub fn at_least(self) -> u64 {
-        self.all.max(self.requests.min(TOLERATED))
+    /// The same for comparisons: with as much repair as the cap allows, and not below what is tolerated where requests leave
+    /// more, so that a link that loses more, and is repaired the more for it, never looks better.
+    pub fn compared(self) -> u64 {
+        self.least.max(self.requests.min(TOLERATED))
     }
 }
 
@@ -96,6 +98,7 @@ pub fn left(link: LinkCost, slack_us: u64, parameters: &Parameters) -> Left {
     let same = |share: u64| Left {
         requests: share,
         all: share,
+        least: share,
     };
     let Some(repair) = link.repair else {
         let (low, beyond) = unrepaired(link.loss);
@@ -107,17 +110,21 @@ pub fn left(link: LinkCost, slack_us: u64, parameters: &Parameters) -> Left {
     };
     let requests = requested(link, repair, lane, slack_us, parameters);
     let is_of_use = (LOSS_LEAST..=LOSS_MOST).contains(&link.loss) && requests > TOLERATED;
-    let all = match is_of_use {
+    match is_of_use {
         true => repaired(link.loss, requests, lane, reach(slack_us, parameters)),
-        false => requests,
-    };
-    Left { requests, all }
+        false => same(requests),
+    }
 }
 
 /// What repair leaves of what requests leave.
-fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> u64 {
+fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> Left {
+    let bare = Left {
+        requests,
+        all: requests,
+        least: requests,
+    };
     let Some(reach) = table::REACHES.iter().rposition(|told| *told <= reach) else {
-        return requests;
+        return bare;
     };
     let lost = u64::from(loss) << 16;
     // Of what repair leaves, requests save what they save of all.
@@ -133,15 +140,20 @@ fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> u64 {
         .count();
     let shares = &table::SAVED[..allowed];
     let Some(dearest) = shares.last().map(of) else {
-        return requests;
+        return bare;
     };
     // The dearer, the less is left.
     let enough = TARGET.max(dearest / 4 * NEARLY_QUARTERS);
     let at = shares.partition_point(|share| of(share) > enough);
     let found = shares.get(at).map_or(dearest, of);
-    match found < requests / 10 * WORTH_TENTHS {
-        true => found,
+    let worth = |left: u64| match left < requests / 10 * WORTH_TENTHS {
+        true => left,
         false => requests,
+    };
+    Left {
+        requests,
+        all: worth(found),
+        least: worth(dearest),
     }
 }
 

@@ -283,6 +283,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost(now);
                 link.announce.on_link_up(now, cost);
+                self.consider_lane(now, index);
                 self.on_lane_changed(now, index, true);
             }
             Some(hello::Event::Down { tried, .. }) => {
@@ -307,7 +308,13 @@ impl Node {
         link.note_room(now);
         let cost = link.measured_cost(now);
         self.own_record_due |= link.announce.on_measure(now, cost).is_some();
+        self.consider_lane(now, index);
+    }
+
+    /// The same for what is told of the protection of its real-time lane. The papers' nodes tell nothing of it.
+    fn consider_lane(&mut self, now: Time, index: LinkIndex) {
         if self.settings.metric == MetricOf::Measured {
+            let link = self.links.at_mut(index);
             let lane = link.lane(&self.settings.realtime.aims);
             self.own_record_due |= link.announce.on_lane(now, lane);
         }
