@@ -16,6 +16,7 @@
 //! in the deadline, and at most 2^k after k links that lose packets.
 
 use crate::metric::{LinkCost, Parameters, unrepaired};
+use crate::protection::{ALL, left};
 use crate::topology::{NodeIndex, Topology};
 
 /// The longest deadline that is told from longer ones, just over one second: beyond it nothing is
@@ -35,6 +36,9 @@ pub enum Recovery {
     /// then the request or the retransmission. The paper subtracts the events in which the packet
     /// that reveals the loss is lost as well; that packet only comes later.
     Independent,
+    /// What protects each link, as records tell ([`crate::protection`]): requests, several of them where they are in time,
+    /// and coded repair. Where they do not tell, as [`Recovery::Paper`].
+    InForce,
 }
 
 /// What one link does to packets. What is neither direct nor recovered is lost.
@@ -42,13 +46,20 @@ pub enum Recovery {
 pub struct Steps {
     /// T, in microseconds.
     pub direct_us: u64,
-    /// 3T+Δ, in microseconds.
-    pub recovered_us: u64,
     /// The share that arrives after T.
     pub direct: f64,
-    /// The share that arrives after 3T+Δ.
-    pub recovered: f64,
+    /// What is recovered: after how many microseconds, rising, and which share. Without protection that is told, one step
+    /// after 3T+Δ.
+    later: [(u64, f64); LATER],
+    count: usize,
 }
+
+/// After how many distances of packets repair is looked at. Choice: all are multiples, so that the delays of a path with many
+/// links are few; the distances of a call's packets, and for longer deadlines by halves of an octave.
+const AFTER: [u64; LATER] = [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32];
+const LATER: usize = 12;
+/// Hosts and timers have taken so much of a packet's time, which does not count as delay here.
+const SPARE_US: u64 = 2_000;
 
 /// When packets arrive: shares by delay, up to a deadline.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,22 +76,78 @@ impl Steps {
     pub fn of(link: LinkCost, recovery: Recovery, parameters: &Parameters) -> Steps {
         let loss = link.loss_share();
         let lost = match recovery {
+            Recovery::InForce if link.repair.is_some() => return Steps::in_force(link, parameters),
             Recovery::None => loss,
-            Recovery::Paper => {
+            Recovery::Paper | Recovery::InForce => {
                 let (low, beyond) = unrepaired(link.loss);
                 (low + beyond) as f64 / (1u64 << 48) as f64
             }
             Recovery::Independent => loss * (1.0 - (1.0 - loss) * (1.0 - loss)),
         };
         let direct_us = u64::from(link.latency_us);
-        Steps {
+        let mut steps = Steps {
             direct_us,
-            recovered_us: 3 * direct_us + u64::from(parameters.detect_us),
             direct: 1.0 - loss,
-            // Never more than what the link has lost: 1−p and this add up to 1 at most, on which
-            // everything stands that prunes.
-            recovered: (loss - lost).clamp(0.0, loss),
+            later: [(0, 0.0); LATER],
+            count: 0,
+        };
+        // Never more than what the link has lost: 1−p and this add up to 1 at most, on which
+        // everything stands that prunes.
+        let recovered = (loss - lost).clamp(0.0, loss);
+        steps.push(3 * direct_us + u64::from(parameters.detect_us), recovered);
+        steps
+    }
+
+    /// A link whose protection is known: what is saved when there is so much time is saved by then.
+    fn in_force(link: LinkCost, parameters: &Parameters) -> Steps {
+        let direct_us = u64::from(link.latency_us);
+        let mut steps = Steps {
+            direct_us,
+            direct: 1.0 - link.loss_share(),
+            later: [(0, 0.0); LATER],
+            count: 0,
+        };
+        let apart = u64::from(parameters.detect_us).max(1_000);
+        let mut lost = u64::from(link.loss) << 16;
+        for after in AFTER {
+            if lost == 0 {
+                break;
+            }
+            // More time may leave more, where one round more leaves no time for copies: what was saved stays saved.
+            let still = left(link, after * apart + SPARE_US, parameters)
+                .all
+                .min(lost);
+            steps.push(
+                direct_us + after * apart,
+                (lost - still) as f64 / ALL as f64,
+            );
+            lost = still;
         }
+        steps
+    }
+
+    fn push(&mut self, us: u64, share: f64) {
+        if share > 0.0 {
+            self.later[self.count] = (us, share);
+            self.count += 1;
+        }
+    }
+
+    /// What is recovered: after how many microseconds, rising, and which share.
+    pub fn later(&self) -> &[(u64, f64)] {
+        &self.later[..self.count]
+    }
+
+    /// The share that arrives at all.
+    pub fn delivered(&self) -> f64 {
+        self.later()
+            .iter()
+            .fold(self.direct, |sum, step| sum + step.1)
+    }
+
+    /// Leaves out what takes longer than this.
+    pub(crate) fn cut(&mut self, most_us: u64) {
+        self.count = self.later().partition_point(|step| step.0 <= most_us);
     }
 }
 
@@ -101,26 +168,19 @@ impl Distribution {
                 .map(move |(at, s)| (at + by_us, s * share));
             shifted.take_while(move |(at, _)| *at <= until_us && share > 0.0)
         };
-        let mut direct = step(steps.direct_us, steps.direct).peekable();
-        let mut recovered = step(steps.recovered_us, steps.recovered).peekable();
-        let mut atoms = Vec::with_capacity(2 * self.atoms.len());
-        loop {
-            let next = match (direct.peek(), recovered.peek()) {
-                (Some(d), Some(r)) if d.0 == r.0 => {
-                    let sum = (d.0, d.1 + r.1);
-                    direct.next();
-                    recovered.next();
-                    Some(sum)
-                }
-                (Some(d), Some(r)) if d.0 > r.0 => recovered.next(),
-                (Some(_), _) => direct.next(),
-                (None, _) => recovered.next(),
-            };
-            match next {
-                Some(atom) => atoms.push(atom),
-                None => return Distribution { atoms },
-            }
+        let mut atoms = Vec::with_capacity((1 + steps.count) * self.atoms.len());
+        atoms.extend(step(steps.direct_us, steps.direct));
+        for &(us, share) in steps.later() {
+            atoms.extend(step(us, share));
         }
+        // Some lists in order, one after the other: what is equal stays in theirs.
+        atoms.sort_by_key(|atom| atom.0);
+        atoms.dedup_by(|next, first| {
+            let is_same = next.0 == first.0;
+            first.1 += if is_same { next.1 } else { 0.0 };
+            is_same
+        });
+        Distribution { atoms }
     }
 
     /// The distribution at the end of a path, up to a deadline; `None` if a link is not there. A
@@ -256,12 +316,9 @@ mod tests {
             for loss in 0..=u16::MAX {
                 let link = LinkCost::of_share(1, loss);
                 let s = Steps::of(link, recovery, &Parameters::default());
-                assert!(s.recovered >= 0.0 && s.direct + s.recovered <= 1.0);
-                assert!(
-                    s.direct + s.recovered <= last + 1e-12,
-                    "{recovery:?} {loss}"
-                );
-                last = s.direct + s.recovered;
+                assert!(s.later().iter().all(|step| step.1 > 0.0) && s.delivered() <= 1.0);
+                assert!(s.delivered() <= last + 1e-12, "{recovery:?} {loss}");
+                last = s.delivered();
             }
             assert!(last < 0.001, "a dead link delivers nothing");
         }

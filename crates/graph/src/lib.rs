@@ -19,6 +19,7 @@
 //! - [`explain`]: why packets go where they go, and what would be if links were otherwise.
 //! - [`disjoint`]: k paths that share no node, of the least total cost.
 //! - [`dissemination`]: one path while the network is calm, more links where there is trouble.
+//! - [`protection`]: what the protection of a link leaves lost, by the time that packets have left.
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
 //! - [`redundant`]: two ways from a source to each node, as far apart as the network lets them be.
@@ -48,6 +49,7 @@ pub mod metric;
 pub mod paths;
 pub mod pipeline;
 pub mod plan;
+pub mod protection;
 pub mod redundant;
 pub mod reference;
 pub mod spf;

@@ -11,6 +11,7 @@
 //! the same records compute the same costs whatever their processor and library, so they never
 //! disagree about a tie. Every cost is at least 1.
 
+use crate::protection::{ALL, Lane, Left, left};
 use core::fmt;
 use core::ops::Add;
 use core::str::FromStr;
@@ -46,17 +47,17 @@ pub struct LinkCost {
     pub alarm: Option<bool>,
 }
 
-/// The protection in force on a link: lost packets are asked for, several times if there is time.
+/// The protection in force on a link: lost packets are asked for, several times if there is time, and repaired where there is
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repair {
     /// How often a lost packet is asked for.
     pub strikes: u8,
     /// The chance that the request or its answer is lost, as a share of 65 536.
     pub fails: u16,
+    /// What the sender's end tells of its lane; without, requests are all that protects it.
+    pub lane: Option<Lane>,
 }
-
-/// The least time between two requests for a packet, in nanoseconds: the lane's own.
-const STRIKES_APART_NS: u64 = 4_000_000;
 
 /// The price of a link whose other end is not heard.
 pub const SILENT: u32 = u32::MAX;
@@ -196,51 +197,55 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// T + (p−l)·(2T+Δ) + l·(Tmax−T) and the burden of its losses, with l = p·qⁿ: each of the n requests whose answer can still be in
-/// time, a one-way delay apart, fails with the chance q. On a link that is too long for any, l = p.
+/// T + a·(2T+Δ) + c·C + l·(Tmax−T) and the burden of its losses: of the share p that is lost, a is answered, c is repaired by
+/// code, C later, and l stays lost ([`left`]).
 ///
-/// Choice: a packet that stays lost counts as arriving no earlier than a repaired one, as above.
+/// Choice: a packet that stays lost counts as arriving no earlier than an answered one, as above.
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
     let direct = latency_ns(link);
     let late = u64::from(parameters.late_us) * 1_000;
-    let after = answered_after_ns(direct, parameters);
-    let left = left_by(link, repair, parameters);
-    let repaired = (u64::from(link.loss) << 16) - left;
-    let lost = late.saturating_sub(direct).max(after);
-    let extra = u128::from(repaired) * u128::from(after) + u128::from(left) * u128::from(lost);
-    direct + ((extra + (1 << 31)) >> 32) as u64 + burden_ns(link, parameters)
+    let room = late.saturating_sub(direct);
+    let answered = 2 * direct + u64::from(parameters.detect_us) * 1_000;
+    let coded = room.min(u64::from(parameters.detect_us) * 1_000 * CODED_PACKETS);
+    let left = left_in_time(link, parameters);
+    let by_answers = (u64::from(link.loss) << 16) - left.requests;
+    let by_code = left.requests - left.compared();
+    let parts = [
+        (by_answers, answered),
+        (by_code, coded),
+        (left.compared(), room.max(answered)),
+    ];
+    let extra = parts.map(|(share, ns)| u128::from(share) * u128::from(ns));
+    let extra: u128 = extra.iter().sum();
+    direct + ((extra + (1 << 31)) >> 32) as u64 + burden_ns(link, repair, left, parameters)
 }
+
+/// What stays lost where all that is later than Tmax is late.
+fn left_in_time(link: LinkCost, parameters: &Parameters) -> Left {
+    let room = parameters.late_us.saturating_sub(link.latency_us);
+    left(link, room.into(), parameters)
+}
+
+/// Coded repair comes so many packets later. Choice: a repair packet follows each packet or two, and a run of losses takes as
+/// many as it is long.
+const CODED_PACKETS: u64 = 2;
 
 /// What a link costs beside the time that its packets take on average.
 ///
 /// Choice: a repaired loss is not free. Its packet has no time left for another one, losses come together, estimates
-/// of them lag, and a reliable lane is slower by their root. And on a link that is as long as Tmax every
+/// of them lag, and a reliable lane is slower by their root. Where the lane's protection is told, it costs half of what a
+/// packet does that stays lost. And on a link that is as long as Tmax every
 /// packet is late: it is as bad as one that has just failed twice, or nobody would try that one again.
-fn burden_ns(link: LinkCost, parameters: &Parameters) -> u64 {
-    let losses = u64::from(link.loss) * u64::from(parameters.loss_us) * 1_000 / 65_536;
+fn burden_ns(link: LinkCost, repair: Repair, left: Left, parameters: &Parameters) -> u64 {
+    let lost = u64::from(link.loss) << 16;
+    let weighs = match repair.lane {
+        Some(_) => left.compared() + (lost - left.compared()) / 2,
+        None => lost,
+    };
+    let losses = u128::from(weighs) * u128::from(parameters.loss_us) * 1_000 / u128::from(ALL);
     let is_late = link.latency_us >= parameters.late_us && parameters.loss_us > 0;
     let late = u64::from(is_late) * u64::from(parameters.late_us) * 2_000;
-    losses + late
-}
-
-/// How much later than usual the answer to the first request for a packet comes: 2T+Δ.
-fn answered_after_ns(direct: u64, parameters: &Parameters) -> u64 {
-    2 * direct + u64::from(parameters.detect_us) * 1_000
-}
-
-/// l = p·qⁿ, in units of 2^-32, so that what many rounds leave is not rounded to nothing at once.
-fn left_by(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
-    let direct = latency_ns(link);
-    let late = u64::from(parameters.late_us) * 1_000;
-    let rounds = match late.checked_sub(direct + answered_after_ns(direct, parameters)) {
-        None => 0,
-        Some(left) => 1 + left / direct.max(STRIKES_APART_NS),
-    };
-    let mut left = u64::from(link.loss) << 16;
-    for _ in 0..rounds.min(u64::from(repair.strikes)) {
-        left = (left * u64::from(repair.fails)) >> 16;
-    }
-    left
+    losses as u64 + late
 }
 
 /// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
@@ -343,13 +348,7 @@ impl LinkCost {
     /// The share that recovery leaves lost, as the expected latency reckons it: by the protection in
     /// force, or, where that is not known, by the paper's single request. [Amir06 §IV-A]
     pub fn residual_share(self, parameters: &Parameters) -> f64 {
-        match self.repair {
-            Some(repair) => left_by(self, repair, parameters) as f64 / (1u64 << 32) as f64,
-            None => {
-                let (low, beyond) = unrepaired(self.loss);
-                (low + beyond) as f64 / (1u64 << 48) as f64
-            }
-        }
+        left_in_time(self, parameters).share()
     }
 }
 
@@ -371,7 +370,13 @@ impl Repair {
         Repair {
             strikes,
             fails: u16::try_from(fails).unwrap_or(u16::MAX),
+            lane: None,
         }
+    }
+
+    /// The same, and what the sender's end tells of its lane.
+    pub const fn with_lane(self, lane: Option<Lane>) -> Repair {
+        Repair { lane, ..self }
     }
 }
 
@@ -606,6 +611,7 @@ mod tests {
                 repair: Some(Repair {
                     strikes: 2,
                     fails: 6_554,
+                    lane: None,
                 }),
                 ..LinkCost::new(latency_ms * 1_000, loss)
             };

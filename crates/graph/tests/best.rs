@@ -11,12 +11,19 @@ use graph::delivery::Recovery;
 use graph::generate::Network;
 use graph::generate::regular::full_mesh;
 use graph::generate::waxman::Waxman;
+use graph::metric::Repair;
 use graph::paths::NoPath;
+use graph::protection::{Lane, left};
 use graph::topology::NodeIndex;
 use graph::{LinkCost, Metric, Parameters, Topology};
 use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq, proptest};
 
-const RECOVERIES: [Recovery; 3] = [Recovery::None, Recovery::Paper, Recovery::Independent];
+const RECOVERIES: [Recovery; 4] = [
+    Recovery::None,
+    Recovery::Paper,
+    Recovery::Independent,
+    Recovery::InForce,
+];
 
 /// What the naive model knows of a path: a list of (delay, share), nothing merged, nothing cut.
 fn naive_delivery(topology: &Topology, path: &[NodeIndex], question: &Question) -> f64 {
@@ -24,9 +31,21 @@ fn naive_delivery(topology: &Topology, path: &[NodeIndex], question: &Question) 
     for hop in path.windows(2) {
         let link = topology.link(hop[0], hop[1]).unwrap().link;
         let (t, p) = (f64::from(link.latency_us), f64::from(link.loss) / 65_536.0);
+        if let (Recovery::InForce, Some(_)) = (question.recovery, link.repair) {
+            let steps = in_force(link, topology.parameters());
+            let on = |(at, share): &(f64, f64)| {
+                let (at, share) = (*at, *share);
+                steps
+                    .iter()
+                    .map(move |(us, of)| (at + us, share * of))
+                    .collect::<Vec<_>>()
+            };
+            outcomes = outcomes.iter().flat_map(on).collect();
+            continue;
+        }
         let lost = match question.recovery {
             Recovery::None => p,
-            Recovery::Paper => 2.0 * p * p - 3.0 * p * p * p,
+            Recovery::Paper | Recovery::InForce => 2.0 * p * p - 3.0 * p * p * p,
             Recovery::Independent => 2.0 * p * p - p * p * p,
         };
         let slow = 3.0 * t + f64::from(topology.parameters().detect_us);
@@ -41,6 +60,20 @@ fn naive_delivery(topology: &Topology, path: &[NodeIndex], question: &Question) 
         .filter(|(at, _)| *at <= deadline)
         .map(|(_, share)| share)
         .sum()
+}
+
+/// What is not lost of a link whose protection is told: after the time for so many packets as much has come as is not left
+/// with that much time.
+fn in_force(link: LinkCost, parameters: &Parameters) -> Vec<(f64, f64)> {
+    let p = f64::from(link.loss) / 65_536.0;
+    let (mut steps, mut before) = (vec![(f64::from(link.latency_us), 1.0 - p)], p);
+    for packets in [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32] {
+        let us = packets * u64::from(parameters.detect_us);
+        let left = left(link, us + 2_000, parameters).share().min(before);
+        steps.push((f64::from(link.latency_us) + us as f64, before - left));
+        before = left;
+    }
+    steps
 }
 
 fn all_paths(
@@ -62,10 +95,21 @@ fn all_paths(
     }
 }
 
-/// Losses within the range of the paper's formula.
+/// Losses within the range of the paper's formula, and any protection that is told, or none.
 fn link() -> impl Strategy<Value = LinkCost> {
-    (0u32..30, 0u16..7, 0u32..3)
-        .prop_map(|(ms, loss, us)| LinkCost::of_share(ms * 1_000 + us, loss * 4_000))
+    let lane = (0u8..5, 200u16..1_600, 0u8..4);
+    (0u32..30, 0u16..7, 0u32..3, lane).prop_map(|(ms, loss, us, (cap, run_256ths, strikes))| {
+        let lane = Lane {
+            run_256ths,
+            repair_16ths: cap * 8,
+        };
+        let loss = loss * 4_000;
+        let repair = Repair::new(strikes, loss, loss / 2).with_lane(Some(lane));
+        LinkCost {
+            repair: (cap < 4).then_some(repair),
+            ..LinkCost::of_share(ms * 1_000 + us, loss)
+        }
+    })
 }
 
 fn links() -> impl Strategy<Value = Vec<(NodeAddr, NodeAddr, LinkCost)>> {
@@ -78,7 +122,7 @@ proptest! {
 
     #[test]
     fn the_best_route_is_the_best_of_all_paths(
-        list in links(), deadline_ms in 0u32..150, recovery in 0usize..3, tolerance in 0.0..0.2,
+        list in links(), deadline_ms in 0u32..150, recovery in 0usize..4, tolerance in 0.0..0.2,
     ) {
         let topology = Topology::from_links(Parameters::default(), list.iter().copied());
         let question = Question {
@@ -149,7 +193,7 @@ fn at_fifteen_nodes_it_equals_the_exhaustive_search() {
         .enumerate()
     {
         for seed in 0..30 {
-            let recovery = RECOVERIES[(i + seed as usize) % 3];
+            let recovery = RECOVERIES[(i + seed as usize) % 4];
             let (topology, question) = study(15, side_km, recovery, seed);
             let best = best_route(&topology, &question, &Effort::EXACT).unwrap();
             let all = Routing::Exhaustive.route(&topology, &question).unwrap();

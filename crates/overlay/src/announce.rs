@@ -13,15 +13,17 @@
 //!
 //! A link that gets worse again soon after its improvement was announced has its hold doubled, so
 //! a link that swings is announced at its bad end and stays there. Latency and loss are damped
-//! each for itself: what is told is the last announced value of each.
+//! each for itself: what is told is the last announced value of each. So is what is told of the lane (`lane`).
 
 mod damping;
+mod lane;
 
 pub use damping::{Damping, Pending, Quantity};
 
 use base::{Duration, Time};
 use graph::LinkCost;
 use graph::metric::SILENT;
+use lane::Lanes;
 
 /// How much a value must change to count.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +161,7 @@ pub struct Announce {
     is_silent: bool,
     /// The last announcement; none while the link is down.
     last: Option<Time>,
+    lanes: Lanes,
 }
 
 impl Announce {
@@ -176,6 +179,7 @@ impl Announce {
         Announce {
             settings,
             latency: damped.clone(),
+            lanes: Lanes::new(damped.clone()),
             loss: damped,
             price_us: 0,
             is_silent: false,
@@ -244,7 +248,9 @@ impl Announce {
     /// When the cost is to be measured again, if a change waits for its time.
     pub fn next_timeout(&self) -> Option<Time> {
         let spaced = self.last.filter(|_| !self.is_silent)? + self.settings.spacing;
-        let next = [&self.latency, &self.loss].map(|d| d.next(&self.settings));
+        let [run, bare] = self.lanes.both();
+        let all = [&self.latency, &self.loss, run, bare];
+        let next = all.map(|d| d.next(&self.settings));
         let next = next.into_iter().flatten().min()?;
         Some(next.max(spaced))
     }

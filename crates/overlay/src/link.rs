@@ -120,6 +120,8 @@ pub struct Link {
     pub(crate) peer_takes_repair: bool,
     /// When the neighbour was told last what has become of its packets, and how many had come.
     reported: (Time, u64),
+    /// The mean length of a run of losses on the way to the neighbour, as it tells, in 256ths; 0 before it does.
+    run_told: u16,
     strikes: u8,
     takes_repair: bool,
     /// The mark of the last packet of the real-time lane.
@@ -249,6 +251,7 @@ impl Link {
             pilot: Pilot::new(realtime.aims),
             peer_takes_repair: false,
             reported: (now, 0),
+            run_told: 0,
             strikes: realtime.strikes,
             lane_mark: 0,
             // The paper's nodes have requests alone, so theirs are not told that repair is of use.

@@ -108,7 +108,8 @@ pub fn question(src: NodeAddr, wish: &Wish) -> Option<Question> {
         deadline_us: u32::try_from(us).unwrap_or(u32::MAX),
         recovery: match wish.link {
             LinkProtocol::BestEffort => Recovery::None,
-            LinkProtocol::RealTime | LinkProtocol::Reliable => Recovery::default(),
+            LinkProtocol::RealTime => Recovery::InForce,
+            LinkProtocol::Reliable => Recovery::default(),
         },
     })
 }

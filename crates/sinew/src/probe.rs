@@ -370,6 +370,8 @@ mod tests {
             loss,
             price_us: 0,
             strikes: 0,
+            run_256ths: None,
+            repair_16ths: 0,
             capacity_kbps: None,
             measured_kbps: kbps,
             together_kbps: kbps,

@@ -32,6 +32,12 @@
 //! neighbour.
 
 mod bulk;
+mod protection;
+
+pub use protection::{
+    OPTION_PROTECTION, PROTECTION_ENTRIES_MAX, Protection, REPAIR_16THS, RUN_256THS,
+    write_protections,
+};
 
 pub use bulk::{
     Bulk, OPTION_BULK, OPTION_RATES, RATES_ENTRY_BYTES, Rates, SPREAD_MAX, Sending, write_bulk,

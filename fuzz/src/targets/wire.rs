@@ -344,6 +344,13 @@ fn link_state_body(body: &[u8]) {
     assert!(view.tunnels().all(|place| place < links.len()));
     let mut alarms = view.alarms().into_iter().flatten();
     assert!(alarms.all(|place| place < links.len()));
+    if let Some(told) = view.protections() {
+        assert_eq!(told.len(), links.len());
+        let told: Vec<_> = (0..).zip(told).collect();
+        let mut option = [0; link_state::OPTIONS_BYTES_MAX];
+        let mut w = wire::bytes::Writer::new(&mut option);
+        link_state::write_protections(&mut w, &told).expect("it bounds itself");
+    }
     let mut options = [0xa5; link_state::OPTIONS_BYTES_MAX];
     let mut w = wire::bytes::Writer::new(&mut options);
     for option in view.options() {

@@ -43,10 +43,15 @@ pub(super) struct Bound {
 /// A link as U sees it.
 struct Arc {
     to: usize,
-    direct_cells: usize,
-    recovered_cells: usize,
-    direct: f64,
-    recovered: f64,
+    /// Cells and shares of what arrives: at once, and recovered.
+    steps: Vec<(usize, f64)>,
+}
+
+impl Arc {
+    /// Cells of what is not lost.
+    fn direct_cells(&self) -> usize {
+        self.steps[0].0
+    }
 }
 
 impl Bound {
@@ -116,12 +121,11 @@ impl Bound {
             let steps = kept(node, edge).filter(|_| self.is_of_use(edge.peer))?;
             // Not negative: no way is shorter than the least delay.
             let cells = |us: u64| ((us + least(edge.peer) - least(node)) / self.cell) as usize;
+            let direct = core::iter::once((steps.direct_us, steps.direct));
+            let all = direct.chain(steps.later().iter().copied());
             Some(Arc {
                 to: edge.peer.place(),
-                direct_cells: cells(steps.direct_us),
-                recovered_cells: cells(steps.recovered_us),
-                direct: steps.direct,
-                recovered: steps.recovered,
+                steps: all.map(|(us, share)| (cells(us), share)).collect(),
             })
         };
         topology.links_from(node).iter().filter_map(arc).collect()
@@ -175,7 +179,7 @@ impl Bound {
             .enumerate()
             .for_each(|(i, node)| rank[node.place()] = i);
         let backwards = order.iter().zip(arcs).any(|(node, arcs)| {
-            let mut short = arcs.iter().filter(|arc| arc.direct_cells == 0);
+            let mut short = arcs.iter().filter(|arc| arc.direct_cells() == 0);
             short.any(|arc| rank[arc.to] > rank[node.place()])
         });
         if backwards { order.len() } else { 1 }
@@ -188,9 +192,11 @@ impl Bound {
             Some(entries[k])
         };
         arcs.iter().fold(0.0, |best: f64, arc| {
-            let direct = entry(arc.to, arc.direct_cells).unwrap_or(0.0);
-            let recovered = entry(arc.to, arc.recovered_cells).unwrap_or(0.0);
-            best.max(arc.direct * direct + arc.recovered * recovered)
+            let in_time = arc.steps.iter().map(|&(cells, share)| {
+                let after = entry(arc.to, cells).unwrap_or(0.0);
+                share * after
+            });
+            best.max(in_time.sum())
         })
     }
 }

@@ -77,7 +77,7 @@ impl Shares {
 
     /// No path by this link delivers more.
     pub(super) fn through(&self, from: NodeIndex, to: NodeIndex, steps: &Steps) -> f64 {
-        self.from_src[from.place()] * (steps.direct + steps.recovered) * self.to_dst[to.place()]
+        self.from_src[from.place()] * steps.delivered() * self.to_dst[to.place()]
     }
 }
 
@@ -105,7 +105,7 @@ fn largest_shares(
             let Some(steps) = ground.usable(topology, from, to, edge.link) else {
                 continue;
             };
-            let share = shares[node.place()] * (steps.direct + steps.recovered);
+            let share = shares[node.place()] * steps.delivered();
             if share > shares[edge.peer.place()] {
                 shares[edge.peer.place()] = share;
                 heap.push((share.to_bits(), edge.peer));
@@ -127,9 +127,7 @@ impl Ground {
         let (before, after) = (self.from_src[from.place()]?, self.to_dst[to.place()]?);
         let spare = self.deadline.checked_sub(before + after)?;
         let mut steps = Steps::of(link, self.recovery, topology.parameters());
-        if steps.recovered_us > spare {
-            steps.recovered = 0.0;
-        }
+        steps.cut(spare);
         (steps.direct_us <= spare).then_some(steps)
     }
 }

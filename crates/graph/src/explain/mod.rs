@@ -36,8 +36,8 @@ pub const RUNNERS_UP_MAX: usize = 8;
 pub const DISJOINT_MAX: usize = 8;
 /// What disjoint paths and the shortest of the widest are measured by: what nodes stamp by.
 pub const PATH_METRIC: Metric = Metric::ExpectedLatency;
-/// What links are taken to do about losses: real-time recovery, as nodes reckon.
-pub const RECOVERY: Recovery = Recovery::Paper;
+/// What links are taken to do about losses: what protects them, as nodes reckon.
+pub const RECOVERY: Recovery = Recovery::InForce;
 
 /// How a class chooses its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Route {
     pub latency_us: u64,
     /// The share of packets that arrives within the deadline if nothing is recovered.
     pub unrecovered: f64,
-    /// The same with one request and one retransmission on each link.
+    /// The same with what protects each link; one request and one retransmission where that is not told.
     pub recovered: f64,
 }
 

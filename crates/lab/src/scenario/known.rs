@@ -2,16 +2,19 @@
 //! round trip, jitter counts by its mean, loss by its share in the long run.
 
 use crate::scenario::{BothWays, FaultKind, Place, Scenario};
-use base::impair::Model;
+use base::impair::{LossModel, Model};
 use base::{Duration, Time};
 use graph::LinkCost;
-use overlay::settings::MetricOf;
+use graph::protection::{Lane, RUN_USUAL_256THS};
+use overlay::realtime::Protect;
+use overlay::settings::{MetricOf, Settings};
 use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
 
 /// The network at a moment of the scenario's time, after the faults up to then.
 #[must_use]
 pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
     let settings = scenario.node_settings();
+    let aims = &settings.realtime.aims;
     let state = State::at(scenario, at);
     let mut nodes: Vec<_> = scenario.nodes.iter().collect();
     nodes.sort_by_key(|node| node.address);
@@ -25,14 +28,16 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             [(ends.a, ends.b, &path.there), (ends.b, ends.a, &path.back)].map(
                 |(from, to, model)| {
                     let loss = LinkCost::new(latency_us, model.loss().marginal()).loss;
+                    let lane = lane(&settings, model.loss());
                     let rate = model.rate().map(|(rate_bps, _)| rate_bps / 1_000);
                     let kbps = rate.map(|kbps| u32::try_from(kbps).unwrap_or(u32::MAX));
-                    (address(from), address(to), latency_us, loss, kbps)
+                    let ends = (address(from), address(to));
+                    (ends, latency_us, loss, lane, kbps)
                 },
             )
         })
         .collect();
-    links.sort_unstable();
+    links.sort_unstable_by_key(|link| link.0);
     NetworkSnapshot {
         teller: None,
         profile: settings.name.to_owned(),
@@ -51,28 +56,54 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             .collect(),
         links: links
             .into_iter()
-            .map(|(from, to, latency_us, loss, capacity_kbps)| KnownLink {
-                from: from.to_string(),
-                to: to.to_string(),
-                latency_us,
-                loss,
-                price_us: 0,
-                strikes: match settings.metric {
-                    MetricOf::Paper => 0,
-                    MetricOf::Measured => settings.realtime.strikes,
+            .map(
+                |((from, to), latency_us, loss, lane, capacity_kbps)| KnownLink {
+                    from: from.to_string(),
+                    to: to.to_string(),
+                    latency_us,
+                    loss,
+                    price_us: 0,
+                    strikes: match settings.metric {
+                        MetricOf::Paper => 0,
+                        MetricOf::Measured if aims.protect == Protect::Off => 0,
+                        MetricOf::Measured => settings.realtime.strikes,
+                    },
+                    run_256ths: lane.map(|lane| lane.run_256ths),
+                    repair_16ths: lane.map_or(0, |lane| lane.repair_16ths),
+                    capacity_kbps,
+                    measured_kbps: None,
+                    together_kbps: None,
+                    together_is_all: false,
+                    spread_pct: 0,
+                    hops: None,
+                    over_tcp: false,
                 },
-                capacity_kbps,
-                measured_kbps: None,
-                together_kbps: None,
-                together_is_all: false,
-                spread_pct: 0,
-                hops: None,
-                over_tcp: false,
-            })
+            )
             .collect(),
         rule: DampingRule::of(&settings.announce),
         holds: Vec::new(),
     }
+}
+
+/// What a node tells of a lane that loses so, and meets no queue.
+fn lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
+    let aims = &settings.realtime.aims;
+    let run = match loss {
+        LossModel::Bernoulli { p } => Some(1.0 / (1.0 - p)),
+        // Without burstiness they are independent, too.
+        LossModel::Conditional { p, burstiness } => Some(1.0 / (1.0 - burstiness.max(*p))),
+        LossModel::None | LossModel::GilbertElliott { .. } | LossModel::Trace(_) => None,
+    };
+    let repairs = aims.protect.repairs();
+    (settings.metric == MetricOf::Measured).then(|| Lane {
+        // The casts saturate.
+        run_256ths: run.map_or(RUN_USUAL_256THS, |run| (run * 256.0) as u16),
+        repair_16ths: if repairs {
+            (aims.most_single * 16.0) as u8
+        } else {
+            0
+        },
+    })
 }
 
 fn latency_us(path: &BothWays) -> u32 {

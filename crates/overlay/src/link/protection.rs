@@ -3,11 +3,13 @@
 
 use super::Link;
 use crate::flow::FlowKey;
-use crate::realtime::{Ahead, LaneLink};
+use crate::realtime::{Ahead, Aims, LaneLink, Reason};
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
+use graph::protection::{ALL, Lane, TARGET};
 use wire::control::{LaneReport, MESSAGE_HEADER_BYTES, REPAIR_FRONT_BYTES};
 use wire::data::Header;
+use wire::link_state::Protection;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// What a datagram with a repair packet has around the longest packet in it.
@@ -59,6 +61,41 @@ impl Link {
     /// Packets that are missing are asked for.
     pub(crate) fn asks(&self) -> bool {
         self.strikes > 0
+    }
+
+    /// What others are to know of the lane to the neighbour: in what runs it loses, 0 as long as the neighbour does not tell, and
+    /// how much repair may be sent for a single call.
+    ///
+    /// Choice: a lane that aims at more losses than others reckon with is told as one without repair, as is one that has
+    /// met a queue and adds nothing.
+    pub(crate) fn lane(&self, aims: &Aims) -> Lane {
+        let repairs = aims.protect.repairs()
+            && self.peer_takes_repair
+            && aims.target <= 2.0 * TARGET as f64 / ALL as f64
+            && self.pilot.plan().reason != Reason::Queue;
+        let most = if repairs { aims.most_single } else { 0.0 };
+        Lane {
+            run_256ths: self.run_told,
+            // The cast saturates.
+            repair_16ths: (most * 16.0) as u8,
+        }
+    }
+
+    /// What others are told of the lanes of the link, once something is known.
+    pub(crate) fn protection(&self) -> Option<Protection> {
+        self.announce.protection(self.asks())
+    }
+
+    /// The loss that others are told.
+    pub(crate) fn announced_loss(&self) -> u16 {
+        self.announce.announced().map_or(0, |cost| cost.loss)
+    }
+
+    /// The neighbour tells what has become of the packets of the lane to it.
+    pub(crate) fn on_lane_report(&mut self, report: &LaneReport) {
+        self.run_told = report.run_256ths.max(256);
+        let run = f64::from(report.run_256ths) / 256.0;
+        self.pilot.on_report(report.received, report.lost, run);
     }
 
     /// What has become of the neighbour's packets, if it is time to tell it and there is news.

@@ -3,8 +3,9 @@
 use super::{Database, MAX_ORIGINS};
 use base::NodeAddr;
 use graph::metric::{Repair, SILENT};
+use graph::protection::{Lane, RUN_USUAL_256THS};
 use graph::{Change, LinkCost, Topology};
-use wire::link_state::Link;
+use wire::link_state::{Link, Protection};
 
 /// Nodes that a topology may have seen before it is built anew: it never forgets one.
 const MAX_MENTIONED: usize = 4 * MAX_ORIGINS;
@@ -74,12 +75,9 @@ impl Database {
         let (Some(out), Some(back)) = (self.told_cost(a, b), self.told_cost(b, a)) else {
             return (None, None);
         };
-        // The end that misses a packet asks for it, and its request goes the other way.
         let protected = |link: LinkCost, (from, by): (NodeAddr, NodeAddr), back: u16| LinkCost {
             alarm: self.alarm(from, by),
-            repair: self
-                .strikes_of(by)
-                .map(|strikes| Repair::new(strikes, link.loss, back)),
+            repair: self.repair((from, by), (link.loss, back)),
             ..link
         };
         let costs = (
@@ -87,6 +85,26 @@ impl Database {
             protected(back, (b, a), out.loss),
         );
         (Some(costs.0), Some(costs.1))
+    }
+
+    /// What protects the direction from one node to another, which loses so much, and so much on the way back. The end that
+    /// misses a packet asks for it, and its request goes the other way; the end that sends adds repair.
+    fn repair(&self, (from, to): (NodeAddr, NodeAddr), (loss, back): (u16, u16)) -> Option<Repair> {
+        let strikes = self.strikes_of(to)?;
+        let asks = self.protection(to, from).is_none_or(Protection::asks);
+        let lane = |told: Protection| Lane {
+            run_256ths: told.run_256ths().unwrap_or(RUN_USUAL_256THS),
+            repair_16ths: told.repair_16ths(),
+        };
+        let repair = Repair::new(if asks { strikes } else { 0 }, loss, back);
+        Some(repair.with_lane(self.protection(from, to).map(lane)))
+    }
+
+    /// How a node says that its lane to another is protected.
+    pub(crate) fn protection(&self, from: NodeAddr, to: NodeAddr) -> Option<Protection> {
+        let entry = self.link_state_of(from)?;
+        let place = entry.links.iter().position(|link| link.neighbor == to)?;
+        entry.protections.get(place).copied()
     }
 
     /// How often a node asks for a lost packet, if it tells.

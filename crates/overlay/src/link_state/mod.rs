@@ -47,7 +47,7 @@ use crate::link::LinkIndex;
 use base::{Duration, Map, NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::link_state::Link;
+use wire::link_state::{Link, Protection};
 use wire::record::{Key, Record, RecordKind, RecordSeq};
 
 /// Nodes of one network. "Tens to hundreds of nodes" [Amir06 §III]; with 1024 of them a database
@@ -97,6 +97,8 @@ struct Entry {
     links: Vec<Link>,
     /// Neighbours whose packets its origin loses at present, if it watches.
     alarms: Option<Box<[NodeAddr]>>,
+    /// How the lanes of its links are protected, link by link; empty if that is not told.
+    protections: Box<[Protection]>,
     /// How often its origin asks for a lost packet; 0 if that is not told.
     strikes: u8,
     /// The version of the program that its origin runs, if that is told.
@@ -480,6 +482,10 @@ impl Database {
                 _ => None,
             },
             links,
+            protections: match claim {
+                Claim::LinkState(state) => state.protections().into_iter().flatten().collect(),
+                _ => Box::default(),
+            },
             strikes: match claim {
                 Claim::LinkState(state) => state.strikes,
                 _ => 0,

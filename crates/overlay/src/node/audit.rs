@@ -18,7 +18,8 @@ use crate::snapshot::SuspectStatus;
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
-use graph::{Metric, Topology};
+use graph::protection::left;
+use graph::{LinkCost, Metric, Topology};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
 use wire::stamp::Stamp;
@@ -324,26 +325,31 @@ pub(super) fn promise(
     nodes: &[NodeAddr],
     (link, slack): (LinkProtocol, Option<Duration>),
 ) -> Option<Promise> {
-    let mut arrives = 1.0;
-    for hop in nodes.windows(2) {
+    let link_of = |hop: &[NodeAddr]| {
         let (from, to) = (topology.index(hop[0])?, topology.index(hop[1])?);
         let cost = topology.link(from, to)?.link;
-        if cost.is_silent() {
-            return None;
-        }
+        (!cost.is_silent()).then_some(cost)
+    };
+    let links = nodes.windows(2).map(link_of);
+    let links: Vec<LinkCost> = links.collect::<Option<_>>()?;
+    let latency_us: u64 = links.iter().map(|cost| u64::from(cost.latency_us)).sum();
+    let parameters = topology.parameters();
+    // Where it is not known how much time there is: as much as a call has, or what is a reproach at all.
+    let usual_us = u64::from(parameters.late_us).saturating_sub(latency_us);
+    let least = in_time(Duration::from_micros(latency_us)).as_micros() - latency_us;
+    let mut arrives = 1.0;
+    for cost in links {
+        // What a link repairs comes later, and half of its way for good measure.
+        let slack_us = match slack {
+            Some(slack) => slack
+                .as_micros()
+                .saturating_sub(u64::from(cost.latency_us) / 2),
+            None => usual_us.max(least),
+        };
         arrives *= 1.0
             - match link {
                 LinkProtocol::BestEffort => cost.loss_share(),
-                // What a link repairs comes a round trip later, and a quarter for good measure.
-                LinkProtocol::RealTime
-                    if slack.is_some_and(|slack| {
-                        let way = Duration::from_micros(cost.latency_us.into());
-                        slack < way * 2 + way.div(2) + TIME_TO_SPARE
-                    }) =>
-                {
-                    cost.loss_share()
-                }
-                LinkProtocol::RealTime => cost.residual_share(topology.parameters()),
+                LinkProtocol::RealTime => left(cost, slack_us, parameters).share(),
                 LinkProtocol::Reliable => 0.0,
             };
     }

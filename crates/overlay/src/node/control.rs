@@ -315,9 +315,7 @@ impl Node {
                     }
                 }
                 Ok(Message::LaneReport(report)) => {
-                    let run = f64::from(report.run_256ths) / 256.0;
-                    let pilot = &mut self.links.at_mut(index).pilot;
-                    pilot.on_report(report.received, report.lost, run);
+                    self.links.at_mut(index).on_lane_report(&report);
                 }
                 Ok(Message::Records(records)) => self.on_records(now, index, &records, out),
                 Ok(Message::RecordAck(acks)) => self.on_record_acks(now, index, &acks),

@@ -48,13 +48,16 @@ impl Node {
             let to = topology.addr(edge.peer);
             let told = self.database.told(from, to);
             let rates = told.rates;
+            let lane = edge.link.repair.and_then(|repair| repair.lane);
             KnownLink {
                 from: from.to_string(),
                 to: to.to_string(),
                 latency_us: edge.link.latency_us,
                 loss: edge.link.loss,
                 price_us: edge.link.price_us,
-                strikes: self.database.strikes_of(to).unwrap_or_default(),
+                strikes: edge.link.repair.map_or(0, |repair| repair.strikes),
+                run_256ths: lane.map(|lane| lane.run_256ths),
+                repair_16ths: lane.map_or(0, |lane| lane.repair_16ths),
                 capacity_kbps: told.capacity_kbps,
                 measured_kbps: rates.map(|r| r.one_kbps).filter(|kbps| *kbps > 0),
                 together_kbps: rates.map(|r| r.together_kbps).filter(|kbps| *kbps > 0),

@@ -19,7 +19,8 @@ use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
     write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
-    write_link_rates, write_seals, write_tallies, write_tunnels, write_usable, write_version,
+    write_link_rates, write_protections, write_seals, write_tallies, write_tunnels, write_usable,
+    write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -252,6 +253,11 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     if let Some(bulk) = own.bulk {
         write_bulk(w, bulk).expect(BOUNDED);
     }
+    let protections = told().filter_map(|(i, link)| Some((i, link.protection()?)));
+    let mut protections: Vec<_> = protections.collect();
+    // It matters most where most is lost.
+    protections.sort_by_key(|(i, _)| Reverse(links[usize::from(*i)].announced_loss()));
+    write_protections(w, &protections).expect(BOUNDED);
     write_link_rates(w, &carried).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
     write_version(w, own.version).expect(BOUNDED);
@@ -277,6 +283,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost(now);
                 link.announce.on_link_up(now, cost);
+                self.consider_lane(now, index);
                 self.on_lane_changed(now, index, true);
             }
             Some(hello::Event::Down { tried, .. }) => {
@@ -301,6 +308,16 @@ impl Node {
         link.note_room(now);
         let cost = link.measured_cost(now);
         self.own_record_due |= link.announce.on_measure(now, cost).is_some();
+        self.consider_lane(now, index);
+    }
+
+    /// The same for what is told of the protection of its real-time lane. The papers' nodes tell nothing of it.
+    fn consider_lane(&mut self, now: Time, index: LinkIndex) {
+        if self.settings.metric == MetricOf::Measured {
+            let link = self.links.at_mut(index);
+            let lane = link.lane(&self.settings.realtime.aims);
+            self.own_record_due |= link.announce.on_lane(now, lane);
+        }
     }
 
     /// Slow housekeeping: costs, refresh, ageing.

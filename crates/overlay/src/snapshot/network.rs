@@ -90,9 +90,15 @@ pub struct KnownLink {
     /// heard.
     #[serde(default)]
     pub price_us: u32,
-    /// How often the other end asks for a lost packet; 0 if it does not tell.
+    /// How often the other end asks for a lost packet; 0 if it does not tell, or does not ask.
     #[serde(default)]
     pub strikes: u8,
+    /// The mean length of a run of losses, in 256ths of a packet, if its sender tells how its real-time lane is protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_256ths: Option<u16>,
+    /// Repair packets that its sender allows per 16 packets of a call, if it tells.
+    #[serde(default)]
+    pub repair_16ths: u8,
     /// What it can carry, in kbit/s, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_kbps: Option<u32>,

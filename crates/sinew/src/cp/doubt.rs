@@ -222,6 +222,8 @@ mod tests {
             loss: 0,
             price_us: 0,
             strikes: 0,
+            run_256ths: None,
+            repair_16ths: 0,
             capacity_kbps: None,
             measured_kbps: Some(kbps),
             together_kbps: Some(kbps),

@@ -330,6 +330,8 @@ mod tests {
             loss: LinkCost::new(0, 0.05).loss,
             price_us: 0,
             strikes,
+            run_256ths: None,
+            repair_16ths: 0,
             capacity_kbps: None,
             measured_kbps: None,
             together_kbps: None,

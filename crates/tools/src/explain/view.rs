@@ -4,6 +4,7 @@ use super::missed::Protections;
 use super::{ExplainError, Named};
 use base::NodeAddr;
 use graph::metric::Repair;
+use graph::protection::Lane;
 use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use overlay::snapshot::{KnownLink, NetworkSnapshot};
@@ -59,9 +60,14 @@ impl View {
         for link in &snapshot.links {
             let back = losses.get(&(link.to.clone(), link.from.clone()));
             let back = back.copied().unwrap_or_default();
+            let lane = link.run_256ths.map(|run_256ths| Lane {
+                run_256ths,
+                repair_16ths: link.repair_16ths,
+            });
             let cost = LinkCost {
                 price_us: link.price_us,
-                repair: (link.strikes > 0).then(|| Repair::new(link.strikes, link.loss, back)),
+                repair: (link.strikes > 0 || lane.is_some())
+                    .then(|| Repair::new(link.strikes, link.loss, back).with_lane(lane)),
                 ..LinkCost::of_share(link.latency_us, link.loss)
             };
             let (from, to) = (address(&link.from)?, address(&link.to)?);

@@ -665,3 +665,74 @@ fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
         Some(vec![0, 1])
     );
 }
+
+#[test]
+fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
+    let of = Protection::new;
+    // Independent losses, a repair packet per packet, and it asks: all that a usual link has.
+    let usual = of(256, 16, true);
+    assert_eq!(usual.to_byte(), 0b0101_1001);
+    let written = |room: usize, links: &[(u8, Protection)]| {
+        let mut bytes = [0xa5; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut bytes[..room]);
+        write_protections(&mut w, links).unwrap();
+        w.written().to_vec()
+    };
+    let read = |options: &[u8]| {
+        let body = with_options(options);
+        let told = LinkState::parse(&body).unwrap().protections();
+        told.map(Iterator::collect::<Vec<_>>)
+    };
+    let bursts = of(1_024, 0, false);
+    assert_eq!(bursts.to_byte(), 6);
+    assert_eq!(written(20, &[]), []);
+    assert_eq!(written(20, &[(0, usual), (1, usual)]), [17, 1, 0x59]);
+    let two = [(2, bursts), (0, usual), (1, usual)];
+    assert_eq!(written(20, &two), [17, 3, 0x59, 2, 6]);
+    // Of more than there is room for, the first ones.
+    let third = of(512, 8, true);
+    let more = [(7, third), (2, bursts), (0, usual), (1, usual)];
+    assert_eq!(written(6, &more), [17, 3, 0x59, 7, 0x54]);
+    assert_eq!(written(7, &more), [17, 5, 0x59, 2, 6, 7, 0x54]);
+    assert_eq!(written(3, &more), [17, 1, 0x59]);
+    assert_eq!(written(2, &more), []);
+    let all: Vec<_> = (0..96)
+        .map(|i| (i, of(if i < 48 { 256 } else { 512 }, i % 5 * 8, true)))
+        .collect();
+    assert!(written(OPTIONS_BYTES_MAX, &all).len() <= 3 + 2 * PROTECTION_ENTRIES_MAX);
+
+    assert_eq!(read(&[]), None);
+    assert_eq!(read(&[17, 0]), None);
+    assert_eq!(read(&[17, 1, 0x59]), Some(vec![usual; 2]));
+    assert_eq!(read(&[17, 3, 0x59, 1, 6]), Some(vec![usual, bursts]));
+    // Half a pair, and places that the record does not have, say nothing.
+    assert_eq!(read(&[17, 4, 0x59, 200, 6, 1]), Some(vec![usual; 2]));
+    for cut in 1..5 {
+        let body = with_options(&[17, 3, 0x59, 1, 6][..cut]);
+        assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
+    }
+}
+
+#[test]
+fn protections_are_rounded_to_what_can_be_told() {
+    for byte in 0..=0x7f {
+        assert_eq!(Protection::from_byte(byte).to_byte(), byte);
+    }
+    assert_eq!(Protection::from_byte(0xd9), Protection::from_byte(0x59));
+    let run = |run| Protection::new(run, 0, false).run_256ths();
+    assert_eq!(
+        [0, 1, 256, 290, 310].map(run),
+        [None, Some(256), Some(256), Some(256), Some(341)]
+    );
+    assert_eq!(
+        [1_000, 1_400, u16::MAX].map(run),
+        [Some(1_024), Some(1_536), Some(1_536)]
+    );
+    let repair = |per_16| Protection::new(0, per_16, false).repair_16ths();
+    assert_eq!(
+        [0, 3, 4, 15, 16, 31, 255].map(repair),
+        [0, 0, 4, 8, 16, 16, 32]
+    );
+    // What a later version may mean by it is not known here.
+    assert_eq!(Protection::from_byte(0x38).repair_16ths(), 0);
+}

@@ -1,0 +1,198 @@
+//! What others are told of the real-time lane of a link: in what runs it loses, and how much repair is sent.
+//!
+//! Both are damped as latency and loss are, each for itself. Runs are told in steps, and not at all of a link that loses
+//! hardly anything: an estimate that wanders within a step floods nothing. Repair that rests is told as soon as it has
+//! rested for a moment, and that it is sent again when it was for a while.
+
+use super::{Announce, Damped, Threshold};
+use base::Time;
+use graph::protection::Lane;
+use wire::link_state::Protection;
+
+/// Change of the mean run, in 256ths. Choice: the mean of 50 runs, each as long as it happens to be, is off by a tenth; a
+/// third is a step of what can be told.
+const RUN: Threshold = Threshold {
+    worse: 0.3,
+    clearly_worse: 0.6,
+    better: 0.3,
+    clearly_better: 0.5,
+    floor: 64,
+};
+/// Change of the repair that is missing, in 16ths: each counts.
+const BARE: Threshold = Threshold {
+    worse: 0.0,
+    clearly_worse: 0.0,
+    better: 0.0,
+    clearly_better: 0.0,
+    floor: 0,
+};
+/// Of links that lose less (shares of 65 536: 0.1 %) runs are not told.
+const LOSS_LEAST: u32 = 66;
+
+/// The lane of one link under damping.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes {
+    run: Damped,
+    /// How much repair is missing to the most that can be told, so that more is worse.
+    bare: Damped,
+    /// Something was told since the link came up.
+    is_told: bool,
+    knows_run: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(damped: Damped) -> Lanes {
+        Lanes {
+            run: damped.clone(),
+            bare: damped,
+            is_told: false,
+            knows_run: false,
+        }
+    }
+
+    /// What is damped.
+    pub(super) fn both(&self) -> [&Damped; 2] {
+        [&self.run, &self.bare]
+    }
+
+    fn told(&self) -> Lane {
+        Lane {
+            run_256ths: match self.knows_run {
+                true => self.run.announced as u16,
+                false => 0,
+            },
+            repair_16ths: u8::MAX - self.bare.announced as u8,
+        }
+    }
+}
+
+impl Announce {
+    /// What is announced of the lane; `asks` says whether this end asks for what it misses. None before anything is known.
+    pub fn protection(&self, asks: bool) -> Option<Protection> {
+        self.last.filter(|_| self.lanes.is_told)?;
+        let lane = self.lanes.told();
+        let run = match self.loss.announced < LOSS_LEAST {
+            true => 0,
+            false => lane.run_256ths,
+        };
+        Some(Protection::new(run, lane.repair_16ths, asks))
+    }
+
+    /// This is how the lane is at the moment; the run is 0 as long as the neighbour does not tell it. True if it is to be
+    /// announced anew. To be called with [`Announce::on_measure`].
+    pub fn on_lane(&mut self, now: Time, lane: Lane) -> bool {
+        let Some(last) = self.last.filter(|_| !self.is_silent) else {
+            return false;
+        };
+        let before = self.protection(true);
+        let spaced = now.since(last) >= self.settings.spacing;
+        let (run, bare) = (lane.run_256ths, u32::from(u8::MAX - lane.repair_16ths));
+        let Lanes {
+            run: runs,
+            bare: bares,
+            is_told,
+            knows_run,
+        } = &mut self.lanes;
+        match *knows_run {
+            true if run > 0 => {
+                runs.follow(now, run.into(), RUN, spaced, &self.settings);
+            }
+            false if run > 0 => {
+                runs.set(run.into());
+                *knows_run = true;
+            }
+            _ => {}
+        }
+        match *is_told {
+            true => {
+                bares.follow(now, bare, BARE, spaced, &self.settings);
+            }
+            false => {
+                bares.set(bare);
+                *is_told = true;
+            }
+        }
+        let is_news = self.protection(true) != before;
+        if is_news {
+            self.last = Some(now);
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use base::{Duration, Rng};
+    use graph::LinkCost;
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
+    fn lane(run: f64, repair_16ths: u8) -> Lane {
+        Lane {
+            run_256ths: (run * 256.0) as u16,
+            repair_16ths,
+        }
+    }
+
+    fn up(loss: f64) -> Announce {
+        let mut announce = Announce::new(Settings::modern());
+        announce.on_link_up(at(100), LinkCost::new(60_000, loss));
+        announce
+    }
+
+    #[test]
+    fn a_lane_is_told_once_it_is_known_and_runs_of_a_link_that_loses() {
+        let mut announce = up(0.05);
+        assert_eq!(announce.protection(true), None);
+        assert!(announce.on_lane(at(101), lane(0.0, 16)));
+        let told = |announce: &Announce| announce.protection(true).unwrap();
+        assert_eq!(told(&announce), Protection::new(0, 16, true));
+        assert!(announce.on_lane(at(102), lane(2.0, 16)), "now it is known");
+        assert_eq!(told(&announce), Protection::new(512, 16, true));
+        let mut clean = up(0.0);
+        assert!(clean.on_lane(at(101), lane(1.0, 16)));
+        assert!(!clean.on_lane(at(102), lane(5.0, 16)));
+        assert_eq!(told(&clean), Protection::new(0, 16, true));
+        announce.on_link_down();
+        assert_eq!(announce.protection(true), None);
+        assert!(!announce.on_lane(at(103), lane(2.0, 0)));
+    }
+
+    #[test]
+    fn an_estimate_that_wanders_floods_nothing_and_one_that_has_changed_is_told() {
+        let mut announce = up(0.05);
+        let mut rng = Rng::new(7);
+        announce.on_lane(at(101), lane(2.0, 16));
+        let mut told = 0;
+        for s in 102..3_700 {
+            // Off by a tenth, one standard deviation, and anew each second.
+            let off: f64 = (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
+            told += u32::from(announce.on_lane(at(s), lane(2.0 + 0.2 * off, 16)));
+        }
+        assert_eq!(told, 0);
+        let began = at(3_700);
+        let s = (3_700..3_800).find(|s| announce.on_lane(at(*s), lane(5.0, 16)));
+        let s = s.expect("it has changed");
+        assert!(at(s).since(began) <= Duration::from_secs(2), "{s}");
+        assert_eq!(announce.protection(true).unwrap().run_256ths(), Some(1_024));
+    }
+
+    #[test]
+    fn repair_that_rests_is_told_soon_and_that_it_is_back_when_it_lasts() {
+        let mut announce = up(0.05);
+        announce.on_lane(at(101), lane(2.0, 16));
+        let changes: Vec<(u64, u8)> = (102..300)
+            .filter_map(|s| {
+                // It rests for a minute, and for a moment later.
+                let rests = (120..180).contains(&s) || s == 250;
+                let is_news = announce.on_lane(at(s), lane(2.0, if rests { 0 } else { 16 }));
+                is_news.then(|| (s, announce.protection(true).unwrap().repair_16ths()))
+            })
+            .collect();
+        assert_eq!(changes, [(121, 0), (200, 16)]);
+    }
+}
