@@ -213,13 +213,13 @@ fn protection(link: &Value) -> Option<String> {
     }
     let what = match kind {
         "repair" => format!(
-            "requests, and {:.0} repair packets per 100 packets over the last {} ({:.1} % of the bytes so far)",
+            "requests, and {:.0} repair packets per 100 packets over the last {} (+{:.1} % bytes)",
             plan["repair_pct"].as_f64()?,
             total(&plan["window"]),
             plan["cost_pct"].as_f64()?,
         ),
         "copies" => format!(
-            "requests, and copies that come {} packets later ({:.1} % of the bytes so far)",
+            "requests, and copies that come {} packets later (+{:.1} % bytes)",
             total(&plan["lag"]),
             plan["cost_pct"].as_f64()?,
         ),
