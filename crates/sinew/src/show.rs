@@ -396,6 +396,7 @@ mod tests {
             let (mut status, mut plan) = (status(), plan.clone());
             plan[key] = value;
             status["snapshot"]["links"][0]["realtime"]["protection"] = plan;
+            status["snapshot"]["links"][0]["realtime"]["decoded"] = 1.into();
             page_of(What::Links, &status).replace("\n  ", " ")
         };
         let page = told("changes", 1.into());
@@ -406,6 +407,11 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
+        let fra = page.lines().nth(1).unwrap();
+        assert!(
+            fra.contains("4/4"),
+            "what repair told was recovered, too: {page}"
+        );
         let page = told("measured_pct", Value::Null);
         assert!(page.contains("0.041 % will stay lost; repair"), "{page}");
         let mut copies = plan.clone();

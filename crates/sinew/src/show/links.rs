@@ -48,7 +48,10 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
             loss(link, &link["loss_out_pct"], ""),
             drawing.counter(&format!("{peer} in"), &link["data_in"], now_s),
             drawing.counter(&format!("{peer} out"), &link["data_out"], now_s),
-            share(total(&lane["recovered"]), total(&lane["missing"])),
+            share(
+                total(&lane["recovered"]) + total(&lane["decoded"]),
+                total(&lane["missing"]),
+            ),
             count(&link["mtu_bytes"]).into(),
             match total(&reliable["originals"]) {
                 0 => Cell::nothing(),
