@@ -193,56 +193,6 @@ pub struct LinkNumbers {
     pub width_bps: u64,
 }
 
-impl Why {
-    /// The protection of the link that leaves most of what it loses, if any loses anything.
-    #[must_use]
-    pub fn worst(&self) -> Option<&LinkProtection> {
-        let left = |link: &&LinkProtection| link.plan.left_pct;
-        let links = self.protection.iter();
-        links.max_by(|a, b| left(a).total_cmp(&left(b)))
-    }
-}
-
-/// Things that would help, in a warning.
-const HELP_TOLD: usize = 2;
-
-impl Why {
-    /// A line for those who are about to call, if the deadline cannot be protected over the chosen path: the numbers, and
-    /// what to do.
-    #[must_use]
-    pub fn warning(&self) -> Option<String> {
-        let path = self.choice.chosen.first()?;
-        let (from, to, deadline_ms) = (&self.from.name, &self.to.name, self.deadline_ms);
-        let is_late = path.latency_ms > deadline_ms;
-        let short = self.protection.iter().filter(|link| !link.is_reached);
-        let short: Vec<String> = short
-            .map(|link| {
-                let LinkProtection { from, to, plan, .. } = link;
-                format!(
-                    "{from}-{to} loses {:.2} %, of which {plan} leaves {:.3} % ({})",
-                    link.loss_pct, plan.left_pct, link.reason
-                )
-            })
-            .collect();
-        let why = match (is_late, short.is_empty()) {
-            (true, _) => format!("the path takes {:.1} ms", path.latency_ms),
-            (false, false) => short.join(", "),
-            (false, true) => return None,
-        };
-        let help = self.help.iter().take(HELP_TOLD);
-        let help: Vec<String> = help.map(|help| help.words(deadline_ms)).collect();
-        let help = match help.is_empty() {
-            true => String::new(),
-            false => format!("{}; ", help.join(", ")),
-        };
-        Some(format!(
-            "calls to {to} are expected to miss {:.3} % of their packets by {deadline_ms} ms: {why}; {help}see \
-             `sinew why {from} {to} --deadline {deadline_ms}ms`",
-            path.missed_pct
-        ))
-    }
-}
-
 /// Explains the path from one node to another.
 ///
 /// # Errors

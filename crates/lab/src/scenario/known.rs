@@ -95,7 +95,7 @@ fn lane(
     let behind_a_loss = match *losses {
         LossModel::None => 0.0,
         LossModel::Bernoulli { p } => p,
-        LossModel::Conditional { p, burstiness } if burstiness == 0.0 => p,
+        LossModel::Conditional { p, burstiness: 0.0 } => p,
         LossModel::Conditional { burstiness, .. } => burstiness,
         LossModel::GilbertElliott { .. } | LossModel::Trace(_) => return None,
     };

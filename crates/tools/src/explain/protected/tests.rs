@@ -1,4 +1,4 @@
-use super::super::{Asked, Why, why};
+use super::super::{Asked, why};
 use super::*;
 use serde_json::{Value, json};
 
