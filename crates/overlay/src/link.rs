@@ -116,6 +116,8 @@ pub struct Link {
     pub history: History,
     /// Chooses how its packets are protected.
     pub(crate) pilot: Pilot,
+    /// What had gone when its plan began: bytes of real-time packets, and of repair packets.
+    plan_began: (u64, u64),
     /// The neighbour takes repair packets.
     pub(crate) peer_takes_repair: bool,
     /// When the neighbour was told last what has become of its packets, and how many had come.
@@ -178,6 +180,8 @@ pub struct Counts {
     pub data_out: u64,
     /// Their bytes.
     pub data_out_bytes: u64,
+    /// Of these bytes those of real-time packets that went for the first time.
+    pub realtime_out_bytes: u64,
     /// Data datagrams received.
     pub data_in: u64,
     /// Their bytes.
@@ -249,6 +253,7 @@ impl Link {
             announce: Announce::new(settings.announce),
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),
+            plan_began: (0, 0),
             peer_takes_repair: false,
             reported: (now, 0),
             run_told: 0,
@@ -479,6 +484,7 @@ impl Link {
         self.asked.clear();
         self.history.reset();
         self.pilot.reset();
+        self.plan_begins();
         self.receiver.reset();
         self.reliable.restart();
     }

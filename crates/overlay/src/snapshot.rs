@@ -9,7 +9,8 @@ pub use groups::{
     SecondStatus, SettingStatus, SourceTotals, StarvedStatus, TroubleStatus, WaysStatus,
 };
 pub use network::{
-    DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,
+    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownLane, KnownLink, NamedNode,
+    NetworkSnapshot, PendingChange,
 };
 
 use core::num::NonZeroU8;
@@ -312,7 +313,7 @@ pub struct ProtectionStatus {
     pub measured_pct: Option<f64>,
     /// Of so many packets.
     pub measured_packets: u64,
-    /// What repair has added to the bytes of data since the start, in percent.
+    /// The bytes of repair under this plan, in percent of those of the real-time packets under it.
     pub cost_pct: f64,
     /// Times that the plan has changed.
     pub changes: u64,

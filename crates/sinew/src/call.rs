@@ -9,11 +9,13 @@ use crate::service::Paths;
 use crate::terminal;
 use clap::Args;
 use serde_json::json;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tools::call::{
     ANSWER_PORT, AnswerOptions, CallError, CallOptions, Codec, DIRECT_PORT, Interval,
 };
+use tools::explain::{self, Asked};
 use tools::progress::Progress;
 
 /// Calls of so many seconds are reported on while they last,
@@ -72,10 +74,33 @@ pub fn run(args: &Call) -> Outcome {
     if let Some(to) = &args.to {
         let path = Path::soon(args.node.as_deref(), to)?;
         path.come(ANSWER)?;
+        if let Some(warning) = warning(args, path.to) {
+            let _ = writeln!(io::stderr(), "WARNING: {warning}");
+        }
         return call(args, path.socket, path.to);
     }
     let status = Control::find_soon(args.node.as_deref())?.status()?;
     answer(args, PathBuf::from(client_socket(&status)?))
+}
+
+/// A line if the calls cannot be protected over the present path. A node that does not tell its network, or an option
+/// that names a client socket, gives none.
+fn warning(args: &Call, to: base::NodeAddr) -> Option<String> {
+    let mut control = Control::find(args.node.as_deref()).ok()?;
+    let status = control.status().ok()?;
+    let view = crate::why::ask(&mut control).ok()?;
+    let from = status["snapshot"]["address"].as_str()?;
+    let usual = Asked::default();
+    let asked = Asked {
+        class: match args.paths.chosen() {
+            Some(by) => by.label().parse().ok()?,
+            None => usual.class,
+        },
+        deadline: tools::pace::DEADLINE,
+        runners_up: 0,
+    };
+    let why = explain::why(&view, from, &to.to_string(), &asked).ok()?;
+    why.warning()
 }
 
 fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {

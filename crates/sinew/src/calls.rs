@@ -9,10 +9,11 @@ use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table, Tone, natural};
 use crate::terminal;
 use crate::watch;
+use base::Duration;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
-use tools::explain::{self, Asked, LinkNumbers, View};
+use tools::explain::{self, Asked, Help, LinkNumbers, LinkProtection, View};
 
 /// The directions of a call: their key, and for people.
 const DIRECTIONS: [(&str, &str); 2] = [
@@ -172,7 +173,11 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
     let mut control = Control::find(node)?;
     let own = text(&answer["node"]);
     let ways = match call["peer"].as_str() {
-        Some(peer) => ways(&crate::why::ask(&mut control)?, own, peer),
+        Some(peer) => ways(
+            &crate::why::ask(&mut control)?,
+            (own, peer),
+            deadline(&answer),
+        ),
         None => Vec::new(),
     };
     if as_json {
@@ -184,10 +189,22 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// The way of one direction across the overlay.
+/// The deadline of the gateway's calls; one of another version does not tell it.
+fn deadline(answer: &Value) -> Duration {
+    let told = answer["deadline_ms"].as_u64().map(Duration::from_millis);
+    told.unwrap_or(Asked::default().deadline)
+        .min(explain::DEADLINE_MAX)
+}
+
+/// The way of one direction across the overlay, and what protects a call on it.
 struct Way {
     hops: Vec<Hop>,
     reason: String,
+    deadline_ms: f64,
+    missed_pct: f64,
+    protection: Vec<LinkProtection>,
+    assumed: String,
+    help: Vec<Help>,
 }
 
 /// A link of the way: the addresses of its ends, and what routing knows of it.
@@ -202,17 +219,25 @@ impl Way {
             json!({
                 "from": ends[0], "to": ends[1], "latency_ms": link.latency_ms,
                 "loss_before_recovery": link.loss_pct / 1e2,
-                "loss_expected_after": link.residual_pct / 1e2,
+                "loss_expected_after": link.plan.left_pct / 1e2,
             })
         });
-        json!({"hops": hops.collect::<Vec<_>>(), "reason": self.reason})
+        json!({
+            "hops": hops.collect::<Vec<_>>(), "reason": self.reason,
+            "deadline_ms": self.deadline_ms, "missed_pct": self.missed_pct,
+            "protection": self.protection, "assumed": self.assumed, "help": self.help,
+        })
     }
 }
 
-/// From here to the peer, and back. Without a way just now there is nothing to tell of it.
-fn ways(view: &View, own: &str, peer: &str) -> Vec<Way> {
+/// From here to the peer, and back, for packets with this deadline. Without a way just now there is nothing to tell of it.
+fn ways(view: &View, (own, peer): (&str, &str), deadline: Duration) -> Vec<Way> {
+    let asked = Asked {
+        deadline,
+        ..Asked::default()
+    };
     let way = |(from, to)| {
-        let why = explain::why(view, from, to, &Asked::default()).ok()?;
+        let why = explain::why(view, from, to, &asked).ok()?;
         let path = why.choice.chosen.into_iter().next()?;
         let ends = path.addresses.windows(2);
         let ends = ends.map(|pair| [pair[0].clone(), pair[1].clone()]);
@@ -220,6 +245,11 @@ fn ways(view: &View, own: &str, peer: &str) -> Vec<Way> {
         Some(Way {
             hops: hops.collect(),
             reason: why.choice.reason,
+            deadline_ms: why.deadline_ms,
+            missed_pct: path.missed_pct,
+            protection: why.protection,
+            assumed: why.assumed,
+            help: why.help,
         })
     };
     [(own, peer), (peer, own)]
@@ -275,7 +305,7 @@ fn told(call: &Value, ways: &[Way]) -> String {
             let _ = writeln!(
                 out,
                 "  {} -> {}: {:.1} ms, loss {:.2} %, expected after recovery {:.3} %",
-                link.from, link.to, link.latency_ms, link.loss_pct, link.residual_pct
+                link.from, link.to, link.latency_ms, link.loss_pct, link.plan.left_pct
             );
         }
         let links = way.hops.iter().map(|hop| &hop.link);
@@ -285,6 +315,20 @@ fn told(call: &Value, ways: &[Way]) -> String {
                 out,
                 "  most is lost between {} and {}",
                 worst.from, worst.to
+            );
+        }
+        for link in &way.protection {
+            let _ = writeln!(out, "  {link}");
+        }
+        let words = way.help.iter().map(|help| help.words(way.deadline_ms));
+        let words: Vec<String> = words.collect();
+        if !words.is_empty() {
+            let _ = writeln!(
+                out,
+                "  {:.3} % will miss the deadline of {} ms: {}",
+                way.missed_pct,
+                way.deadline_ms,
+                words.join("; ")
             );
         }
     }
@@ -351,29 +395,52 @@ mod tests {
         );
     }
 
+    fn network(latency_us: u32) -> View {
+        let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
+        let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": latency_us, "loss": 3_277, "strikes": 5});
+        let network = json!({
+            "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+            "protect": "auto",
+            "nodes": [{"address": ams, "name": "ams"}, {"address": nyc, "name": "nyc"}],
+            "links": [link(ams, nyc), link(nyc, ams)], "holds": [],
+            "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
+                     "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
+        });
+        View::new(serde_json::from_value(network).unwrap()).unwrap()
+    }
+
+    /// On a long link requests come too late, and repair leaves hardly anything: the same number as in `why` and `links`.
     #[test]
-    fn the_path_of_a_call_tells_what_routing_expects_of_its_protection() {
-        let (ams, fra) = ("10.7.0.1", "10.7.0.2");
-        // Of 10 % one request leaves 0.1 · 0.19, three leave 0.1 · 0.19³.
-        for (strikes, left) in [(1, "1.900 %"), (3, "0.069 %")] {
-            let link = |from: &str, to: &str| {
-                json!({"from": from, "to": to, "latency_us": 5_000, "loss": 6_554,
-                       "strikes": strikes})
-            };
-            let network = json!({
-                "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
-                "nodes": [{"address": ams, "name": "ams"}, {"address": fra, "name": "fra"}],
-                "links": [link(ams, fra), link(fra, ams)], "holds": [],
-                "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
-                         "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
-            });
-            let view = View::new(serde_json::from_value(network).unwrap()).unwrap();
-            let told = told(&call(Value::Null), &ways(&view, ams, fra));
-            for ends in ["ams -> fra", "fra -> ams"] {
-                let hop = format!("{ends}: 5.0 ms, loss 10.00 %, expected after recovery {left}");
-                assert!(told.contains(&hop), "{hop}: {told}");
-            }
+    fn the_path_of_a_call_tells_what_repair_leaves_of_its_deadline() {
+        let view = network(80_000);
+        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), Duration::from_millis(150));
+        let asked = Asked {
+            deadline: Duration::from_millis(150),
+            ..Asked::default()
+        };
+        let why = explain::why(&view, "ams", "nyc", &asked).unwrap();
+        let left = why.choice.chosen[0].links[0].plan.left_pct;
+        assert!(left < 0.3, "{left}");
+        let told = told(&call(Value::Null), &ways);
+        for ends in ["ams -> nyc", "nyc -> ams"] {
+            let hop = format!("{ends}: 80.0 ms, loss 5.00 %, expected after recovery {left:.3} %");
+            assert!(told.contains(&hop), "{hop}: {told}");
         }
+        assert_eq!(ways[0].json()["hops"][0]["loss_expected_after"], left / 1e2);
+    }
+
+    #[test]
+    fn a_deadline_that_cannot_be_met_is_told_with_what_helps() {
+        let view = network(80_000);
+        let ways = ways(
+            &view,
+            ("10.7.0.1", "10.7.0.2"),
+            deadline(&json!({"deadline_ms": 85})),
+        );
+        let told = told(&call(Value::Null), &ways);
+        assert!(told.contains("will miss the deadline of 85 ms"), "{told}");
+        assert!(told.contains("a deadline of "), "{told}");
+        assert_eq!(deadline(&json!({})), Asked::default().deadline);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod amt;
 pub mod exchange;
 mod metrics;
 pub(crate) mod multicast;
+mod reach;
 pub mod record;
 mod rist;
 mod rtp;

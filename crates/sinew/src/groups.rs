@@ -1,6 +1,8 @@
 //! `sinew groups`, `sinew group show | set | clear`: multicast and anycast groups, their trees, and
 //! what each receiver gets.
 
+mod protection;
+
 use crate::control::{Control, Watched};
 use crate::date::span;
 use crate::failure::{Failure, Outcome};
@@ -206,7 +208,11 @@ pub fn show(args: &Show) -> Outcome {
 
 /// The node's answer, and its status for the names and the time.
 fn asked(node: &mut Watched, question: &Value) -> Result<(Value, Value), Failure> {
-    node.with(|control| Ok((control.ask(question)?, control.status()?)))
+    node.with(|control| {
+        let (mut answer, status) = (control.ask(question)?, control.status()?);
+        protection::add(control, &mut answer, &status);
+        Ok((answer, status))
+    })
 }
 
 fn show_group(args: &ShowGroup) -> Outcome {
@@ -316,6 +322,7 @@ fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Resul
         Column::numbers("RECEIVERS", 0),
         Column::numbers("LOST %", 0),
         Column::words("WORST", 2),
+        Column::words("PROTECTION", 7),
     ]);
     for group in list(groups) {
         let members = match text(&group["tree"]) {
@@ -330,7 +337,7 @@ fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Resul
         ];
         let sources = list(&group["sources"]);
         if sources.is_empty() {
-            let rest = ["-", "-", "-", "0", "-", "-", "-", "-"].map(Cell::from);
+            let rest = ["-", "-", "-", "0", "-", "-", "-", "-", "-"].map(Cell::from);
             table.row(head.iter().cloned().chain(rest));
         }
         for source in sources {
@@ -360,6 +367,7 @@ fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Resul
                 worst
                     .map_or("-", |one| names.name(text(&one["node"])))
                     .into(),
+                source["protection"]["words"].as_str().unwrap_or("-").into(),
             ];
             table.row(head.iter().cloned().chain(rest));
         }
@@ -527,6 +535,9 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             names.both(from),
             text(&source["metric"]),
         ));
+        if let Some(worst) = source["protection"]["words"].as_str() {
+            lines.push(format!("protection, worst link: {worst}"));
+        }
         match list(&source["ways"]) {
             [] => draw(from, &source["links"], names, 1, &mut lines),
             ways => lines.extend(ways.iter().flat_map(|ways| two_ways(ways, names))),

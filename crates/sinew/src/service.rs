@@ -97,7 +97,7 @@ pub struct Question {
     /// The metric for paths: expected-latency, latency, loss, hops, width [default: expected-latency]
     #[arg(long, value_parser = metric, conflicts_with_all = ["paths", "class"])]
     metric: Option<Class>,
-    /// Source routing: best, disjoint, or disjoint-3 and more
+    /// Source routing: best, disjoint, disjoint-3 and more, or targeted
     #[arg(long, value_parser = paths, conflicts_with = "class")]
     paths: Option<Class>,
     /// The old option for both metric and paths
@@ -122,8 +122,8 @@ fn metric(word: &str) -> Result<Class, String> {
 fn paths(word: &str) -> Result<Class, String> {
     let class = word.parse().ok();
     class
-        .filter(|class| matches!(class, Class::Best | Class::Disjoint(_)))
-        .ok_or_else(|| "use best, disjoint, or disjoint-3 and more".to_owned())
+        .filter(|class| matches!(class, Class::Best | Class::Disjoint(_) | Class::Targeted))
+        .ok_or_else(|| "use best, disjoint, disjoint-3 and more, or targeted".to_owned())
 }
 
 /// The service of a flow, a stream or a group, as a node tells it, and what of it is not as the service

@@ -4,6 +4,8 @@ mod flows;
 mod links;
 mod status;
 
+pub(crate) use flows::worst_in_words;
+
 use crate::control::Watched;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
@@ -380,6 +382,54 @@ mod tests {
         let why = "fra: path 10.2.0.2:7700 in use for 1m 01s, because the one before was left: silent for 420 ms";
         assert!(lines.contains(&why), "{page}");
         assert!(!page_of(What::Links, &self::status()).contains("PATH TO"));
+    }
+
+    #[test]
+    fn a_link_that_loses_says_what_protects_it_and_what_that_costs() {
+        let plan = json!({
+            "plan": "repair", "reason": "repair leaves no more than the target", "repair_pct": 25.0,
+            "window": 12, "lag": 0, "predicted_pct": 0.0412, "requests_pct": 4.9,
+            "requests_lack_ms": 91, "measured_pct": 0.0525, "measured_packets": 19_000,
+            "cost_pct": 27.3, "changes": 1,
+        });
+        let told = |key: &str, value: Value| {
+            let (mut status, mut plan) = (status(), plan.clone());
+            plan[key] = value;
+            status["snapshot"]["links"][0]["realtime"]["protection"] = plan;
+            status["snapshot"]["links"][0]["realtime"]["decoded"] = 1.into();
+            page_of(What::Links, &status).replace("\n  ", " ")
+        };
+        let page = told("changes", 1.into());
+        for part in [
+            "fra: real-time packets are protected by requests, and 25 repair packets per 100 packets over the last 12 \
+             (+27.3 % bytes): 0.041 % will stay lost, 0.052 % did of the last 19000",
+            "; repair leaves no more than the target; requests alone leave 4.90 % and need 91 ms more",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        let fra = page.lines().nth(1).unwrap();
+        assert!(
+            fra.contains("4/4"),
+            "what repair told was recovered, too: {page}"
+        );
+        let page = told("measured_pct", Value::Null);
+        assert!(page.contains("0.041 % will stay lost; repair"), "{page}");
+        let mut copies = plan.clone();
+        (copies["plan"], copies["lag"]) = ("copies".into(), 3.into());
+        let mut status = status();
+        status["snapshot"]["links"][0]["realtime"]["protection"] = copies;
+        let page = page_of(What::Links, &status).replace("\n  ", " ");
+        assert!(
+            page.contains("copies that come 3 packets later (+27.3 % bytes)"),
+            "{page}"
+        );
+        // Where nothing is lost, or nothing passes, there is nothing to say.
+        status["snapshot"]["links"][0]["loss_out_pct"] = 0.0.into();
+        assert!(!page_of(What::Links, &status).contains("are protected by"));
+        status["snapshot"]["links"][0]["loss_out_pct"] = 5.0.into();
+        let lane = &mut status["snapshot"]["links"][0]["realtime"]["protection"];
+        (lane["reason"], lane["measured_packets"]) = ("nothing passes".into(), 0.into());
+        assert!(!page_of(What::Links, &status).contains("are protected by"));
     }
 
     #[test]

@@ -226,6 +226,7 @@ fn flows_say_their_class_their_path_and_why() {
         ("metric", "expected-latency", 1),
         ("paths", "best", 1),
         ("paths", "disjoint", 2),
+        ("paths", "targeted", 1),
     ] {
         let ping = format!(
             "ping fra --service voice --{flag} {routing} --count 3000 --interval 20ms --node net/ams"
@@ -263,6 +264,7 @@ fn flows_say_their_class_their_path_and_why() {
         let expected = match routing {
             "best" => "delivers the most",
             "disjoint" => "2 paths without a common node",
+            "targeted" => "links taken with trouble in the middle",
             _ => "least expected latency: ",
         };
         assert!(reason.contains(expected), "{reason}");
@@ -300,6 +302,10 @@ fn scenarios_are_explained_in_words() {
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    let targeted = ["--scenario", "diamond.toml", "--paths", "targeted"];
+    let text = told(&[&["why", "west", "east"][..], &targeted].concat());
+    let calm = "why   one path, as all is well; links taken with trouble in the middle: 4";
+    assert!(text.contains(calm), "{text}");
     let at = [
         "why",
         "west",

@@ -18,6 +18,8 @@ mod held;
 mod missed;
 mod places;
 mod plan;
+mod protected;
+mod protection;
 mod text;
 mod view;
 mod whatif;
@@ -28,11 +30,12 @@ pub use graph::explain::{Class, RUNNERS_UP_MAX};
 pub use graph::plan::{CONNECTIONS, Connections, MARGIN, RELAYS_MAX};
 pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
-pub use missed::BURST;
 pub use plan::{
     Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, along, plan,
     stripes_along,
 };
+pub use protected::{Help, LinkProtection, Step};
+pub use protection::{BURST, Known};
 pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};
 
@@ -40,7 +43,8 @@ use base::{Duration, NodeAddr};
 use graph::Metric;
 use graph::explain::{self, Answer, Leg, PATH_METRIC, Question, Route};
 use graph::paths::NoPath;
-use missed::{Calls, Left};
+use missed::Calls;
+use protection::Left;
 use serde::Serialize;
 
 /// The longest deadline that may be asked for.
@@ -110,6 +114,12 @@ pub struct Why {
     /// The paths and why.
     #[serde(flatten)]
     pub choice: Choice,
+    /// How the links of the chosen path are protected that lose packets, for a call; empty for several paths.
+    pub protection: Vec<LinkProtection>,
+    /// What the protection is told of, as far as it is assumed; empty where nothing is lost.
+    pub assumed: String,
+    /// What would help a call, where a link leaves more than its target; the best first.
+    pub help: Vec<Help>,
     /// The timers that hold the choice.
     pub held_by: HeldBy,
     /// Why nothing is sent there all the same, as far as the node knows that was asked.
@@ -150,11 +160,14 @@ pub struct PathNumbers {
     pub expected_latency_ms: f64,
     /// What one TCP connection per link would carry [Liu04 §III-A].
     pub width_bps: u64,
-    /// Predicted share that arrives by the deadline, with recovery on every link.
+    /// Predicted share of a call's packets that arrives by the deadline, with the protection of the links.
     pub in_time_pct: f64,
+    /// The same as routing reckons it to choose the best path: one request and one answer on every link.
+    pub in_time_reckoned_pct: f64,
     /// The same without recovery.
     pub in_time_unrecovered_pct: f64,
-    /// Predicted share of a call's packets that are lost or late, with the protection in force.
+    /// Predicted share of a call's packets that are lost or late, with the protection of the links as far as it is known
+    /// ([`LinkProtection::known`]).
     pub missed_pct: f64,
     /// Its links in order.
     pub links: Vec<LinkNumbers>,
@@ -171,14 +184,9 @@ pub struct LinkNumbers {
     pub latency_ms: f64,
     /// Loss.
     pub loss_pct: f64,
-    /// What recovery is expected to leave of it, as routing reckons it.
-    pub residual_pct: f64,
-    /// What protects a call's packets: `none`, `requests`, `repair` or `copies` beside them.
-    pub protection: &'static str,
-    /// Repair packets, or copies, per hundred packets of a call.
-    pub repair_pct: f64,
-    /// What that is expected to leave lost of a call's packets with this deadline over this path.
-    pub left_pct: f64,
+    /// What protects a call's packets with this deadline over this path, and what it leaves.
+    #[serde(flatten)]
+    pub plan: Step,
     /// Expected latency.
     pub expected_latency_ms: f64,
     /// What one TCP connection would carry.
@@ -192,6 +200,14 @@ pub struct LinkNumbers {
 pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, ExplainError> {
     let ends = view.ends(src, dst)?;
     let answer = asked.answer(view, view.topology(), ends)?;
+    let calls = asked.calls(view);
+    let (protection, help) = match answer.chosen.as_slice() {
+        [route] => (
+            protected::protection(view, &calls, route),
+            protected::help(view, &calls, route),
+        ),
+        _ => Default::default(),
+    };
     Ok(Why {
         from: view.named(ends.0),
         to: view.named(ends.1),
@@ -200,7 +216,10 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
         decided_by: asked.decided_by(),
         deadline_ms: millis(asked.deadline),
         held_by: HeldBy::of(view, &answer),
-        choice: Choice::of(view, &asked.calls(view), &answer),
+        choice: Choice::of(view, &calls, &answer),
+        assumed: protected::assumed(&protection),
+        protection,
+        help,
         refused: view.refused(ends),
     })
 }
@@ -256,7 +275,7 @@ impl Asked {
     fn forwarding(&self) -> &'static str {
         match self.class {
             Class::Metric(_) => "table",
-            Class::Width | Class::Best | Class::Disjoint(_) => "stamped",
+            Class::Width | Class::Best | Class::Disjoint(_) | Class::Targeted => "stamped",
         }
     }
 
@@ -264,10 +283,12 @@ impl Asked {
         match self.class {
             Class::Metric(Metric::Hops) => "hops",
             Class::Metric(Metric::Loss) => "loss_pct",
-            Class::Metric(Metric::ExpectedLatency) | Class::Disjoint(_) => "expected_latency_ms",
+            Class::Metric(Metric::ExpectedLatency) | Class::Disjoint(_) | Class::Targeted => {
+                "expected_latency_ms"
+            }
             Class::Metric(Metric::Latency) => "latency_ms",
             Class::Width => "width_bps",
-            Class::Best => "in_time_pct",
+            Class::Best => "in_time_reckoned_pct",
         }
     }
 }
@@ -289,7 +310,7 @@ impl Choice {
                 // The more the better.
                 Class::Width | Class::Best => Some(decides(first) - decides(next)),
                 // They are chosen together: one path more is no alternative.
-                Class::Disjoint(_) => None,
+                Class::Disjoint(_) | Class::Targeted => None,
             });
         Choice {
             chosen: numbers(&answer.chosen),
@@ -313,7 +334,8 @@ impl PathNumbers {
             loss_pct: percent(loss(route)),
             expected_latency_ms: natural(Metric::ExpectedLatency),
             width_bps: route.width.0,
-            in_time_pct: percent(route.recovered),
+            in_time_pct: percent(1.0 - missed.share),
+            in_time_reckoned_pct: percent(route.recovered),
             in_time_unrecovered_pct: percent(route.unrecovered),
             missed_pct: percent(missed.share),
             links: route
@@ -334,10 +356,7 @@ impl LinkNumbers {
             to: view.name(leg.to),
             latency_ms: rounded(f64::from(leg.link.latency_us) / 1e3),
             loss_pct: percent(leg.link.loss_share()),
-            residual_pct: percent(leg.link.residual_share(view.topology().parameters())),
-            protection: left.by,
-            repair_pct: percent(left.repair),
-            left_pct: percent(left.share),
+            plan: Step::of(left),
             expected_latency_ms: rounded(expected.in_natural_unit(leg.costs[expected.index()])),
             width_bps: leg.width.0,
         }
@@ -349,7 +368,9 @@ fn deciding(class: Class, route: &Route) -> f64 {
     match class {
         Class::Metric(Metric::Loss) => loss(route) * 100.0,
         Class::Metric(metric) => metric.in_natural_unit(route.cost(metric)),
-        Class::Disjoint(_) => PATH_METRIC.in_natural_unit(route.cost(PATH_METRIC)),
+        Class::Disjoint(_) | Class::Targeted => {
+            PATH_METRIC.in_natural_unit(route.cost(PATH_METRIC))
+        }
         Class::Width => route.width.0 as f64,
         Class::Best => route.recovered * 100.0,
     }

@@ -22,13 +22,15 @@ mod rank;
 use crate::best::{self, Effort};
 use crate::delivery::{Distribution, Recovery};
 use crate::disjoint::disjoint;
+use crate::dissemination::{self, Journey, Trouble, Watch};
 use crate::metric::{Cost, LinkCost, Metric};
 use crate::paths::{self, NoPath, Path};
 use crate::topology::{NodeIndex, Topology};
 use crate::width::{Width, shortest_widest};
-use base::NodeAddr;
+use base::{NodeAddr, Time};
 use core::fmt;
 use core::str::FromStr;
+use std::collections::BTreeSet;
 
 /// Runners-up that are told at most. Each costs a shortest-path tree per node of the one before.
 pub const RUNNERS_UP_MAX: usize = 8;
@@ -50,6 +52,9 @@ pub enum Class {
     Best,
     /// So many paths without a common node, of the least expected latency together; stamped.
     Disjoint(usize),
+    /// One path while all is well, and more links around an end where there is trouble; stamped.
+    /// ([`crate::dissemination`])
+    Targeted,
 }
 
 /// From where to where, for which packets.
@@ -110,12 +115,23 @@ pub struct Answer {
     pub runners_up: Vec<Route>,
     /// No path delivers more than this within the deadline. Known for [`Class::Best`] alone.
     pub upper: Option<f64>,
+    /// Known for [`Class::Targeted`] alone.
+    pub targeted: Option<Targeted>,
+}
+
+/// The graphs of [`Class::Targeted`], for a source that has seen no trouble before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Targeted {
+    /// Where there is trouble by now: the graph for it is chosen.
+    pub trouble: Trouble,
+    /// The links of the graph for trouble in the middle, around the source, around the destination, and around both.
+    pub links: [usize; 4],
 }
 
 /// The path of the class, what each link of it costs, and the paths that came next.
 pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath> {
     let Question { src, dst, .. } = *question;
-    let mut upper = None;
+    let (mut upper, mut targeted) = (None, None);
     let chosen: Vec<Path> = match question.class {
         Class::Metric(metric) => paths::shortest(topology, src, dst, metric, 1)?,
         Class::Width => vec![shortest_widest(topology, src, dst, PATH_METRIC)?],
@@ -124,6 +140,11 @@ pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath
             let (path, most) = best(topology, question)?;
             upper = Some(most);
             vec![path]
+        }
+        Class::Targeted => {
+            let (paths, told) = self::targeted(topology, question)?;
+            targeted = Some(told);
+            paths
         }
     };
     let told = |paths: &[Path]| -> Vec<Route> {
@@ -138,7 +159,62 @@ pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath
         chosen: told(&chosen),
         runners_up: told(&next),
         upper,
+        targeted,
     })
+}
+
+/// The paths of the graph for the trouble that there is by now, as a node's source stamps them, and what the other graphs
+/// come to. Where nothing is in time packets are routed by table.
+fn targeted(topology: &Topology, question: &Question) -> Result<(Vec<Path>, Targeted), NoPath> {
+    let Question {
+        src,
+        dst,
+        deadline_us,
+        ..
+    } = *question;
+    let by_table = paths::shortest(topology, src, dst, PATH_METRIC, 1)?;
+    let journey = Journey {
+        src,
+        dst,
+        deadline_us: u64::from(deadline_us),
+    };
+    let (trouble, _) = Watch::default().look(Time::ZERO, topology, &journey);
+    let graph = |trouble| dissemination::plan(topology, &journey, trouble).paths;
+    let calm = Trouble::default();
+    let links = [
+        Trouble {
+            middle: true,
+            ..calm
+        },
+        Trouble {
+            source: true,
+            ..calm
+        },
+        Trouble {
+            destination: true,
+            ..calm
+        },
+        Trouble {
+            source: true,
+            destination: true,
+            ..calm
+        },
+    ]
+    .map(|trouble| {
+        let paths = graph(trouble);
+        let links = paths.iter().flat_map(|path| path.windows(2));
+        links.collect::<BTreeSet<_>>().len()
+    });
+    let priced = |path: Vec<NodeAddr>| {
+        let nodes: Vec<NodeIndex> = path
+            .iter()
+            .filter_map(|addr| topology.index(*addr))
+            .collect();
+        paths::price(topology, PATH_METRIC, &nodes)
+    };
+    let chosen: Vec<Path> = graph(trouble).into_iter().map(priced).collect();
+    let chosen = if chosen.is_empty() { by_table } else { chosen };
+    Ok((chosen, Targeted { trouble, links }))
 }
 
 /// The best path as a node's source computes it, and what none can exceed.
@@ -217,7 +293,7 @@ impl Leg {
 
 impl Class {
     /// Names and what they mean; `disjoint` may be followed by a number, as in `disjoint-3`.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "expected-latency",
         "latency",
         "loss",
@@ -225,6 +301,7 @@ impl Class {
         "width",
         "best",
         "disjoint",
+        "targeted",
     ];
 }
 
@@ -236,6 +313,7 @@ impl fmt::Display for Class {
             Class::Best => f.write_str("best"),
             Class::Disjoint(2) => f.write_str("disjoint"),
             Class::Disjoint(k) => write!(f, "disjoint-{k}"),
+            Class::Targeted => f.write_str("targeted"),
         }
     }
 }
@@ -263,6 +341,7 @@ impl FromStr for Class {
             "width" => Ok(Class::Width),
             "best" => Ok(Class::Best),
             "disjoint" => Ok(Class::Disjoint(2)),
+            "targeted" => Ok(Class::Targeted),
             _ => match text.strip_prefix("disjoint-").map(str::parse::<usize>) {
                 Some(Ok(k)) if (2..=DISJOINT_MAX).contains(&k) => Ok(Class::Disjoint(k)),
                 Some(_) => Err(UnknownClass),

@@ -63,7 +63,7 @@ pub fn changed(
     let pairs = nodes.len() * nodes.len().saturating_sub(1);
     let most = match class {
         Class::Metric(_) => usize::MAX,
-        Class::Width | Class::Disjoint(_) => STAMPED_PAIRS_MAX,
+        Class::Width | Class::Disjoint(_) | Class::Targeted => STAMPED_PAIRS_MAX,
         Class::Best => BEST_PAIRS_MAX,
     };
     if pairs > most {

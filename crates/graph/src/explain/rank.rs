@@ -27,7 +27,7 @@ pub(super) fn runners_up(
     let by = |metric| paths::shortest(topology, src, dst, metric, wanted + chosen.len());
     let mut field = match question.class {
         Class::Metric(metric) => by(metric)?,
-        Class::Disjoint(_) => by(PATH_METRIC)?,
+        Class::Disjoint(_) | Class::Targeted => by(PATH_METRIC)?,
         Class::Width | Class::Best => {
             let mut field = Vec::new();
             for metric in Metric::ALL {

@@ -81,6 +81,28 @@ fn every_class_chooses_by_its_own_and_names_who_came_next() {
 }
 
 #[test]
+fn targeted_is_one_path_in_calm_and_says_what_trouble_would_make_of_it() {
+    let links = [(A, B, 10), (B, D, 10), (A, C, 15), (C, D, 15), (A, D, 40)];
+    let links = links.map(|(a, b, ms)| (a, b, LinkCost::new(ms * 1_000, 0.0)));
+    let calm = Topology::from_links(Parameters::default(), links);
+    let class: Class = "targeted".parse().unwrap();
+    assert_eq!(class.to_string(), "targeted");
+    let told = answer(&calm, &ask(class)).unwrap();
+    let paths: Vec<Vec<u32>> = told.chosen.iter().map(nodes).collect();
+    assert_eq!(paths, [[1, 2, 4]]);
+    let targeted = told.targeted.unwrap();
+    assert_eq!(targeted.trouble, Trouble::default());
+    // Two paths, and with trouble at an end its third link as well.
+    assert_eq!(targeted.links, [4, 5, 5, 5]);
+    // Two links of the source are bad.
+    let told = answer(&network(), &ask(class)).unwrap();
+    let trouble = told.targeted.unwrap().trouble;
+    assert!(trouble.source, "{trouble:?}");
+    assert_eq!(told.chosen.len(), 3);
+    assert_eq!(answer(&calm, &ask(Class::Best)).unwrap().targeted, None);
+}
+
+#[test]
 fn a_route_has_all_its_numbers() {
     let why = answer(&network(), &ask(Class::Metric(Metric::Latency))).unwrap();
     let route = &why.chosen[0];

@@ -388,6 +388,12 @@ const LINKS: &[Told] = &[
         |l| one(l.counts.repair_out_bytes as f64),
     ),
     (
+        "realtime_bytes_total",
+        "counter",
+        "Bytes of real-time packets sent to the neighbor for the first time.",
+        |l| one(l.counts.realtime_out_bytes as f64),
+    ),
+    (
         "decoded_packets_total",
         "counter",
         "Packets that repair packets of the neighbor have told.",
@@ -398,6 +404,12 @@ const LINKS: &[Told] = &[
         "gauge",
         "Repair packets per real-time packet to the neighbor, as planned.",
         |l| one(l.realtime.protection.repair_pct / 1e2),
+    ),
+    (
+        "repair_cost_ratio",
+        "gauge",
+        "Bytes of repair packets per byte of real-time packets to the neighbor, under the present plan.",
+        |l| one(l.realtime.protection.cost_pct / 1e2),
     ),
     (
         "residual_predicted_ratio",

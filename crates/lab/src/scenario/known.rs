@@ -3,12 +3,12 @@
 
 use crate::scenario::{BothWays, FaultKind, Place, Scenario};
 use base::impair::{LossModel, Model};
-use base::{Duration, Time};
+use base::{Duration, NodeAddr, Time};
 use graph::LinkCost;
 use graph::protection::{Lane, RUN_USUAL_256THS};
 use overlay::realtime::Protect;
 use overlay::settings::{MetricOf, Settings};
-use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
+use overlay::snapshot::{DampingRule, KnownAims, KnownLane, KnownLink, NamedNode, NetworkSnapshot};
 
 /// The network at a moment of the scenario's time, after the faults up to then.
 #[must_use]
@@ -18,20 +18,22 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
     let state = State::at(scenario, at);
     let mut nodes: Vec<_> = scenario.nodes.iter().collect();
     nodes.sort_by_key(|node| node.address);
+    let mut lanes = Vec::new();
     let mut links: Vec<_> = (0..scenario.links.len())
         .filter(|link| state.is_up(scenario, *link, at))
         .flat_map(|link| {
             let ends = &scenario.links[link];
             let path = &state.paths[link];
             let address = |node: usize| scenario.nodes[node].address;
-            let latency_us = latency_us(path);
+            let latency_us = latency_us(path).min(u32::MAX / 2);
             [(ends.a, ends.b, &path.there), (ends.b, ends.a, &path.back)].map(
                 |(from, to, model)| {
                     let loss = LinkCost::new(latency_us, model.loss().marginal()).loss;
-                    let lane = lane(&settings, model.loss());
+                    let lane = told_lane(&settings, model.loss());
                     let rate = model.rate().map(|(rate_bps, _)| rate_bps / 1_000);
                     let kbps = rate.map(|kbps| u32::try_from(kbps).unwrap_or(u32::MAX));
                     let ends = (address(from), address(to));
+                    lanes.extend(known_lane(ends, latency_us, model.loss(), &settings));
                     (ends, latency_us, loss, lane, kbps)
                 },
             )
@@ -44,7 +46,13 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
         detect_us: settings.detection.as_micros() as u32,
         late_us: settings.codec_threshold.as_micros() as u32,
         loss_us: settings.loss_burden.as_micros() as u32,
-        protect: Some(settings.realtime.aims.protect.label().to_owned()),
+        protect: Some(aims.protect.label().to_owned()),
+        aims: Some(KnownAims {
+            target: aims.target,
+            most: aims.most,
+            most_single: aims.most_single,
+        }),
+        lanes,
         nodes: nodes
             .into_iter()
             .map(|node| NamedNode {
@@ -86,7 +94,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
 }
 
 /// What a node tells of a lane that loses so, and meets no queue.
-fn lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
+fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     let aims = &settings.realtime.aims;
     let run = match loss {
         LossModel::Bernoulli { p } => Some(1.0 / (1.0 - p)),
@@ -105,6 +113,36 @@ fn lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
         },
     })
 }
+
+/// The lane of a direction whose losses come in runs that the file tells.
+fn known_lane(
+    (from, to): (NodeAddr, NodeAddr),
+    latency_us: u32,
+    losses: &LossModel,
+    settings: &Settings,
+) -> Option<KnownLane> {
+    let behind_a_loss = match *losses {
+        LossModel::None => 0.0,
+        LossModel::Bernoulli { p } => p,
+        LossModel::Conditional { p, burstiness: 0.0 } => p,
+        LossModel::Conditional { burstiness, .. } => burstiness,
+        LossModel::GilbertElliott { .. } | LossModel::Trace(_) => return None,
+    };
+    Some(KnownLane {
+        from: from.to_string(),
+        to: to.to_string(),
+        loss: losses.marginal(),
+        run: 1.0 / (1.0 - behind_a_loss.min(MOST)),
+        rtt_us: latency_us * 2,
+        rtt_least_us: latency_us * 2,
+        is_random: true,
+        takes_repair: settings.realtime.aims.protect.repairs(),
+        in_force: None,
+    })
+}
+
+/// With a larger share lost behind a loss, nothing ever comes again.
+const MOST: f64 = 0.99;
 
 fn latency_us(path: &BothWays) -> u32 {
     let mean = |model: &Model| model.delay() + model.jitter().div(2);

@@ -34,22 +34,43 @@ impl Link {
         };
     }
 
-    /// Looks whether the protection of the lane to the neighbour is still what its losses take.
-    pub(crate) fn weigh_protection(&mut self, now: Time) {
-        if !self.pilot.watches() {
-            return;
-        }
-        let link = LaneLink {
+    /// What is known of the lane to the neighbour.
+    pub(crate) fn lane_link(&self) -> LaneLink {
+        LaneLink {
             share: self.path.hello.loss_out().share(),
             rtt: self.round_trip(),
             is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
             takes_repair: self.peer_takes_repair,
             strikes: self.strikes,
-        };
-        if self.pilot.look(now, &link) {
+        }
+    }
+
+    /// The neighbour's repair packets are of use.
+    pub(crate) fn takes_repair(&self) -> bool {
+        self.takes_repair
+    }
+
+    /// Looks whether the protection of the lane to the neighbour is still what its losses take.
+    pub(crate) fn weigh_protection(&mut self, now: Time) {
+        if !self.pilot.watches() {
+            return;
+        }
+        if self.pilot.look(now, &self.lane_link()) {
             self.history.set_share(self.pilot.plan().share);
+            self.plan_begins();
         }
         self.receiver.release_repair(now);
+    }
+
+    pub(super) fn plan_begins(&mut self) {
+        self.plan_began = (self.counts.realtime_out_bytes, self.counts.repair_out_bytes);
+    }
+
+    /// The bytes of repair packets under the plan in force, as a share of those of the packets that they repair.
+    pub(crate) fn repair_cost(&self) -> f64 {
+        let (data, repair) = self.plan_began;
+        let data = self.counts.realtime_out_bytes - data;
+        (self.counts.repair_out_bytes - repair) as f64 / data.max(1) as f64
     }
 
     /// Repair, or the choice of it, is due before the next packet.

@@ -49,6 +49,7 @@ impl Link {
             let end = datagram.len() - TAG_BYTES;
             let packet = &mut datagram[CLEAR_BYTES..end];
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
+                self.counts.realtime_out_bytes += (end + TAG_BYTES) as u64;
                 self.history.record(now, packet);
                 self.protect(now, packet, &rest_of_path);
                 if let Some((_, in_doubt)) = beside

@@ -3,10 +3,12 @@
 use super::Node;
 use crate::announce::{Damping, Pending, Quantity};
 use crate::link::Link;
+use crate::realtime::Reason;
 use crate::snapshot::{
-    DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,
+    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownLane, KnownLink, NamedNode,
+    NetworkSnapshot, PendingChange,
 };
-use base::{NodeAddr, Time};
+use base::{Duration, NodeAddr, Time};
 use graph::Topology;
 use wire::certificate::Certificate;
 
@@ -18,14 +20,24 @@ impl Node {
         nodes.sort_unstable();
         nodes.dedup();
         let parameters = topology.parameters();
-        let links = self.links.iter().map(|(_, link)| link);
+        let links = || self.links.iter().map(|(_, link)| link);
+        let aims = self.settings.realtime.aims;
         NetworkSnapshot {
             teller: Some(self.addr.to_string()),
             profile: self.settings.name.to_owned(),
             detect_us: parameters.detect_us,
             late_us: parameters.late_us,
             loss_us: parameters.loss_us,
-            protect: Some(self.settings.realtime.aims.protect.label().to_owned()),
+            protect: Some(aims.protect.label().to_owned()),
+            aims: Some(KnownAims {
+                target: aims.target,
+                most: aims.most,
+                most_single: aims.most_single,
+            }),
+            lanes: links()
+                .filter(|link| link.is_up())
+                .flat_map(|link| self.lanes(link))
+                .collect(),
             links: nodes
                 .iter()
                 .flat_map(|node| self.links_from(topology, *node))
@@ -35,7 +47,7 @@ impl Node {
                 .map(|node| self.named(now, node))
                 .collect(),
             rule: DampingRule::of(&self.settings.announce),
-            holds: links.filter_map(|link| self.hold(now, link)).collect(),
+            holds: links().filter_map(|link| self.hold(now, link)).collect(),
         }
     }
 
@@ -68,6 +80,46 @@ impl Node {
             }
         });
         known.collect()
+    }
+
+    /// The lanes of a link, to the neighbour and from it.
+    fn lanes(&self, link: &Link) -> [KnownLane; 2] {
+        let [own, peer] = [self.addr, link.peer].map(|end| end.to_string());
+        let plan = link.protection_status();
+        let lane = link.lane_link();
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let passes = link.pilot.plan().reason != Reason::Idle || plan.measured_packets > 0;
+        let there = KnownLane {
+            from: own.clone(),
+            to: peer.clone(),
+            loss: lane.share,
+            run: link.pilot.run(),
+            rtt_us: micros(lane.rtt.usual),
+            rtt_least_us: micros(lane.rtt.least),
+            is_random: lane.is_random,
+            takes_repair: lane.takes_repair,
+            in_force: passes.then(|| InForce {
+                plan: plan.plan.to_owned(),
+                reason: plan.reason.to_owned(),
+                repair_pct: plan.repair_pct,
+                predicted_pct: plan.predicted_pct,
+                measured_pct: plan.measured_pct,
+                measured_packets: plan.measured_packets,
+                cost_pct: plan.cost_pct,
+            }),
+        };
+        let back = KnownLane {
+            from: peer,
+            to: own,
+            loss: link.path.loss.rate(),
+            run: link.path.loss.run(),
+            // Only the neighbour knows whether its losses are a queue's.
+            is_random: true,
+            takes_repair: link.takes_repair(),
+            in_force: None,
+            ..there.clone()
+        };
+        [there, back]
     }
 
     /// A node's name, or its address where that is not known.

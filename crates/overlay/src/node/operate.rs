@@ -387,9 +387,8 @@ impl Link {
         }
     }
 
-    fn protection_status(&self) -> ProtectionStatus {
+    pub(crate) fn protection_status(&self) -> ProtectionStatus {
         let (plan, pilot) = (self.pilot.plan(), &self.pilot);
-        let data = self.counts.data_out_bytes.max(1) as f64;
         ProtectionStatus {
             plan: match plan.share {
                 Some(share) if share.lag > 0 => "copies",
@@ -406,7 +405,7 @@ impl Link {
             requests_lack_ms: plan.requests_lack.map(|lack| lack.as_millis()),
             measured_pct: pilot.measured().map(|(share, _)| share * 100.0),
             measured_packets: pilot.measured().map_or(0, |(_, packets)| packets),
-            cost_pct: 100.0 * self.counts.repair_out_bytes as f64 / data,
+            cost_pct: 100.0 * self.repair_cost(),
             changes: pilot.changes(),
         }
     }

@@ -2,6 +2,7 @@
 //! explanations are made of. Plain data, ready for JSON both ways; the keys are a contract.
 
 use crate::announce;
+use core::fmt;
 use core::num::NonZeroU8;
 use serde::{Deserialize, Serialize};
 use wire::link_state::{Bulk, Sending};
@@ -23,10 +24,16 @@ pub struct NetworkSnapshot {
     /// What is done about losses on real-time lanes, as the teller is set; none of an older node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protect: Option<String>,
+    /// How much its repair of a lane may leave and add; none of an older node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aims: Option<KnownAims>,
     /// The nodes in order of address.
     pub nodes: Vec<NamedNode>,
     /// The links that are up in both directions, each direction by itself.
     pub links: Vec<KnownLink>,
+    /// The real-time lanes of the teller's links that are up, each direction by itself; empty of an older node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<KnownLane>,
     /// When a node of this profile announces a change.
     pub rule: DampingRule,
     /// What holds back the announcements of the links that begin at the teller.
@@ -121,6 +128,80 @@ pub struct KnownLink {
     /// It runs over TCP, because UDP does not get through, and costs more for that.
     #[serde(default)]
     pub over_tcp: bool,
+}
+
+/// How much the repair of a lane may leave lost, and add.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownAims {
+    /// The share of packets that may stay lost.
+    pub target: f64,
+    /// The most repair packets per packet, of a lane with several flows.
+    pub most: f64,
+    /// The same of a lane with one.
+    pub most_single: f64,
+}
+
+/// What is measured of the real-time lane of a link, in one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownLane {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// The share of packets lost.
+    pub loss: f64,
+    /// The mean length of a run of losses, in packets.
+    pub run: f64,
+    /// What a request and its answer mostly take at most, in microseconds.
+    pub rtt_us: u32,
+    /// The same at least.
+    pub rtt_least_us: u32,
+    /// Losses are not a queue's, as far as the sender knows.
+    pub is_random: bool,
+    /// The end of the lane takes repair packets.
+    pub takes_repair: bool,
+    /// What protects the packets that pass now; none where none pass, or the teller does not send them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<InForce>,
+}
+
+/// What protects the packets of a lane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InForce {
+    /// `none`, `requests`, `repair` beside requests, or `copies` beside them.
+    pub plan: String,
+    /// Why that, and no more.
+    pub reason: String,
+    /// Repair packets per hundred packets that are covered.
+    pub repair_pct: f64,
+    /// What is expected to stay lost of the packets that pass, in percent.
+    pub predicted_pct: f64,
+    /// What has stayed lost or came too late, as the neighbour tells.
+    pub measured_pct: Option<f64>,
+    /// Of so many packets.
+    pub measured_packets: u64,
+    /// The bytes of repair, in percent of those of the packets.
+    pub cost_pct: f64,
+}
+
+impl fmt::Display for InForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.plan.as_str() {
+            "repair" => write!(f, "requests, {:.0} % repair packets", self.repair_pct)?,
+            "copies" => write!(f, "requests, {:.0} % copies", self.repair_pct)?,
+            plan => f.write_str(plan)?,
+        }
+        write!(f, ", +{:.1} % bytes, ", self.cost_pct)?;
+        match self.measured_pct {
+            Some(pct) => write!(
+                f,
+                "{pct:.3} % stayed lost of {} packets",
+                self.measured_packets
+            )?,
+            None => write!(f, "{:.3} % will stay lost", self.predicted_pct)?,
+        }
+        write!(f, " ({})", self.reason)
+    }
 }
 
 /// When a node announces that a link's cost has changed.

@@ -1,16 +1,22 @@
 //! Bad input at the engine: noise and forgeries from outside, lies and nonsense from inside. A call
 //! goes on meanwhile and must not notice; nothing may be left behind.
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that shows what it measured"
+)]
 
 use crate::world::neighbour::{control, packet, records};
 use crate::world::party::Ask;
-use crate::world::script::header;
+use crate::world::script::{EAST, Script, WEST, header};
 use crate::world::siege::{INTRUDER, Siege, TARGET};
 use crate::world::{addr, number};
 use base::{Duration, NodeAddr, Rng, Time};
+use overlay::Settings;
 use overlay::event::Drop;
 use secure::Refusal;
-use wire::control::{Echo, Hello, TailProbe, kind};
+use wire::control::{Echo, Hello, LaneReport, TailProbe, kind};
 use wire::data::{LaneSeq, Remaining, Repr};
 use wire::link::Kind;
 use wire::record::{Key, RecordKind, RecordSeq};
@@ -153,7 +159,7 @@ fn absurd_control(rng: &mut Rng, siege_addr: NodeAddr) -> Vec<u8> {
         origin: [siege_addr, addr(0), addr(2), NodeAddr(u32::MAX)][rng.below(4) as usize],
         seq: RecordSeq([0, 1, u32::MAX][rng.below(3) as usize]),
     };
-    match rng.below(8) {
+    match rng.below(10) {
         0 => control(|b| b.hello(&hello).unwrap()),
         1 => control(|b| {
             let strike = rng.next_u64() as u8;
@@ -176,9 +182,26 @@ fn absurd_control(rng: &mut Rng, siege_addr: NodeAddr) -> Vec<u8> {
             // Any message, with a body of any kind.
             let body = noise(rng, 300);
             control(|b| {
-                b.message(rng.below(8) as u8 | (rng.below(2) as u8) << 7, &body)
+                b.message(rng.below(20) as u8 | (rng.below(2) as u8) << 7, &body)
                     .unwrap()
             })
+        }
+        7 => control(|b| {
+            let any = |rng: &mut Rng| [0, 1, 1 << 30, u32::MAX][rng.below(4) as usize];
+            let report = LaneReport {
+                received: any(rng),
+                lost: any(rng),
+                run_256ths: rng.next_u64() as u16,
+            };
+            b.lane_report(report).unwrap();
+        }),
+        8 => {
+            // A repair packet of any window, with and without members, whose sum is noise.
+            let mut body = noise(rng, 600);
+            if let Some(window) = body.get_mut(3) {
+                *window &= 0xbf;
+            }
+            control(|b| b.message(kind::REPAIR, &body).unwrap())
         }
         _ => {
             let mut all = control(|b| {
@@ -213,6 +236,50 @@ fn absurd_control_messages_of_a_member_change_nothing_for_others() {
                 .count(),
             4
         );
+    }
+}
+
+/// A neighbour that says it loses much, asks for all again and again, and reports losses without end, gets no more than the
+/// caps; one that says it loses all, or long runs, gets no repair.
+#[test]
+fn a_neighbour_that_lies_about_its_losses_gets_no_more_than_the_caps() {
+    for (claimed, run, has_repair) in [(0.3, 1.4, true), (0.3, 255.0, false), (1.0, 1.4, false)] {
+        let mut script = Script::new();
+        script.ask(WEST, Ask::Claim(Loss::from_share(claimed)));
+        script.run_ms(1_000);
+        for n in 0..5_000u32 {
+            let sent = Repr {
+                remaining: Remaining::from(Duration::from_millis(50)),
+                ..header(addr(EAST), addr(WEST), n)
+            };
+            script.say(EAST, &sent, &[7; 160]);
+            let newest = u64::from(n);
+            let seqs: Vec<u64> = (newest.saturating_sub(100)..newest).collect();
+            let report = LaneReport {
+                received: n,
+                lost: n.wrapping_mul(1_000),
+                run_256ths: (run * 256.0) as u16,
+            };
+            let lies = control(|b| {
+                b.nack(0x81, &seqs).unwrap();
+                b.lane_report(report).unwrap();
+            });
+            script.say_control(WEST, &lies);
+            script.run_ms(2);
+        }
+        let link = script.nodes.link_status(0, WEST);
+        let (counts, lane) = (link.counts, link.realtime);
+        println!("{claimed} {run}: {counts:?} {lane:?}");
+        assert!(lane.originals > 4_900, "{lane:?}");
+        assert_eq!(counts.repair_out > 0, has_repair, "{:?}", lane.protection);
+        // A repair packet per packet of the single flow, 24 bytes longer than it.
+        assert!(counts.repair_out <= lane.originals);
+        assert!(counts.repair_out_bytes * 100 <= counts.realtime_out_bytes * 115);
+        // So many of the originals are sent again at most, and what the bucket holds.
+        let limits = Settings::modern().realtime;
+        let budget = lane.originals as f64 * limits.retransmit_ratio + limits.retransmit_burst;
+        assert!(lane.retransmissions as f64 <= budget + 1.0, "{lane:?}");
+        assert!(lane.throttled > 1_000, "{lane:?}");
     }
 }
 

@@ -14,6 +14,7 @@ use base::Duration;
 use overlay::Settings;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use wire::data::{Class, LinkProtocol};
 
 fn settings(protect: Protect) -> Settings {
     let mut settings = Settings::modern();
@@ -167,6 +168,66 @@ fn each_hop_repairs_and_each_edge_of_a_groups_tree() {
         nodes.world.close().unwrap();
     }
     assert!(missed[1] * 20 < missed[0], "{missed:?}");
+}
+
+#[test]
+fn what_a_repair_packet_told_says_that_it_was_recovered() {
+    let mut marked = Vec::new();
+    for protect in [Protect::Requests, Protect::Auto] {
+        let mut nodes = network(9, vec![(0, 1)], "delay=50ms loss=5%", settings(protect));
+        let options = Options {
+            deadline: Some(Duration::from_millis(110)),
+            ..voice()
+        };
+        let mut streams = Streams::calls(&mut nodes, 20, 0, 1, options);
+        streams.run(&mut nodes, Duration::from_secs(5));
+        streams.finish(&mut nodes);
+        let lane = nodes.link_status(1, 0).realtime;
+        println!("{protect:?}: {} marked, {lane:?}", streams.recovered);
+        // Hardly any of them came late.
+        let late = lane.decoded - streams.recovered;
+        assert!(late < 5 && lane.recovered == 0, "{lane:?}");
+        marked.push(streams.recovered);
+        nodes.world.close().unwrap();
+    }
+    // Of 5 000 packets 250 are lost, and requests come too late.
+    assert!(marked[0] == 0 && marked[1] > 150, "{marked:?}");
+}
+
+/// What the link carries beside the calls, and what it carried before them, is not what repair adds to.
+#[test]
+fn what_repair_costs_is_told_of_the_packets_that_it_repairs() {
+    let path = "delay=50ms loss=5%";
+    let mut nodes = network(8, vec![(0, 1)], path, settings(Protect::Auto));
+    let interval = |us| Duration::from_micros(us);
+    let stream = |interval, link| Stream {
+        from: 0,
+        to: 1,
+        interval,
+        phase: interval,
+        options: Options {
+            class: Class {
+                link,
+                ..voice().class
+            },
+            deadline: Some(Duration::from_millis(110)),
+            ..voice()
+        },
+    };
+    let beside = stream(interval(250), LinkProtocol::BestEffort);
+    let calls = stream(interval(1_000), LinkProtocol::RealTime);
+    let mut streams = Streams::begin(&mut nodes, vec![beside, calls]);
+    streams.run(&mut nodes, Duration::from_secs(20));
+    streams.finish(&mut nodes);
+    let told = nodes.link_status(0, 1);
+    let plan = told.realtime.protection;
+    println!("{plan:?}");
+    assert!(told.counts.realtime_out_bytes * 4 < told.counts.data_out_bytes);
+    // A repair packet is up to 24 bytes longer than those of 183 bytes that it repairs.
+    let least = plan.repair_pct * 0.95;
+    assert!(plan.repair_pct > 0.0);
+    assert!((least..least * 1.25).contains(&plan.cost_pct), "{plan:?}");
+    nodes.world.close().unwrap();
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! What a gateway tells Prometheus.
 
 use super::exchange::Far;
+use super::reach::{Expected, Reached};
 use super::record;
 use gateway::media::SideReport;
 use gateway::sip::{Gateway, Record};
 use host::metrics::{Page, Source};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
 use voice::media::Drop;
 
 /// The numbers of a running gateway.
-pub(super) struct Numbers(pub(super) Arc<Gateway>, pub(super) Far);
+pub(super) struct Numbers(pub(super) Arc<Gateway>, pub(super) Far, pub(super) Reached);
 
 impl Source for Numbers {
     fn metrics(&self) -> Result<String, String> {
@@ -18,6 +20,8 @@ impl Source for Numbers {
         counters(&mut page, &record::counters(&self.0));
         drops(&mut page, &self.0);
         calls(&mut page, &self.0.calls());
+        let reached = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        destinations(&mut page, &reached);
         Ok(page.into_text())
     }
 
@@ -109,6 +113,23 @@ fn drops(page: &mut Page, gateway: &Gateway) {
     }
 }
 
+const MISSED: &str = "sinew_sip_destination_missed_ratio";
+const UNPROTECTED: &str = "sinew_sip_destination_unprotected";
+
+/// What calls to each destination are expected to miss.
+fn destinations(page: &mut Page, reached: &BTreeMap<String, Expected>) {
+    let help = "Share of a call's packets that are expected to miss the deadline.";
+    page.family(MISSED, "gauge", help);
+    for (to, expected) in reached {
+        page.sample(&[("to", to)], expected.missed);
+    }
+    let help = "1 if the deadline cannot be protected over the present path.";
+    page.family(UNPROTECTED, "gauge", help);
+    for (to, expected) in reached {
+        page.sample(&[("to", to)], u8::from(expected.is_short));
+    }
+}
+
 /// A number of one direction of a call, if it is known.
 type Number = fn(&SideReport) -> Option<f64>;
 
@@ -162,6 +183,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_destination_that_cannot_be_protected_is_in_the_metrics() {
+        let expected = Expected {
+            missed: 0.05,
+            is_short: true,
+        };
+        let mut page = Page::default();
+        destinations(&mut page, &[("nyc".to_owned(), expected)].into());
+        let text = page.into_text();
+        for line in [
+            "sinew_sip_destination_missed_ratio{to=\"nyc\"} 0.05",
+            "sinew_sip_destination_unprotected{to=\"nyc\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
     fn every_number_is_in_the_manual() {
         let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway-sip.md");
         let manual = std::fs::read_to_string(manual).unwrap();
@@ -172,7 +210,8 @@ mod tests {
         let numbers = NUMBERS
             .iter()
             .map(|(name, ..)| format!("`sinew_call_{name}`"));
-        let all = counters.chain(numbers);
+        let destinations = [MISSED, UNPROTECTED].map(|name| format!("`{name}{{to}}`"));
+        let all = counters.chain(numbers).chain(destinations);
         let missing: Vec<String> = all.filter(|name| !manual.contains(name)).collect();
         assert_eq!(missing, Vec::<String>::new());
     }

@@ -2,6 +2,7 @@
 
 use super::exchange::{Exchange, Far};
 use super::metrics::Numbers;
+use super::reach::Reach;
 use super::record;
 use super::station::Station;
 use crate::control::{self, Control};
@@ -119,12 +120,20 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let gateway = Arc::new(Gateway::start(settings).map_err(Failure::failed)?);
     let station = Station::open(
         &control.with_extension(super::station::SUFFIX),
-        gateway.clone(),
-        far.clone(),
+        (gateway.clone(), far.clone()),
+        args.deadline,
     )?;
     let _exchange = Exchange::start(node, gateway.clone(), far.clone()).map_err(Failure::failed)?;
+    let as_json = args.json;
+    let reach = Reach::start(control.clone(), args.deadline, move |text| {
+        let _ = warn(as_json, text);
+    });
+    let reach = reach.map_err(Failure::failed)?;
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
-    let source = |addr| Metrics::start(addr, Numbers(gateway.clone(), far.clone()), lines.clone());
+    let source = |addr| {
+        let numbers = Numbers(gateway.clone(), far.clone(), reach.reached.clone());
+        Metrics::start(addr, numbers, lines.clone())
+    };
     let _metrics = args
         .metrics
         .map(source)
@@ -143,11 +152,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         let _ = writeln!(io::stderr(), "SIP at {at}, by UDP and TCP");
     }
     for text in unnamed {
-        if args.json {
-            terminal::json(&json!({"event": "warning", "text": text}))?;
-        } else {
-            let _ = writeln!(io::stderr(), "WARNING: {text}");
-        }
+        warn(args.json, &text)?;
     }
     while stop.wait_for(&station)? {
         station.serve_next();
@@ -158,6 +163,14 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         counters["event"] = json!("stopped");
         terminal::json(&counters)?;
     }
+    Ok(())
+}
+
+fn warn(as_json: bool, text: &str) -> Outcome {
+    if as_json {
+        return terminal::json(&json!({"event": "warning", "text": text}));
+    }
+    let _ = writeln!(io::stderr(), "WARNING: {text}");
     Ok(())
 }
 

@@ -27,11 +27,16 @@ pub struct Station {
     path: PathBuf,
     gateway: Arc<Gateway>,
     far: Far,
+    deadline: base::Duration,
 }
 
 impl Station {
     /// Opens it. A file that a gateway left which was killed is taken over.
-    pub fn open(path: &Path, gateway: Arc<Gateway>, far: Far) -> Result<Station, Failure> {
+    pub fn open(
+        path: &Path,
+        (gateway, far): (Arc<Gateway>, Far),
+        deadline: base::Duration,
+    ) -> Result<Station, Failure> {
         let fail = |error: io::Error| Failure::failed(format_args!("{}: {error}", path.display()));
         if UnixStream::connect(path).is_ok() {
             return Err(Failure::failed(format_args!(
@@ -52,6 +57,7 @@ impl Station {
             path: path.to_owned(),
             gateway,
             far,
+            deadline,
         })
     }
 
@@ -60,10 +66,10 @@ impl Station {
         let Ok((stream, _)) = self.listener.accept() else {
             return;
         };
-        let (gateway, far) = (self.gateway.clone(), self.far.clone());
+        let (gateway, far, deadline) = (self.gateway.clone(), self.far.clone(), self.deadline);
         let serve = move || {
             // Who goes away does not want an answer.
-            let _ = serve(&stream, &gateway, &far);
+            let _ = serve(&stream, (&gateway, &far), deadline);
         };
         let thread = std::thread::Builder::new().name("station".into());
         // Without a thread nobody is answered; calls go on.
@@ -84,24 +90,29 @@ impl Drop for Station {
     }
 }
 
-fn serve(stream: &UnixStream, gateway: &Gateway, far: &Far) -> io::Result<()> {
+fn serve(
+    stream: &UnixStream,
+    (gateway, far): (&Gateway, &Far),
+    deadline: base::Duration,
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut question = String::new();
     BufReader::new(stream.take(MAX_QUESTION_BYTES)).read_line(&mut question)?;
-    let answer = answer(&question, gateway, far);
+    let answer = answer(&question, (gateway, far), deadline);
     let mut stream = stream;
     writeln!(stream, "{answer}")
 }
 
-fn answer(question: &str, gateway: &Gateway, far: &Far) -> Value {
+fn answer(question: &str, (gateway, far): (&Gateway, &Far), deadline: base::Duration) -> Value {
     let question: Value = serde_json::from_str(question).unwrap_or_default();
     match question["cmd"].as_str() {
         Some("calls") => json!({
             "ok": true,
             "node": gateway.node().to_string(),
             "at": gateway.local().to_string(),
+            "deadline_ms": deadline.as_millis(),
             "calls": gateway.calls().iter().map(|call| record::json(call, far)).collect::<Vec<_>>(),
             "counters": record::counters(gateway),
         }),

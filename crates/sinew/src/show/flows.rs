@@ -1,4 +1,5 @@
-//! The table of flows, each with its class, its path from here on, and the reason of it.
+//! The table of flows, each with its class, its path from here on, the reason of it, and what protects it on its worst
+//! link.
 
 use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
@@ -6,16 +7,17 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::service::described;
 use crate::table::{Cell, Column, Page, Table};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tools::explain::{self, Asked, View};
+use tools::explain::{self, Asked, LinkProtection, View};
 
 /// Reasons that are looked for at most, one per destination and class: each costs the node nothing
 /// and this program some ten shortest-path trees.
 const REASONS_MAX: usize = 64;
 
 /// Adds to each flow why it takes its path, as far as that is decided here: for what this node
-/// sends or forwards by table, and for what it stamps itself.
+/// sends or forwards by table, and for what it stamps itself; and the protection of the worst link from here on, if its
+/// losses are repaired in time.
 pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
     let own = text(&status["snapshot"]["address"]).to_owned();
     // A node of another version may not tell its network: then there are no reasons.
@@ -32,11 +34,28 @@ pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
             }
             let reason = known
                 .entry(wish)
-                .or_insert_with_key(|wish| reason(view, &own, wish));
+                .or_insert_with_key(|wish| why(view, &own, wish));
             reason.clone()
         });
-        flow["reason"] = reason.map_or(Value::Null, Value::String);
+        let (reason, protection) = reason.unwrap_or_default();
+        flow["reason"] = reason;
+        flow["protection"] = match flow["link"] == "real-time" {
+            true => protection,
+            false => Value::Null,
+        };
     }
+}
+
+/// The numbers of a link, and in `words` what is done about its losses and what that leaves.
+pub(crate) fn worst_in_words(link: &LinkProtection) -> Value {
+    let mut told = json!(link);
+    let LinkProtection { from, to, plan, .. } = link;
+    told["words"] = format!(
+        "{from}-{to}: {:.2} % to {:.3} %, {plan}",
+        link.loss_pct, plan.left_pct
+    )
+    .into();
+    told
 }
 
 /// Destination, class and deadline in microseconds.
@@ -55,7 +74,8 @@ fn wish(flow: &Value) -> Option<Wish> {
     ))
 }
 
-fn reason(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<String> {
+/// Why, in words, and the protection of the worst link.
+fn why(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<(Value, Value)> {
     let mut asked = Asked {
         class: class.parse().ok()?,
         runners_up: 1,
@@ -65,7 +85,8 @@ fn reason(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<Str
         asked.deadline = base::Duration::from_micros(*deadline_us).min(explain::DEADLINE_MAX);
     }
     let why = explain::why(view, own, to, &asked).ok()?;
-    Some(why.choice.reason)
+    let worst = why.worst().map(worst_in_words);
+    Some((why.choice.reason.into(), worst.unwrap_or_default()))
 }
 
 pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
@@ -79,7 +100,8 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         Column::numbers("EXPIRED", 3),
         Column::numbers("IDLE s", 4),
         Column::words("PATH", 1),
-        Column::words("WHY", 7),
+        Column::words("PROTECTION", 8),
+        Column::words("WHY", 9),
     ]);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     let names = Names::of(status);
@@ -103,6 +125,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
             count(&flow["expired"]).into(),
             number(&flow["idle_s"], 1).into(),
             path(&names, flow).into(),
+            flow["protection"]["words"].as_str().unwrap_or("-").into(),
             match flow["refused"].as_str() {
                 Some(refused) => format!("refused: {refused}").into(),
                 None => flow["reason"].as_str().unwrap_or("-").into(),
@@ -185,7 +208,6 @@ mod tests {
     use super::*;
     use crate::table::Look;
     use overlay::snapshot::NetworkSnapshot;
-    use serde_json::json;
 
     fn flow(role: &str, to: &str, routing: &str) -> Value {
         json!({
@@ -220,6 +242,33 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}: {page}");
         }
+    }
+
+    #[test]
+    fn a_flow_says_what_protects_it_on_its_worst_link() {
+        let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5});
+        let node = |address: &str, name: &str| json!({"address": address, "name": name});
+        let snapshot = json!({
+            "teller": "10.7.0.1", "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+            "protect": "auto", "holds": [],
+            "nodes": [node("10.7.0.1", "ams"), node("10.7.0.2", "nyc")],
+            "links": [link("10.7.0.1", "10.7.0.2"), link("10.7.0.2", "10.7.0.1")],
+            "rule": {"spacing_s": 2.0, "worse_s": 1.0, "worse_unclear_s": 15.0, "better_s": 20.0,
+                     "better_unclear_s": 300.0, "better_max_s": 600.0},
+        });
+        let view = View::new(serde_json::from_value(snapshot).unwrap()).unwrap();
+        let mut flow = flow("originates", "10.7.0.2:6000", "expected-latency");
+        flow["deadline_ms"] = json!(150.0);
+        let (_, protection) = why(&view, "10.7.0.1", &wish(&flow).unwrap()).unwrap();
+        assert!(
+            protection["left_pct"].as_f64().unwrap() < 0.2,
+            "{protection}"
+        );
+        assert_eq!(protection["is_reached"], true);
+        assert!(protection["cheaper"]["left_pct"].as_f64() > protection["left_pct"].as_f64());
+        flow["protection"] = protection;
+        let page = page(&json!({"snapshot": {"address": "10.7.0.1", "flows": [flow]}}));
+        assert!(page.contains("ams-nyc: 5.00 % to 0."), "{page}");
     }
 
     #[test]
@@ -274,7 +323,8 @@ mod tests {
         let view = View::new(snapshot).unwrap();
         let why = |role, to, routing| {
             let wish = wish(&flow(role, to, routing))?;
-            reason(&view, "10.7.0.1", &wish)
+            let (reason, _) = why(&view, "10.7.0.1", &wish)?;
+            reason.as_str().map(str::to_owned)
         };
         let least = why("forwards", "10.7.0.3:1", "latency").unwrap();
         assert!(least.starts_with("least latency: 20.00 ms"), "{least}");

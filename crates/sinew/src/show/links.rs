@@ -48,7 +48,10 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
             loss(link, &link["loss_out_pct"], ""),
             drawing.counter(&format!("{peer} in"), &link["data_in"], now_s),
             drawing.counter(&format!("{peer} out"), &link["data_out"], now_s),
-            share(total(&lane["recovered"]), total(&lane["missing"])),
+            share(
+                total(&lane["recovered"]) + total(&lane["decoded"]),
+                total(&lane["missing"]),
+            ),
             count(&link["mtu_bytes"]).into(),
             match total(&reliable["originals"]) {
                 0 => Cell::nothing(),
@@ -213,13 +216,13 @@ fn protection(link: &Value) -> Option<String> {
     }
     let what = match kind {
         "repair" => format!(
-            "requests, and {:.0} repair packets per 100 packets over the last {} ({:.1} % of the bytes so far)",
+            "requests, and {:.0} repair packets per 100 packets over the last {} (+{:.1} % bytes)",
             plan["repair_pct"].as_f64()?,
             total(&plan["window"]),
             plan["cost_pct"].as_f64()?,
         ),
         "copies" => format!(
-            "requests, and copies that come {} packets later ({:.1} % of the bytes so far)",
+            "requests, and copies that come {} packets later (+{:.1} % bytes)",
             total(&plan["lag"]),
             plan["cost_pct"].as_f64()?,
         ),

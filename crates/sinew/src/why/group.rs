@@ -186,6 +186,12 @@ impl Display for Told {
                 way.in_time_unrecovered_pct
             )?;
             write!(f, "\nwhy: {}", why.choice.reason)?;
+            if let Some(worst) = why.worst() {
+                write!(f, "\nprotection, worst link: {worst}")?;
+            }
+            for help in &why.help {
+                write!(f, "\nhelp: {}", help.words(why.deadline_ms))?;
+            }
         }
         Ok(())
     }

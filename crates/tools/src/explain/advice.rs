@@ -19,6 +19,7 @@ mod prospects;
 mod text;
 
 use super::missed::{Calls, Missed};
+use super::protected::HELPS;
 use super::{Asked, ExplainError, Named, PathNumbers, View, millis, percent, rounded};
 use base::{Duration, NodeAddr};
 use graph::explain::{Answer, Class, Route};
@@ -29,9 +30,6 @@ use serde::Serialize;
 
 /// Candidates that are told.
 pub const CANDIDATES_MAX: usize = 5;
-/// A candidate helps if calls miss no more than this share of what they miss today. Choice: predictions
-/// are no better than that.
-const HELPS: f64 = 0.8;
 
 /// What a call misses, and what would help.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,7 +1,7 @@
 //! Edits as people write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D protect=off`, `C-D down`,
 //! `fra down`; several with commas between them.
 
-use super::missed::Protections;
+use super::protection::Protections;
 use super::view::link;
 use super::{ExplainError, View};
 use crate::share;
@@ -347,6 +347,8 @@ mod tests {
             late_us: 100_000,
             loss_us: 0,
             protect: Some(protect.to_owned()),
+            aims: None,
+            lanes: Vec::new(),
             nodes: [("a", A), ("b", B), ("c", C)].map(node).into(),
             links: [(A, B), (B, A)].map(link).into(),
             rule: DampingRule::of(&settings.announce),

@@ -1,11 +1,12 @@
 //! Explanations for people.
 
 use super::held::Price;
+use super::protected::missed;
 use super::whatif::{Pair, PairChange, Pairs, WhatIf};
 use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
 use crate::table::{COLUMNS, align_with, fold};
 use graph::Metric;
-use graph::explain::{Answer, Route};
+use graph::explain::{Answer, Question, Route};
 use graph::width::Width;
 use overlay::snapshot::{DampingRule, NetworkSnapshot};
 use std::fmt;
@@ -26,6 +27,7 @@ pub(super) fn reason(view: &View, answer: &Answer) -> String {
     };
     match class {
         Class::Disjoint(k) => disjoint(answer, k),
+        Class::Targeted => targeted(view, answer),
         _ => {
             let mut text = format!("{}: {}", superlative(class), number(class, first));
             if class == Class::Best
@@ -54,8 +56,9 @@ fn superlative(class: Class) -> &'static str {
         Class::Metric(Metric::Loss) => "least loss",
         Class::Metric(Metric::ExpectedLatency) => "least expected latency",
         Class::Width => "widest, and of the widest the least expected latency",
-        Class::Best => "delivers the most",
+        Class::Best => "delivers the most as routing reckons",
         Class::Disjoint(_) => "least expected latency together",
+        Class::Targeted => "least expected latency while all is well",
     }
 }
 
@@ -74,6 +77,38 @@ fn disjoint(answer: &Answer, k: usize) -> String {
     format!("{paths}; of the least expected latency together: {together:.2} ms")
 }
 
+/// What is sent along by now, and what would be with trouble elsewhere.
+fn targeted(view: &View, answer: &Answer) -> String {
+    let Some(told) = answer.targeted else {
+        return String::new();
+    };
+    let Question { src, dst, .. } = answer.question;
+    let [src, dst] = [src, dst].map(|node| view.name(node));
+    let trouble = told.trouble;
+    let places = [
+        (trouble.source, src.as_str()),
+        (trouble.destination, dst.as_str()),
+        (trouble.middle, "the middle of the path"),
+    ];
+    let places: Vec<&str> = places
+        .into_iter()
+        .filter_map(|(is_there, place)| is_there.then_some(place))
+        .collect();
+    let now = match places.is_empty() {
+        true => "one path, as all is well".to_owned(),
+        false => format!(
+            "{} paths, as there is trouble at {}",
+            answer.chosen.len(),
+            places.join(" and ")
+        ),
+    };
+    let [middle, source, destination, both] = told.links;
+    format!(
+        "{now}; links taken with trouble in the middle: {middle}, at {src}: {source}, at {dst}: {destination}, at both: \
+         {both}"
+    )
+}
+
 fn number(class: Class, route: &Route) -> String {
     let value = deciding(class, route);
     match class {
@@ -81,7 +116,7 @@ fn number(class: Class, route: &Route) -> String {
         Class::Metric(Metric::Loss) => format!("{value:.2} %"),
         Class::Best => format!("{value:.3} %"),
         Class::Width => Width(value as u64).to_string(),
-        Class::Metric(_) | Class::Disjoint(_) => format!("{value:.2} ms"),
+        Class::Metric(_) | Class::Disjoint(_) | Class::Targeted => format!("{value:.2} ms"),
     }
 }
 
@@ -91,7 +126,7 @@ fn difference(class: Class, first: &Route, next: &Route) -> String {
         return match class {
             Class::Metric(_) => ", the same: lower addresses go first".to_owned(),
             Class::Width => ", as wide and longer".to_owned(),
-            Class::Best | Class::Disjoint(_) => ", the same".to_owned(),
+            Class::Best | Class::Disjoint(_) | Class::Targeted => ", the same".to_owned(),
         };
     }
     let (less, more) = if mine < other {
@@ -106,7 +141,7 @@ fn difference(class: Class, first: &Route, next: &Route) -> String {
         Class::Metric(_) => format!(", {by:.2} ms more"),
         Class::Width => format!(", {:.0} % less", by / more * 100.0),
         Class::Best => format!(", {by:.3} points less"),
-        Class::Disjoint(_) => String::new(),
+        Class::Disjoint(_) | Class::Targeted => String::new(),
     }
 }
 
@@ -195,6 +230,16 @@ impl fmt::Display for Why {
         }
         if let [path] = self.choice.chosen.as_slice() {
             writeln!(f, "call  {}", missed(path, self.deadline_ms))?;
+        }
+        for link in &self.protection {
+            writeln!(f, "link  {link}")?;
+        }
+        if !self.assumed.is_empty() {
+            writeln!(f, "given {}", self.assumed)?;
+        }
+        if !self.help.is_empty() {
+            let words = self.help.iter().map(|help| help.words(self.deadline_ms));
+            writeln!(f, "help  {}", words.collect::<Vec<_>>().join("; "))?;
         }
         for price in &self.held_by.prices {
             writeln!(f, "price {price}")?;
@@ -294,7 +339,7 @@ fn links(choice: &Choice) -> String {
             format!("{:.2}", link.expected_latency_ms),
             format!("{:.2}", link.latency_ms),
             format!("{:.2}", link.loss_pct),
-            format!("{:.3}", link.residual_pct),
+            format!("{:.3}", link.plan.left_pct),
             Width(link.width_bps).to_string(),
         ]);
     }
@@ -313,31 +358,6 @@ impl fmt::Display for WhatIf {
         }
         Ok(())
     }
-}
-
-/// What a call would miss on a path, and what its links do about losses.
-pub(super) fn missed(path: &PathNumbers, deadline_ms: f64) -> String {
-    let lossy = path.links.iter().filter(|link| link.loss_pct > 0.0);
-    let links: Vec<String> = lossy
-        .map(|link| {
-            let does = match link.protection {
-                "none" => "no protection".to_owned(),
-                "repair" => format!("requests, {:.0} % repair packets", link.repair_pct),
-                "copies" => format!("requests, {:.0} % copies", link.repair_pct),
-                requests => requests.to_owned(),
-            };
-            let (from, to) = (&link.from, &link.to);
-            format!("{from}-{to} leaves {:.3} % ({does})", link.left_pct)
-        })
-        .collect();
-    let mut text = format!(
-        "{:.3} % of a call's packets are expected to be lost or late by {deadline_ms} ms",
-        path.missed_pct
-    );
-    if !links.is_empty() {
-        text += &format!(": {}", links.join(", "));
-    }
-    text
 }
 
 impl Pair {
@@ -423,7 +443,7 @@ fn number_of(key: &str, path: &PathNumbers) -> String {
         "loss_pct" => format!("{:.2} %", path.loss_pct),
         "hops" => path.hops.to_string(),
         "width_bps" => Width(path.width_bps).to_string(),
-        "in_time_pct" => format!("{:.3} %", path.in_time_pct),
+        "in_time_reckoned_pct" => format!("{:.3} %", path.in_time_reckoned_pct),
         _ => format!("{:.2} ms", path.latency_ms),
     }
 }
@@ -435,7 +455,7 @@ fn title(key: &str) -> &'static str {
         "loss_pct" => "loss",
         "hops" => "hops",
         "width_bps" => "width",
-        "in_time_pct" => "in time",
+        "in_time_reckoned_pct" => "in time",
         _ => "latency",
     }
 }

@@ -1,6 +1,6 @@
 //! A snapshot made ready: a topology, and names for its nodes.
 
-use super::missed::Protections;
+use super::protection::Protections;
 use super::{ExplainError, Named};
 use base::NodeAddr;
 use graph::metric::Repair;

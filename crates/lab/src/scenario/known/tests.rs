@@ -183,7 +183,7 @@ fn every_class_has_its_words() {
         (
             "best",
             "stamped",
-            "in_time_pct",
+            "in_time_reckoned_pct",
             "by the deadline, and no path delivers more than",
         ),
         (
@@ -191,6 +191,12 @@ fn every_class_has_its_words() {
             "stamped",
             "expected_latency_ms",
             "2 paths without a common node; of the least",
+        ),
+        (
+            "targeted",
+            "stamped",
+            "expected_latency_ms",
+            "; links taken with trouble in the middle: ",
         ),
         (
             "disjoint-3",
@@ -235,15 +241,15 @@ fn the_json_has_stable_keys() {
     let told = serde_json::to_value(why(&view, "lon", "fra", &by("best")).unwrap()).unwrap();
     assert_eq!(
         keys(&told),
-        "chosen class deadline_ms decided_by forwarding from held_by lead most_in_time_pct reason \
-         runners_up to"
+        "assumed chosen class deadline_ms decided_by forwarding from held_by help lead \
+         most_in_time_pct protection reason runners_up to"
     );
-    let path = "addresses expected_latency_ms hops in_time_pct in_time_unrecovered_pct latency_ms \
-                links loss_pct missed_pct path width_bps";
+    let path = "addresses expected_latency_ms hops in_time_pct in_time_reckoned_pct \
+                in_time_unrecovered_pct latency_ms links loss_pct missed_pct path width_bps";
     assert_eq!(keys(&told["chosen"][0]), path);
     assert_eq!(keys(&told["runners_up"][0]), path);
-    let link = "expected_latency_ms from latency_ms left_pct loss_pct protection repair_pct \
-                residual_pct to width_bps";
+    let link = "added_pct expected_latency_ms from latency_ms left_pct loss_pct protection \
+                repair_pct to width_bps";
     assert_eq!(keys(&told["chosen"][0]["links"][0]), link);
     assert_eq!(keys(&told["held_by"]), "links prices profile rule timer");
     assert_eq!(keys(&told["from"]), "address name");

@@ -6,7 +6,7 @@ use super::*;
 fn lived(seed: u64, deeds: Vec<Deed>) -> Outcome {
     let mut scene = Scene::draw(seed);
     scene.treason.deeds = deeds;
-    let lived = Life::begin(seed, &scene, true, None, None).lived();
+    let lived = Life::begin(seed, &scene, true, None, None).lived(None);
     lived.unwrap_or_else(|worse| panic!("seed {seed}: {}", worse.why))
 }
 

@@ -38,6 +38,8 @@ pub struct Neighbour {
     pub boot: u32,
     /// What its hellos seem to have waited in queues.
     pub queued: Duration,
+    /// What it says that it has lost, if it says that it takes repair packets.
+    pub claims: Option<Loss>,
     next_hello: Time,
 }
 
@@ -53,6 +55,7 @@ impl Neighbour {
             listens: true,
             boot: 77,
             queued: Duration::ZERO,
+            claims: None,
             next_hello: Time::ZERO,
         }
     }
@@ -134,6 +137,8 @@ impl Neighbour {
                 hold_us: now.since(at).as_micros() as u32,
             }),
             boot: self.boot,
+            takes_repair: self.claims.is_some(),
+            loss_in: self.claims.unwrap_or_default(),
             arrived: 0,
             lost: 0,
             ..Hello::default()

@@ -9,6 +9,7 @@ use overlay::{Event, Node, Reply, Request};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use wire::Loss;
 use wire::link::Kind;
 
 /// What UDP over IPv4 adds to each datagram.
@@ -65,6 +66,8 @@ pub enum Ask {
     /// Of a rogue: its hellos measure so much more than the round trip, as if they had waited in
     /// queues.
     Queue(Duration),
+    /// Of a rogue: its hellos say that it takes repair packets and has lost so much.
+    Claim(Loss),
 }
 
 impl From<Request> for Ask {
@@ -222,6 +225,7 @@ impl Engine for Party {
                         throw(&mut desk, to, &[init]);
                     }
                     Ask::Queue(queued) => rogue.queued = queued,
+                    Ask::Claim(loss) => rogue.claims = Some(loss),
                     Ask::Client(_) => panic!("a rogue has no clients"),
                     Ask::Throw(..) => unreachable!("taken above"),
                 },

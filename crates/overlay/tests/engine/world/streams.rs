@@ -25,6 +25,8 @@ pub struct Streams {
     /// Per stream and packet.
     delays: Vec<Vec<Option<Duration>>>,
     pub duplicates: u64,
+    /// Packets that say that a hop has lost and recovered them.
+    pub recovered: u64,
 }
 
 impl Streams {
@@ -57,6 +59,7 @@ impl Streams {
             delays: vec![Vec::new(); streams.len()],
             streams,
             duplicates: 0,
+            recovered: 0,
         }
     }
 
@@ -109,7 +112,11 @@ impl Streams {
     fn collect(&mut self, nodes: &mut Nodes) {
         nodes.count();
         for answer in nodes.world.take_replies() {
-            if let Reply::Datagram { payload, .. } = answer.reply {
+            if let Reply::Datagram {
+                payload, recovered, ..
+            } = answer.reply
+            {
+                self.recovered += u64::from(recovered);
                 let (number, sent) = read(payload.bytes());
                 let (i, n) = ((number >> 32) as usize, number as u32);
                 assert_eq!(answer.client, receiver(i).0, "a packet of another stream");

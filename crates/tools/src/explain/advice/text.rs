@@ -1,6 +1,6 @@
 //! The advice for people.
 
-use super::super::text::missed;
+use super::super::protected::missed;
 use super::{Advice, Candidate, NewLink};
 use crate::table::align_with;
 use std::fmt;
@@ -43,7 +43,7 @@ impl Advice {
                 let words = [name, path.join("-")];
                 words.into_iter().chain(numbers).collect::<Vec<String>>()
             };
-        let repairs = today.links.iter().map(|link| link.repair_pct);
+        let repairs = today.links.iter().map(|link| link.plan.repair_pct);
         let repair_pct = repairs.fold(0.0, f64::max);
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         rows.push(row(

@@ -58,8 +58,8 @@ fn an_edit_changes_the_protection_and_what_calls_miss() {
         "{text}"
     );
     let link = |choice: &Option<Choice>| choice.as_ref().unwrap().chosen[0].links[0].clone();
-    assert_ne!(link(&off.before).protection, "none");
-    assert!(link(&off.before).repair_pct > 0.0 && link(&off.after).repair_pct == 0.0);
+    assert_ne!(link(&off.before).plan.protection, "none");
+    assert!(link(&off.before).plan.repair_pct > 0.0 && link(&off.after).plan.repair_pct == 0.0);
     let (text, requests) = pair("ams-nyc protect=requests");
     assert!((4.9..5.1).contains(&missed_pct(&requests.after)), "{text}");
     let (_, auto) = pair("ams-nyc protect=auto");
@@ -80,7 +80,7 @@ fn a_network_without_repair_says_so() {
     let view = view_at(&format!("{ATLANTIC}{REQUESTS}"), 0);
     let told = why(&view, "ams", "nyc", &asked(130)).unwrap();
     assert!((4.9..5.1).contains(&told.choice.chosen[0].missed_pct));
-    assert_eq!(told.choice.chosen[0].links[0].protection, "requests");
+    assert_eq!(told.choice.chosen[0].links[0].plan.protection, "requests");
     assert!(told.to_string().contains("\ncall  5.0"), "{told}");
 }
 

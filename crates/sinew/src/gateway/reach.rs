@@ -1,0 +1,196 @@
+//! Whether the calls of a gateway can be protected within their deadline, by the present paths: looked at before the
+//! first call, and again and again.
+//!
+//! ```text
+//!   thread ── status, network ──▶ operator's socket of the node
+//!      ├──▶ a warning for each destination whose deadline cannot be protected, once
+//!      └──▶ what calls to each would miss ──▶ metrics
+//! ```
+//!
+//! The destinations are the nodes whose certificates name domains: calls go to no others.
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::show::{list, text};
+use base::Duration;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tools::explain::{self, Asked, View};
+
+/// From one look to the next. Choice: losses are announced some seconds after they began; a look takes about a
+/// millisecond for each destination.
+const EVERY: std::time::Duration = std::time::Duration::from_secs(30);
+/// Destinations that are looked at.
+const DESTINATIONS_MAX: usize = 256;
+
+/// What is known of the destinations: the share of a call's packets that would be missed, by the name of the node, and
+/// whether more than is aimed at.
+pub(super) type Reached = Arc<Mutex<BTreeMap<String, Expected>>>;
+
+/// What a call would miss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Expected {
+    pub(super) missed: f64,
+    pub(super) is_short: bool,
+}
+
+/// Looks until it is dropped.
+pub(super) struct Reach {
+    pub(super) reached: Reached,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reach {
+    /// Begins with a look. `warn` is told of each destination once.
+    pub(super) fn start(
+        control: PathBuf,
+        deadline: Duration,
+        warn: impl Fn(&str) + Send + 'static,
+    ) -> std::io::Result<Reach> {
+        let reached = Reached::default();
+        let kept = Arc::clone(&reached);
+        let (stop, stopped) = channel();
+        let run = move || {
+            let mut warned = BTreeSet::new();
+            loop {
+                // A node that does not answer is asked again; what was known stays.
+                if let Ok((view, status)) = asked(&control) {
+                    let (now, warnings) = look(&view, &status, deadline);
+                    for (name, warning) in warnings {
+                        if warned.insert(name) {
+                            warn(&warning);
+                        }
+                    }
+                    *kept.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                }
+                if stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("reach".into());
+        Ok(Reach {
+            reached,
+            stop: Some(stop),
+            thread: Some(thread.spawn(run)?),
+        })
+    }
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic over there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn asked(control: &std::path::Path) -> Result<(View, Value), Failure> {
+    let mut control = Control::connect(control)?;
+    let status = control.status()?;
+    Ok((crate::why::ask(&mut control)?, status))
+}
+
+/// What calls to each destination would miss, and the warnings of those that cannot be protected, by name.
+fn look(
+    view: &View,
+    status: &Value,
+    deadline: Duration,
+) -> (BTreeMap<String, Expected>, Vec<(String, String)>) {
+    let own = text(&status["snapshot"]["address"]);
+    let asked = Asked {
+        deadline: deadline.min(explain::DEADLINE_MAX),
+        runners_up: 0,
+        ..Asked::default()
+    };
+    let (mut now, mut warnings) = (BTreeMap::new(), Vec::new());
+    let is_destination =
+        |node: &&Value| text(&node["address"]) != own && !list(&node["domains"]).is_empty();
+    let nodes = list(&status["nodes"]).iter().filter(is_destination);
+    for node in nodes.take(DESTINATIONS_MAX) {
+        // Without a path there is no call over the overlay.
+        let Ok(why) = explain::why(view, own, text(&node["address"]), &asked) else {
+            continue;
+        };
+        let missed = why
+            .choice
+            .chosen
+            .first()
+            .map_or(1.0, |path| path.missed_pct / 1e2);
+        let warning = why.warning();
+        let expected = Expected {
+            missed,
+            is_short: warning.is_some(),
+        };
+        now.insert(why.to.name.clone(), expected);
+        warnings.extend(warning.map(|warning| (why.to.address.clone(), warning)));
+    }
+    (now, warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn network(latency_us: u32) -> View {
+        let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": latency_us, "loss": 3_277, "strikes": 5});
+        let (ams, nyc, fra) = ("10.7.0.1", "10.7.0.2", "10.7.0.3");
+        let node = |address: &str, name: &str| json!({"address": address, "name": name});
+        let clean = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": 5_000, "loss": 0, "strikes": 5});
+        let network = json!({
+            "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+            "protect": "auto", "holds": [],
+            "nodes": [node(ams, "ams"), node(nyc, "nyc"), node(fra, "fra")],
+            "links": [link(ams, nyc), link(nyc, ams), clean(ams, fra), clean(fra, ams)],
+            "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
+                     "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
+        });
+        View::new(serde_json::from_value(network).unwrap()).unwrap()
+    }
+
+    fn status() -> Value {
+        let node = |address: &str, domains: Value| json!({"address": address, "domains": domains});
+        json!({"snapshot": {"address": "10.7.0.1"}, "nodes": [
+            node("10.7.0.1", json!(["ams.example"])),
+            node("10.7.0.2", json!(["nyc.example"])),
+            node("10.7.0.3", json!([])),
+        ]})
+    }
+
+    #[test]
+    fn destinations_whose_deadline_cannot_be_protected_are_warned_of() {
+        let ms = Duration::from_millis;
+        let (now, warnings) = look(&network(60_000), &status(), ms(150));
+        assert_eq!(
+            now.len(),
+            1,
+            "calls go to nodes with domains alone: {now:?}"
+        );
+        assert!(!now["nyc"].is_short && now["nyc"].missed < 0.001, "{now:?}");
+        assert_eq!(warnings, []);
+        let (now, warnings) = look(&network(60_000), &status(), ms(65));
+        assert!(now["nyc"].is_short && now["nyc"].missed > 0.01, "{now:?}");
+        let [(to, warning)] = &warnings[..] else {
+            panic!("{warnings:?}")
+        };
+        assert_eq!(to, "10.7.0.2");
+        for part in [
+            "calls to nyc",
+            "65 ms",
+            "ams-nyc",
+            "a deadline of ",
+            "sinew why ams nyc",
+        ] {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        assert!(!warning.contains('\n'));
+    }
+}

@@ -1,0 +1,359 @@
+//! How the links of a path are protected, for a call with the deadline that was asked: the plan and what it is
+//! expected to leave, what is in force and was measured, the next cheaper and the next better plan; and, where more stays
+//! lost than is aimed at, what would help.
+//!
+//! The deadline, the node half way and the settings are tried with the same prediction as the present state.
+
+use super::missed::{Calls, missed_of};
+use super::protection::{Case, Known, Left};
+use super::{PathNumbers, View, Why, millis, percent, rounded};
+use base::Duration;
+use graph::explain::Route;
+use overlay::realtime::{Protect, Reason};
+use overlay::snapshot::InForce;
+use serde::Serialize;
+use std::fmt;
+
+/// Something helps if calls miss no more than this share of what they miss without it. Choice: predictions are no
+/// better than that.
+pub(super) const HELPS: f64 = 0.8;
+/// Longer deadlines are tried in steps of this, since people choose round ones, and up to so many steps more.
+const DEADLINE_STEP: Duration = Duration::from_millis(10);
+const DEADLINE_STEPS: u64 = 50;
+/// The cap that is tried where the present one is in the way: two copies of each packet, the most that a plan has.
+const CAP: f64 = 2.0;
+
+/// How a link is protected, for a call with the asked deadline over the asked path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkProtection {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// Its loss.
+    pub loss_pct: f64,
+    /// The plan of a call.
+    #[serde(flatten)]
+    pub plan: Step,
+    /// Why it does no more.
+    pub reason: &'static str,
+    /// What may be left.
+    pub target_pct: f64,
+    /// No more than about that is left.
+    pub is_reached: bool,
+    /// From where the numbers are.
+    pub known: Known,
+    /// What is in force at the asked node, if the link is its own and carries real-time packets.
+    pub in_force: Option<InForce>,
+    /// The best plan of those that add less.
+    pub cheaper: Option<Step>,
+    /// The cheapest plan of those that leave less, whatever it adds.
+    pub better: Option<Step>,
+}
+
+/// A plan, what it costs, and what it is expected to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// `none`, `requests`, `repair` or `copies` beside them.
+    pub protection: &'static str,
+    /// Repair packets, or copies, per hundred packets of a call.
+    pub repair_pct: f64,
+    /// What they add to its bytes.
+    pub added_pct: f64,
+    /// What stays lost of its packets.
+    pub left_pct: f64,
+}
+
+/// Something that would help a call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Help {
+    /// `node`: one half way on a link; `deadline`: a longer one; `protect` or `cap`: a setting where the link begins;
+    /// `neighbor`: one where it ends.
+    pub kind: &'static str,
+    /// The ends of the link, except of a deadline.
+    pub link: Option<[String; 2]>,
+    /// The deadline that it takes.
+    pub deadline_ms: f64,
+    /// What calls would miss.
+    pub missed_pct: f64,
+}
+
+impl Step {
+    pub(super) fn of(left: &Left) -> Step {
+        Step {
+            protection: left.by,
+            repair_pct: percent(left.repair),
+            added_pct: percent(left.added()),
+            left_pct: percent(left.share),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pct = self.repair_pct;
+        match self.protection {
+            "none" => f.write_str("no protection"),
+            "repair" => write!(f, "requests, {pct:.0} % repair packets"),
+            "copies" => write!(f, "requests, {pct:.0} % copies"),
+            requests => f.write_str(requests),
+        }
+    }
+}
+
+/// The protection of the links of a path that lose packets.
+pub(super) fn protection(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<LinkProtection> {
+    let legs = route.legs.iter().zip(calls.cases(route));
+    let lossy = legs.filter(|(_, case)| case.link.share > 0.0);
+    let told = lossy.map(|(leg, case)| {
+        let left = case.left();
+        LinkProtection {
+            from: view.name(leg.from),
+            to: view.name(leg.to),
+            loss_pct: percent(case.link.share),
+            plan: Step::of(&left),
+            reason: left.reason.text(),
+            target_pct: percent(case.aims.target),
+            is_reached: !case.is_short(&left),
+            known: calls.protections.known(leg),
+            in_force: calls.protections.in_force(leg).cloned(),
+            cheaper: case.cheaper(&left).as_ref().map(Step::of),
+            better: case.better(&left).as_ref().map(Step::of),
+        }
+    });
+    told.collect()
+}
+
+/// What would help calls on a path, the best first; nothing where the target is reached on each link.
+pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
+    let cases = calls.cases(route);
+    let left: Vec<Left> = cases.iter().map(Case::left).collect();
+    let is_late = route.latency_us > u64::from(calls.deadline_us);
+    let mut all = cases.iter().zip(&left);
+    if !is_late && !all.any(|(case, left)| case.is_short(left)) {
+        return Vec::new();
+    }
+    let today = calls.over(route).share;
+    let deadline_ms = f64::from(calls.deadline_us) / 1e3;
+    let mut found: Vec<Help> = longer(calls, route).into_iter().collect();
+    let worst = (0..left.len()).max_by(|a, b| left[*a].share.total_cmp(&left[*b].share));
+    // What is late everywhere no link saves.
+    if let Some(worst) = worst.filter(|_| !is_late) {
+        let leg = &route.legs[worst];
+        let with = |kind, case: Case, links: usize| {
+            let others = left.iter().enumerate().filter(|(i, _)| *i != worst);
+            let own = std::iter::repeat_n(case.left().share, links);
+            let missed = missed_of(others.map(|(_, left)| left.share).chain(own));
+            Help {
+                kind,
+                link: Some([view.name(leg.from), view.name(leg.to)]),
+                deadline_ms: rounded(deadline_ms),
+                missed_pct: percent(missed),
+            }
+        };
+        let case = cases[worst];
+        found.push(with("node", case.halved(), 2));
+        found.extend(setting(&case, &left[worst]).map(|(kind, case)| with(kind, case, 1)));
+    }
+    found.retain(|help| help.missed_pct <= percent(today * HELPS));
+    found.sort_by(|a, b| a.missed_pct.total_cmp(&b.missed_pct));
+    found
+}
+
+/// The setting that is in the way of a better plan, and the link with another one.
+fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
+    let mut other = *case;
+    if !case.aims.protect.repairs() {
+        other.aims.protect = Protect::Auto;
+        return Some(("protect", other));
+    }
+    match left.reason {
+        Reason::Neighbour => {
+            other.link.takes_repair = true;
+            Some(("neighbor", other))
+        }
+        Reason::Cap => Some(("cap", case.capped(CAP.max(case.aims.most_single)))),
+        _ => None,
+    }
+}
+
+/// The shortest deadline with which each link reaches its target.
+fn longer(calls: &Calls<'_>, route: &Route) -> Option<Help> {
+    let step = DEADLINE_STEP.as_micros();
+    let first = u64::from(calls.deadline_us) / step + 1;
+    let at = |steps: u64| Calls {
+        deadline_us: u32::try_from((first + steps) * step).unwrap_or(u32::MAX),
+        ..*calls
+    };
+    let does = |steps: u64| {
+        let cases = at(steps).cases(route);
+        let in_time = route.latency_us <= u64::from(at(steps).deadline_us);
+        in_time && !cases.iter().any(|case| case.is_short(&case.left()))
+    };
+    // The more time there is, the less is left.
+    let (mut short, mut enough) = (0, DEADLINE_STEPS);
+    if !does(enough) {
+        return None;
+    }
+    while short < enough {
+        let middle = u64::midpoint(short, enough);
+        match does(middle) {
+            true => enough = middle,
+            false => short = middle + 1,
+        }
+    }
+    let calls = at(enough);
+    Some(Help {
+        kind: "deadline",
+        link: None,
+        deadline_ms: millis(Duration::from_micros(u64::from(calls.deadline_us))),
+        missed_pct: percent(calls.over(route).share),
+    })
+}
+
+/// What is assumed of the links of a path, in words.
+pub(super) fn assumed(protection: &[LinkProtection]) -> String {
+    let of = |known: Known| {
+        let links = protection.iter().filter(|link| link.known == known);
+        let names: Vec<String> = links
+            .map(|link| format!("{}-{}", link.from, link.to))
+            .collect();
+        names.join(", ")
+    };
+    if protection.is_empty() {
+        return String::new();
+    }
+    let mut text = "one call of 50 packets/s".to_owned();
+    let [measured, announced] = [Known::Measured, Known::Announced].map(of);
+    if !measured.is_empty() {
+        text += &format!("; of {measured} the settings of the asked node");
+    }
+    if !announced.is_empty() {
+        text += &format!(
+            "; of {announced} these settings too, and that after a lost packet {:.0} % of the next ones are lost",
+            super::BURST * 100.0
+        );
+    }
+    text
+}
+
+/// What a call would miss on a path, and what its links do about losses.
+pub(super) fn missed(path: &PathNumbers, deadline_ms: f64) -> String {
+    let lossy = path.links.iter().filter(|link| link.loss_pct > 0.0);
+    let links: Vec<String> = lossy
+        .map(|link| {
+            let (from, to) = (&link.from, &link.to);
+            format!(
+                "{from}-{to} leaves {:.3} % ({})",
+                link.plan.left_pct, link.plan
+            )
+        })
+        .collect();
+    let mut text = format!(
+        "{:.3} % of a call's packets are expected to be lost or late by {deadline_ms} ms",
+        path.missed_pct
+    );
+    if !links.is_empty() {
+        text += &format!(": {}", links.join(", "));
+    }
+    text
+}
+
+impl fmt::Display for LinkProtection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leaves = |step: &Step| {
+            let Step {
+                left_pct,
+                added_pct,
+                ..
+            } = step;
+            format!("{step} would leave {left_pct:.3} % for {added_pct:.0} % more bytes")
+        };
+        let plan = &self.plan;
+        write!(
+            f,
+            "{}-{}: of {:.2} % {plan} leaves {:.3} % for {:.0} % more bytes ({})",
+            self.from, self.to, self.loss_pct, plan.left_pct, plan.added_pct, self.reason
+        )?;
+        if let Some(now) = &self.in_force {
+            write!(f, "; in force now: {now}")?;
+        }
+        for (what, step) in [("cheaper", &self.cheaper), ("better", &self.better)] {
+            if let Some(step) = step {
+                write!(f, "; {what}: {}", leaves(step))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Help {
+    /// In words, for those who have this deadline now.
+    #[must_use]
+    pub fn words(&self, now_ms: f64) -> String {
+        let link = self.link.as_ref().map(|[from, to]| format!("{from}-{to}"));
+        let link = link.unwrap_or_default();
+        let [from, to] = self.link.clone().unwrap_or_default();
+        let what = match self.kind {
+            "node" => format!("a node half way on {link}"),
+            "deadline" => format!("a deadline of {} ms instead of {now_ms}", self.deadline_ms),
+            "protect" => format!("`protect = \"auto\"` at {from} and {to}"),
+            "neighbor" => format!("a {to} that takes repair packets (`protect = \"auto\"`)"),
+            _ => format!("`protect_most_single = {CAP}` at {from}"),
+        };
+        format!("{what} would leave {:.3} %", self.missed_pct)
+    }
+}
+
+impl Why {
+    /// The protection of the link that leaves most of what it loses, if any loses anything.
+    #[must_use]
+    pub fn worst(&self) -> Option<&LinkProtection> {
+        let left = |link: &&LinkProtection| link.plan.left_pct;
+        let links = self.protection.iter();
+        links.max_by(|a, b| left(a).total_cmp(&left(b)))
+    }
+}
+
+/// Things that would help, in a warning.
+const HELP_TOLD: usize = 2;
+
+impl Why {
+    /// A line for those who are about to call, if the deadline cannot be protected over the chosen path: the numbers, and
+    /// what to do.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let path = self.choice.chosen.first()?;
+        let (from, to, deadline_ms) = (&self.from.name, &self.to.name, self.deadline_ms);
+        let is_late = path.latency_ms > deadline_ms;
+        let short = self.protection.iter().filter(|link| !link.is_reached);
+        let short: Vec<String> = short
+            .map(|link| {
+                let LinkProtection { from, to, plan, .. } = link;
+                format!(
+                    "{from}-{to} loses {:.2} %, of which {plan} leaves {:.3} % ({})",
+                    link.loss_pct, plan.left_pct, link.reason
+                )
+            })
+            .collect();
+        let why = match (is_late, short.is_empty()) {
+            (true, _) => format!("the path takes {:.1} ms", path.latency_ms),
+            (false, false) => short.join(", "),
+            (false, true) => return None,
+        };
+        let help = self.help.iter().take(HELP_TOLD);
+        let help: Vec<String> = help.map(|help| help.words(deadline_ms)).collect();
+        let help = match help.is_empty() {
+            true => String::new(),
+            false => format!("{}; ", help.join(", ")),
+        };
+        Some(format!(
+            "calls to {to} are expected to miss {:.3} % of their packets by {deadline_ms} ms: {why}; {help}see \
+             `sinew why {from} {to} --deadline {deadline_ms}ms`",
+            path.missed_pct
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use super::super::{Asked, why};
+use super::*;
+use serde_json::{Value, json};
+
+/// `ams` and `nyc`, so many milliseconds apart, with 5 % of loss on each way. `with` is told besides.
+fn network(latency_ms: u32, with: &Value) -> View {
+    let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": latency_ms * 1_000, "loss": 3_277, "strikes": 5});
+    let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
+    let mut network = json!({
+        "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+        "protect": "auto", "holds": [],
+        "nodes": [{"address": ams, "name": "ams"}, {"address": nyc, "name": "nyc"}],
+        "links": [link(ams, nyc), link(nyc, ams)],
+        "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
+                 "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
+    });
+    for (key, value) in with.as_object().into_iter().flatten() {
+        network[key] = value.clone();
+    }
+    View::new(serde_json::from_value(network).unwrap()).unwrap()
+}
+
+fn told(view: &View, deadline_ms: u64) -> Why {
+    let asked = Asked {
+        deadline: Duration::from_millis(deadline_ms),
+        ..Asked::default()
+    };
+    why(view, "ams", "nyc", &asked).unwrap()
+}
+
+fn help<'a>(why: &'a Why, kind: &str) -> Option<&'a Help> {
+    why.help.iter().find(|help| help.kind == kind)
+}
+
+#[test]
+fn the_next_cheaper_and_the_next_better_plan_are_told() {
+    let why = told(&network(60, &json!({})), 150);
+    let [link] = &why.protection[..] else {
+        panic!("{why}")
+    };
+    assert!(link.is_reached && link.plan.left_pct < 0.1, "{why}");
+    assert_eq!((link.known, &link.in_force), (Known::Announced, &None));
+    let (cheaper, better) = (link.cheaper.unwrap(), link.better.unwrap());
+    assert!(cheaper.added_pct < link.plan.added_pct && cheaper.left_pct > link.plan.left_pct);
+    assert!(better.left_pct < link.plan.left_pct * 0.9, "{why}");
+    // The one number of the link, wherever it is told.
+    let path = &why.choice.chosen[0];
+    assert_eq!(path.links[0].plan, link.plan);
+    assert_eq!(path.missed_pct, link.plan.left_pct);
+    assert!((path.in_time_pct + path.missed_pct - 100.0).abs() < 1e-5);
+    let text = why.to_string();
+    for part in [
+        "\nlink  ams-nyc: of 5.00 % requests, ",
+        "; cheaper: requests",
+        "; better: requests",
+        "\ngiven one call of 50 packets/s; of ams-nyc these settings too",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(why.help.is_empty() && why.warning().is_none(), "{text}");
+}
+
+#[test]
+fn of_the_own_link_what_is_in_force_and_measured_is_told() {
+    let lane = json!({"from": "10.7.0.1", "to": "10.7.0.2", "loss": 0.05, "run": 1.05, "rtt_us": 120_000,
+        "rtt_least_us": 120_000, "is_random": true, "takes_repair": true,
+        "in_force": {"plan": "repair", "reason": "repair leaves no more than the target", "repair_pct": 20.0,
+            "predicted_pct": 0.04, "measured_pct": 0.052, "measured_packets": 19_000, "cost_pct": 21.7}});
+    let why = told(&network(60, &json!({"lanes": [lane]})), 150);
+    assert_eq!(why.protection[0].known, Known::Own);
+    let text = why.to_string();
+    let now = "in force now: requests, 20 % repair packets, +21.7 % bytes, 0.052 % stayed lost of 19000 packets";
+    assert!(text.contains(now), "{text}");
+    assert!(
+        !text.contains("after a lost packet"),
+        "nothing of it is assumed: {text}"
+    );
+}
+
+#[test]
+fn what_would_help_is_told_where_the_target_is_not_reached() {
+    let view = network(60, &json!({}));
+    let why = told(&view, 80);
+    let text = why.to_string();
+    assert!(!why.protection[0].is_reached, "{text}");
+    let longer = help(&why, "deadline").unwrap();
+    let at = longer.deadline_ms as u64;
+    assert!(told(&view, at).protection[0].is_reached, "{text}");
+    assert!(!told(&view, at - 10).protection[0].is_reached, "{text}");
+    assert_eq!(
+        told(&view, at).choice.chosen[0].missed_pct,
+        longer.missed_pct
+    );
+    let words = format!("a deadline of {at} ms instead of 80 would leave");
+    assert!(text.contains("\nhelp  ") && text.contains(&words), "{text}");
+    let missed = why.help.iter().map(|help| help.missed_pct);
+    assert!(missed.is_sorted(), "{text}");
+    let warning = why.warning().unwrap();
+    assert!(
+        warning.contains("calls to nyc") && !warning.contains('\n'),
+        "{warning}"
+    );
+    // With a node half way requests have the time that they need.
+    let requests = network(40, &json!({"protect": "requests"}));
+    let why = told(&requests, 110);
+    let node = help(&why, "node").unwrap();
+    assert!(
+        node.missed_pct < 2.0 && why.choice.chosen[0].missed_pct > 4.0,
+        "{why}"
+    );
+    assert!(
+        why.to_string()
+            .contains("a node half way on ams-nyc would leave")
+    );
+}
+
+#[test]
+fn a_setting_that_is_in_the_way_is_named() {
+    let requests = told(&network(60, &json!({"protect": "requests"})), 150);
+    assert!(
+        help(&requests, "protect").unwrap().missed_pct < 0.1,
+        "{requests}"
+    );
+    let aims = json!({"target": 0.0005, "most": 0.5, "most_single": 0.2});
+    let capped = told(&network(60, &json!({"aims": aims})), 150);
+    assert!(help(&capped, "cap").unwrap().missed_pct < 0.1, "{capped}");
+    assert!(
+        capped
+            .warning()
+            .unwrap()
+            .contains("more would exceed the cap")
+    );
+    let lane = json!({"from": "10.7.0.1", "to": "10.7.0.2", "loss": 0.05, "run": 1.3, "rtt_us": 120_000,
+        "rtt_least_us": 120_000, "is_random": true, "takes_repair": false});
+    let old = told(&network(60, &json!({"lanes": [lane]})), 150);
+    assert!(help(&old, "neighbor").unwrap().missed_pct < 0.1, "{old}");
+}
+
+#[test]
+fn of_what_is_late_only_a_longer_deadline_helps() {
+    let why = told(&network(60, &json!({})), 50);
+    let kinds: Vec<&str> = why.help.iter().map(|help| help.kind).collect();
+    assert_eq!(kinds, ["deadline"]);
+    assert!(
+        why.warning().unwrap().contains("the path takes 60.0 ms"),
+        "{why}"
+    );
+}
