@@ -238,7 +238,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// One entry, with what of its content no sink has.
+    /// One entry, with its content from where the first of the sinks has no more of it.
     fn entry(
         &self,
         (walker, shared, names): (&mut Walker<'_>, &resume::Shared, &mut Names),
@@ -278,19 +278,12 @@ impl Source<'_> {
         if !self.attributes((walker, names), head, encoder, out, tell)? {
             return Ok(());
         }
-        if let Some(content) = &content {
-            let begun = shared.partial.filter(|have| have.partial_key == key);
-            if let (Some(have), Content::File(file)) = (begun, content) {
-                let mut hasher = blake3::Hasher::new();
-                let same = super::place::hash(file, have.partial, &mut hasher)
-                    .is_ok_and(|len| len == have.partial)
-                    && hasher.finalize() == have.partial_digest;
-                if same {
-                    behind = have.partial;
-                    encoder.from(behind, hasher, &mut out.buffer);
-                    tell(Progress::From(behind));
-                }
-            }
+        let begun = content.as_ref();
+        let begun = begun.and_then(|content| proven(content, shared.begun(key)));
+        if let Some((bytes, hasher)) = begun {
+            behind = bytes;
+            encoder.from(behind, hasher, &mut out.buffer);
+            tell(Progress::From(behind));
         }
         encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
         tell(Progress::Entry(head.size));
@@ -488,6 +481,23 @@ fn read_some(from: &mut impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<
             }
         }
     }
+}
+
+/// The shortest of these beginnings of a file, with what has taken it, if the file begins with each of them.
+fn proven(content: &Content, begun: &[Have]) -> Option<(u64, blake3::Hasher)> {
+    let Content::File(file) = content else {
+        return None;
+    };
+    let (mut at, mut hasher, mut shortest) = (0, blake3::Hasher::new(), None);
+    for have in begun {
+        let read = super::place::hash(file, have.partial - at, &mut hasher).ok()?;
+        at += read;
+        if at < have.partial || hasher.finalize() != have.partial_digest {
+            return None;
+        }
+        shortest.get_or_insert_with(|| (at, hasher.clone()));
+    }
+    shortest
 }
 
 fn named(head: &Head) -> PathBuf {

@@ -23,8 +23,8 @@ pub enum Event<'a> {
     Begin,
     /// The next entry, which the sink has said that it has.
     Kept(Entry<'a>),
-    /// The next entry; of a file the content goes on behind so many bytes, which the sink has said that
-    /// it has. It answers by [`Decoder::resume`] unless it is 0.
+    /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
+    /// that it has. Unless that is 0, it answers by [`Decoder::resume`] or [`Decoder::drop_content`].
     Entry(Entry<'a>, u64),
     /// Who owns the next entry.
     Owner(Owner<'a>),
@@ -61,6 +61,8 @@ pub struct Decoder {
     state: State,
     walk: Walk,
     content: blake3::Hasher,
+    /// The content that comes is not wanted.
+    drops: bool,
     /// What was said of the next entry: that it is kept, or from where it goes on.
     kept: bool,
     from: u64,
@@ -77,6 +79,7 @@ impl Default for Decoder {
             state: State::Begin,
             walk: Walk::default(),
             content: blake3::Hasher::new(),
+            drops: false,
             kept: false,
             from: 0,
             attributes: Attributes::None,
@@ -90,6 +93,11 @@ impl Decoder {
     /// Of the file that was named last the sink has what `content` has been given.
     pub fn resume(&mut self, content: blake3::Hasher) {
         self.content = content;
+    }
+
+    /// Of the file that was named last the sink has all, and drops what comes: that is not checked.
+    pub fn drop_content(&mut self) {
+        self.drops = true;
     }
 
     /// The entries so far.
@@ -135,6 +143,7 @@ impl Decoder {
                         HOLE => State::Hole,
                         GIVEN_UP => {
                             self.content.reset();
+                            self.drops = false;
                             self.state = State::Head;
                             return Ok(Some(Event::GivenUp));
                         }
@@ -149,7 +158,9 @@ impl Decoder {
                         0 => State::PieceLength,
                         left => State::Piece(left),
                     };
-                    self.content.update(bytes);
+                    if !self.drops {
+                        self.content.update(bytes);
+                    }
                     return Ok(Some(Event::Content(bytes)));
                 }
                 State::Hole => {
@@ -160,7 +171,9 @@ impl Decoder {
                     if len > HOLE_BYTES_MAX {
                         return Err(Malformed::Length.into());
                     }
-                    super::zeros(&mut self.content, len);
+                    if !self.drops {
+                        super::zeros(&mut self.content, len);
+                    }
                     self.state = State::PieceLength;
                     return Ok(Some(Event::Hole(len)));
                 }
@@ -171,7 +184,7 @@ impl Decoder {
                     let digest = self.content.finalize();
                     self.content.reset();
                     // In constant time, though nobody gains by the difference.
-                    if digest != told {
+                    if !core::mem::take(&mut self.drops) && digest != told {
                         return Err(StreamError::Content);
                     }
                     self.walk.complete(&told);

@@ -10,7 +10,8 @@
 //! the source is that, and an attempt after this one need not look into it.
 
 use super::journal::{self, Journal, Past};
-use super::{JOURNAL, Manner, Named, PART, beside, hash, shown};
+use super::partial::Partial;
+use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
 use crate::relay::tree::{Found, Tree};
 use net::beneath::{Directory, try_lock};
@@ -23,8 +24,9 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use wire::relay::Have;
+use wire::relay::{Have, TRANSFER_BYTES};
 use wire::relay::entry::{Entry, EntryKind, NO_TIME, SPARSE};
 
 /// How long a target that another transfer writes is waited for: one that was interrupted a moment
@@ -55,20 +57,20 @@ pub(super) struct Files {
     takes_attributes: bool,
     /// What was said of the next entry.
     gathered: Gathered,
+    transfer: [u8; TRANSFER_BYTES],
+    /// The keys of the files that are there, in their order.
+    whole: Arc<Vec<u64>>,
     /// The beginning of a file.
     partial: Option<Partial>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,
     file: Option<Current>,
+    /// The content that comes is of a file that is there: another sink lacks it.
+    drops: bool,
     synced: bool,
     /// The target is what the source has already.
     is_kept: bool,
     stored: Instant,
-}
-
-struct Partial {
-    path: Vec<u8>,
-    content: blake3::Hasher,
 }
 
 struct Level {
@@ -94,7 +96,7 @@ struct Current {
 /// What is there.
 #[derive(Default)]
 pub(in crate::relay) struct There {
-    pub(in crate::relay) keys: Vec<u64>,
+    pub(in crate::relay) keys: Arc<Vec<u64>>,
     pub(in crate::relay) have: Have,
 }
 
@@ -110,8 +112,8 @@ impl Files {
             discard(&place.parent, &part)?;
         }
         let keys = match manner.fresh {
-            true => Vec::new(),
-            false => keys(&place, &part, in_place, &past, manner)?,
+            true => Arc::default(),
+            false => Arc::new(keys(&place, &part, in_place, &past, manner)?),
         };
         let root = if in_place { &place.name } else { &part };
         let (partial, have) = match past.current.as_deref() {
@@ -133,9 +135,12 @@ impl Files {
             part,
             journal,
             in_place,
+            transfer: manner.transfer,
+            whole: Arc::clone(&keys),
             partial,
             open: Vec::new(),
             file: None,
+            drops: false,
             synced: false,
             is_kept: false,
             stored: Instant::now(),
@@ -143,9 +148,23 @@ impl Files {
         Ok((files, There { keys, have }))
     }
 
-    /// What there is of the file that was named last.
-    pub(super) fn content(&mut self) -> Option<blake3::Hasher> {
-        Some(self.partial.take()?.content)
+    /// What there is of the file that was named last, whose content comes from this byte on; none if there is
+    /// less than that.
+    pub(super) fn content(&mut self, from: u64) -> io::Result<Option<Kept>> {
+        let Some(current) = self.file.as_mut().filter(|_| !self.drops) else {
+            return Ok(Some(Kept::Whole));
+        };
+        if from == 0 {
+            return Ok(Some(Kept::Beginning(Box::default())));
+        }
+        let partial = self.partial.take_if(|partial| partial.path == current.path);
+        match partial {
+            Some(partial) => {
+                let content = partial.until(&current.file, from)?;
+                Ok(content.map(|content| Kept::Beginning(Box::new(content))))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Does what the stream says.
@@ -173,6 +192,7 @@ impl Files {
             }
             Event::Spared(path, _) => self.leave(path),
             Event::Entry(entry, from) => self.on_entry(entry, *from),
+            Event::Content(_) | Event::Hole(_) if self.drops => Ok(()),
             Event::Content(bytes) => {
                 let current = self.current()?;
                 current.bytes += bytes.len() as u64;
@@ -182,6 +202,10 @@ impl Files {
                 let current = self.current()?;
                 current.bytes += len;
                 current.file.seek(SeekFrom::Start(current.bytes)).map(drop)
+            }
+            Event::GivenUp | Event::FileEnd(_) if self.drops => {
+                self.drops = false;
+                Ok(())
             }
             Event::GivenUp => match self.file.take() {
                 Some(current) => self.forget(&current.path),
@@ -230,8 +254,19 @@ impl Files {
         attributes.settle(&thing, entry.kind, entry.mode)
     }
 
+    /// It is there whole, as the source was told.
+    fn has(&self, entry: &Entry<'_>) -> bool {
+        let key = || resume::key(&self.transfer, entry);
+        !self.whole.is_empty() && self.whole.binary_search(&key()).is_ok()
+    }
+
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
+        if entry.kind == EntryKind::File && self.has(entry) {
+            self.drops = true;
+            self.is_kept = self.open.is_empty();
+            return self.settle_kept(entry);
+        }
         let attributes = self.gathered.take();
         if self.open.is_empty() {
             self.check_target(entry.kind)?;
@@ -470,10 +505,13 @@ pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
         kept: keys.len() as u64,
         ..Have::default()
     };
-    Ok(There { keys, have })
+    Ok(There {
+        keys: Arc::new(keys),
+        have,
+    })
 }
 
-/// The keys of what is there and believed.
+/// The keys of what is there and believed, in their order.
 fn keys(
     place: &Named,
     part: &OsStr,
@@ -500,6 +538,7 @@ fn keys(
             keys.push(resume::key(&manner.transfer, &head.entry()));
         }
     }
+    keys.sort_unstable();
     Ok(keys)
 }
 
@@ -520,20 +559,15 @@ fn partial(
             directory.read(Path::new(&beside(name, PART)))?
         }
     };
-    let mut content = blake3::Hasher::new();
-    let bytes = hash(&file, u64::MAX, &mut content)?;
-    if bytes == 0 {
+    let partial = Partial::read(entry.path, &file)?;
+    if partial.bytes() == 0 {
         return Ok(Default::default());
     }
     let have = Have {
         kept: 0,
         partial_key: resume::key(&manner.transfer, &entry),
-        partial: bytes,
-        partial_digest: *content.finalize().as_bytes(),
-    };
-    let partial = Partial {
-        path: entry.path.to_vec(),
-        content,
+        partial: partial.bytes(),
+        partial_digest: *partial.digest().as_bytes(),
     };
     Ok((Some(partial), have))
 }

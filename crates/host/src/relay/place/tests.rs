@@ -113,10 +113,15 @@ fn write_as(
         let Some(event) = decoder.next(&mut input).unwrap() else {
             return Ok((there.keys.len(), there.have));
         };
-        let goes_on = matches!(event, Event::Entry(_, 1..));
+        let begun = match event {
+            Event::Entry(entry, from) if entry.kind == EntryKind::File => Some(from),
+            _ => None,
+        };
         writing.on_event(&event)?;
-        if goes_on {
-            decoder.resume(writing.content()?);
+        match begun.map(|from| writing.content(from)).transpose()? {
+            Some(Kept::Beginning(content)) => decoder.resume(*content),
+            Some(Kept::Whole) => decoder.drop_content(),
+            None => {}
         }
     }
 }
@@ -183,6 +188,35 @@ fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole(
             3_000_000 => assert_eq!(at, (4, true)),
             _ => {}
         }
+        assert_whole(&dir);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
+fn what_only_another_sink_lacks_is_left_as_it_is_and_more_of_a_file_goes_back_to_less() {
+    let whole = stream();
+    for (path, size) in [("a/x", 2_000_000), ("z", 1_500_000)] {
+        let dir = test_directory("place-shared");
+        write(&dir, "out", &whole[..3_000_000]);
+        let x = dir.join(".out.sinew-part/a/x");
+        let before = fs::metadata(&x).unwrap().ino();
+        // Another sink has no more than a beginning of this file.
+        let shorter = |there: &There| {
+            assert!(there.keys.len() == 4 && there.have.partial > 500_000);
+            let have = Have {
+                kept: 0,
+                partial_key: resume::key(&MANNER.transfer, &entry(EntryKind::File, path, size)),
+                partial: 500_000,
+                partial_digest: *blake3::hash(&content(path, 500_000)).as_bytes(),
+            };
+            let keys = Default::default();
+            let stream = stream_without(&There { keys, have });
+            assert!(stream.len() < whole.len() - 400_000, "it begins behind that");
+            stream
+        };
+        write_as(&dir, "out", &MANNER, shorter).unwrap();
+        assert_eq!(fs::metadata(dir.join("out/a/x")).unwrap().ino(), before);
         assert_whole(&dir);
         fs::remove_dir_all(dir).unwrap();
     }
