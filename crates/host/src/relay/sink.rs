@@ -171,6 +171,12 @@ impl Sink<'_> {
                     Some(event) => {
                         let mut begun = None;
                         match &event {
+                            Event::Total(total) => {
+                                tell(Progress::Total(*total));
+                                if self.transfer.has_failed() {
+                                    return Err(self.over());
+                                }
+                            }
                             Event::Kept(entry) => tell(Progress::Kept(entry.size)),
                             Event::Entry(entry, behind) => {
                                 if *behind > 0 {

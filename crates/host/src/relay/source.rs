@@ -193,13 +193,13 @@ impl Source<'_> {
     }
 
     fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
+        // Meanwhile the sinks look what they have.
+        let total = tree.total();
         let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
         self.tell_key()?;
         if !tree.can_rewind() {
             shared = resume::Shared::default();
         }
-        let mut walker = tree.walk();
-        let mut names = Names::default();
         let mut out = Out {
             source: self,
             buffer: Vec::with_capacity(FRAME_HEAD_BYTES + FRAME_BYTES_MAX),
@@ -207,6 +207,17 @@ impl Source<'_> {
         };
         out.begin();
         let mut encoder = Encoder::begin(&mut out.buffer);
+        if let Some(total) = total {
+            tell(Progress::Total(total));
+            if self.transfer.has_failed() {
+                return Err(Stop::Over);
+            }
+            encoder.total(total, &mut out.buffer);
+            // By itself: a sink without room for it gets nothing else.
+            out.flush()?;
+        }
+        let mut walker = tree.walk();
+        let mut names = Names::default();
         while let Some(found) = walker.next().map_err(|at| self.unread(at))? {
             match found {
                 Found::Spared(path, why) => self.spare(&path, &why, &mut encoder, &mut out, tell),

@@ -4,7 +4,7 @@ use super::{StreamError, Walk};
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, Total,
 };
 
 /// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
@@ -21,6 +21,8 @@ pub const ATTRIBUTE_COST_BYTES: usize = 64;
 pub enum Event<'a> {
     /// It begins.
     Begin,
+    /// What all entries will be.
+    Total(Total),
     /// The next entry, which the sink has said that it has.
     Kept(Entry<'a>),
     /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
@@ -353,6 +355,13 @@ fn act<'a>(
                 *state = State::PieceLength;
             }
             Ok(Event::Entry(entry, offset))
+        }
+        // It is said at the beginning, where it can be acted upon.
+        (State::Head, Item::Total(total))
+            if walk.entries() == 0 && !is_said && *attributes == Attributes::None =>
+        {
+            walk.attribute(&item);
+            Ok(Event::Total(total))
         }
         (State::Head, Item::Owner(owner)) if !is_said => {
             attributes.begin()?;

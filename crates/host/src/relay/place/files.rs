@@ -13,7 +13,7 @@ use super::journal::{self, Journal, Past};
 use super::partial::Partial;
 use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
-use crate::relay::tree::{Found, Tree};
+use crate::relay::tree::{Found, Tree, taken};
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
 use relay::{Event, resume};
@@ -26,8 +26,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use wire::relay::{Have, TRANSFER_BYTES};
 use wire::relay::entry::{Entry, EntryKind, NO_TIME, SPARSE};
+use wire::relay::{Have, TRANSFER_BYTES};
 
 /// How long a target that another transfer writes is waited for: one that was interrupted a moment
 /// ago is still being noticed.
@@ -60,6 +60,9 @@ pub(super) struct Files {
     transfer: [u8; TRANSFER_BYTES],
     /// The keys of the files that are there, in their order.
     whole: Arc<Vec<u64>>,
+    /// What all that comes takes of the disk, if the source has told, and what is there of it or is replaced.
+    room: u64,
+    there: u64,
     /// The beginning of a file.
     partial: Option<Partial>,
     /// Directories that are not complete, each in the one before.
@@ -111,10 +114,8 @@ impl Files {
             past = Past::default();
             discard(&place.parent, &part)?;
         }
-        let keys = match manner.fresh {
-            true => Arc::default(),
-            false => Arc::new(keys(&place, &part, in_place, &past, manner)?),
-        };
+        let (keys, there) = found(&place, &part, in_place, &past, manner)?;
+        let keys = Arc::new(keys);
         let root = if in_place { &place.name } else { &part };
         let (partial, have) = match past.current.as_deref() {
             Some(head) => partial(&place.parent, root, head, manner).unwrap_or_default(),
@@ -137,6 +138,8 @@ impl Files {
             in_place,
             transfer: manner.transfer,
             whole: Arc::clone(&keys),
+            room: 0,
+            there,
             partial,
             open: Vec::new(),
             file: None,
@@ -171,6 +174,10 @@ impl Files {
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Begin => Ok(()),
+            Event::Total(total) => {
+                self.room = total.room;
+                Ok(())
+            }
             Event::Kept(entry) => {
                 self.leave(entry.path)?;
                 self.is_kept = self.open.is_empty();
@@ -270,6 +277,9 @@ impl Files {
         let attributes = self.gathered.take();
         if self.open.is_empty() {
             self.check_target(entry.kind)?;
+            if entry.kind == EntryKind::Directory {
+                self.check_room()?;
+            }
         }
         let (directory, name, part) = self.seat(entry.path);
         match entry.kind {
@@ -311,11 +321,17 @@ impl Files {
                 directory.hard_link(&parent, old, &name)?;
             }
             EntryKind::File => {
-                let missing = entry.size.saturating_sub(from);
-                let free = directory.free()?;
-                if entry.mode & SPARSE == 0 && missing > free {
-                    return Err(too_little(missing, free));
-                }
+                let missing = match entry.mode & SPARSE {
+                    0 => entry.size.saturating_sub(from),
+                    // Of one in a directory it is in the sum.
+                    _ if !self.open.is_empty() => 0,
+                    _ => {
+                        let part = directory.look_at(&part);
+                        self.room
+                            .saturating_sub(part.map_or(0, |part| taken(&part)))
+                    }
+                };
+                check_free(directory, missing)?;
                 let mut file = match from {
                     0 => {
                         make_room(directory, &part, true)?;
@@ -466,6 +482,15 @@ impl Files {
         Err(io::Error::new(ErrorKind::AlreadyExists, text))
     }
 
+    /// All that comes has room, before any of it does.
+    fn check_room(&self) -> io::Result<()> {
+        let missing = self.room.saturating_sub(self.there);
+        match self.in_place {
+            true => check_free(&self.place.parent.enter(&self.place.name)?, missing),
+            false => check_free(&self.place.parent, missing),
+        }
+    }
+
     /// What an event is about, for an error.
     pub(super) fn what(&self, event: &Event<'_>) -> String {
         let name = shown(&self.place.name);
@@ -494,13 +519,8 @@ impl Drop for Files {
 
 /// What is there, where nothing is to be written.
 pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
-    let keys = match manner.fresh {
-        true => Vec::new(),
-        false => {
-            let (part, past) = (place.with(PART), Past::default());
-            keys(place, &part, place.is_directory(), &past, manner)?
-        }
-    };
+    let (part, past) = (place.with(PART), Past::default());
+    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
     let have = Have {
         kept: keys.len() as u64,
         ..Have::default()
@@ -511,35 +531,38 @@ pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
     })
 }
 
-/// The keys of what is there and believed, in their order.
-fn keys(
+/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
+/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
+/// each file is looked at again.
+fn found(
     place: &Named,
     part: &OsStr,
     in_place: bool,
     past: &Past,
     manner: &Manner,
-) -> io::Result<Vec<u64>> {
+) -> io::Result<(Vec<u64>, u64)> {
     let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
     // A part that is a file is not the target yet, so it tells nothing.
     let (name, believed_ns) = match in_place || !is_directory(part) {
         true => (&*place.name, None),
         false => (part, past.believed_ns),
     };
-    let mut keys = Vec::new();
+    let (mut keys, mut room) = (Vec::new(), 0u64);
     let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
-        return Ok(keys);
+        return Ok((keys, room));
     };
     let mut tree = tree.sparing(true);
     let mut walker = tree.walk();
     while let Ok(Some(found)) = walker.next() {
         let Found::Entry(head) = found else { continue };
-        let is_believed = believed_ns.is_none_or(|until| head.changed_ns <= until);
+        room = room.saturating_add(head.room);
+        let is_believed = !manner.fresh && believed_ns.is_none_or(|until| head.changed_ns <= until);
         if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
             keys.push(resume::key(&manner.transfer, &head.entry()));
         }
     }
     keys.sort_unstable();
-    Ok(keys)
+    Ok((keys, room))
 }
 
 /// What there is of the file with this head.
@@ -586,14 +609,18 @@ fn make_room(directory: &Directory, name: &OsStr, prunes: bool) -> io::Result<()
     }
 }
 
-fn too_little(missing: u64, free: u64) -> io::Error {
+fn check_free(directory: &Directory, missing: u64) -> io::Result<()> {
+    let free = directory.free()?;
+    if missing <= free {
+        return Ok(());
+    }
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let text = format!(
         "{:.1} MB are to come and {:.1} MB are free",
         mb(missing),
         mb(free)
     );
-    io::Error::new(ErrorKind::StorageFull, text)
+    Err(io::Error::new(ErrorKind::StorageFull, text))
 }
 
 /// A part that is gone on with and gets rights in the end has to be this process's alone: who else can
