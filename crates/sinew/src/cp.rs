@@ -187,7 +187,9 @@ fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Br
             Err(broke) => broke,
         };
         if broke.is_for_another_way() {
-            meter.say("another way is faster: it goes on by that");
+            if !meter.turns_to_probe() {
+                meter.say("another way is faster: it goes on by that");
+            }
             continue;
         }
         let (begun, idle) = meter.on_broken();
@@ -215,7 +217,7 @@ impl<'a> Job<'a> {
         !matches!(self, Job::Push(path, _) | Job::Pull(_, path) if path == "-")
     }
 
-    /// Bytes, where they are known before.
+    /// Bytes, where they are known before the source has told.
     fn total(self) -> Option<u64> {
         match self {
             Job::Push(source, _) if source != "-" => size(Path::new(source)),
@@ -301,7 +303,7 @@ fn attempt(
     let known = (avoided, &before);
     let mut route = Route::new(&mut control, &status, &names, args, known).map_err(own)?;
     let probes = Probes {
-        bytes: args.probe_bytes(job.total(), meter),
+        bytes: args.probe_bytes(meter),
         socket: &socket,
         congestion: args.congestion.as_deref().unwrap_or_default(),
     };
@@ -309,7 +311,9 @@ fn attempt(
     route
         .refine(&work.ends(), &probes, &names, &|line| meter.say(&line))
         .map_err(own)?;
-    meter.on_probed(began);
+    if probes.bytes.is_some() {
+        meter.on_probed(began);
+    }
     let planned = route.to(&work.ends()).map_err(|failure| Broke {
         target: route
             .unreached(&work.ends())
@@ -337,10 +341,19 @@ fn attempt(
     };
     let doubt = (job.can_repeat() && meter.may_turn())
         .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
+    let may_probe = job.can_repeat() && ends.len() == 1;
     let tell = |told: Progress<'_>| {
         meter.on(told);
-        if let (Some(doubt), Progress::Segment(from, to, segment)) = (&doubt, told) {
-            doubt.on_segment((from, to), &segment);
+        match (told, &doubt) {
+            // Nothing was copied yet.
+            (Progress::Total(_), _) if may_probe && args.probe_bytes(meter).is_some() => {
+                meter.turn_to_probe();
+                order.stop.store(true, Ordering::Relaxed);
+            }
+            (Progress::Segment(from, to, segment), Some(doubt)) => {
+                doubt.on_segment((from, to), &segment);
+            }
+            _ => {}
         }
     };
     let done = match work {
@@ -455,8 +468,8 @@ fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order 
     }
 }
 
-/// Bytes of a file, or of all files in a directory: for a share of the whole. Unknown beyond so many
-/// that counting them would delay the copy.
+/// Bytes of a file, or of all files in a directory: whether segments are to be measured before the first
+/// attempt. Unknown beyond so many that counting them would delay it; the source tells its total then.
 fn size(path: &Path) -> Option<u64> {
     let (mut total, mut entries) = (0, 0);
     let mut rest = vec![path.canonicalize().ok()?];

@@ -9,13 +9,13 @@ use crate::table;
 use crate::terminal;
 use base::NodeAddr;
 use host::relay::Progress;
-use host::relay::origin::{Done, Segment};
+use host::relay::origin::{Done, Segment, Total};
 use net::Clock;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hears how a copy goes on.
 pub(super) struct Meter {
@@ -30,7 +30,7 @@ pub(super) struct Meter {
     told: Option<PathBuf>,
     clock: Clock,
     begun: base::Time,
-    /// Bytes of all that is copied, if that is known before.
+    /// Bytes of all that is copied, if that is known before the first attempt.
     total: Option<u64>,
     state: Mutex<State>,
 }
@@ -41,6 +41,11 @@ struct State {
     written: u64,
     before: u64,
     attempts: u64,
+    /// What the source has told that all is.
+    total: Option<Total>,
+    /// The present attempt is broken off before anything is copied, because segments are to be measured first.
+    to_probe: bool,
+    has_probed: bool,
     /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
     /// The content of what is one file.
@@ -161,11 +166,14 @@ impl Meter {
         self.predicted = predicted;
         self.ends = ends;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.attempts += 1;
         state.before += std::mem::take(&mut state.written);
-        if state.begun {
-            let kept = state.kept;
-            state.found.get_or_insert(kept);
+        // What was broken off before it began is no attempt of its own.
+        if !std::mem::take(&mut state.to_probe) {
+            state.attempts += 1;
+            if state.begun {
+                let kept = state.kept;
+                state.found.get_or_insert(kept);
+            }
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
         (state.spared_count, state.would) = (0, (0, 0));
@@ -174,21 +182,40 @@ impl Meter {
         state.segments.clear();
     }
 
-    /// Segments were measured since then.
+    /// Segments were measured since then, where there was something to find out.
     pub(super) fn on_probed(&mut self, since: base::Time) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.probed += self.clock.now().since(since);
+        state.has_probed = true;
+    }
+
+    /// Segments were measured once.
+    pub(super) fn has_probed(&self) -> bool {
+        self.state().has_probed
+    }
+
+    /// The present attempt ends here: segments are measured before what was told that comes.
+    pub(super) fn turn_to_probe(&self) {
+        self.state().to_probe = true;
+    }
+
+    /// The attempt has ended for that.
+    pub(super) fn turns_to_probe(&self) -> bool {
+        self.state().to_probe
+    }
+
+    /// Bytes of all that is copied, as far as that is known.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.state().total.map(|total| total.bytes).or(self.total)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time, for [`Meter::on_probed`].
     pub(super) fn now(&self) -> base::Time {
         self.clock.now()
-    }
-
-    /// An attempt was made before.
-    pub(super) fn is_repeated(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.attempts > 0
     }
 
     /// It may be broken off for a faster way still. Choice: what was found out by a few does not lead
@@ -256,6 +283,7 @@ impl Meter {
             (state.begun, state.has_moved, state.moved) = (true, true, Some(now));
         }
         match progress {
+            Progress::Total(total) => state.total = Some(total),
             Progress::Kept(bytes) => {
                 state.kept.0 += 1;
                 state.kept.1 += bytes;
@@ -320,9 +348,13 @@ impl Meter {
     /// The share, the rate of now, the time left, and the segment for which the others wait.
     fn line(&self, state: &mut State, now: base::Time) -> String {
         let seconds = now.since(self.begun).as_secs_f64();
-        let known = match (self.total, state.entries) {
-            (Some(total), _) => Some(total),
-            (None, 1) => Some(state.announced),
+        let known = match (
+            state.total.map(|total| total.bytes),
+            self.total,
+            state.entries,
+        ) {
+            (Some(total), ..) | (None, Some(total), _) => Some(total),
+            (None, None, 1) => Some(state.announced),
             // What lies before and behind is not known.
             _ => None,
         };
@@ -441,6 +473,8 @@ impl Meter {
             "predicted_high_bps": self.predicted.map(|p| p.high_bps),
             "predicted_by": self.predicted.map(|p| p.confidence),
             "digest": state.digest.map(|digest| hex(&digest)), "stream_digest": hex(&done.digest),
+            "total_bytes": state.total.map(|total| total.bytes),
+            "total_files": state.total.map(|total| total.files),
             "files": state.files, "spared": spared, "spared_count": state.spared_count,
             "would_send": state.would.0, "would_send_bytes": state.would.1,
             "resumed_entries": found.0, "resumed_bytes": found.1,

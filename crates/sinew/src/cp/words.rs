@@ -102,11 +102,12 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Bytes that may be sent over a segment to find out what it carries, for a copy of so many; none if
-    /// nothing is to be found out.
-    pub(super) fn probe_bytes(&self, total: Option<u64>, meter: &Meter) -> Option<u64> {
+    /// Bytes that may be sent over a segment to find out what it carries, for a copy of as many as are known to
+    /// come; none if nothing is to be found out.
+    pub(super) fn probe_bytes(&self, meter: &Meter) -> Option<u64> {
+        let total = meter.total();
         let is_long = total.is_some_and(|total| total >= PROBED_BYTES);
-        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.is_repeated();
+        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.has_probed();
         let share = total.map(|total| total / PROBE_SHARE);
         match (may, self.probe) {
             // As much as the nodes permit.
