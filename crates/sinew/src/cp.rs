@@ -10,6 +10,7 @@
 //! command is run again.
 
 mod doubt;
+mod fresh;
 mod manifest;
 mod progress;
 mod retry;
@@ -23,6 +24,7 @@ use crate::names::Names;
 use crate::terminal;
 use base::NodeAddr;
 use doubt::{Achieved, Doubt};
+use fresh::Fresh;
 use host::relay::failure::FailureKind;
 use host::relay::origin::Done;
 use host::relay::{Named, Order, Place, Progress, Tree};
@@ -42,6 +44,14 @@ use std::time::Instant;
 use words::{Remote, Wanted, remote, wanted};
 
 pub use words::Copy;
+
+/// What one command copies, and what its copies share.
+#[derive(Clone, Copy)]
+struct Command<'a> {
+    args: &'a Copy,
+    manifest: Option<&'a Manifest>,
+    fresh: &'a Fresh,
+}
 
 /// One copy.
 #[derive(Clone, Copy)]
@@ -123,7 +133,12 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
     let wanted = wanted(&args.paths).map_err(Broke::for_good)?;
     let manifest = args.manifest.as_deref();
     let manifest = manifest.map(|path| Manifest::new(path, wanted.sources()));
-    let copied = copy_each(args, manifest.as_ref(), wanted);
+    let command = Command {
+        args,
+        manifest: manifest.as_ref(),
+        fresh: &Fresh::of(args),
+    };
+    let copied = copy_each(command, wanted);
     // What did not come is not in it; where nothing came there is nothing to list.
     let manifest = manifest.filter(|manifest| copied.is_ok() || !manifest.is_empty());
     let written = manifest.map_or(Ok(()), |manifest| manifest.write());
@@ -134,18 +149,18 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
     copied.and(written)
 }
 
-fn copy_each(args: &Copy, manifest: Option<&Manifest>, wanted: Wanted) -> Result<(), Broke> {
+fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
     match wanted {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
-            let each = |source: &OsString| several::push(args, manifest, source, &targets);
+            let each = |source: &OsString| several::push(command, source, &targets);
             several::each(&sources, each)
         }
         Wanted::Pull(sources, target) => {
-            let is_place = !args.discard && target != "-";
+            let is_place = !command.args.discard && target != "-";
             if sources.len() > 1 && is_place && !Path::new(&target).is_dir() {
                 return Err(Broke::for_good(Failure::misused(format_args!(
                     "{} is no directory, and {} sources need one: make it first",
@@ -153,27 +168,26 @@ fn copy_each(args: &Copy, manifest: Option<&Manifest>, wanted: Wanted) -> Result
                     sources.len()
                 ))));
             }
-            several::each(&sources, |source| {
-                copy(args, manifest, Job::Pull(source, &target))
-            })
+            several::each(&sources, |source| copy(command, Job::Pull(source, &target)))
         }
     }
 }
 
 /// One copy, in as many attempts as it takes.
-fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Broke> {
-    let asked = args
+fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
+    let asked = command
+        .args
         .give_up
         .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
     let mut patience = Patience::new(asked);
-    let mut meter = Meter::new(args, job.total());
+    let mut meter = Meter::new(command.args, job.total());
     let mut last: Option<Broke> = None;
     let achieved = Mutex::new(Achieved::default());
     loop {
         let known = (&patience.avoided, &achieved);
-        let broke = match attempt(args, job, &mut meter, known, &mut last) {
+        let broke = match attempt(command, job, &mut meter, known, &mut last) {
             Ok(done) => {
-                if let Some(manifest) = manifest {
+                if let Some(manifest) = command.manifest {
                     let local = job.local();
                     let listed = manifest.add(&local, job.name().as_deref(), meter.digests());
                     listed.map_err(|error| Broke::for_good(unread(local.as_os_str(), &error)))?;
@@ -273,13 +287,13 @@ impl<'a> Job<'a> {
 /// One attempt. Where the only way is one that was to be avoided, and nothing has begun, it is not
 /// gone again: `last` is what came of it.
 fn attempt(
-    args: &Copy,
+    command: Command<'_>,
     job: Job<'_>,
     meter: &mut Meter,
     (avoided, achieved): (&Avoided, &Mutex<Achieved>),
     last: &mut Option<Broke>,
 ) -> Result<Done, Broke> {
-    let own = Broke::of_own_node;
+    let (args, own) = (command.args, Broke::of_own_node);
     let mut control = Control::find(args.node.as_deref()).map_err(own)?;
     let socket = control.path().with_extension(host::relay::SUFFIX);
     if !socket.exists() {
@@ -330,7 +344,8 @@ fn attempt(
     }
     let ends: BTreeSet<NodeAddr> = work.ends().into_keys().chain([route.own()]).collect();
     meter.begin(&names, planned.predicted, ends);
-    let order = order(args, &route, &socket, &planned);
+    let fresh = command.fresh.is_due(job);
+    let order = order((args, fresh), &route, &socket, &planned);
     let meter = &*meter;
     let ends = work.ends();
     let again = |achieved: &Achieved| {
@@ -343,7 +358,11 @@ fn attempt(
         .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
     let may_probe = job.can_repeat() && ends.len() == 1;
     let tell = |told: Progress<'_>| {
-        meter.on(told);
+        let is_first = meter.on(told);
+        if order.fresh && is_first {
+            // Every end has removed what was there before.
+            command.fresh.on_begun(job);
+        }
         match (told, &doubt) {
             // Nothing was copied yet.
             (Progress::Total(_), _) if may_probe && args.probe_bytes(meter).is_some() => {
@@ -450,14 +469,14 @@ impl Work {
     }
 }
 
-fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order {
+fn order((args, fresh): (&Copy, bool), route: &Route, socket: &Path, planned: &Planned) -> Order {
     Order {
         socket: socket.to_owned(),
         node: route.own(),
         route: planned.bytes.clone(),
         plain: args.plain,
         scavenge: args.scavenge,
-        fresh: args.fresh,
+        fresh,
         keep: args.no_clobber,
         delete: args.delete,
         spare: args.skip_errors,

@@ -190,6 +190,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     let turn = wait_for_turn(spool, number)?;
     let done = parse(&job.words).and_then(|mut copy| {
         copy.told = Some(spool.file(number, "progress"));
+        copy.begun = Some(spool.file(number, "begun"));
         // Nobody sees it fail, and after a reboot the node may be slower to start.
         copy.give_up.get_or_insert(GIVE_UP);
         cp::run(&copy)
@@ -201,6 +202,9 @@ fn work(spool: &Spool, number: u32) -> Outcome {
         ended_s: Clock::new().unix_s(),
     };
     drop(turn);
+    if end.ok {
+        spool.forget_begun(number);
+    }
     spool.rest(number);
     spool.end(number, &end)?;
     // From here on it has ended, however long the notification takes.
@@ -254,7 +258,7 @@ struct Alone {
     copy: Copy,
 }
 
-fn parse(words: &[String]) -> Result<Copy, Failure> {
+pub(crate) fn parse(words: &[String]) -> Result<Copy, Failure> {
     let words = ["cp".to_owned()].into_iter().chain(words.iter().cloned());
     let alone = Alone::try_parse_from(words).map_err(Failure::misused)?;
     Ok(alone.copy)

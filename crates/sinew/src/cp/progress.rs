@@ -272,9 +272,11 @@ impl Meter {
         }
     }
 
-    pub(super) fn on(&self, progress: Progress<'_>) {
+    /// Takes it in; true for what is told first of an attempt whose ends have begun.
+    pub(super) fn on(&self, progress: Progress<'_>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
+        let is_first = !state.has_moved && !matches!(progress, Progress::Segment(..));
         if !matches!(progress, Progress::Segment(..)) {
             if state.attempts > 1 && !state.has_moved {
                 let moved = state.moved.unwrap_or(self.begun);
@@ -343,6 +345,7 @@ impl Meter {
             let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
             let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
+        is_first
     }
 
     /// The share, the rate of now, the time left, and the segment for which the others wait.

@@ -6,10 +6,9 @@
 //!        ▲                                                                        │
 //!        └────────────────────────────────────────────────────────────────────────┘   then that one, alone
 //! ```
-//! What a target has got stays there, so nothing that has arrived is sent again.
+//! What a target has got stays there. Those that are copied to together go on where the shortest part ends.
 
-use super::manifest::Manifest;
-use super::{Broke, Copy, Job, Remote, copy};
+use super::{Broke, Command, Job, Remote, copy};
 use crate::names::Names;
 use base::NodeAddr;
 use host::relay::Failure;
@@ -18,22 +17,17 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 
 /// Copies to all of them. The last failure is returned, those before it are told.
-pub(super) fn push(
-    args: &Copy,
-    manifest: Option<&Manifest>,
-    source: &OsStr,
-    targets: &[Remote],
-) -> Result<(), Broke> {
+pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> Result<(), Broke> {
     let mut together = targets.to_vec();
     let mut alone = Vec::new();
     let mut failed = loop {
-        match copy(args, manifest, Job::Push(source, &together)) {
+        match copy(command, Job::Push(source, &together)) {
             Ok(()) => break Vec::new(),
             Err(broke) => match broke.target {
                 // A stream cannot be read twice.
                 Some(at) if together.len() > 1 && source != "-" => {
                     let target = together.remove(at);
-                    if !args.quiet {
+                    if !command.args.quiet {
                         let (text, shown) = (broke.failure.text(), target.shown());
                         say(&format!(
                             "{text}; copies to the others first, then to {shown}"
@@ -46,7 +40,7 @@ pub(super) fn push(
         }
     };
     for target in alone {
-        failed.extend(copy(args, manifest, Job::Push(source, &[target])).err());
+        failed.extend(copy(command, Job::Push(source, &[target])).err());
     }
     let last = failed.pop();
     failed.iter().for_each(|broke| say(broke.failure.text()));

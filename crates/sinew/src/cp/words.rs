@@ -47,7 +47,7 @@ pub struct Copy {
     /// The congestion control of the senders, by the kernel's name: reno, cubic, bbr
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Start from the beginning, even if an earlier attempt has left data
+    /// Start from the beginning, even if an earlier copy has left data
     #[arg(long)]
     pub fresh: bool,
     /// Fail if the target exists, and leave it as it is
@@ -93,6 +93,9 @@ pub struct Copy {
     /// Where its progress is written, for who does not see it
     #[arg(skip)]
     pub(crate) told: Option<PathBuf>,
+    /// Where it is noted which targets have begun, for the same copy in another process
+    #[arg(skip)]
+    pub(crate) begun: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
