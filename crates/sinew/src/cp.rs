@@ -67,21 +67,38 @@ struct Broke {
     cause: Option<host::relay::Failure>,
     /// Another attempt may do better.
     again: bool,
-    /// It is the fault of this one of the targets.
-    target: Option<usize>,
+    /// What it is called in JSON where no node has said it.
+    kind: &'static str,
     /// The JSON of what came of it has been printed.
     is_told: bool,
+    about: Box<About>,
+}
+
+/// What a failure is about.
+#[derive(Default)]
+struct About {
+    /// It is the fault of this one of the targets.
+    target: Option<Remote>,
+    /// These have got their copy before.
+    done: Vec<Remote>,
+    /// What was to be copied: `to` or `from`, and where.
+    words: Option<(&'static str, Vec<String>)>,
 }
 
 impl Broke {
-    /// By something that is as it is.
+    /// By something that is as it is: the command line, or a file of this host.
     fn for_good(failure: Failure) -> Broke {
+        let kind = match failure {
+            Failure::Misused(_) => "misused",
+            _ => FailureKind::File.label(),
+        };
         Broke {
             failure,
             cause: None,
             again: false,
-            target: None,
+            kind,
             is_told: false,
+            about: Box::default(),
         }
     }
 
@@ -92,13 +109,38 @@ impl Broke {
     }
 
     fn of_own_node(failure: Failure) -> Broke {
-        Broke {
-            again: matches!(failure, Failure::Failed(_)),
-            failure,
-            cause: None,
-            target: None,
-            is_told: false,
+        match failure {
+            Failure::Failed(_) => Broke {
+                again: true,
+                kind: "own-node",
+                ..Broke::for_good(failure)
+            },
+            other => Broke::for_good(other),
         }
+    }
+
+    /// It is the fault of this one of the targets.
+    fn by(mut self, target: Option<Remote>) -> Broke {
+        self.about.target = target;
+        self
+    }
+
+    /// Prints the JSON of it, once, where that was asked for. Standard error says it as well.
+    fn tell(&mut self, args: &Copy) {
+        if !args.json || self.is_told || matches!(self.failure, Failure::NobodyReads) {
+            return;
+        }
+        self.is_told = true;
+        let cause = self.cause.as_ref();
+        let mut value = json!({
+            "error": self.failure.text(),
+            "kind": cause.map_or(self.kind, |cause| cause.kind.label()),
+            "node": cause.map(|cause| cause.node.to_string()),
+        });
+        if let Some((word, paths)) = &self.about.words {
+            value[*word] = json!(paths);
+        }
+        let _ = terminal::json(&value);
     }
 }
 
@@ -107,18 +149,8 @@ pub fn run(args: &Copy) -> Outcome {
     if args.detach {
         return crate::transfers::detach(args);
     }
-    let copied = copy_all(args);
-    copied.map_err(|broke| {
-        if args.json && !broke.is_told && !matches!(broke.failure, Failure::NobodyReads) {
-            let cause = broke.cause.as_ref();
-            let value = json!({
-                "error": broke.failure.text(),
-                "kind": cause.map_or("own-node", |cause| cause.kind.label()),
-                "node": cause.map(|cause| cause.node.to_string()),
-            });
-            // What is said on standard error, and the exit status, say it as well.
-            let _ = terminal::json(&value);
-        }
+    copy_all(args).map_err(|mut broke| {
+        broke.tell(args);
         broke.failure
     })
 }
@@ -157,7 +189,7 @@ fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
             let each = |source: &OsString| several::push(command, source, &targets);
-            several::each(&sources, each)
+            several::each(command.args, &sources, each)
         }
         Wanted::Pull(sources, target) => {
             let is_place = !command.args.discard && target != "-";
@@ -168,7 +200,9 @@ fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
                     sources.len()
                 ))));
             }
-            several::each(&sources, |source| copy(command, Job::Pull(source, &target)))
+            several::each(command.args, &sources, |source| {
+                copy(command, Job::Pull(source, &target))
+            })
         }
     }
 }
@@ -181,11 +215,37 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
         .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
     let mut patience = Patience::new(asked);
     let mut meter = Meter::new(command.args, job.total());
+    let copied = attempts(command, job, (&mut patience, &mut meter));
+    copied.map_err(|mut broke| {
+        let done = several::done(job, &meter);
+        let is_part = !broke.is_told && !several::rest(job, &meter).is_empty();
+        if let Some(last) = meter.done().values().last().filter(|_| is_part) {
+            // Nobody who asks for it hears of these otherwise.
+            let shown = done.iter().map(Remote::shown).collect();
+            let _ = meter.finish(&("to", shown), *last);
+        }
+        broke.about.done = done;
+        broke.about.words = Some(job.words());
+        broke
+    })
+}
+
+/// As many as it takes. Targets that have got their copy are left out of the next one.
+fn attempts(
+    command: Command<'_>,
+    job: Job<'_>,
+    (patience, meter): (&mut Patience, &mut Meter),
+) -> Result<(), Broke> {
     let mut last: Option<Broke> = None;
     let achieved = Mutex::new(Achieved::default());
     loop {
         let known = (&patience.avoided, &achieved);
-        let broke = match attempt(command, job, &mut meter, known, &mut last) {
+        let rest = several::rest(job, meter);
+        let now = match job {
+            Job::Push(source, _) => Job::Push(source, &rest),
+            Job::Pull(..) => job,
+        };
+        let broke = match attempt(command, now, meter, known, &mut last) {
             Ok(done) => {
                 if let Some(manifest) = command.manifest {
                     let local = job.local();
@@ -215,7 +275,7 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
             Next::Around(false) => last = Some(broke),
             Next::Around(true) => meter.wait(broke.failure.text(), patience.give_up()),
             // The other targets need not wait for it.
-            Next::Wait(_) if broke.target.is_some() => return Err(broke),
+            Next::Wait(_) if broke.about.target.is_some() => return Err(broke),
             Next::Wait(pause) => {
                 meter.wait(broke.failure.text(), patience.give_up());
                 std::thread::sleep(pause);
@@ -309,7 +369,7 @@ fn attempt(
     };
     let status = control.status_when(knows).map_err(own)?;
     let names = Names::of(&status);
-    let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
+    let work = Work::of(args, job, &names)?;
     let before = achieved
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -328,11 +388,10 @@ fn attempt(
     if probes.bytes.is_some() {
         meter.on_probed(began);
     }
-    let planned = route.to(&work.ends()).map_err(|failure| Broke {
-        target: route
-            .unreached(&work.ends())
-            .and_then(|end| several::target_at(job, end, &names)),
-        ..own(failure)
+    let planned = route.to(&work.ends()).map_err(|failure| {
+        let unreached = route.unreached(&work.ends());
+        let target = unreached.and_then(|end| several::target_at(job, end, &names));
+        own(failure).by(target)
     })?;
     if !planned.is_around
         && let Some(last) = last.take()
@@ -387,12 +446,16 @@ fn attempt(
         }
         cause
     })
-    .map_err(|cause| Broke {
-        failure: told(&names, &cause),
-        target: several::in_the_way(job, &cause, &names),
-        cause: Some(cause),
-        again: true,
-        is_told: false,
+    .map_err(|cause| {
+        let target = several::in_the_way(job, &cause, &names);
+        let broke = Broke {
+            again: true,
+            ..Broke::for_good(told(&names, &cause))
+        };
+        Broke {
+            cause: Some(cause),
+            ..broke.by(target)
+        }
     })
 }
 
@@ -403,14 +466,15 @@ enum Work {
 }
 
 impl Work {
-    fn of(args: &Copy, job: Job<'_>, names: &Names) -> Result<Work, Failure> {
+    fn of(args: &Copy, job: Job<'_>, names: &Names) -> Result<Work, Broke> {
+        let bad = Broke::for_good;
         match job {
             Job::Push(source, targets) => {
                 let (tree, name) = match source.as_bytes() {
                     b"-" => (Tree::stream(Box::new(io::stdin())), None),
                     _ => {
                         let path = Path::new(source);
-                        let tree = Tree::open(path).map_err(|error| unread(source, &error))?;
+                        let tree = Tree::open(path).map_err(|error| bad(unread(source, &error)))?;
                         let patterns = args
                             .exclude
                             .iter()
@@ -421,38 +485,42 @@ impl Work {
                 };
                 let mut ends = Ends::new();
                 for target in targets {
-                    let node = names.address(&target.node)?;
+                    let node = names.address(&target.node).map_err(bad)?;
                     let mut path = target.path.clone();
                     if let Some(name) = &name {
                         path.push(wire::relay::NAME_SEPARATOR);
                         path.extend_from_slice(name.as_bytes());
                     }
                     if ends.insert(node, path).is_some() {
-                        return Err(Failure::misused(format_args!(
+                        return Err(bad(Failure::misused(format_args!(
                             "two copies to node {} at once: run them one after the other",
                             target.node
-                        )));
+                        ))));
                     }
                 }
                 Ok(Work::Push(Box::new(tree), ends))
             }
-            Job::Pull(..) if !args.exclude.is_empty() => Err(Failure::misused(
+            Job::Pull(..) if !args.exclude.is_empty() => Err(bad(Failure::misused(
                 "--exclude is for what is copied from here: leave it out, or copy at the node that has it",
-            )),
+            ))),
             Job::Pull(source, target) => {
-                let node = names.address(&source.node)?;
+                let node = names.address(&source.node).map_err(bad)?;
                 let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
                 let place = match target.as_bytes() {
                     b"-" => Place::Stream(Box::new(io::stdout())),
                     _ if args.discard => Place::Discard,
                     _ => {
                         let named = Named::at(Path::new(target), name);
-                        let named = named.map_err(|error| unread(target, &error))?;
+                        let named = named.map_err(|error| bad(unread(target, &error)))?;
                         if args.no_clobber && named.is_there() {
-                            return Err(Failure::failed(format_args!(
+                            let failure = Failure::failed(format_args!(
                                 "{} is there, and stays as it is: that is what --no-clobber asks for",
                                 target.display()
-                            )));
+                            ));
+                            return Err(Broke {
+                                kind: FailureKind::Exists.label(),
+                                ..bad(failure)
+                            });
                         }
                         Place::Named(named)
                     }

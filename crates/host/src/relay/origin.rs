@@ -75,6 +75,8 @@ pub enum Progress<'a> {
     Spared(&'a [u8], &'a str),
     /// An entry that would be sent, of so many bytes.
     Would(&'a [u8], u64),
+    /// A sink has all, as it was sent.
+    Done(NodeAddr, Done),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.

@@ -21,7 +21,7 @@ use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
 use relay::{Encoder, Window};
 use secure::ends::StreamKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -233,7 +233,7 @@ impl Source<'_> {
         let total = out.offset;
         let ended = self.frames.with(|fan| fan.on_end(total));
         ended.map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
-        self.wait_for_sinks(digest)
+        self.wait_for_sinks(digest, tell)
     }
 
     /// All sinks have said what they have, so it is known what is agreed on with each.
@@ -353,20 +353,29 @@ impl Source<'_> {
         encoder.spared(path, why, &mut out.buffer);
     }
 
-    fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES]) -> Result<Done, Stop> {
-        let dones: Vec<(NodeAddr, Done)> = self.feedback.wait(self.transfer, |f| {
-            (f.dones.len() == f.sinks).then(|| f.dones.iter().map(|(n, d)| (*n, *d)).collect())
-        })?;
-        for (node, done) in &dones {
+    /// Each sink that has all is told of at once: what becomes of the others does not change that.
+    fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES], tell: Tell<'_>) -> Result<Done, Stop> {
+        let mut told = BTreeSet::new();
+        loop {
+            let (sinks, next) = self.feedback.wait(self.transfer, |f| {
+                let next = f.dones.iter().find(|(node, _)| !told.contains(*node));
+                let next = next.map(|(node, done)| (*node, *done));
+                (next.is_some() || told.len() >= f.sinks).then_some((f.sinks, next))
+            })?;
+            let Some((node, done)) = next else {
+                let text = "there is no sink";
+                return Err(Failure::new(self.here, FailureKind::Unusable, text).into());
+            };
             if done.digest != digest {
                 let text = "what it has is not what was sent: the digests differ";
-                return Err(Failure::new(*node, FailureKind::Corrupt, text).into());
+                return Err(Failure::new(node, FailureKind::Corrupt, text).into());
+            }
+            told.insert(node);
+            tell(Progress::Done(node, done));
+            if told.len() == sinks {
+                return Ok(done);
             }
         }
-        let first = dones.first().map(|(_, done)| *done);
-        first.ok_or_else(|| {
-            Failure::new(self.here, FailureKind::Unusable, "there is no sink").into()
-        })
     }
 
     /// The content of a file, from some byte on; what is wrong with the file, if something is.

@@ -46,6 +46,8 @@ struct State {
     /// The present attempt is broken off before anything is copied, because segments are to be measured first.
     to_probe: bool,
     has_probed: bool,
+    /// The ends that have all.
+    done: BTreeMap<NodeAddr, Done>,
     /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
     /// The content of what is one file.
@@ -204,6 +206,17 @@ impl Meter {
         self.state().to_probe
     }
 
+    /// The ends that have all, whatever became of the others.
+    pub(super) fn done(&self) -> BTreeMap<NodeAddr, Done> {
+        self.state().done.clone()
+    }
+
+    /// This one has.
+    pub(super) fn has_got(&self, node: &str) -> bool {
+        let node = self.names.address(node);
+        node.is_ok_and(|node| self.state().done.contains_key(&node))
+    }
+
     /// Bytes of all that is copied, as far as that is known.
     pub(super) fn total(&self) -> Option<u64> {
         self.state().total.map(|total| total.bytes).or(self.total)
@@ -320,6 +333,9 @@ impl Meter {
             Progress::Entry(bytes) => {
                 state.announced += bytes;
                 state.entries += 1;
+            }
+            Progress::Done(node, done) => {
+                state.done.insert(node, done);
             }
             Progress::Written(bytes) => state.written = bytes,
             Progress::Segment(from, to, segment) => {
