@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-pub use wire::relay::entry::Total;
+pub use wire::relay::entry::{EntryKind, Total};
 use wire::relay::{DIGEST_BYTES, HOPS_MAX, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
 
@@ -64,7 +64,7 @@ pub enum Progress<'a> {
     /// What all entries are together, if the source knows it: before anything else.
     Total(Total),
     /// An entry that every sink has already, of so many bytes if it is a file.
-    Kept(u64),
+    Kept(EntryKind, u64),
     /// Of the next file every sink has so many bytes.
     From(u64),
     /// An entry begins, of so many bytes if it is a file.

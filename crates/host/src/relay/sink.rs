@@ -177,7 +177,7 @@ impl Sink<'_> {
                                     return Err(self.over());
                                 }
                             }
-                            Event::Kept(entry) => tell(Progress::Kept(entry.size)),
+                            Event::Kept(entry) => tell(Progress::Kept(entry.kind, entry.size)),
                             Event::Entry(entry, behind) => {
                                 if *behind > 0 {
                                     tell(Progress::From(*behind));

@@ -267,7 +267,7 @@ impl Source<'_> {
                 return Ok(());
             }
             match is_there {
-                true => tell(Progress::Kept(head.size)),
+                true => tell(Progress::Kept(head.kind, head.size)),
                 false => tell(Progress::Would(&head.path, head.size)),
             }
             return Ok(encoder.kept(&entry, &mut out.buffer).map_err(bad)?);

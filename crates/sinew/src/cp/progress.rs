@@ -9,7 +9,7 @@ use crate::table;
 use crate::terminal;
 use base::NodeAddr;
 use host::relay::Progress;
-use host::relay::origin::{Done, Segment, Total};
+use host::relay::origin::{Done, EntryKind, Segment, Total};
 use net::Clock;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +52,9 @@ struct State {
     found: Option<(u64, u64)>,
     /// The content of what is one file.
     digest: Option<Digest>,
-    /// Files that came.
+    /// Files that came, and those that are through in this attempt: that came or were there.
     files: u64,
+    through: u64,
     digests: BTreeMap<Vec<u8>, Digest>,
     spared: BTreeMap<String, String>,
     spared_count: u64,
@@ -178,6 +179,7 @@ impl Meter {
             }
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
+        state.through = 0;
         (state.spared_count, state.would) = (0, (0, 0));
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
@@ -299,7 +301,8 @@ impl Meter {
         }
         match progress {
             Progress::Total(total) => state.total = Some(total),
-            Progress::Kept(bytes) => {
+            Progress::Kept(kind, bytes) => {
+                state.through += u64::from(kind == EntryKind::File);
                 state.kept.0 += 1;
                 state.kept.1 += bytes;
                 state.entries += 1;
@@ -310,6 +313,7 @@ impl Meter {
                     state.digest = Some(digest);
                 }
                 state.files += 1;
+                state.through += 1;
                 if self.lists && state.digests.len() < LISTED_MAX {
                     state.digests.insert(path.to_vec(), digest);
                 }
@@ -352,20 +356,20 @@ impl Meter {
             .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
         if let (Some(path), true) = (&self.told, is_due) {
             state.drawn = Some(now);
-            let text = self.line(&mut state, now);
+            let text = self.line(&mut state, now, usize::MAX);
             tell(path, &text);
         }
         if self.draws && is_due {
             state.drawn = Some(now);
-            let text = self.line(&mut state, now);
             let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let text = self.line(&mut state, now, width);
             let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
         is_first
     }
 
-    /// The share, the rate of now, the time left, and the segment for which the others wait.
-    fn line(&self, state: &mut State, now: base::Time) -> String {
+    /// The share, the rate of now, the time left, which file it is, and the segment for which the others wait.
+    fn line(&self, state: &mut State, now: base::Time, width: usize) -> String {
         let seconds = now.since(self.begun).as_secs_f64();
         let known = match (
             state.total.map(|total| total.bytes),
@@ -380,11 +384,14 @@ impl Meter {
         let total = known.map(|known| known.saturating_sub(state.kept.1));
         let arrived = state.arrived(now).min(total.unwrap_or(u64::MAX));
         let rate_bps = state.pace.mark(now, arrived);
-        let mut line = progress::line(arrived, total, rate_bps, seconds);
-        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
-            line += &format!("  slowest: {}", self.segment(ends));
+        let mut more = String::new();
+        if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
+            more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        line
+        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
+            more += &format!("  slowest: {}", self.segment(ends));
+        }
+        progress::line((arrived, total), rate_bps, seconds, &more, width)
     }
 
     fn segment(&self, (from, to): (NodeAddr, NodeAddr)) -> String {
@@ -425,10 +432,24 @@ impl Meter {
         if !io::stderr().is_terminal() {
             return outcome;
         }
+        let text = self.text(&state, (word, paths), done.bytes, seconds);
+        let _ = writeln!(io::stderr(), "{text}");
+        outcome
+    }
+
+    /// The same for who sees it, with the digest of a single file, as `b3sum` writes it.
+    fn text(
+        &self,
+        state: &State,
+        (word, paths): (&str, &[String]),
+        bytes: u64,
+        seconds: f64,
+    ) -> String {
+        let achieved = state.rate_bps(bytes, seconds);
         let mut text = format!(
             "{word} {}: {}",
             paths.join(", "),
-            progress::whole(done.bytes, seconds)
+            progress::whole(bytes, seconds)
         );
         text += &self
             .predicted
@@ -442,8 +463,10 @@ impl Meter {
         if let Some(limits) = limits.filter(|_| state.segments.len() > 1) {
             text += &format!("; {limits} was the slowest");
         }
-        let _ = writeln!(io::stderr(), "{text}");
-        outcome
+        if let Some(digest) = state.digest {
+            text += &format!("\n  BLAKE3 {}", hex(&digest));
+        }
+        text
     }
 
     /// The digests of the files that came, by their paths.
@@ -555,6 +578,28 @@ mod tests {
             foretold(predicted(true), 10_800_000.0),
             ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
         );
+    }
+
+    #[test]
+    fn which_file_it_is_and_the_digest_of_a_single_one_are_told() {
+        let args = crate::transfers::parse(&["a", "b:x"].map(str::to_owned)).unwrap();
+        let meter = Meter::new(&args, None);
+        let total = Total {
+            files: 3,
+            bytes: 40,
+            room: 40,
+        };
+        meter.on(Progress::Total(total));
+        meter.on(Progress::Kept(EntryKind::Link, 0));
+        meter.on(Progress::Kept(EntryKind::File, 10));
+        let line = || meter.line(&mut meter.state(), meter.now(), 80);
+        assert!(line().ends_with("  file 2 of 3"), "{}", line());
+        assert!(line().starts_with("[..........] 0 %"), "{}", line());
+        meter.on(Progress::File(b"", [0xab; 32]));
+        assert!(line().ends_with("  file 3 of 3"), "{}", line());
+        let text = meter.text(&meter.state(), ("to", &["b:x".to_owned()]), 40, 1.0);
+        let digest = format!("\n  BLAKE3 {}", "ab".repeat(32));
+        assert!(text.ends_with(&digest), "{text}");
     }
 
     #[test]
