@@ -12,6 +12,7 @@
 
 mod files;
 mod journal;
+pub mod orphans;
 mod partial;
 #[cfg(test)]
 mod tests;
