@@ -28,6 +28,10 @@ impl Carried {
     /// What is known after a transfer has carried `rates`, besides what was known before.
     pub(crate) fn after(before: Option<Carried>, rates: Rates, now: Time) -> Carried {
         let known = before.and_then(|carried| carried.told(now));
+        if let (0, 0, Some(before)) = (rates.one_kbps, rates.together_kbps, before) {
+            // Who has found nothing out makes nothing newer.
+            return before;
+        }
         let known = known.unwrap_or_default();
         let mut rates = rates;
         if !rates.is_full && rates.together_kbps == rates.one_kbps {
@@ -112,6 +116,19 @@ mod tests {
         assert_eq!(more.told(at(10)), Some(rates(200, 0, false)));
         assert!(both.is_news(Some(rates(20, 60, false))) && both.is_news(None));
         assert!(!both.is_news(Some(rates(20, 66, true))));
+    }
+
+    #[test]
+    fn what_found_nothing_out_makes_nothing_newer() {
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        let one = Carried::after(None, rates(20, 0, false), at(0));
+        let nothing = Rates {
+            spread_pct: 1,
+            ..rates(0, 0, false)
+        };
+        let after = Carried::after(Some(one), nothing, at(600));
+        let told = after.told(at(600)).unwrap();
+        assert_eq!((told.one_kbps, told.spread_pct), (20, 20));
     }
 
     #[test]

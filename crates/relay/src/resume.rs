@@ -9,6 +9,10 @@
 //! from then on; whoever writes to it changes that. Of a file whose beginning is there, the
 //! beginning's digest is compared: a file that changed in between is never continued with another
 //! one's end.
+//!
+//! Several sinks were rarely broken off at the same byte. All get the stream from the shortest beginning on:
+//! a sink that has more of a file goes back to there, and one that has all of it leaves it as it is. The
+//! source has the whole file, so the digest of a longer beginning proves the shorter one, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item};
@@ -59,8 +63,15 @@ pub struct There<N: Ord> {
 pub struct Shared {
     /// Entries.
     pub keys: BTreeSet<u64>,
-    /// The beginning of a file, if it is the same at all of them.
-    pub partial: Option<Have>,
+    begun: BTreeMap<u64, Vec<Have>>,
+}
+
+impl Shared {
+    /// Files of which no sink lacks the beginning, by their keys: the beginnings that the sinks have, the
+    /// shortest first. A sink that has the whole file is not among them.
+    pub fn begun(&self, key: u64) -> &[Have] {
+        self.begun.get(&key).map_or(&[], Vec::as_slice)
+    }
 }
 
 impl<N: Ord + Copy> There<N> {
@@ -99,21 +110,32 @@ impl<N: Ord + Copy> There<N> {
         if self.haves.len() < self.sinks {
             return None;
         }
-        let mut haves = self.haves.values();
-        let first = haves.next().copied().unwrap_or_default();
-        let same = |have: &Have| {
-            (have.partial_key, have.partial, have.partial_digest)
-                == (first.partial_key, first.partial, first.partial_digest)
-        };
-        let partial = Some(first).filter(|first| first.partial > 0 && haves.all(same));
         let mut all = std::mem::take(&mut self.keys);
+        let mut begun = BTreeMap::new();
+        for have in self.haves.values().filter(|have| have.partial > 0) {
+            let key = have.partial_key;
+            let beginnings = self.beginnings(&all, key);
+            if let Some(beginnings) = beginnings.filter(|_| !begun.contains_key(&key)) {
+                begun.insert(key, beginnings);
+            }
+        }
         let first = self.haves.keys().next();
         let mut keys = first.and_then(|sink| all.remove(sink)).unwrap_or_default();
         for other in self.haves.keys().skip(1) {
             let theirs = all.remove(other).unwrap_or_default();
             keys.retain(|key| theirs.contains(key));
         }
-        Some(Shared { keys, partial })
+        Some(Shared { keys, begun })
+    }
+
+    /// What each sink has of a file that is not whole there, the shortest first; none if one has nothing.
+    fn beginnings(&self, keys: &BTreeMap<N, BTreeSet<u64>>, key: u64) -> Option<Vec<Have>> {
+        let is_whole = |sink: &N| keys.get(sink).is_some_and(|keys| keys.contains(&key));
+        let parts = self.haves.iter().filter(|(sink, _)| !is_whole(sink));
+        let mut parts: Vec<Have> = parts.map(|(_, have)| *have).collect();
+        parts.sort_unstable_by_key(|have| have.partial);
+        let has = |have: &Have| have.partial > 0 && have.partial_key == key;
+        parts.iter().all(has).then_some(parts)
     }
 }
 
@@ -186,11 +208,34 @@ mod tests {
         assert!(there.take().is_none());
         there.on_have('b', have(6));
         let shared = there.take().unwrap();
-        assert_eq!((shared.keys, shared.partial), (BTreeSet::from([2]), None));
+        assert_eq!(shared.keys, BTreeSet::from([2]));
+        assert_eq!(shared.begun(0), [have(5), have(6)]);
+        assert!(shared.begun(1).is_empty());
         let mut one = There::new(1);
         one.on_have('a', have(5));
         assert_eq!(one.on_keys('a', [1].into_iter()), Err(TooMuch), "too late");
         let shared = one.take().unwrap();
-        assert_eq!((shared.keys.len(), shared.partial), (0, Some(have(5))));
+        assert_eq!((shared.keys.len(), shared.begun(0)), (0, &[have(5)][..]));
+    }
+
+    #[test]
+    fn a_file_goes_on_where_each_sink_has_some_of_it_or_all() {
+        let have = |partial_key, partial| Have {
+            partial_key,
+            partial,
+            ..Have::default()
+        };
+        // One sink is a file ahead of another.
+        let mut there = There::new(3);
+        for sink in ['a', 'b'] {
+            there.on_keys(sink, [7].into_iter()).unwrap();
+        }
+        there.on_have('a', have(8, 4));
+        there.on_have('b', have(8, 2));
+        there.on_have('c', have(7, 9));
+        let shared = there.take().unwrap();
+        assert!(shared.keys.is_empty());
+        assert_eq!(shared.begun(7), [have(7, 9)], "the others have all of it");
+        assert!(shared.begun(8).is_empty(), "c has nothing of it");
     }
 }

@@ -14,7 +14,7 @@ pub use decoder::{ATTRIBUTE_COST_BYTES, ATTRIBUTES_BYTES_MAX, Decoder, Event, HO
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX, Total,
     VALUE_BYTES_MAX, is_after, is_path,
 };
 
@@ -81,7 +81,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes what is said of the attributes of the next entry.
+    /// Takes what is said before an entry: of all of them, or of the attributes of the next.
     pub fn attribute(&mut self, item: &Item<'_>) {
         self.hash(item);
     }
@@ -121,6 +121,13 @@ impl Encoder {
     pub fn begin(out: &mut Vec<u8>) -> Encoder {
         put(&Item::Begin, out);
         Encoder::default()
+    }
+
+    /// What all entries will be, before the first of them.
+    pub fn total(&mut self, total: Total, out: &mut Vec<u8>) {
+        let item = Item::Total(total);
+        self.walk.attribute(&item);
+        put(&item, out);
     }
 
     /// The next entry, which all sinks have.

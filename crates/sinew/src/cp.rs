@@ -10,6 +10,7 @@
 //! command is run again.
 
 mod doubt;
+mod fresh;
 mod manifest;
 mod progress;
 mod retry;
@@ -23,6 +24,7 @@ use crate::names::Names;
 use crate::terminal;
 use base::NodeAddr;
 use doubt::{Achieved, Doubt};
+use fresh::Fresh;
 use host::relay::failure::FailureKind;
 use host::relay::origin::Done;
 use host::relay::{Named, Order, Place, Progress, Tree};
@@ -43,6 +45,14 @@ use words::{Remote, Wanted, remote, wanted};
 
 pub use words::Copy;
 
+/// What one command copies, and what its copies share.
+#[derive(Clone, Copy)]
+struct Command<'a> {
+    args: &'a Copy,
+    manifest: Option<&'a Manifest>,
+    fresh: &'a Fresh,
+}
+
 /// One copy.
 #[derive(Clone, Copy)]
 enum Job<'a> {
@@ -57,21 +67,38 @@ struct Broke {
     cause: Option<host::relay::Failure>,
     /// Another attempt may do better.
     again: bool,
-    /// It is the fault of this one of the targets.
-    target: Option<usize>,
+    /// What it is called in JSON where no node has said it.
+    kind: &'static str,
     /// The JSON of what came of it has been printed.
     is_told: bool,
+    about: Box<About>,
+}
+
+/// What a failure is about.
+#[derive(Default)]
+struct About {
+    /// It is the fault of this one of the targets.
+    target: Option<Remote>,
+    /// These have got their copy before.
+    done: Vec<Remote>,
+    /// What was to be copied: `to` or `from`, and where.
+    words: Option<(&'static str, Vec<String>)>,
 }
 
 impl Broke {
-    /// By something that is as it is.
+    /// By something that is as it is: the command line, or a file of this host.
     fn for_good(failure: Failure) -> Broke {
+        let kind = match failure {
+            Failure::Misused(_) => "misused",
+            _ => FailureKind::File.label(),
+        };
         Broke {
             failure,
             cause: None,
             again: false,
-            target: None,
+            kind,
             is_told: false,
+            about: Box::default(),
         }
     }
 
@@ -82,13 +109,38 @@ impl Broke {
     }
 
     fn of_own_node(failure: Failure) -> Broke {
-        Broke {
-            again: matches!(failure, Failure::Failed(_)),
-            failure,
-            cause: None,
-            target: None,
-            is_told: false,
+        match failure {
+            Failure::Failed(_) => Broke {
+                again: true,
+                kind: "own-node",
+                ..Broke::for_good(failure)
+            },
+            other => Broke::for_good(other),
         }
+    }
+
+    /// It is the fault of this one of the targets.
+    fn by(mut self, target: Option<Remote>) -> Broke {
+        self.about.target = target;
+        self
+    }
+
+    /// Prints the JSON of it, once, where that was asked for. Standard error says it as well.
+    fn tell(&mut self, args: &Copy) {
+        if !args.json || self.is_told || matches!(self.failure, Failure::NobodyReads) {
+            return;
+        }
+        self.is_told = true;
+        let cause = self.cause.as_ref();
+        let mut value = json!({
+            "error": self.failure.text(),
+            "kind": cause.map_or(self.kind, |cause| cause.kind.label()),
+            "node": cause.map(|cause| cause.node.to_string()),
+        });
+        if let Some((word, paths)) = &self.about.words {
+            value[*word] = json!(paths);
+        }
+        let _ = terminal::json(&value);
     }
 }
 
@@ -97,18 +149,8 @@ pub fn run(args: &Copy) -> Outcome {
     if args.detach {
         return crate::transfers::detach(args);
     }
-    let copied = copy_all(args);
-    copied.map_err(|broke| {
-        if args.json && !broke.is_told && !matches!(broke.failure, Failure::NobodyReads) {
-            let cause = broke.cause.as_ref();
-            let value = json!({
-                "error": broke.failure.text(),
-                "kind": cause.map_or("own-node", |cause| cause.kind.label()),
-                "node": cause.map(|cause| cause.node.to_string()),
-            });
-            // What is said on standard error, and the exit status, say it as well.
-            let _ = terminal::json(&value);
-        }
+    copy_all(args).map_err(|mut broke| {
+        broke.tell(args);
         broke.failure
     })
 }
@@ -123,7 +165,12 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
     let wanted = wanted(&args.paths).map_err(Broke::for_good)?;
     let manifest = args.manifest.as_deref();
     let manifest = manifest.map(|path| Manifest::new(path, wanted.sources()));
-    let copied = copy_each(args, manifest.as_ref(), wanted);
+    let command = Command {
+        args,
+        manifest: manifest.as_ref(),
+        fresh: &Fresh::of(args),
+    };
+    let copied = copy_each(command, wanted);
     // What did not come is not in it; where nothing came there is nothing to list.
     let manifest = manifest.filter(|manifest| copied.is_ok() || !manifest.is_empty());
     let written = manifest.map_or(Ok(()), |manifest| manifest.write());
@@ -134,18 +181,18 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
     copied.and(written)
 }
 
-fn copy_each(args: &Copy, manifest: Option<&Manifest>, wanted: Wanted) -> Result<(), Broke> {
+fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
     match wanted {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
-            let each = |source: &OsString| several::push(args, manifest, source, &targets);
-            several::each(&sources, each)
+            let each = |source: &OsString| several::push(command, source, &targets);
+            several::each(command.args, &sources, each)
         }
         Wanted::Pull(sources, target) => {
-            let is_place = !args.discard && target != "-";
+            let is_place = !command.args.discard && target != "-";
             if sources.len() > 1 && is_place && !Path::new(&target).is_dir() {
                 return Err(Broke::for_good(Failure::misused(format_args!(
                     "{} is no directory, and {} sources need one: make it first",
@@ -153,27 +200,54 @@ fn copy_each(args: &Copy, manifest: Option<&Manifest>, wanted: Wanted) -> Result
                     sources.len()
                 ))));
             }
-            several::each(&sources, |source| {
-                copy(args, manifest, Job::Pull(source, &target))
+            several::each(command.args, &sources, |source| {
+                copy(command, Job::Pull(source, &target))
             })
         }
     }
 }
 
 /// One copy, in as many attempts as it takes.
-fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Broke> {
-    let asked = args
+fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
+    let asked = command
+        .args
         .give_up
         .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
     let mut patience = Patience::new(asked);
-    let mut meter = Meter::new(args, job.total());
+    let mut meter = Meter::new(command.args, job.total());
+    let copied = attempts(command, job, (&mut patience, &mut meter));
+    copied.map_err(|mut broke| {
+        let done = several::done(job, &meter);
+        let is_part = !broke.is_told && !several::rest(job, &meter).is_empty();
+        if let Some(last) = meter.done().values().last().filter(|_| is_part) {
+            // Nobody who asks for it hears of these otherwise.
+            let shown = done.iter().map(Remote::shown).collect();
+            let _ = meter.finish(&("to", shown), *last);
+        }
+        broke.about.done = done;
+        broke.about.words = Some(job.words());
+        broke
+    })
+}
+
+/// As many as it takes. Targets that have got their copy are left out of the next one.
+fn attempts(
+    command: Command<'_>,
+    job: Job<'_>,
+    (patience, meter): (&mut Patience, &mut Meter),
+) -> Result<(), Broke> {
     let mut last: Option<Broke> = None;
     let achieved = Mutex::new(Achieved::default());
     loop {
         let known = (&patience.avoided, &achieved);
-        let broke = match attempt(args, job, &mut meter, known, &mut last) {
+        let rest = several::rest(job, meter);
+        let now = match job {
+            Job::Push(source, _) => Job::Push(source, &rest),
+            Job::Pull(..) => job,
+        };
+        let broke = match attempt(command, now, meter, known, &mut last) {
             Ok(done) => {
-                if let Some(manifest) = manifest {
+                if let Some(manifest) = command.manifest {
                     let local = job.local();
                     let listed = manifest.add(&local, job.name().as_deref(), meter.digests());
                     listed.map_err(|error| Broke::for_good(unread(local.as_os_str(), &error)))?;
@@ -187,7 +261,9 @@ fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Br
             Err(broke) => broke,
         };
         if broke.is_for_another_way() {
-            meter.say("another way is faster: it goes on by that");
+            if !meter.turns_to_probe() {
+                meter.say("another way is faster: it goes on by that");
+            }
             continue;
         }
         let (begun, idle) = meter.on_broken();
@@ -199,7 +275,7 @@ fn copy(args: &Copy, manifest: Option<&Manifest>, job: Job<'_>) -> Result<(), Br
             Next::Around(false) => last = Some(broke),
             Next::Around(true) => meter.wait(broke.failure.text(), patience.give_up()),
             // The other targets need not wait for it.
-            Next::Wait(_) if broke.target.is_some() => return Err(broke),
+            Next::Wait(_) if broke.about.target.is_some() => return Err(broke),
             Next::Wait(pause) => {
                 meter.wait(broke.failure.text(), patience.give_up());
                 std::thread::sleep(pause);
@@ -215,7 +291,7 @@ impl<'a> Job<'a> {
         !matches!(self, Job::Push(path, _) | Job::Pull(_, path) if path == "-")
     }
 
-    /// Bytes, where they are known before.
+    /// Bytes, where they are known before the source has told.
     fn total(self) -> Option<u64> {
         match self {
             Job::Push(source, _) if source != "-" => size(Path::new(source)),
@@ -271,13 +347,13 @@ impl<'a> Job<'a> {
 /// One attempt. Where the only way is one that was to be avoided, and nothing has begun, it is not
 /// gone again: `last` is what came of it.
 fn attempt(
-    args: &Copy,
+    command: Command<'_>,
     job: Job<'_>,
     meter: &mut Meter,
     (avoided, achieved): (&Avoided, &Mutex<Achieved>),
     last: &mut Option<Broke>,
 ) -> Result<Done, Broke> {
-    let own = Broke::of_own_node;
+    let (args, own) = (command.args, Broke::of_own_node);
     let mut control = Control::find(args.node.as_deref()).map_err(own)?;
     let socket = control.path().with_extension(host::relay::SUFFIX);
     if !socket.exists() {
@@ -293,7 +369,7 @@ fn attempt(
     };
     let status = control.status_when(knows).map_err(own)?;
     let names = Names::of(&status);
-    let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
+    let work = Work::of(args, job, &names)?;
     let before = achieved
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -301,7 +377,7 @@ fn attempt(
     let known = (avoided, &before);
     let mut route = Route::new(&mut control, &status, &names, args, known).map_err(own)?;
     let probes = Probes {
-        bytes: args.probe_bytes(job.total(), meter),
+        bytes: args.probe_bytes(meter),
         socket: &socket,
         congestion: args.congestion.as_deref().unwrap_or_default(),
     };
@@ -309,12 +385,13 @@ fn attempt(
     route
         .refine(&work.ends(), &probes, &names, &|line| meter.say(&line))
         .map_err(own)?;
-    meter.on_probed(began);
-    let planned = route.to(&work.ends()).map_err(|failure| Broke {
-        target: route
-            .unreached(&work.ends())
-            .and_then(|end| several::target_at(job, end, &names)),
-        ..own(failure)
+    if probes.bytes.is_some() {
+        meter.on_probed(began);
+    }
+    let planned = route.to(&work.ends()).map_err(|failure| {
+        let unreached = route.unreached(&work.ends());
+        let target = unreached.and_then(|end| several::target_at(job, end, &names));
+        own(failure).by(target)
     })?;
     if !planned.is_around
         && let Some(last) = last.take()
@@ -326,7 +403,8 @@ fn attempt(
     }
     let ends: BTreeSet<NodeAddr> = work.ends().into_keys().chain([route.own()]).collect();
     meter.begin(&names, planned.predicted, ends);
-    let order = order(args, &route, &socket, &planned);
+    let fresh = command.fresh.is_due(job);
+    let order = order((args, fresh), &route, &socket, &planned);
     let meter = &*meter;
     let ends = work.ends();
     let again = |achieved: &Achieved| {
@@ -337,10 +415,23 @@ fn attempt(
     };
     let doubt = (job.can_repeat() && meter.may_turn())
         .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
+    let may_probe = job.can_repeat() && ends.len() == 1;
     let tell = |told: Progress<'_>| {
-        meter.on(told);
-        if let (Some(doubt), Progress::Segment(from, to, segment)) = (&doubt, told) {
-            doubt.on_segment((from, to), &segment);
+        let is_first = meter.on(told);
+        if order.fresh && is_first {
+            // Every end has removed what was there before.
+            command.fresh.on_begun(job);
+        }
+        match (told, &doubt) {
+            // Nothing was copied yet.
+            (Progress::Total(_), _) if may_probe && args.probe_bytes(meter).is_some() => {
+                meter.turn_to_probe();
+                order.stop.store(true, Ordering::Relaxed);
+            }
+            (Progress::Segment(from, to, segment), Some(doubt)) => {
+                doubt.on_segment((from, to), &segment);
+            }
+            _ => {}
         }
     };
     let done = match work {
@@ -355,12 +446,16 @@ fn attempt(
         }
         cause
     })
-    .map_err(|cause| Broke {
-        failure: told(&names, &cause),
-        target: several::in_the_way(job, &cause, &names),
-        cause: Some(cause),
-        again: true,
-        is_told: false,
+    .map_err(|cause| {
+        let target = several::in_the_way(job, &cause, &names);
+        let broke = Broke {
+            again: true,
+            ..Broke::for_good(told(&names, &cause))
+        };
+        Broke {
+            cause: Some(cause),
+            ..broke.by(target)
+        }
     })
 }
 
@@ -371,14 +466,15 @@ enum Work {
 }
 
 impl Work {
-    fn of(args: &Copy, job: Job<'_>, names: &Names) -> Result<Work, Failure> {
+    fn of(args: &Copy, job: Job<'_>, names: &Names) -> Result<Work, Broke> {
+        let bad = Broke::for_good;
         match job {
             Job::Push(source, targets) => {
                 let (tree, name) = match source.as_bytes() {
                     b"-" => (Tree::stream(Box::new(io::stdin())), None),
                     _ => {
                         let path = Path::new(source);
-                        let tree = Tree::open(path).map_err(|error| unread(source, &error))?;
+                        let tree = Tree::open(path).map_err(|error| bad(unread(source, &error)))?;
                         let patterns = args
                             .exclude
                             .iter()
@@ -389,38 +485,42 @@ impl Work {
                 };
                 let mut ends = Ends::new();
                 for target in targets {
-                    let node = names.address(&target.node)?;
+                    let node = names.address(&target.node).map_err(bad)?;
                     let mut path = target.path.clone();
                     if let Some(name) = &name {
                         path.push(wire::relay::NAME_SEPARATOR);
                         path.extend_from_slice(name.as_bytes());
                     }
                     if ends.insert(node, path).is_some() {
-                        return Err(Failure::misused(format_args!(
+                        return Err(bad(Failure::misused(format_args!(
                             "two copies to node {} at once: run them one after the other",
                             target.node
-                        )));
+                        ))));
                     }
                 }
                 Ok(Work::Push(Box::new(tree), ends))
             }
-            Job::Pull(..) if !args.exclude.is_empty() => Err(Failure::misused(
+            Job::Pull(..) if !args.exclude.is_empty() => Err(bad(Failure::misused(
                 "--exclude is for what is copied from here: leave it out, or copy at the node that has it",
-            )),
+            ))),
             Job::Pull(source, target) => {
-                let node = names.address(&source.node)?;
+                let node = names.address(&source.node).map_err(bad)?;
                 let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
                 let place = match target.as_bytes() {
                     b"-" => Place::Stream(Box::new(io::stdout())),
                     _ if args.discard => Place::Discard,
                     _ => {
                         let named = Named::at(Path::new(target), name);
-                        let named = named.map_err(|error| unread(target, &error))?;
+                        let named = named.map_err(|error| bad(unread(target, &error)))?;
                         if args.no_clobber && named.is_there() {
-                            return Err(Failure::failed(format_args!(
+                            let failure = Failure::failed(format_args!(
                                 "{} is there, and stays as it is: that is what --no-clobber asks for",
                                 target.display()
-                            )));
+                            ));
+                            return Err(Broke {
+                                kind: FailureKind::Exists.label(),
+                                ..bad(failure)
+                            });
                         }
                         Place::Named(named)
                     }
@@ -437,14 +537,14 @@ impl Work {
     }
 }
 
-fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order {
+fn order((args, fresh): (&Copy, bool), route: &Route, socket: &Path, planned: &Planned) -> Order {
     Order {
         socket: socket.to_owned(),
         node: route.own(),
         route: planned.bytes.clone(),
         plain: args.plain,
         scavenge: args.scavenge,
-        fresh: args.fresh,
+        fresh,
         keep: args.no_clobber,
         delete: args.delete,
         spare: args.skip_errors,
@@ -455,8 +555,8 @@ fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order 
     }
 }
 
-/// Bytes of a file, or of all files in a directory: for a share of the whole. Unknown beyond so many
-/// that counting them would delay the copy.
+/// Bytes of a file, or of all files in a directory: whether segments are to be measured before the first
+/// attempt. Unknown beyond so many that counting them would delay it; the source tells its total then.
 fn size(path: &Path) -> Option<u64> {
     let (mut total, mut entries) = (0, 0);
     let mut rest = vec![path.canonicalize().ok()?];

@@ -33,12 +33,19 @@ impl Pace {
     }
 }
 
-/// A line of progress. Without a total nothing can be said of a share, or of what is left.
-pub fn line(bytes: u64, total: Option<u64>, rate_bps: Option<f64>, seconds: f64) -> String {
+/// A line of progress, with more at its end. Without a total nothing can be said of a share, or of what is left.
+/// Where it is wider than `width`, first the bar goes and then the amounts: what else is said matters more.
+pub fn line(
+    (bytes, total): (u64, Option<u64>),
+    rate_bps: Option<f64>,
+    seconds: f64,
+    more: &str,
+    width: usize,
+) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let rate = rate_bps.map_or_else(String::new, |bps| format!("  {:.1} Mbit/s", bps / 1e6));
     let Some(total) = total.filter(|total| *total > 0) else {
-        return format!("{:.1} MB in {seconds:.0} s{rate}", mb(bytes));
+        return format!("{:.1} MB in {seconds:.0} s{rate}{more}", mb(bytes));
     };
     let bytes = bytes.min(total);
     let share = bytes as f64 / total as f64;
@@ -49,14 +56,17 @@ pub fn line(bytes: u64, total: Option<u64>, rate_bps: Option<f64>, seconds: f64)
     let left = left.map_or_else(String::new, |s| {
         format!("  {} left", crate::date::span(s.ceil()))
     });
-    format!(
-        "[{}{}] {:.0} %  {:.1} of {:.1} MB{rate}{left}",
-        "#".repeat(full),
-        ".".repeat(BAR - full),
-        (share * 100.0).floor(),
-        mb(bytes),
-        mb(total)
-    )
+    let bar = format!("[{}{}] ", "#".repeat(full), ".".repeat(BAR - full));
+    let share = format!("{:.0} %", (share * 100.0).floor());
+    let amounts = format!("  {:.1} of {:.1} MB", mb(bytes), mb(total));
+    let end = format!("{rate}{left}{more}");
+    let lines = [
+        format!("{bar}{share}{amounts}{end}"),
+        format!("{share}{amounts}{end}"),
+    ];
+    let fits = |line: &String| line.chars().count() <= width;
+    let short = || format!("{share}{end}");
+    lines.into_iter().find(fits).unwrap_or_else(short)
 }
 
 /// What it came to.
@@ -90,14 +100,27 @@ mod tests {
 
     #[test]
     fn share_rate_and_time_left_are_in_a_line_that_fits() {
-        let text = line(12_900_000, Some(30_000_000), Some(19.1e6), 5.4);
+        let some = |more, width| {
+            let bytes = (12_900_000, Some(30_000_000));
+            line(bytes, Some(19.1e6), 5.4, more, width)
+        };
         assert_eq!(
-            text,
+            some("", 80),
             "[####......] 43 %  12.9 of 30.0 MB  19.1 Mbit/s  8s left"
         );
-        assert_eq!(line(1_500_000, None, None, 2.2), "1.5 MB in 2 s");
+        let more = "  file 3 of 120  slowest: ams to fra";
         assert_eq!(
-            line(7, Some(5), Some(0.0), 1.0),
+            some(more, 80),
+            "43 %  12.9 of 30.0 MB  19.1 Mbit/s  8s left  file 3 of 120  slowest: ams to fra"
+        );
+        assert_eq!(
+            some(more, 78),
+            "43 %  19.1 Mbit/s  8s left  file 3 of 120  slowest: ams to fra"
+        );
+        let unknown = line((1_500_000, None), None, 2.2, "", 80);
+        assert_eq!(unknown, "1.5 MB in 2 s");
+        assert_eq!(
+            line((7, Some(5)), Some(0.0), 1.0, "", 80),
             "[##########] 100 %  0.0 of 0.0 MB  0.0 Mbit/s"
         );
     }

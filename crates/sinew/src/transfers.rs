@@ -12,16 +12,19 @@ use crate::control;
 use crate::cp::{self, Copy};
 use crate::date;
 use crate::failure::{Failure, Outcome};
+use crate::quantity;
 use crate::show::text;
 use crate::table::{Column, Table};
 use crate::terminal;
 use clap::{Args, Parser, Subcommand};
+use host::relay::place::orphans;
 use net::Clock;
 use serde_json::{Value, json};
 use spool::{End, Job, Spool, State};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// How long a copy tries on that was not told how long.
@@ -56,6 +59,9 @@ pub enum What {
     /// Remove copies that have ended from the list
     #[command(after_help = "Example:\n  sinew transfers clear")]
     Clear,
+    /// Remove the unfinished data of copies that nobody resumes, below these directories
+    #[command(after_help = "Example:\n  sinew transfers clean /srv/data --older 7d")]
+    Clean(Clean),
     /// Do a copy: what runs by itself
     #[command(hide = true)]
     Work(One),
@@ -75,15 +81,33 @@ pub struct Which {
     pub number: Option<u32>,
 }
 
+/// Where copies have left something.
+#[derive(Debug, Args)]
+pub struct Clean {
+    /// The directories, as a node's `[relay] roots` name them
+    #[arg(required = true)]
+    pub directories: Vec<PathBuf>,
+    /// Keep what was changed less than this time ago
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = quantity::seconds)]
+    pub older: base::Duration,
+    /// Remove nothing: print what would be removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Does it.
 pub fn run(args: &Transfers) -> Outcome {
-    let spool = Spool::own()?;
+    let spool = Spool::own;
     match &args.what {
-        None => list(&spool, args.json),
-        Some(What::Cancel(one)) => cancel(&spool, one.number),
-        Some(What::Resume(some)) => resume(&spool, some.number),
-        Some(What::Clear) => clear(&spool),
-        Some(What::Work(one)) => work(&spool, one.number),
+        None => list(&spool()?, args.json),
+        Some(What::Cancel(one)) => cancel(&spool()?, one.number),
+        Some(What::Resume(some)) => resume(&spool()?, some.number),
+        Some(What::Clear) => clear(&spool()?),
+        Some(What::Clean(which)) => clean(which),
+        Some(What::Work(one)) => work(&spool()?, one.number),
     }
 }
 
@@ -190,6 +214,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     let turn = wait_for_turn(spool, number)?;
     let done = parse(&job.words).and_then(|mut copy| {
         copy.told = Some(spool.file(number, "progress"));
+        copy.begun = Some(spool.file(number, "begun"));
         // Nobody sees it fail, and after a reboot the node may be slower to start.
         copy.give_up.get_or_insert(GIVE_UP);
         cp::run(&copy)
@@ -201,6 +226,9 @@ fn work(spool: &Spool, number: u32) -> Outcome {
         ended_s: Clock::new().unix_s(),
     };
     drop(turn);
+    if end.ok {
+        spool.forget_begun(number);
+    }
     spool.rest(number);
     spool.end(number, &end)?;
     // From here on it has ended, however long the notification takes.
@@ -254,7 +282,7 @@ struct Alone {
     copy: Copy,
 }
 
-fn parse(words: &[String]) -> Result<Copy, Failure> {
+pub(crate) fn parse(words: &[String]) -> Result<Copy, Failure> {
     let words = ["cp".to_owned()].into_iter().chain(words.iter().cloned());
     let alone = Alone::try_parse_from(words).map_err(Failure::misused)?;
     Ok(alone.copy)
@@ -315,6 +343,28 @@ fn clear(spool: &Spool) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Removes what nobody goes on with. What a copy writes at present stays, however old it is.
+fn clean(which: &Clean) -> Outcome {
+    let older = std::time::Duration::from_nanos(which.older.as_nanos());
+    let now_s = Clock::new().unix_s();
+    let mut all = Vec::new();
+    for root in &which.directories {
+        let found = orphans::clean(root, older, now_s, which.dry_run);
+        let found =
+            found.map_err(|error| Failure::failed(format_args!("{}: {error}", root.display())))?;
+        all.extend(found.iter().map(|path| path.display().to_string()));
+    }
+    if which.json {
+        let key = if which.dry_run {
+            "would_remove"
+        } else {
+            "removed"
+        };
+        return terminal::json(&json!({ key: all }));
+    }
+    all.iter().try_for_each(|path| terminal::line(path))
 }
 
 fn list(spool: &Spool, as_json: bool) -> Outcome {

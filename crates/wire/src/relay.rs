@@ -62,7 +62,7 @@ use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 
 /// The version that is spoken here.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// What every connection begins with. Its first byte is none that TLS begins with.
 pub const MAGIC: [u8; 4] = *b"SNRL";
 /// The name of a transfer.

@@ -401,9 +401,10 @@ impl Sending {
         };
         // Several that nobody could take back have taken their shares from others.
         let is_fair = self.striping.is_free() || self.stripes.len() == 1;
+        let is_told = is_fair && (rates.one_kbps > 0 || rates.together_kbps > 0);
         (
             self.to,
-            carried.together_bps.filter(|_| is_fair).map(|_| rates),
+            carried.together_bps.filter(|_| is_told).map(|_| rates),
         )
     }
 

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+pub use wire::relay::entry::{EntryKind, Total};
 use wire::relay::{DIGEST_BYTES, HOPS_MAX, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
 
@@ -60,8 +61,10 @@ pub struct Order {
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
+    /// What all entries are together, if the source knows it: before anything else.
+    Total(Total),
     /// An entry that every sink has already, of so many bytes if it is a file.
-    Kept(u64),
+    Kept(EntryKind, u64),
     /// Of the next file every sink has so many bytes.
     From(u64),
     /// An entry begins, of so many bytes if it is a file.
@@ -72,6 +75,8 @@ pub enum Progress<'a> {
     Spared(&'a [u8], &'a str),
     /// An entry that would be sent, of so many bytes.
     Would(&'a [u8], u64),
+    /// A sink has all, as it was sent.
+    Done(NodeAddr, Done),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.
@@ -118,6 +123,14 @@ impl Order {
                 "it was broken off",
             )),
             false => Ok(()),
+        }
+    }
+
+    /// Tells, and breaks the copy off before anything is copied if that is wanted once the total is known.
+    fn tell(&self, progress: Progress<'_>, transfer: &Transfer, report: Report<'_>) {
+        report(progress);
+        if let (Progress::Total(_), Err(over)) = (progress, self.go_on()) {
+            transfer.fail_at_once(over);
         }
     }
 
@@ -200,7 +213,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
         };
         let out = (next.data, next.used, source.key);
         let sent = spread(&frames, 0, out, at, &transfer, || {
-            source.run(&mut tree, report)
+            source.run(&mut tree, |told| order.tell(told, &transfer, report))
         });
         if sent.is_err() {
             // The reason may be on its way still.
@@ -251,7 +264,8 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             secrets,
             transfer,
         };
-        let come = sink.run(place, &Manner::of(&open), report);
+        let tell = |told: Progress<'_>| order.tell(told, transfer, report);
+        let come = sink.run(place, &Manner::of(&open), tell);
         if let Err(failure) = &come {
             transfer.fail(failure.clone());
         }

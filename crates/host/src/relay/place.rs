@@ -7,11 +7,13 @@
 //! ```
 //! Whatever ends the process, a file or a new directory is the old one or the new one, whole. A directory
 //! that is there is updated in place, each file whole or not at all. A new attempt looks what is there, and
-//! says so. Two transfers to one target would spoil each other's part, so the journal is locked,
+//! says so. What only another sink of the copy lacks is left as it is. Two transfers to one target would spoil each other's part, so the journal is locked,
 //! and the second is told.
 
 mod files;
 mod journal;
+pub mod orphans;
+mod partial;
 #[cfg(test)]
 mod tests;
 
@@ -190,6 +192,14 @@ pub(super) struct Writing {
     to: To,
 }
 
+/// What is here of a file whose content comes.
+pub(super) enum Kept {
+    /// What lies before that.
+    Beginning(Box<blake3::Hasher>),
+    /// All of it: the content is for another sink.
+    Whole,
+}
+
 enum To {
     Files(Box<Files>),
     Stream(Box<dyn Write + Send>),
@@ -233,13 +243,17 @@ impl Writing {
         Ok((Writing { here, to }, there))
     }
 
-    /// The content of the file that was named last goes on behind what is here; that, for the decoder.
-    pub(super) fn content(&mut self) -> Result<blake3::Hasher, Failure> {
+    /// What is here of the file that was named last, whose content comes from this byte on: for the decoder.
+    pub(super) fn content(&mut self, from: u64) -> Result<Kept, Failure> {
+        let here = self.here;
         let kept = match &mut self.to {
-            To::Files(files) => files.content(),
-            To::Stream(_) | To::Discard => None,
+            To::Files(files) => files
+                .content(from)
+                .map_err(|error| Failure::file(here, "what is there of a file", &error))?,
+            To::Stream(_) | To::Discard if from > 0 => None,
+            To::Stream(_) | To::Discard => Some(Kept::Beginning(Box::default())),
         };
-        kept.ok_or_else(|| not_kept(self.here))
+        kept.ok_or_else(|| not_kept(here))
     }
 
     /// Does what the stream says.

@@ -9,7 +9,7 @@ use super::duplex::Duplex;
 use super::ends::{self, Inbound};
 use super::failure::{Failure, FailureKind};
 use super::origin::Progress;
-use super::place::{Manner, Place, Writing};
+use super::place::{Kept, Manner, Place, Writing};
 use super::pump::{Ends, Frames, Outcome, corrupt, read_frame};
 use super::socket::Data;
 use super::transfer::{Over, Shared, Transfer};
@@ -20,6 +20,7 @@ use secure::ends::Speech;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::bytes::Writer;
+use wire::relay::entry::EntryKind;
 use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
@@ -168,14 +169,20 @@ impl Sink<'_> {
                     // Its turn is when it is known that nothing follows.
                     Some(Event::End(told)) => digest = Some(told),
                     Some(event) => {
-                        let mut from = 0;
+                        let mut begun = None;
                         match &event {
-                            Event::Kept(entry) => tell(Progress::Kept(entry.size)),
-                            Event::Entry(entry, behind) => {
-                                from = *behind;
-                                if from > 0 {
-                                    tell(Progress::From(from));
+                            Event::Total(total) => {
+                                tell(Progress::Total(*total));
+                                if self.transfer.has_failed() {
+                                    return Err(self.over());
                                 }
+                            }
+                            Event::Kept(entry) => tell(Progress::Kept(entry.kind, entry.size)),
+                            Event::Entry(entry, behind) => {
+                                if *behind > 0 {
+                                    tell(Progress::From(*behind));
+                                }
+                                begun = (entry.kind == EntryKind::File).then_some(*behind);
                                 tell(Progress::Entry(entry.size));
                                 path.clear();
                                 path.extend_from_slice(entry.path);
@@ -193,8 +200,11 @@ impl Sink<'_> {
                             _ => {}
                         }
                         writing.on_event(&event)?;
-                        if from > 0 {
-                            decoder.resume(writing.content()?);
+                        if let Some(from) = begun {
+                            match writing.content(from)? {
+                                Kept::Beginning(content) => decoder.resume(*content),
+                                Kept::Whole => decoder.drop_content(),
+                            }
                         }
                     }
                 }

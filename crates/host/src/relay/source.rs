@@ -21,7 +21,7 @@ use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
 use relay::{Encoder, Window};
 use secure::ends::StreamKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -193,13 +193,13 @@ impl Source<'_> {
     }
 
     fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
+        // Meanwhile the sinks look what they have.
+        let total = tree.total();
         let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
         self.tell_key()?;
         if !tree.can_rewind() {
             shared = resume::Shared::default();
         }
-        let mut walker = tree.walk();
-        let mut names = Names::default();
         let mut out = Out {
             source: self,
             buffer: Vec::with_capacity(FRAME_HEAD_BYTES + FRAME_BYTES_MAX),
@@ -207,6 +207,17 @@ impl Source<'_> {
         };
         out.begin();
         let mut encoder = Encoder::begin(&mut out.buffer);
+        if let Some(total) = total {
+            tell(Progress::Total(total));
+            if self.transfer.has_failed() {
+                return Err(Stop::Over);
+            }
+            encoder.total(total, &mut out.buffer);
+            // By itself: a sink without room for it gets nothing else.
+            out.flush()?;
+        }
+        let mut walker = tree.walk();
+        let mut names = Names::default();
         while let Some(found) = walker.next().map_err(|at| self.unread(at))? {
             match found {
                 Found::Spared(path, why) => self.spare(&path, &why, &mut encoder, &mut out, tell),
@@ -222,7 +233,7 @@ impl Source<'_> {
         let total = out.offset;
         let ended = self.frames.with(|fan| fan.on_end(total));
         ended.map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
-        self.wait_for_sinks(digest)
+        self.wait_for_sinks(digest, tell)
     }
 
     /// All sinks have said what they have, so it is known what is agreed on with each.
@@ -238,7 +249,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// One entry, with what of its content no sink has.
+    /// One entry, with its content from where the first of the sinks has no more of it.
     fn entry(
         &self,
         (walker, shared, names): (&mut Walker<'_>, &resume::Shared, &mut Names),
@@ -256,7 +267,7 @@ impl Source<'_> {
                 return Ok(());
             }
             match is_there {
-                true => tell(Progress::Kept(head.size)),
+                true => tell(Progress::Kept(head.kind, head.size)),
                 false => tell(Progress::Would(&head.path, head.size)),
             }
             return Ok(encoder.kept(&entry, &mut out.buffer).map_err(bad)?);
@@ -278,19 +289,12 @@ impl Source<'_> {
         if !self.attributes((walker, names), head, encoder, out, tell)? {
             return Ok(());
         }
-        if let Some(content) = &content {
-            let begun = shared.partial.filter(|have| have.partial_key == key);
-            if let (Some(have), Content::File(file)) = (begun, content) {
-                let mut hasher = blake3::Hasher::new();
-                let same = super::place::hash(file, have.partial, &mut hasher)
-                    .is_ok_and(|len| len == have.partial)
-                    && hasher.finalize() == have.partial_digest;
-                if same {
-                    behind = have.partial;
-                    encoder.from(behind, hasher, &mut out.buffer);
-                    tell(Progress::From(behind));
-                }
-            }
+        let begun = content.as_ref();
+        let begun = begun.and_then(|content| proven(content, shared.begun(key)));
+        if let Some((bytes, hasher)) = begun {
+            behind = bytes;
+            encoder.from(behind, hasher, &mut out.buffer);
+            tell(Progress::From(behind));
         }
         encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
         tell(Progress::Entry(head.size));
@@ -349,20 +353,29 @@ impl Source<'_> {
         encoder.spared(path, why, &mut out.buffer);
     }
 
-    fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES]) -> Result<Done, Stop> {
-        let dones: Vec<(NodeAddr, Done)> = self.feedback.wait(self.transfer, |f| {
-            (f.dones.len() == f.sinks).then(|| f.dones.iter().map(|(n, d)| (*n, *d)).collect())
-        })?;
-        for (node, done) in &dones {
+    /// Each sink that has all is told of at once: what becomes of the others does not change that.
+    fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES], tell: Tell<'_>) -> Result<Done, Stop> {
+        let mut told = BTreeSet::new();
+        loop {
+            let (sinks, next) = self.feedback.wait(self.transfer, |f| {
+                let next = f.dones.iter().find(|(node, _)| !told.contains(*node));
+                let next = next.map(|(node, done)| (*node, *done));
+                (next.is_some() || told.len() >= f.sinks).then_some((f.sinks, next))
+            })?;
+            let Some((node, done)) = next else {
+                let text = "there is no sink";
+                return Err(Failure::new(self.here, FailureKind::Unusable, text).into());
+            };
             if done.digest != digest {
                 let text = "what it has is not what was sent: the digests differ";
-                return Err(Failure::new(*node, FailureKind::Corrupt, text).into());
+                return Err(Failure::new(node, FailureKind::Corrupt, text).into());
+            }
+            told.insert(node);
+            tell(Progress::Done(node, done));
+            if told.len() == sinks {
+                return Ok(done);
             }
         }
-        let first = dones.first().map(|(_, done)| *done);
-        first.ok_or_else(|| {
-            Failure::new(self.here, FailureKind::Unusable, "there is no sink").into()
-        })
     }
 
     /// The content of a file, from some byte on; what is wrong with the file, if something is.
@@ -488,6 +501,23 @@ fn read_some(from: &mut impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<
             }
         }
     }
+}
+
+/// The shortest of these beginnings of a file, with what has taken it, if the file begins with each of them.
+fn proven(content: &Content, begun: &[Have]) -> Option<(u64, blake3::Hasher)> {
+    let Content::File(file) = content else {
+        return None;
+    };
+    let (mut at, mut hasher, mut shortest) = (0, blake3::Hasher::new(), None);
+    for have in begun {
+        let read = super::place::hash(file, have.partial - at, &mut hasher).ok()?;
+        at += read;
+        if at < have.partial || hasher.finalize() != have.partial_digest {
+            return None;
+        }
+        shortest.get_or_insert_with(|| (at, hasher.clone()));
+    }
+    shortest
 }
 
 fn named(head: &Head) -> PathBuf {

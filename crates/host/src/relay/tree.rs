@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX, SPARSE};
+use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX, SPARSE, Total};
 
 /// Permissions of what is copied from a stream.
 const STREAM_MODE: u32 = 0o644;
@@ -24,6 +24,10 @@ const DEPTH_MAX: usize = 256;
 /// Files with several names of which the first is remembered: 100 bytes and the path for each. What is
 /// beyond is copied once for each name.
 const HARD_LINKS_MAX: usize = 1 << 20;
+
+/// Entries that are counted before a copy begins: some 10 µs each. Beyond that the copy begins without its
+/// total being known.
+const COUNTED_MAX: usize = 1 << 20;
 
 /// The head of an entry, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub(super) struct Head {
     pub(super) changed_ns: i128,
     /// It has holes.
     pub(super) is_sparse: bool,
+    /// What its content takes of the disk, at most as much as it is long.
+    pub(super) room: u64,
 }
 
 /// What a walk comes by.
@@ -79,10 +85,18 @@ impl Head {
             target,
             changed_ns: i128::from(metadata.ctime()) * 1_000_000_000
                 + i128::from(metadata.ctime_nsec()),
-            is_sparse: kind == EntryKind::File
-                && metadata.blocks().saturating_mul(512) < metadata.len(),
+            is_sparse: kind == EntryKind::File && taken(metadata) < metadata.len(),
+            room: match kind {
+                EntryKind::File => taken(metadata).min(metadata.len()),
+                _ => 0,
+            },
         }
     }
+}
+
+/// What something takes of the disk.
+pub(super) fn taken(metadata: &Metadata) -> u64 {
+    metadata.blocks().saturating_mul(512)
 }
 
 /// Where the content of a file comes from.
@@ -164,6 +178,28 @@ impl Tree {
     /// It can be read again from the beginning.
     pub(super) fn can_rewind(&self) -> bool {
         matches!(self.what, What::Named { .. })
+    }
+
+    /// What all of it is, if that can be known before it is read.
+    pub(super) fn total(&mut self) -> Option<Total> {
+        if !self.can_rewind() {
+            return None;
+        }
+        let mut total = Total::default();
+        let mut walker = self.walk();
+        for _ in 0..COUNTED_MAX {
+            // What cannot be read is told when its turn comes.
+            match walker.next().ok()? {
+                None => return Some(total),
+                Some(Found::Entry(head)) if head.kind == EntryKind::File => {
+                    total.files += 1;
+                    total.bytes = total.bytes.saturating_add(head.size);
+                    total.room = total.room.saturating_add(head.room);
+                }
+                Some(_) => {}
+            }
+        }
+        None
     }
 
     pub(super) fn walk(&mut self) -> Walker<'_> {
@@ -277,6 +313,7 @@ impl Walker<'_> {
                     target: Vec::new(),
                     changed_ns: 0,
                     is_sparse: false,
+                    room: 0,
                 })
             }
             What::Named { parent, name } => {

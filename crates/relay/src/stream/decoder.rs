@@ -4,7 +4,7 @@ use super::{StreamError, Walk};
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, Total,
 };
 
 /// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
@@ -21,10 +21,12 @@ pub const ATTRIBUTE_COST_BYTES: usize = 64;
 pub enum Event<'a> {
     /// It begins.
     Begin,
+    /// What all entries will be.
+    Total(Total),
     /// The next entry, which the sink has said that it has.
     Kept(Entry<'a>),
-    /// The next entry; of a file the content goes on behind so many bytes, which the sink has said that
-    /// it has. It answers by [`Decoder::resume`] unless it is 0.
+    /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
+    /// that it has. Unless that is 0, it answers by [`Decoder::resume`] or [`Decoder::drop_content`].
     Entry(Entry<'a>, u64),
     /// Who owns the next entry.
     Owner(Owner<'a>),
@@ -61,6 +63,8 @@ pub struct Decoder {
     state: State,
     walk: Walk,
     content: blake3::Hasher,
+    /// The content that comes is not wanted.
+    drops: bool,
     /// What was said of the next entry: that it is kept, or from where it goes on.
     kept: bool,
     from: u64,
@@ -77,6 +81,7 @@ impl Default for Decoder {
             state: State::Begin,
             walk: Walk::default(),
             content: blake3::Hasher::new(),
+            drops: false,
             kept: false,
             from: 0,
             attributes: Attributes::None,
@@ -90,6 +95,11 @@ impl Decoder {
     /// Of the file that was named last the sink has what `content` has been given.
     pub fn resume(&mut self, content: blake3::Hasher) {
         self.content = content;
+    }
+
+    /// Of the file that was named last the sink has all, and drops what comes: that is not checked.
+    pub fn drop_content(&mut self) {
+        self.drops = true;
     }
 
     /// The entries so far.
@@ -135,6 +145,7 @@ impl Decoder {
                         HOLE => State::Hole,
                         GIVEN_UP => {
                             self.content.reset();
+                            self.drops = false;
                             self.state = State::Head;
                             return Ok(Some(Event::GivenUp));
                         }
@@ -149,7 +160,9 @@ impl Decoder {
                         0 => State::PieceLength,
                         left => State::Piece(left),
                     };
-                    self.content.update(bytes);
+                    if !self.drops {
+                        self.content.update(bytes);
+                    }
                     return Ok(Some(Event::Content(bytes)));
                 }
                 State::Hole => {
@@ -160,7 +173,9 @@ impl Decoder {
                     if len > HOLE_BYTES_MAX {
                         return Err(Malformed::Length.into());
                     }
-                    super::zeros(&mut self.content, len);
+                    if !self.drops {
+                        super::zeros(&mut self.content, len);
+                    }
                     self.state = State::PieceLength;
                     return Ok(Some(Event::Hole(len)));
                 }
@@ -171,7 +186,7 @@ impl Decoder {
                     let digest = self.content.finalize();
                     self.content.reset();
                     // In constant time, though nobody gains by the difference.
-                    if digest != told {
+                    if !core::mem::take(&mut self.drops) && digest != told {
                         return Err(StreamError::Content);
                     }
                     self.walk.complete(&told);
@@ -340,6 +355,13 @@ fn act<'a>(
                 *state = State::PieceLength;
             }
             Ok(Event::Entry(entry, offset))
+        }
+        // It is said at the beginning, where it can be acted upon.
+        (State::Head, Item::Total(total))
+            if walk.entries() == 0 && !is_said && *attributes == Attributes::None =>
+        {
+            walk.attribute(&item);
+            Ok(Event::Total(total))
         }
         (State::Head, Item::Owner(owner)) if !is_said => {
             attributes.begin()?;

@@ -27,6 +27,11 @@ fn file(path: &str, size: usize) -> Entry<'_> {
 fn stream(lens: &[usize], piece: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::begin(&mut out);
+    let total = Total {
+        files: lens.len() as u64,
+        ..Total::default()
+    };
+    encoder.total(total, &mut out);
     encoder.entry(&DIRECTORY, &mut out).unwrap();
     for (i, len) in lens.iter().enumerate() {
         let name = format!("f{i:03}");

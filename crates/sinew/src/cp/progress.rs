@@ -9,13 +9,13 @@ use crate::table;
 use crate::terminal;
 use base::NodeAddr;
 use host::relay::Progress;
-use host::relay::origin::{Done, Segment};
+use host::relay::origin::{Done, EntryKind, Segment, Total};
 use net::Clock;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hears how a copy goes on.
 pub(super) struct Meter {
@@ -30,7 +30,7 @@ pub(super) struct Meter {
     told: Option<PathBuf>,
     clock: Clock,
     begun: base::Time,
-    /// Bytes of all that is copied, if that is known before.
+    /// Bytes of all that is copied, if that is known before the first attempt.
     total: Option<u64>,
     state: Mutex<State>,
 }
@@ -41,12 +41,20 @@ struct State {
     written: u64,
     before: u64,
     attempts: u64,
+    /// What the source has told that all is.
+    total: Option<Total>,
+    /// The present attempt is broken off before anything is copied, because segments are to be measured first.
+    to_probe: bool,
+    has_probed: bool,
+    /// The ends that have all.
+    done: BTreeMap<NodeAddr, Done>,
     /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
     /// The content of what is one file.
     digest: Option<Digest>,
-    /// Files that came.
+    /// Files that came, and those that are through in this attempt: that came or were there.
     files: u64,
+    through: u64,
     digests: BTreeMap<Vec<u8>, Digest>,
     spared: BTreeMap<String, String>,
     spared_count: u64,
@@ -161,34 +169,68 @@ impl Meter {
         self.predicted = predicted;
         self.ends = ends;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.attempts += 1;
         state.before += std::mem::take(&mut state.written);
-        if state.begun {
-            let kept = state.kept;
-            state.found.get_or_insert(kept);
+        // What was broken off before it began is no attempt of its own.
+        if !std::mem::take(&mut state.to_probe) {
+            state.attempts += 1;
+            if state.begun {
+                let kept = state.kept;
+                state.found.get_or_insert(kept);
+            }
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
+        state.through = 0;
         (state.spared_count, state.would) = (0, (0, 0));
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
     }
 
-    /// Segments were measured since then.
+    /// Segments were measured since then, where there was something to find out.
     pub(super) fn on_probed(&mut self, since: base::Time) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.probed += self.clock.now().since(since);
+        state.has_probed = true;
+    }
+
+    /// Segments were measured once.
+    pub(super) fn has_probed(&self) -> bool {
+        self.state().has_probed
+    }
+
+    /// The present attempt ends here: segments are measured before what was told that comes.
+    pub(super) fn turn_to_probe(&self) {
+        self.state().to_probe = true;
+    }
+
+    /// The attempt has ended for that.
+    pub(super) fn turns_to_probe(&self) -> bool {
+        self.state().to_probe
+    }
+
+    /// The ends that have all, whatever became of the others.
+    pub(super) fn done(&self) -> BTreeMap<NodeAddr, Done> {
+        self.state().done.clone()
+    }
+
+    /// This one has.
+    pub(super) fn has_got(&self, node: &str) -> bool {
+        let node = self.names.address(node);
+        node.is_ok_and(|node| self.state().done.contains_key(&node))
+    }
+
+    /// Bytes of all that is copied, as far as that is known.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.state().total.map(|total| total.bytes).or(self.total)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time, for [`Meter::on_probed`].
     pub(super) fn now(&self) -> base::Time {
         self.clock.now()
-    }
-
-    /// An attempt was made before.
-    pub(super) fn is_repeated(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.attempts > 0
     }
 
     /// It may be broken off for a faster way still. Choice: what was found out by a few does not lead
@@ -245,9 +287,11 @@ impl Meter {
         }
     }
 
-    pub(super) fn on(&self, progress: Progress<'_>) {
+    /// Takes it in; true for what is told first of an attempt whose ends have begun.
+    pub(super) fn on(&self, progress: Progress<'_>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
+        let is_first = !state.has_moved && !matches!(progress, Progress::Segment(..));
         if !matches!(progress, Progress::Segment(..)) {
             if state.attempts > 1 && !state.has_moved {
                 let moved = state.moved.unwrap_or(self.begun);
@@ -256,7 +300,9 @@ impl Meter {
             (state.begun, state.has_moved, state.moved) = (true, true, Some(now));
         }
         match progress {
-            Progress::Kept(bytes) => {
+            Progress::Total(total) => state.total = Some(total),
+            Progress::Kept(kind, bytes) => {
+                state.through += u64::from(kind == EntryKind::File);
                 state.kept.0 += 1;
                 state.kept.1 += bytes;
                 state.entries += 1;
@@ -267,6 +313,7 @@ impl Meter {
                     state.digest = Some(digest);
                 }
                 state.files += 1;
+                state.through += 1;
                 if self.lists && state.digests.len() < LISTED_MAX {
                     state.digests.insert(path.to_vec(), digest);
                 }
@@ -291,6 +338,9 @@ impl Meter {
                 state.announced += bytes;
                 state.entries += 1;
             }
+            Progress::Done(node, done) => {
+                state.done.insert(node, done);
+            }
             Progress::Written(bytes) => state.written = bytes,
             Progress::Segment(from, to, segment) => {
                 let told = state.segments.entry((from, to)).or_default();
@@ -306,34 +356,42 @@ impl Meter {
             .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
         if let (Some(path), true) = (&self.told, is_due) {
             state.drawn = Some(now);
-            let text = self.line(&mut state, now);
+            let text = self.line(&mut state, now, usize::MAX);
             tell(path, &text);
         }
         if self.draws && is_due {
             state.drawn = Some(now);
-            let text = self.line(&mut state, now);
             let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let text = self.line(&mut state, now, width);
             let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
+        is_first
     }
 
-    /// The share, the rate of now, the time left, and the segment for which the others wait.
-    fn line(&self, state: &mut State, now: base::Time) -> String {
+    /// The share, the rate of now, the time left, which file it is, and the segment for which the others wait.
+    fn line(&self, state: &mut State, now: base::Time, width: usize) -> String {
         let seconds = now.since(self.begun).as_secs_f64();
-        let known = match (self.total, state.entries) {
-            (Some(total), _) => Some(total),
-            (None, 1) => Some(state.announced),
+        let known = match (
+            state.total.map(|total| total.bytes),
+            self.total,
+            state.entries,
+        ) {
+            (Some(total), ..) | (None, Some(total), _) => Some(total),
+            (None, None, 1) => Some(state.announced),
             // What lies before and behind is not known.
             _ => None,
         };
         let total = known.map(|known| known.saturating_sub(state.kept.1));
         let arrived = state.arrived(now).min(total.unwrap_or(u64::MAX));
         let rate_bps = state.pace.mark(now, arrived);
-        let mut line = progress::line(arrived, total, rate_bps, seconds);
-        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
-            line += &format!("  slowest: {}", self.segment(ends));
+        let mut more = String::new();
+        if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
+            more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        line
+        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
+            more += &format!("  slowest: {}", self.segment(ends));
+        }
+        progress::line((arrived, total), rate_bps, seconds, &more, width)
     }
 
     fn segment(&self, (from, to): (NodeAddr, NodeAddr)) -> String {
@@ -374,10 +432,24 @@ impl Meter {
         if !io::stderr().is_terminal() {
             return outcome;
         }
+        let text = self.text(&state, (word, paths), done.bytes, seconds);
+        let _ = writeln!(io::stderr(), "{text}");
+        outcome
+    }
+
+    /// The same for who sees it, with the digest of a single file, as `b3sum` writes it.
+    fn text(
+        &self,
+        state: &State,
+        (word, paths): (&str, &[String]),
+        bytes: u64,
+        seconds: f64,
+    ) -> String {
+        let achieved = state.rate_bps(bytes, seconds);
         let mut text = format!(
             "{word} {}: {}",
             paths.join(", "),
-            progress::whole(done.bytes, seconds)
+            progress::whole(bytes, seconds)
         );
         text += &self
             .predicted
@@ -391,8 +463,10 @@ impl Meter {
         if let Some(limits) = limits.filter(|_| state.segments.len() > 1) {
             text += &format!("; {limits} was the slowest");
         }
-        let _ = writeln!(io::stderr(), "{text}");
-        outcome
+        if let Some(digest) = state.digest {
+            text += &format!("\n  BLAKE3 {}", hex(&digest));
+        }
+        text
     }
 
     /// The digests of the files that came, by their paths.
@@ -441,6 +515,8 @@ impl Meter {
             "predicted_high_bps": self.predicted.map(|p| p.high_bps),
             "predicted_by": self.predicted.map(|p| p.confidence),
             "digest": state.digest.map(|digest| hex(&digest)), "stream_digest": hex(&done.digest),
+            "total_bytes": state.total.map(|total| total.bytes),
+            "total_files": state.total.map(|total| total.files),
             "files": state.files, "spared": spared, "spared_count": state.spared_count,
             "would_send": state.would.0, "would_send_bytes": state.would.1,
             "resumed_entries": found.0, "resumed_bytes": found.1,
@@ -502,6 +578,28 @@ mod tests {
             foretold(predicted(true), 10_800_000.0),
             ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
         );
+    }
+
+    #[test]
+    fn which_file_it_is_and_the_digest_of_a_single_one_are_told() {
+        let args = crate::transfers::parse(&["a", "b:x"].map(str::to_owned)).unwrap();
+        let meter = Meter::new(&args, None);
+        let total = Total {
+            files: 3,
+            bytes: 40,
+            room: 40,
+        };
+        meter.on(Progress::Total(total));
+        meter.on(Progress::Kept(EntryKind::Link, 0));
+        meter.on(Progress::Kept(EntryKind::File, 10));
+        let line = || meter.line(&mut meter.state(), meter.now(), 80);
+        assert!(line().ends_with("  file 2 of 3"), "{}", line());
+        assert!(line().starts_with("[..........] 0 %"), "{}", line());
+        meter.on(Progress::File(b"", [0xab; 32]));
+        assert!(line().ends_with("  file 3 of 3"), "{}", line());
+        let text = meter.text(&meter.state(), ("to", &["b:x".to_owned()]), 40, 1.0);
+        let digest = format!("\n  BLAKE3 {}", "ab".repeat(32));
+        assert!(text.ends_with(&digest), "{text}");
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //!        ▲                                                                        │
 //!        └────────────────────────────────────────────────────────────────────────┘   then that one, alone
 //! ```
-//! What a target has got stays there, so nothing that has arrived is sent again.
+//! What a target has got stays there. Those that are copied to together go on where the shortest part ends.
 
-use super::manifest::Manifest;
-use super::{Broke, Copy, Job, Remote, copy};
+use super::progress::Meter;
+use super::{Broke, Command, Copy, Job, Remote, copy};
 use crate::names::Names;
 use base::NodeAddr;
 use host::relay::Failure;
@@ -17,23 +17,23 @@ use host::relay::failure::FailureKind;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
-/// Copies to all of them. The last failure is returned, those before it are told.
-pub(super) fn push(
-    args: &Copy,
-    manifest: Option<&Manifest>,
-    source: &OsStr,
-    targets: &[Remote],
-) -> Result<(), Broke> {
+/// Copies to all of them. The last failure is returned, those before it are told. Targets that got their copy
+/// before another one broke it off have it.
+pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> Result<(), Broke> {
     let mut together = targets.to_vec();
     let mut alone = Vec::new();
-    let mut failed = loop {
-        match copy(args, manifest, Job::Push(source, &together)) {
-            Ok(()) => break Vec::new(),
-            Err(broke) => match broke.target {
+    let mut last = loop {
+        if together.is_empty() {
+            break Ok(());
+        }
+        match copy(command, Job::Push(source, &together)) {
+            Ok(()) => break Ok(()),
+            Err(broke) => match &broke.about.target {
                 // A stream cannot be read twice.
-                Some(at) if together.len() > 1 && source != "-" => {
-                    let target = together.remove(at);
-                    if !args.quiet {
+                Some(target) if together.len() > 1 && source != "-" => {
+                    let target = target.clone();
+                    together.retain(|each| *each != target && !broke.about.done.contains(each));
+                    if !command.args.quiet {
                         let (text, shown) = (broke.failure.text(), target.shown());
                         say(&format!(
                             "{text}; copies to the others first, then to {shown}"
@@ -41,32 +41,63 @@ pub(super) fn push(
                     }
                     alone.push(target);
                 }
-                _ => break vec![broke],
+                _ => break Err(broke),
             },
         }
     };
     for target in alone {
-        failed.extend(copy(args, manifest, Job::Push(source, &[target])).err());
+        let copied = copy(command, Job::Push(source, &[target]));
+        last = and(command.args, last, copied);
     }
-    let last = failed.pop();
-    failed.iter().for_each(|broke| say(broke.failure.text()));
-    last.map_or(Ok(()), Err)
+    last
+}
+
+/// The last failure: what is known of one before it is told, since nobody else does.
+fn and(args: &Copy, before: Result<(), Broke>, next: Result<(), Broke>) -> Result<(), Broke> {
+    match (before, next) {
+        (Err(mut before), Err(next)) => {
+            before.tell(args);
+            say(before.failure.text());
+            Err(next)
+        }
+        (before, next) => before.and(next),
+    }
 }
 
 /// Copies each source: what fails for one is no reason to leave out the others.
 pub(super) fn each<T>(
+    args: &Copy,
     sources: &[T],
     mut one: impl FnMut(&T) -> Result<(), Broke>,
 ) -> Result<(), Broke> {
     let mut last = Ok(());
     for source in sources {
-        if let Err(broke) = one(source)
-            && let Err(before) = std::mem::replace(&mut last, Err(broke))
-        {
-            say(before.failure.text());
+        let mut copied = one(source);
+        if let Err(broke) = &mut copied {
+            // In the order of the sources.
+            broke.tell(args);
         }
+        last = and(args, last, copied);
     }
     last
+}
+
+/// The targets that have got their copy.
+pub(super) fn done(job: Job<'_>, meter: &Meter) -> Vec<Remote> {
+    let Job::Push(_, targets) = job else {
+        return Vec::new();
+    };
+    let targets = targets.iter().filter(|target| meter.has_got(&target.node));
+    targets.cloned().collect()
+}
+
+/// The others.
+pub(super) fn rest(job: Job<'_>, meter: &Meter) -> Vec<Remote> {
+    let Job::Push(_, targets) = job else {
+        return Vec::new();
+    };
+    let targets = targets.iter().filter(|target| !meter.has_got(&target.node));
+    targets.cloned().collect()
 }
 
 fn say(text: &str) {
@@ -74,7 +105,7 @@ fn say(text: &str) {
 }
 
 /// The one of several targets that a failure is about, or that it comes from.
-pub(super) fn in_the_way(job: Job<'_>, cause: &Failure, names: &Names) -> Option<usize> {
+pub(super) fn in_the_way(job: Job<'_>, cause: &Failure, names: &Names) -> Option<Remote> {
     match (cause.kind, cause.about) {
         (FailureKind::Over, _) => None,
         (_, Some(about)) => target_at(job, about, names),
@@ -83,10 +114,10 @@ pub(super) fn in_the_way(job: Job<'_>, cause: &Failure, names: &Names) -> Option
 }
 
 /// The one of several targets that is at this node.
-pub(super) fn target_at(job: Job<'_>, node: NodeAddr, names: &Names) -> Option<usize> {
+pub(super) fn target_at(job: Job<'_>, node: NodeAddr, names: &Names) -> Option<Remote> {
     let Job::Push(_, targets @ [_, _, ..]) = job else {
         return None;
     };
     let is_it = |target: &Remote| names.address(&target.node).is_ok_and(|own| own == node);
-    targets.iter().position(is_it)
+    targets.iter().find(|target| is_it(target)).cloned()
 }

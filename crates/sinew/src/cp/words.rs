@@ -47,7 +47,7 @@ pub struct Copy {
     /// The congestion control of the senders, by the kernel's name: reno, cubic, bbr
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Start from the beginning, even if an earlier attempt has left data
+    /// Start from the beginning, even if an earlier copy has left data
     #[arg(long)]
     pub fresh: bool,
     /// Fail if the target exists, and leave it as it is
@@ -93,6 +93,9 @@ pub struct Copy {
     /// Where its progress is written, for who does not see it
     #[arg(skip)]
     pub(crate) told: Option<PathBuf>,
+    /// Where it is noted which targets have begun, for the same copy in another process
+    #[arg(skip)]
+    pub(crate) begun: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -102,11 +105,12 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Bytes that may be sent over a segment to find out what it carries, for a copy of so many; none if
-    /// nothing is to be found out.
-    pub(super) fn probe_bytes(&self, total: Option<u64>, meter: &Meter) -> Option<u64> {
+    /// Bytes that may be sent over a segment to find out what it carries, for a copy of as many as are known to
+    /// come; none if nothing is to be found out.
+    pub(super) fn probe_bytes(&self, meter: &Meter) -> Option<u64> {
+        let total = meter.total();
         let is_long = total.is_some_and(|total| total >= PROBED_BYTES);
-        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.is_repeated();
+        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.has_probed();
         let share = total.map(|total| total / PROBE_SHARE);
         match (may, self.probe) {
             // As much as the nodes permit.

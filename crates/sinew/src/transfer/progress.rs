@@ -50,8 +50,9 @@ impl Progress {
             self.drawn = Some(now);
             let seconds = now.since(self.begun).as_secs_f64();
             let rate_bps = self.pace.mark(now, self.bytes);
-            let text = progress::line(self.bytes, self.total, rate_bps, seconds);
             let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let bytes = (self.bytes, self.total);
+            let text = progress::line(bytes, rate_bps, seconds, "", width);
             let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
     }

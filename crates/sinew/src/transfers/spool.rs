@@ -4,6 +4,7 @@
 //!   $XDG_STATE_HOME/sinew/transfers/     (~/.local/state/sinew/transfers)
 //!     7.job        what is to be done; locked by the process that does it, whose number is in 7.pid
 //!     7.progress   how far it is, written anew several times a second
+//!     7.begun      with --fresh: the targets that have begun, so that another process goes on
 //!     7.end        how it ended
 //!     7.log        what it said
 //!     turn.1 …     locked by the copies that are under way; the others wait for one of them
@@ -210,9 +211,15 @@ impl Spool {
         }
     }
 
+    /// The next time all targets begin anew, if that was asked for.
+    pub(super) fn forget_begun(&self, number: u32) {
+        let _ = fs::remove_file(self.file(number, "begun"));
+    }
+
     /// Forgets it.
     pub(super) fn remove(&self, number: u32) {
         self.reset(number);
+        self.forget_begun(number);
         for what in ["log", "job"] {
             let _ = fs::remove_file(self.file(number, what));
         }

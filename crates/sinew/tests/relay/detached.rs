@@ -103,6 +103,23 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
             .code(),
         Some(2)
     );
+    // What another copy has left there is found.
+    let left = part(&chain.root("fra").join("left"));
+    fs::write(&left, "x").unwrap();
+    let root = chain.root("fra");
+    let clean = |more: &str| {
+        told(
+            &chain,
+            &format!("transfers clean {} {more}", root.display()),
+        )
+    };
+    assert_eq!(clean("")["removed"], serde_json::json!([]));
+    assert_eq!(
+        clean("--older 0s -n")["would_remove"][0],
+        left.to_str().unwrap()
+    );
+    assert_eq!(clean("--older 0s")["removed"][0], left.to_str().unwrap());
+    assert!(!left.exists());
     assert!(sinew(&chain, "transfers clear").status.success());
     assert!(states(&chain).is_empty());
 }

@@ -1,10 +1,11 @@
 //! What goes wrong on the way: nothing that looks whole and is not.
 
-use crate::chain::{Chain, names, part};
+use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
@@ -91,17 +92,25 @@ fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     assert_eq!(fs::metadata(&target).unwrap().len(), 200_000_004, "{done}");
 }
 
+/// Makes a directory a file system of 2 MiB, where that is permitted.
+fn mount(small: &Path) -> bool {
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
+        .arg(small)
+        .output();
+    let is_mounted = mounted.is_ok_and(|output| output.status.success());
+    if !is_mounted {
+        eprintln!("SKIPPED: no file system may be mounted here: run it as root");
+    }
+    is_mounted
+}
+
 #[test]
 fn a_full_disk_is_said_and_leaves_no_file_under_the_name() {
     let chain = Chain::new("cp-full", 2);
     let small = chain.root("fra").join("small");
     fs::create_dir(&small).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
-        .arg(&small)
-        .output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no file system may be mounted here: run it as root");
+    if !mount(&small) {
         return;
     }
     chain.file("data", 5_000_000);
@@ -118,17 +127,43 @@ fn a_full_disk_is_said_and_leaves_no_file_under_the_name() {
 }
 
 #[test]
+fn a_tree_without_room_is_refused_before_its_first_file() {
+    let chain = Chain::new("cp-full-tree", 2);
+    let small = chain.root("fra").join("small");
+    fs::create_dir(&small).unwrap();
+    if !mount(&small) {
+        return;
+    }
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        fs::write(tree.join(name), noise(700_000)).unwrap();
+    }
+    let output = chain.try_cp("tree fra:small");
+    // A sink takes its journal away after the source has been told.
+    chain
+        .world
+        .wait("nothing is left there", || names(&small).is_empty());
+    let elsewhere = chain.cp("tree fra:tree");
+    let unmounted = Command::new("umount").arg(&small).status().unwrap();
+    let (status, text) = failure(&output);
+    assert!(unmounted.success());
+    assert!(
+        status == 1 && text.contains("2.8 MB are to come") && text.contains("make room"),
+        "{text}"
+    );
+    assert_eq!(elsewhere["files"], 4, "{elsewhere}");
+}
+
+#[test]
 fn who_is_no_node_of_the_network_gets_nowhere() {
     let chain = Chain::new("cp-stranger", 2);
     let at = chain.world.endpoint(2);
     // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
-    let mut stripe = b"SNRL\x04\x01\x00\x00".to_vec();
+    let preamble = |role| [&b"SNRL"[..], &[wire::relay::VERSION, role, 0, 0]].concat();
+    let mut stripe = preamble(1);
     stripe.extend([7; 48]);
-    for bytes in [
-        b"SNRL\x04\x00\x00\x00".to_vec(),
-        stripe,
-        crate::chain::noise(100),
-    ] {
+    for bytes in [preamble(0), stripe, noise(100)] {
         let mut stream = TcpStream::connect(at).unwrap();
         stream.write_all(&bytes).unwrap();
         let _ = stream.shutdown(Shutdown::Write);

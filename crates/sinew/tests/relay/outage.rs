@@ -77,6 +77,22 @@ fn the_only_relay_is_waited_for() {
 }
 
 #[test]
+fn what_begins_anew_does_so_once() {
+    let mut chain = Chain::new("cp-fresh-once", 3);
+    chain.file("data", BYTES);
+    let (child, relay) = begin_and_hold(&chain, &["fra"], "--via fra --fresh");
+    chain.world.kill(relay);
+    chain.signal("lon", "-CONT");
+    chain.world.start(relay);
+    let done = end(&chain, child);
+    assert!(done["attempts"].as_u64() > Some(1), "{done}");
+    // The numbers of segments are those of the last attempt.
+    let segments = done["segments"].as_array().unwrap();
+    let last = segments.iter().map(|segment| segment["bytes"].as_u64());
+    assert!(last.max().flatten() < Some(BYTES as u64), "{done}");
+}
+
+#[test]
 fn a_relay_that_is_full_is_gone_around() {
     let mut chain = Chain::ring("cp-full-relay");
     for relay in ["fra", "par"] {

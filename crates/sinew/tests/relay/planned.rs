@@ -34,6 +34,31 @@ fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
 }
 
 #[test]
+fn what_comes_from_another_node_is_asked_about_once_its_size_is_known() {
+    let chain = Chain::new("cp-probe-pull", 2);
+    let large = std::fs::File::create(chain.root("fra").join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    std::fs::write(chain.root("fra").join("small"), "x").unwrap();
+    let pull = |words: &str| {
+        let output = chain.try_cp(&format!("{words} --json"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(done["attempts"], 1, "{done}");
+        (said, done)
+    };
+    let (said, done) = pull("fra:large large");
+    assert!(said.contains("fra to ams "), "{said}");
+    assert_eq!(done["total_bytes"], 300 << 20, "{done}");
+    assert_eq!(done["bytes"], 300 << 20, "{done}");
+    let copy = std::fs::metadata(chain.world.dir.join("large")).unwrap();
+    assert_eq!(copy.len(), 300 << 20);
+    for words in ["fra:large again --no-probe", "fra:small small"] {
+        assert_eq!(pull(words).0, "", "{words}");
+    }
+}
+
+#[test]
 fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
     let mut chain = Chain::ring("cp-closed");
     for (name, lines) in [("ams", "probe = 0\n"), ("fra", "passes = false\n")] {

@@ -1,8 +1,116 @@
-//! One source, several targets: a bad one costs only itself.
+//! One source, several targets: a bad one costs only itself, and what all have is not sent again.
 
-use crate::chain::{Chain, names};
+use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
+use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Copies to fra and lon, and kills that once both have what `has_begun` looks for in their parts.
+fn begin_and_kill(chain: &Chain, source: &str, has_begun: impl Fn(&Path) -> bool) -> [PathBuf; 2] {
+    let parts = ["fra", "lon"].map(|node| part(&chain.root(node).join("copy")));
+    let mut child = chain.begin_cp(&format!("{source} fra:copy lon:copy"));
+    chain.world.wait("it has begun at both", || {
+        parts.iter().all(|part| has_begun(part))
+    });
+    // More than what may be on its way is left, so it cannot be over before it is killed.
+    chain.signal("lon", "-STOP");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    chain.signal("lon", "-CONT");
+    for node in ["fra", "lon"] {
+        chain.world.wait("it has missed the copy", || {
+            chain.world.status(node)["bulk"]["active"] == 0
+        });
+    }
+    parts
+}
+
+/// What a command has printed.
+fn objects(output: &std::process::Output) -> Vec<Value> {
+    let all = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    all.map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_target_that_has_its_copy_is_not_asked_again_when_another_one_breaks() {
+    let mut chain = Chain::new("cp-several-done", 3);
+    // As much as a relay holds for one that takes nothing: the other can have all.
+    let data = fs::read(chain.file("data", 5_000_000)).unwrap();
+    let copies = ["fra", "lon"].map(|node| chain.root(node).join("copy"));
+    let mut child = None;
+    let lon = chain.world.pid("lon");
+    for _ in 0..20 {
+        let mut begun = chain.begin_cp("data fra:copy lon:copy --no-clobber");
+        while !part(&copies[1]).exists() && begun.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        net::signals::stop(lon).unwrap();
+        let written = fs::metadata(part(&copies[1])).map(|part| part.len());
+        if !written.is_ok_and(|written| written < data.len() as u64) {
+            // It went faster than it could be stopped.
+            net::signals::resume(lon).unwrap();
+            assert!(begun.wait().unwrap().success());
+            for copy in &copies {
+                fs::remove_file(copy).unwrap();
+            }
+            continue;
+        }
+        child = Some(begun);
+        break;
+    }
+    let child = child.expect("it can be stopped in the middle");
+    chain.world.wait("fra has it", || copies[0].exists());
+    let before = fs::metadata(&copies[0]).unwrap().ino();
+    chain.world.kill("lon");
+    chain.world.start("lon");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(copies.iter().all(|copy| fs::read(copy).unwrap() == data));
+    assert_eq!(fs::metadata(&copies[0]).unwrap().ino(), before);
+}
+
+#[test]
+fn a_large_file_goes_on_behind_what_all_targets_have() {
+    let chain = Chain::new("cp-several-file", 3);
+    let data = fs::read(chain.file("data", 120_000_000)).unwrap();
+    let len = |part: &Path| fs::metadata(part).map_or(0, |part| part.len());
+    let [_, lon] = begin_and_kill(&chain, "data", |part| len(part) > 5_000_000);
+    let file = fs::File::options().write(true).open(&lon).unwrap();
+    file.set_len(4_000_001).unwrap();
+    let done = chain.cp("data fra:copy lon:copy");
+    assert_eq!(done["resumed_bytes"], 4_000_001, "{done}");
+    for node in ["fra", "lon"] {
+        assert!(fs::read(chain.root(node).join("copy")).unwrap() == data);
+        assert_eq!(names(&chain.root(node)), ["copy"]);
+    }
+}
+
+#[test]
+fn of_a_tree_the_files_that_a_target_has_stay_there() {
+    let chain = Chain::new("cp-several-tree", 3);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for i in 0..40 {
+        fs::write(tree.join(format!("f{i:02}")), noise(3_000_000 + i)).unwrap();
+    }
+    let [fra, lon] = begin_and_kill(&chain, "tree/", |part| part.join("f05").exists());
+    fs::remove_file(lon.join("f02")).unwrap();
+    let inode = |path: &Path| fs::metadata(path.join("f02")).unwrap().ino();
+    let before = inode(&fra);
+    let done = chain.cp("tree/ fra:copy lon:copy");
+    assert!(done["resumed_entries"].as_u64() >= Some(5), "{done}");
+    assert_eq!(inode(&chain.root("fra").join("copy")), before);
+    for node in ["fra", "lon"] {
+        let target = chain.root(node).join("copy");
+        assert_eq!(names(&target), names(&tree));
+        for name in names(&tree) {
+            assert!(fs::read(target.join(&name)).unwrap() == fs::read(tree.join(&name)).unwrap());
+        }
+        assert_eq!(names(&chain.root(node)), ["copy"]);
+    }
+}
 
 #[test]
 fn a_target_that_refuses_or_is_away_costs_only_itself() {
@@ -24,6 +132,17 @@ fn a_target_that_refuses_or_is_away_costs_only_itself() {
     let (status, text) = failure(&chain.try_cp("data fra:none/ lon:none/"));
     let told = text.matches("is no directory").count();
     assert!(status == 1 && told >= 2, "{text}");
+    // Each has an object of its own in JSON, in the order in which they ended.
+    let output = chain.try_cp("data fra:none/ lon:none/ --json");
+    assert_eq!(objects(&output).len(), 2, "{output:?}");
+    let output = chain.try_cp("data missing data2 fra:./ --json");
+    let said = objects(&output);
+    let kinds: Vec<&Value> = said.iter().map(|one| &one["kind"]).collect();
+    assert_eq!(kinds, [&Value::Null, &"file".into(), &"file".into()]);
+    assert_eq!(said[1]["to"], serde_json::json!(["fra:./"]), "{said:?}");
+    let said = objects(&chain.try_cp("data nowhere:x --json"));
+    assert_eq!(said[0]["kind"], "misused", "{said:?}");
+    fs::remove_file(chain.root("fra").join("data")).unwrap();
     // lon is away, and comes back when fra has it.
     chain.world.kill("lon");
     let copy = chain.begin_cp("data fra:second lon:second --give-up 120s");

@@ -1,7 +1,8 @@
 //! The stream of a transfer: what is copied, entry by entry, in the order of their paths.
 //!
 //! ```text
-//!   Begin  (attributes, head, content | attributes, Kept, head | attributes, From(offset), head, content
+//!   Begin  Total(files, bytes, room), if that is known
+//!          (attributes, head, content | attributes, Kept, head | attributes, From(offset), head, content
 //!          | Spared(path, why))*  End(entries, digest)
 //!   attributes  nothing, or Owner, then each extended attribute in pieces
 //!   head     kind 8, mode 32, mtime 64 s + 32 ns, size 64, path (length 16), target (length 16)
@@ -9,12 +10,12 @@
 //!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
 //! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what
-//! every sink has already, and From before a file of which all have the same beginning. Spared names what is
+//! every sink has already, and From before a file of which all have that beginning or more. Spared names what is
 //! at the source and is not sent, so that no sink takes it for gone.
 //!
 //! The digest of End is BLAKE3 of all attributes and heads in their order, each as it stands in the stream,
-//! and after the head of a file of the digest of its content, if that came whole. Kept, From and Spared are
-//! not in it.
+//! and after the head of a file of the digest of its content, if that came whole. Kept, From and Spared are not in
+//! it, and Total is its beginning. Total was counted before the copy began: what is copied may have changed since.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
@@ -93,6 +94,17 @@ pub struct Owner<'a> {
     pub group: &'a str,
 }
 
+/// What all entries are together, those that are kept included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Files. Another name of one is none.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// What these take at the source, which is less where there are holes.
+    pub room: u64,
+}
+
 /// A piece of the stream that is not content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
@@ -102,6 +114,8 @@ pub enum Item<'a> {
     Entry(Entry<'a>),
     /// All sinks have the next entry: no content follows it.
     Kept,
+    /// What all entries will be.
+    Total(Total),
     /// All sinks have so many bytes of the next entry: its content goes on behind them.
     From(u64),
     /// Who owns the next entry.
@@ -212,6 +226,11 @@ impl<'a> Item<'a> {
                     value,
                 }
             }
+            11 => Item::Total(Total {
+                files: r.u64()?,
+                bytes: r.u64()?,
+                room: r.u64()?,
+            }),
             4 => Item::End {
                 entries: r.u64()?,
                 digest: r.array()?,
@@ -230,6 +249,12 @@ impl<'a> Item<'a> {
             Item::From(offset) => {
                 w.u8(6)?;
                 w.u64(*offset)?;
+            }
+            Item::Total(total) => {
+                w.u8(11)?;
+                w.u64(total.files)?;
+                w.u64(total.bytes)?;
+                w.u64(total.room)?;
             }
             Item::Spared { path, why } => {
                 w.u8(7)?;

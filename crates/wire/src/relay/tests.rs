@@ -1,6 +1,6 @@
 //! Byte vectors of every format, both ways; truncation; what must not be understood.
 
-use super::entry::{Entry, EntryKind, Item, NO_TIME, Owner, is_after, is_path};
+use super::entry::{Entry, EntryKind, Item, NO_TIME, Owner, Total, is_after, is_path};
 use super::*;
 use base::NodeAddr;
 
@@ -45,7 +45,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
     assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
-    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 5, 1, 3, 0]);
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 6, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
     assert_eq!(Preamble::parse(&bytes), Ok(data));
@@ -57,7 +57,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
     assert_eq!(Preamble::Link.emit(&mut link), Ok(8));
-    assert_eq!(link, *b"SNRL\x05\x02\0\0");
+    assert_eq!(link, *b"SNRL\x06\x02\0\0");
     assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
@@ -501,6 +501,20 @@ fn items_come_back_and_are_short_until_they_are_whole() {
                 value: &[7],
             },
             [&[10, 1, 0, 6][..], b"user.x", &[0, 1, 7]].concat(),
+        ),
+        (
+            Item::Total(Total {
+                files: 3,
+                bytes: 1 << 40,
+                room: 5,
+            }),
+            [
+                &[11][..],
+                &3u64.to_be_bytes(),
+                &(1u64 << 40).to_be_bytes(),
+                &5u64.to_be_bytes(),
+            ]
+            .concat(),
         ),
         (Item::From(2), [&[6][..], &2u64.to_be_bytes()].concat()),
         (

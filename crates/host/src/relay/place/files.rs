@@ -10,9 +10,10 @@
 //! the source is that, and an attempt after this one need not look into it.
 
 use super::journal::{self, Journal, Past};
-use super::{JOURNAL, Manner, Named, PART, beside, hash, shown};
+use super::partial::Partial;
+use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
-use crate::relay::tree::{Found, Tree};
+use crate::relay::tree::{Found, Tree, taken};
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
 use relay::{Event, resume};
@@ -23,9 +24,10 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use wire::relay::Have;
 use wire::relay::entry::{Entry, EntryKind, NO_TIME, SPARSE};
+use wire::relay::{Have, TRANSFER_BYTES};
 
 /// How long a target that another transfer writes is waited for: one that was interrupted a moment
 /// ago is still being noticed.
@@ -55,20 +57,23 @@ pub(super) struct Files {
     takes_attributes: bool,
     /// What was said of the next entry.
     gathered: Gathered,
+    transfer: [u8; TRANSFER_BYTES],
+    /// The keys of the files that are there, in their order.
+    whole: Arc<Vec<u64>>,
+    /// What all that comes takes of the disk, if the source has told, and what is there of it or is replaced.
+    room: u64,
+    there: u64,
     /// The beginning of a file.
     partial: Option<Partial>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,
     file: Option<Current>,
+    /// The content that comes is of a file that is there: another sink lacks it.
+    drops: bool,
     synced: bool,
     /// The target is what the source has already.
     is_kept: bool,
     stored: Instant,
-}
-
-struct Partial {
-    path: Vec<u8>,
-    content: blake3::Hasher,
 }
 
 struct Level {
@@ -94,7 +99,7 @@ struct Current {
 /// What is there.
 #[derive(Default)]
 pub(in crate::relay) struct There {
-    pub(in crate::relay) keys: Vec<u64>,
+    pub(in crate::relay) keys: Arc<Vec<u64>>,
     pub(in crate::relay) have: Have,
 }
 
@@ -109,10 +114,8 @@ impl Files {
             past = Past::default();
             discard(&place.parent, &part)?;
         }
-        let keys = match manner.fresh {
-            true => Vec::new(),
-            false => keys(&place, &part, in_place, &past, manner)?,
-        };
+        let (keys, there) = found(&place, &part, in_place, &past, manner)?;
+        let keys = Arc::new(keys);
         let root = if in_place { &place.name } else { &part };
         let (partial, have) = match past.current.as_deref() {
             Some(head) => partial(&place.parent, root, head, manner).unwrap_or_default(),
@@ -133,9 +136,14 @@ impl Files {
             part,
             journal,
             in_place,
+            transfer: manner.transfer,
+            whole: Arc::clone(&keys),
+            room: 0,
+            there,
             partial,
             open: Vec::new(),
             file: None,
+            drops: false,
             synced: false,
             is_kept: false,
             stored: Instant::now(),
@@ -143,15 +151,33 @@ impl Files {
         Ok((files, There { keys, have }))
     }
 
-    /// What there is of the file that was named last.
-    pub(super) fn content(&mut self) -> Option<blake3::Hasher> {
-        Some(self.partial.take()?.content)
+    /// What there is of the file that was named last, whose content comes from this byte on; none if there is
+    /// less than that.
+    pub(super) fn content(&mut self, from: u64) -> io::Result<Option<Kept>> {
+        let Some(current) = self.file.as_mut().filter(|_| !self.drops) else {
+            return Ok(Some(Kept::Whole));
+        };
+        if from == 0 {
+            return Ok(Some(Kept::Beginning(Box::default())));
+        }
+        let partial = self.partial.take_if(|partial| partial.path == current.path);
+        match partial {
+            Some(partial) => {
+                let content = partial.until(&current.file, from)?;
+                Ok(content.map(|content| Kept::Beginning(Box::new(content))))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Does what the stream says.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Begin => Ok(()),
+            Event::Total(total) => {
+                self.room = total.room;
+                Ok(())
+            }
             Event::Kept(entry) => {
                 self.leave(entry.path)?;
                 self.is_kept = self.open.is_empty();
@@ -173,6 +199,7 @@ impl Files {
             }
             Event::Spared(path, _) => self.leave(path),
             Event::Entry(entry, from) => self.on_entry(entry, *from),
+            Event::Content(_) | Event::Hole(_) if self.drops => Ok(()),
             Event::Content(bytes) => {
                 let current = self.current()?;
                 current.bytes += bytes.len() as u64;
@@ -182,6 +209,10 @@ impl Files {
                 let current = self.current()?;
                 current.bytes += len;
                 current.file.seek(SeekFrom::Start(current.bytes)).map(drop)
+            }
+            Event::GivenUp | Event::FileEnd(_) if self.drops => {
+                self.drops = false;
+                Ok(())
             }
             Event::GivenUp => match self.file.take() {
                 Some(current) => self.forget(&current.path),
@@ -230,11 +261,25 @@ impl Files {
         attributes.settle(&thing, entry.kind, entry.mode)
     }
 
+    /// It is there whole, as the source was told.
+    fn has(&self, entry: &Entry<'_>) -> bool {
+        let key = || resume::key(&self.transfer, entry);
+        !self.whole.is_empty() && self.whole.binary_search(&key()).is_ok()
+    }
+
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
+        if entry.kind == EntryKind::File && self.has(entry) {
+            self.drops = true;
+            self.is_kept = self.open.is_empty();
+            return self.settle_kept(entry);
+        }
         let attributes = self.gathered.take();
         if self.open.is_empty() {
             self.check_target(entry.kind)?;
+            if entry.kind == EntryKind::Directory {
+                self.check_room()?;
+            }
         }
         let (directory, name, part) = self.seat(entry.path);
         match entry.kind {
@@ -276,11 +321,17 @@ impl Files {
                 directory.hard_link(&parent, old, &name)?;
             }
             EntryKind::File => {
-                let missing = entry.size.saturating_sub(from);
-                let free = directory.free()?;
-                if entry.mode & SPARSE == 0 && missing > free {
-                    return Err(too_little(missing, free));
-                }
+                let missing = match entry.mode & SPARSE {
+                    0 => entry.size.saturating_sub(from),
+                    // Of one in a directory it is in the sum.
+                    _ if !self.open.is_empty() => 0,
+                    _ => {
+                        let part = directory.look_at(&part);
+                        self.room
+                            .saturating_sub(part.map_or(0, |part| taken(&part)))
+                    }
+                };
+                check_free(directory, missing)?;
                 let mut file = match from {
                     0 => {
                         make_room(directory, &part, true)?;
@@ -431,6 +482,15 @@ impl Files {
         Err(io::Error::new(ErrorKind::AlreadyExists, text))
     }
 
+    /// All that comes has room, before any of it does.
+    fn check_room(&self) -> io::Result<()> {
+        let missing = self.room.saturating_sub(self.there);
+        match self.in_place {
+            true => check_free(&self.place.parent.enter(&self.place.name)?, missing),
+            false => check_free(&self.place.parent, missing),
+        }
+    }
+
     /// What an event is about, for an error.
     pub(super) fn what(&self, event: &Event<'_>) -> String {
         let name = shown(&self.place.name);
@@ -459,48 +519,50 @@ impl Drop for Files {
 
 /// What is there, where nothing is to be written.
 pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
-    let keys = match manner.fresh {
-        true => Vec::new(),
-        false => {
-            let (part, past) = (place.with(PART), Past::default());
-            keys(place, &part, place.is_directory(), &past, manner)?
-        }
-    };
+    let (part, past) = (place.with(PART), Past::default());
+    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
     let have = Have {
         kept: keys.len() as u64,
         ..Have::default()
     };
-    Ok(There { keys, have })
+    Ok(There {
+        keys: Arc::new(keys),
+        have,
+    })
 }
 
-/// The keys of what is there and believed.
-fn keys(
+/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
+/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
+/// each file is looked at again.
+fn found(
     place: &Named,
     part: &OsStr,
     in_place: bool,
     past: &Past,
     manner: &Manner,
-) -> io::Result<Vec<u64>> {
+) -> io::Result<(Vec<u64>, u64)> {
     let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
     // A part that is a file is not the target yet, so it tells nothing.
     let (name, believed_ns) = match in_place || !is_directory(part) {
         true => (&*place.name, None),
         false => (part, past.believed_ns),
     };
-    let mut keys = Vec::new();
+    let (mut keys, mut room) = (Vec::new(), 0u64);
     let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
-        return Ok(keys);
+        return Ok((keys, room));
     };
     let mut tree = tree.sparing(true);
     let mut walker = tree.walk();
     while let Ok(Some(found)) = walker.next() {
         let Found::Entry(head) = found else { continue };
-        let is_believed = believed_ns.is_none_or(|until| head.changed_ns <= until);
+        room = room.saturating_add(head.room);
+        let is_believed = !manner.fresh && believed_ns.is_none_or(|until| head.changed_ns <= until);
         if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
             keys.push(resume::key(&manner.transfer, &head.entry()));
         }
     }
-    Ok(keys)
+    keys.sort_unstable();
+    Ok((keys, room))
 }
 
 /// What there is of the file with this head.
@@ -520,20 +582,15 @@ fn partial(
             directory.read(Path::new(&beside(name, PART)))?
         }
     };
-    let mut content = blake3::Hasher::new();
-    let bytes = hash(&file, u64::MAX, &mut content)?;
-    if bytes == 0 {
+    let partial = Partial::read(entry.path, &file)?;
+    if partial.bytes() == 0 {
         return Ok(Default::default());
     }
     let have = Have {
         kept: 0,
         partial_key: resume::key(&manner.transfer, &entry),
-        partial: bytes,
-        partial_digest: *content.finalize().as_bytes(),
-    };
-    let partial = Partial {
-        path: entry.path.to_vec(),
-        content,
+        partial: partial.bytes(),
+        partial_digest: *partial.digest().as_bytes(),
     };
     Ok((Some(partial), have))
 }
@@ -552,14 +609,18 @@ fn make_room(directory: &Directory, name: &OsStr, prunes: bool) -> io::Result<()
     }
 }
 
-fn too_little(missing: u64, free: u64) -> io::Error {
+fn check_free(directory: &Directory, missing: u64) -> io::Result<()> {
+    let free = directory.free()?;
+    if missing <= free {
+        return Ok(());
+    }
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let text = format!(
         "{:.1} MB are to come and {:.1} MB are free",
         mb(missing),
         mb(free)
     );
-    io::Error::new(ErrorKind::StorageFull, text)
+    Err(io::Error::new(ErrorKind::StorageFull, text))
 }
 
 /// A part that is gone on with and gets rights in the end has to be this process's alone: who else can

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use wire::relay::Have;
-use wire::relay::entry::{Entry, EntryKind, Owner};
+use wire::relay::entry::{Entry, EntryKind, Owner, SPARSE, Total};
 
 const HERE: NodeAddr = NodeAddr(0x0a07_0001);
 
@@ -113,10 +113,15 @@ fn write_as(
         let Some(event) = decoder.next(&mut input).unwrap() else {
             return Ok((there.keys.len(), there.have));
         };
-        let goes_on = matches!(event, Event::Entry(_, 1..));
+        let begun = match event {
+            Event::Entry(entry, from) if entry.kind == EntryKind::File => Some(from),
+            _ => None,
+        };
         writing.on_event(&event)?;
-        if goes_on {
-            decoder.resume(writing.content()?);
+        match begun.map(|from| writing.content(from)).transpose()? {
+            Some(Kept::Beginning(content)) => decoder.resume(*content),
+            Some(Kept::Whole) => decoder.drop_content(),
+            None => {}
         }
     }
 }
@@ -183,6 +188,38 @@ fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole(
             3_000_000 => assert_eq!(at, (4, true)),
             _ => {}
         }
+        assert_whole(&dir);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
+fn what_only_another_sink_lacks_is_left_as_it_is_and_more_of_a_file_goes_back_to_less() {
+    let whole = stream();
+    for (path, size) in [("a/x", 2_000_000), ("z", 1_500_000)] {
+        let dir = test_directory("place-shared");
+        write(&dir, "out", &whole[..3_000_000]);
+        let x = dir.join(".out.sinew-part/a/x");
+        let before = fs::metadata(&x).unwrap().ino();
+        // Another sink has no more than a beginning of this file.
+        let shorter = |there: &There| {
+            assert!(there.keys.len() == 4 && there.have.partial > 500_000);
+            let have = Have {
+                kept: 0,
+                partial_key: resume::key(&MANNER.transfer, &entry(EntryKind::File, path, size)),
+                partial: 500_000,
+                partial_digest: *blake3::hash(&content(path, 500_000)).as_bytes(),
+            };
+            let keys = Default::default();
+            let stream = stream_without(&There { keys, have });
+            assert!(
+                stream.len() < whole.len() - 400_000,
+                "it begins behind that"
+            );
+            stream
+        };
+        write_as(&dir, "out", &MANNER, shorter).unwrap();
+        assert_eq!(fs::metadata(dir.join("out/a/x")).unwrap().ino(), before);
         assert_whole(&dir);
         fs::remove_dir_all(dir).unwrap();
     }
@@ -293,6 +330,58 @@ fn what_cannot_fit_is_refused_before_it_comes() {
     let failure = write_as(&dir, "out", &MANNER, |_| out).unwrap_err();
     assert!(failure.text.contains("are free; make room"), "{failure}");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// A directory with these files, of which only heads come, and the sum of them before.
+fn heads(files: &[&str], size: u64, room: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    let total = Total {
+        files: files.len() as u64,
+        bytes: files.len() as u64 * size,
+        room,
+    };
+    encoder.total(total, &mut out);
+    let top = entry(EntryKind::Directory, "", 0);
+    encoder.entry(&top, &mut out).unwrap();
+    for path in files {
+        let file = entry(EntryKind::File, path, size);
+        encoder.entry(&file, &mut out).unwrap();
+        encoder.give_up(&mut out);
+    }
+    encoder.end(&mut out);
+    out
+}
+
+#[test]
+fn files_that_fit_one_by_one_and_not_together_are_refused_before_the_first() {
+    let dir = test_directory("place-full-sum");
+    let free = Directory::open(&dir).unwrap().free().unwrap();
+    let half = free / 2 + (1 << 30);
+    let refused = |sum| write_as(&dir, "out", &MANNER, |_| heads(&["a", "b"], half, sum));
+    let failure = refused(2 * half).unwrap_err();
+    assert!(failure.text.contains("are free; make room"), "{failure}");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    // With holes they take less.
+    refused(half).unwrap();
+    // A file with holes by itself.
+    let sparse = |_: &There| {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::begin(&mut out);
+        let total = Total {
+            files: 1,
+            bytes: 1 << 61,
+            room: 1 << 60,
+        };
+        encoder.total(total, &mut out);
+        let mut file = entry(EntryKind::File, "", 1 << 61);
+        file.mode |= SPARSE;
+        encoder.entry(&file, &mut out).unwrap();
+        out
+    };
+    let failure = write_as(&dir, "sparse", &MANNER, sparse).unwrap_err();
+    assert!(failure.text.contains("are free; make room"), "{failure}");
     fs::remove_dir_all(dir).unwrap();
 }
 
