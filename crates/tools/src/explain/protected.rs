@@ -272,7 +272,7 @@ impl fmt::Display for LinkProtection {
         let plan = &self.plan;
         write!(
             f,
-            "{}-{}: of {:.2} % {plan} leaves {:.3} % for {:.0} % more bytes ({})",
+            "{}-{}: {:.2} % lost, {:.3} % left by {plan}, for {:.0} % more bytes ({})",
             self.from, self.to, self.loss_pct, plan.left_pct, plan.added_pct, self.reason
         )?;
         if let Some(now) = &self.in_force {
@@ -331,7 +331,7 @@ impl Why {
             .map(|link| {
                 let LinkProtection { from, to, plan, .. } = link;
                 format!(
-                    "{from}-{to} loses {:.2} %, of which {plan} leaves {:.3} % ({})",
+                    "{from}-{to} loses {:.2} %, and {:.3} % stay lost with {plan} ({})",
                     link.loss_pct, plan.left_pct, link.reason
                 )
             })

@@ -527,7 +527,7 @@ fn a_simulated_node_and_its_scenario_file_give_exactly_the_same_answer() {
         // A node that nobody can reach is not in a node's database.
         assert_eq!(of_node.pairs.unwrap().listed, of_file.pairs.unwrap().listed);
     }
-    assert_eq!(answers, 7 * 12);
+    assert_eq!(answers, 8 * 12);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn the_next_cheaper_and_the_next_better_plan_are_told() {
     assert!((path.in_time_pct + path.missed_pct - 100.0).abs() < 1e-5);
     let text = why.to_string();
     for part in [
-        "\nlink  ams-nyc: of 5.00 % requests, ",
+        "\nlink  ams-nyc: 5.00 % lost, ",
         "; cheaper: requests",
         "; better: requests",
         "\ngiven one call of 50 packets/s; of ams-nyc these settings too",
