@@ -122,8 +122,8 @@ pub struct Link {
     pub(crate) peer_takes_repair: bool,
     /// When the neighbour was told last what has become of its packets, and how many had come.
     reported: (Time, u64),
-    /// The mean length of a run of losses on the way to the neighbour, as it tells, in 256ths; 0 before it does.
-    run_told: u16,
+    /// In what runs the way to the neighbour loses, as it tells.
+    runs_told: protection::RunsTold,
     strikes: u8,
     takes_repair: bool,
     /// The mark of the last packet of the real-time lane.
@@ -256,7 +256,7 @@ impl Link {
             plan_began: (0, 0),
             peer_takes_repair: false,
             reported: (now, 0),
-            run_told: 0,
+            runs_told: protection::RunsTold::default(),
             strikes: realtime.strikes,
             lane_mark: 0,
             // The paper's nodes have requests alone, so theirs are not told that repair is of use.

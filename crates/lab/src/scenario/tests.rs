@@ -796,7 +796,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "1bc9246272e4bcb0");
+    assert_eq!(example("diamond.toml").trace_hash, "c6e0a29adf99fa0a");
 }
 
 #[test]

@@ -9,12 +9,12 @@ use base::Time;
 use graph::protection::Lane;
 use wire::link_state::Protection;
 
-/// Change of the mean run, in 256ths. Choice: the mean of 50 runs, each as long as it happens to be, is off by a tenth; a
-/// third is a step of what can be told.
+/// Change of the mean run, in 256ths. Choice: the mean of 50 runs, each as long as it happens to be, is off by a tenth; what
+/// can be told has steps of a quarter and more.
 const RUN: Threshold = Threshold {
-    worse: 0.3,
+    worse: 0.25,
     clearly_worse: 0.6,
-    better: 0.3,
+    better: 0.25,
     clearly_better: 0.5,
     floor: 64,
 };

@@ -18,6 +18,41 @@ const REPAIR_AROUND: usize = CLEAR_BYTES + MESSAGE_HEADER_BYTES + REPAIR_FRONT_B
 /// A neighbour is told so often what has become of its packets.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// In what runs a link loses, as the neighbour tells.
+#[derive(Debug, Default)]
+pub(super) struct RunsTold {
+    mean_256ths: u16,
+    received: Option<u32>,
+    /// Runs that the mean is over, about.
+    count: f64,
+}
+
+/// Over fewer runs a mean says little. Choice: over 40, each as long as it happens to be, it is off by a ninth.
+const RUNS_LEAST: f64 = 40.0;
+
+impl RunsTold {
+    fn on_report(&mut self, report: &LaneReport, loss: f64) {
+        let before = self.received.replace(report.received);
+        let came = report
+            .received
+            .wrapping_sub(before.unwrap_or(report.received));
+        self.mean_256ths = report.run_256ths.max(256);
+        let mean = f64::from(self.mean_256ths) / 256.0;
+        // What begins anew reads as very many.
+        if came < 1 << 30 {
+            self.count = (self.count + f64::from(came) * loss / mean).min(RUNS_LEAST);
+        }
+    }
+
+    /// Their mean length in 256ths of a packet; 0 as long as there were few.
+    fn mean_256ths(&self) -> u16 {
+        match self.count >= RUNS_LEAST {
+            true => self.mean_256ths,
+            false => 0,
+        }
+    }
+}
+
 impl Link {
     /// Decides which packets are sent twice at once, by what is known of the link now.
     pub(crate) fn weigh_copies(&mut self, now: Time) {
@@ -84,7 +119,7 @@ impl Link {
         self.strikes > 0
     }
 
-    /// What others are to know of the lane to the neighbour: in what runs it loses, 0 as long as the neighbour does not tell, and
+    /// What others are to know of the lane to the neighbour: in what runs it loses, 0 as long as that is not known, and
     /// how much repair may be sent for a single call.
     ///
     /// Choice: a lane that aims at more losses than others reckon with is told as one without repair, as is one that has
@@ -96,7 +131,7 @@ impl Link {
             && self.pilot.plan().reason != Reason::Queue;
         let most = if repairs { aims.most_single } else { 0.0 };
         Lane {
-            run_256ths: self.run_told,
+            run_256ths: self.runs_told.mean_256ths(),
             // The cast saturates.
             repair_16ths: (most * 16.0) as u8,
         }
@@ -114,7 +149,8 @@ impl Link {
 
     /// The neighbour tells what has become of the packets of the lane to it.
     pub(crate) fn on_lane_report(&mut self, report: &LaneReport) {
-        self.run_told = report.run_256ths.max(256);
+        let loss = self.path.hello.loss_out().share();
+        self.runs_told.on_report(report, loss);
         let run = f64::from(report.run_256ths) / 256.0;
         self.pilot.on_report(report.received, report.lost, run);
     }

@@ -1,7 +1,11 @@
 //! What bulk transfers have carried over a link, and how many physical links it crosses, is told to the
 //! whole network.
 
+use crate::uplinks::call;
+use crate::world::streams::Streams;
 use crate::world::{Nodes, addr, chain};
+use base::Duration;
+use overlay::Settings;
 use overlay::request::Operation;
 use overlay::snapshot::KnownLink;
 use std::num::NonZeroU8;
@@ -16,6 +20,25 @@ fn known(nodes: &Nodes) -> KnownLink {
         .into_iter()
         .find(|link| link.from == addr(0).to_string() && link.to == addr(1).to_string());
     link.expect("the link is known")
+}
+
+#[test]
+fn how_a_lossy_link_is_protected_is_told_and_by_the_papers_nodes_nothing() {
+    for (settings, told) in [(Settings::modern(), true), (Settings::paper(), false)] {
+        let path = "delay=60ms loss=5% burst=50%";
+        let mut nodes = Nodes::with(1, 3, &[(0, 1), (1, 2)], path, settings);
+        nodes.run_ms(5_000);
+        let mut calls = Streams::begin(&mut nodes, vec![call(0, 1, Duration::ZERO)]);
+        calls.run(&mut nodes, Duration::from_secs(60));
+        calls.finish(&mut nodes);
+        let known = known(&nodes);
+        let run = known.run_256ths.map(|run| f64::from(run) / 256.0);
+        assert_eq!(run.is_some(), told);
+        // Two, or a step beside it.
+        assert!(run.is_none_or(|run| run > 1.5 && run < 3.0), "{run:?}");
+        assert_eq!(known.repair_16ths, if told { 16 } else { 0 });
+        nodes.world.close().unwrap();
+    }
 }
 
 #[test]
