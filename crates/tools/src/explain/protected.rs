@@ -224,7 +224,10 @@ pub(super) fn assumed(protection: &[LinkProtection]) -> String {
         return String::new();
     }
     let mut text = "one call of 50 packets/s".to_owned();
-    let [measured, announced] = [Known::Measured, Known::Announced].map(of);
+    let [measured, told, announced] = [Known::Measured, Known::Told, Known::Announced].map(of);
+    if !told.is_empty() {
+        text += &format!("; of {told} the target of the asked node");
+    }
     if !measured.is_empty() {
         text += &format!("; of {measured} the settings of the asked node");
     }

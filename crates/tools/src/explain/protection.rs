@@ -20,7 +20,7 @@ use overlay::snapshot::{InForce, KnownLane, NetworkSnapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Records do not tell in what runs losses come. Choice: after a lost packet the next is lost with
+/// Where a record does not tell in what runs losses come. Choice: after a lost packet the next is lost with
 /// 25 %, as on the paths of [Amir06 §II-C]; independent losses would make repair look better.
 pub const BURST: f64 = 0.25;
 /// Packets of a call follow each other so.
@@ -79,6 +79,8 @@ pub enum Known {
     Own,
     /// Losses and their runs are measured at the node that tells; the other end is taken to have its settings.
     Measured,
+    /// Delay, loss, runs and the cap of repair are announced; the target is taken to be that of the node that tells.
+    Told,
     /// Delay and loss are announced; runs and settings are assumed.
     Announced,
 }
@@ -148,10 +150,15 @@ impl Protections {
         let is_as_told = |lane: &&Lane| lane.announced == announced;
         let lane = self.lanes.get(&ends).filter(is_as_told);
         let lane = lane.map(|lane| &lane.told);
+        let told = told_of(leg);
         let span = |us: u32| Duration::from_micros(u64::from(us));
         Case {
             aims: Aims {
                 protect: protect.unwrap_or(self.aims.protect),
+                most_single: match (lane, told) {
+                    (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
+                    _ => self.aims.most_single,
+                },
                 ..self.aims
             },
             link: LaneLink {
@@ -165,10 +172,18 @@ impl Protections {
                 },
                 is_random: lane.is_none_or(|lane| lane.is_random),
                 // Who edits means both ends.
-                takes_repair: protect.is_some() || lane.is_none_or(|lane| lane.takes_repair),
+                takes_repair: protect.is_some()
+                    || match (lane, told) {
+                        (Some(lane), _) => lane.takes_repair,
+                        (None, told) => told.is_none_or(|told| told.repair_16ths > 0),
+                    },
                 strikes: leg.link.repair.map_or(1, |repair| repair.strikes),
             },
-            run: lane.map_or(1.0 / (1.0 - BURST), |lane| lane.run),
+            run: match (lane, told) {
+                (Some(lane), _) => lane.run,
+                (None, Some(told)) => f64::from(told.run_256ths) / 256.0,
+                (None, None) => 1.0 / (1.0 - BURST),
+            },
             slack,
         }
     }
@@ -179,6 +194,7 @@ impl Protections {
             // A scenario has the same settings for all.
             Some(_) if self.teller.is_none_or(|own| own == leg.from) => Known::Own,
             Some(_) => Known::Measured,
+            None if told_of(leg).is_some() => Known::Told,
             None => Known::Announced,
         }
     }
@@ -187,6 +203,11 @@ impl Protections {
     pub(super) fn in_force(&self, leg: &Leg) -> Option<&InForce> {
         self.lanes.get(&(leg.from, leg.to))?.told.in_force.as_ref()
     }
+}
+
+/// What the sender's end of a link announces of its lane.
+fn told_of(leg: &Leg) -> Option<graph::protection::Lane> {
+    leg.link.repair?.lane
 }
 
 fn round_trip(topology: &Topology, leg: &Leg) -> Duration {

@@ -33,6 +33,32 @@ fn help<'a>(why: &'a Why, kind: &str) -> Option<&'a Help> {
 }
 
 #[test]
+fn what_the_sender_of_a_link_announces_of_its_lane_counts_and_nothing_is_assumed_of_its_runs() {
+    let with = |run: f64, repair_16ths: u8| {
+        let link = |from: &str, to: &str| {
+            json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5,
+                   "run_256ths": (run * 256.0) as u16, "repair_16ths": repair_16ths})
+        };
+        let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
+        told(
+            &network(60, &json!({"links": [link(ams, nyc), link(nyc, ams)]})),
+            150,
+        )
+    };
+    let (alone, runs, bare) = (with(1.0, 16), with(4.0, 16), with(1.0, 0));
+    let left = |why: &Why| why.protection[0].plan.left_pct;
+    assert!(left(&alone) < left(&runs), "{alone}\n{runs}");
+    assert!(left(&bare) > 4.0, "its sender has no repair: {bare}");
+    assert_eq!(alone.protection[0].known, Known::Told);
+    let text = alone.to_string();
+    assert!(
+        text.contains("of ams-nyc the target of the asked node"),
+        "{text}"
+    );
+    assert!(!text.contains("after a lost packet"), "{text}");
+}
+
+#[test]
 fn the_next_cheaper_and_the_next_better_plan_are_told() {
     let why = told(&network(60, &json!({})), 150);
     let [link] = &why.protection[..] else {
