@@ -74,6 +74,7 @@ pub(super) fn two_ways(ways: &Value, names: &Names) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::delivered;
     use super::*;
     use serde_json::json;
 
