@@ -40,8 +40,11 @@ const REST: u64 = 9;
 const WATCHES_MAX: usize = 16_384;
 /// A pair that was not looked at for so long is forgotten: longer than any trouble is held.
 const IDLE: Duration = Duration::from_secs(60);
-/// The direct links of an end in trouble that packets take. Choice: as many as the graphs of one flow have.
-const DIRECT_MAX: usize = 16;
+/// The shortest links of an end in trouble are the direct ones that packets take: so many.
+///
+/// Choice: with the two ways that there are, a third link of an end is worth most, and each further one costs as many bytes and
+/// is worth less. With 16, as for one flow, a group in the twelve cities had 121 % of what two trees save for 1.34 times the bytes.
+const DIRECT_MAX: usize = 3;
 
 /// Where packets pass this node beside their tree, for one topology.
 #[derive(Debug, Default)]

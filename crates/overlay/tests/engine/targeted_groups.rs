@@ -132,10 +132,10 @@ fn calm_costs_nothing_and_trouble_of_a_member_costs_its_own_ways_alone() {
         let mut cast = cast(&mut nodes, &MEMBERS);
         talk(&mut nodes, &mut cast, 5, &MEMBERS);
         let calm = talk(&mut nodes, &mut cast, 10, &MEMBERS);
-        lose(&mut nodes, &[7], "loss=20% burst=50%");
+        lose(&mut nodes, &[7], "loss=30% burst=60%");
         talk(&mut nodes, &mut cast, 5, &MEMBERS);
         let (missed, _) = talk(&mut nodes, &mut cast, 20, &MEMBERS);
-        assert!(missed[0] >= 5, "it is trouble: {missed:?}");
+        assert!(missed[0] >= 20, "it is trouble: {missed:?}");
         assert_eq!(source(&nodes, 0).second, None);
         calm
     };
@@ -146,11 +146,11 @@ fn calm_costs_nothing_and_trouble_of_a_member_costs_its_own_ways_alone() {
         talk(&mut nodes, &mut cast, 5, &MEMBERS);
         let calm = talk(&mut nodes, &mut cast, 10, &MEMBERS);
         assert_eq!(calm, plain, "{ways:?}");
-        lose(&mut nodes, &[7], "loss=20% burst=50%");
+        lose(&mut nodes, &[7], "loss=30% burst=60%");
         talk(&mut nodes, &mut cast, 5, &MEMBERS);
         let before = FAR.map(|far| source(&nodes, far).packets);
         let (missed, copies) = talk(&mut nodes, &mut cast, 20, &MEMBERS);
-        assert!(missed[0] <= 1 && missed[1] == 0, "{ways:?} {missed:?}");
+        assert!(missed[0] <= 4 && missed[1] == 0, "{ways:?} {missed:?}");
         // One more link of the source, one to a far node, and one or two to the member.
         assert!(
             (calm.1 + 1.0..=calm.1 + 5.0).contains(&copies),
