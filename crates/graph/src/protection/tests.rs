@@ -102,8 +102,8 @@ fn no_protection_makes_a_link_cheaper_than_one_that_loses_nothing() {
 #[test]
 fn a_long_link_that_is_repaired_is_better_than_a_detour_and_one_that_is_not_is_worse() {
     let of = |link: LinkCost| cost(Metric::ExpectedLatency, link, &CALLS);
-    // 60 ms that lose 5 %, or 50 ms and 45 ms that lose nothing.
-    let detour = of(link(50, 0.0, 256, 16, 5)) + of(link(45, 0.0, 256, 16, 5));
+    // 60 ms that lose 5 %, or twice 60 ms that lose nothing.
+    let detour = of(link(60, 0.0, 256, 16, 5)) + of(link(60, 0.0, 256, 16, 5));
     assert!(of(link(60, 5.0, 341, 16, 5)) < detour);
     assert!(of(link(60, 5.0, 341, 0, 5)) > detour);
     // A packet that repair saves comes some packets later.
