@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`Protections::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
-//! plan is the engine's own. What nobody tells is assumed, and [`Left::known`] says so.
+//! plan is the engine's own. What nobody tells is assumed, and [`Protections::known`] says so.
 
 use base::{Duration, NodeAddr, Time};
 use graph::Topology;
