@@ -22,7 +22,7 @@
 //! fails, nothing is lost meanwhile. The setting of the group asks for that, or the socket that sends.
 //!
 //! Where second ways are targeted, packets go along the tree, and along a second way to the members that the tree leads to
-//! through trouble: every node on the way finds that out itself ([`mod@ways`]). The setting of the group asks for that, or a
+//! through trouble: every node on the way finds that out itself (`ways.rs`). The setting of the group asks for that, or a
 //! node does it for packets with a deadline, if it protects by itself.
 //!
 //! Who may send to a group and who may receive is said by permits ([`Permits`]); every node that a packet passes looks.
