@@ -378,3 +378,48 @@ fn single_path(stamp: &[u8], own: NodeAddr, to: NodeAddr) -> Option<Vec<NodeAddr
     }
     (path.len() == graph.nodes().len()).then_some(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::metric::Repair;
+    use graph::protection::Lane;
+
+    /// What two links of 50 ms that lose 5 % promise to packets with so much time to spare.
+    fn promised(repair_16ths: u8, slack_ms: Option<u64>) -> f64 {
+        let link = LinkCost::new(50_000, 0.05);
+        let lane = Lane {
+            run_256ths: 341,
+            repair_16ths,
+        };
+        let repair = Repair::new(5, link.loss, link.loss).with_lane(Some(lane));
+        let repair = Some(repair);
+        let link = LinkCost { repair, ..link };
+        let path = [1, 2, 3].map(NodeAddr);
+        let both = path
+            .windows(2)
+            .flat_map(|hop| [(hop[0], hop[1], link), (hop[1], hop[0], link)]);
+        let topology = Topology::from_links(crate::Settings::modern().parameters(), both);
+        let slack = slack_ms.map(Duration::from_millis);
+        promise(&topology, &path, (LinkProtocol::RealTime, slack))
+            .unwrap()
+            .loss
+    }
+
+    /// A relay behind long links could swallow what they lose, where repair counts as nothing.
+    #[test]
+    fn a_path_promises_what_protection_leaves_in_the_time_that_there_is() {
+        let raw = 1.0 - 0.95 * 0.95;
+        assert!((promised(0, Some(100)) - raw).abs() < 1e-3);
+        assert!(
+            promised(16, Some(100)) < 0.0015,
+            "{}",
+            promised(16, Some(100))
+        );
+        assert!(promised(16, None) < 0.0015);
+        assert!(
+            (promised(16, Some(25)) - raw).abs() < 1e-3,
+            "no time for repair"
+        );
+    }
+}
