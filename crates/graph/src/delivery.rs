@@ -1,7 +1,8 @@
 //! Which share of the packets on a path arrives within a deadline, when every link of it runs the
 //! real-time protocol. [Amir06 §IV-A, §IV-B]
 //!
-//! A link of latency T and loss p delivers a packet after T, or, recovered, after 3T+Δ, or never:
+//! A link of latency T and loss p delivers a packet after T, or, recovered, after 3T+Δ, or never. Where its protection is
+//! told, there are up to twelve moments instead of the one at 3T+Δ, Δ and multiples of it after T:
 //!
 //! ```text
 //!   share            1−p          p − l         l
@@ -13,7 +14,7 @@
 //! A path's delay is the sum of its links' delays, so its distribution is the convolution of
 //! theirs, here computed exactly: delays are whole microseconds, equal sums are one atom, and what
 //! is later than the deadline is dropped at once. There are at most as many atoms as microseconds
-//! in the deadline, and at most 2^k after k links that lose packets.
+//! in the deadline, and at most 2^k after k links that lose packets, 13^k where their protection is told.
 
 use crate::metric::{LinkCost, Parameters, unrepaired};
 use crate::protection::{ALL, left};
@@ -74,9 +75,21 @@ impl Steps {
     /// Choice: the way back is taken to be like the way there, as in the expected latency metric;
     /// the paper has the same loss in both directions.
     pub fn of(link: LinkCost, recovery: Recovery, parameters: &Parameters) -> Steps {
+        Steps::within(link, recovery, parameters, u64::MAX)
+    }
+
+    /// The same without what takes longer than this.
+    pub(crate) fn within(
+        link: LinkCost,
+        recovery: Recovery,
+        parameters: &Parameters,
+        most_us: u64,
+    ) -> Steps {
         let loss = link.loss_share();
         let lost = match recovery {
-            Recovery::InForce if link.repair.is_some() => return Steps::in_force(link, parameters),
+            Recovery::InForce if link.repair.is_some() => {
+                return Steps::in_force(link, parameters, most_us);
+            }
             Recovery::None => loss,
             Recovery::Paper | Recovery::InForce => {
                 let (low, beyond) = unrepaired(link.loss);
@@ -94,12 +107,15 @@ impl Steps {
         // Never more than what the link has lost: 1−p and this add up to 1 at most, on which
         // everything stands that prunes.
         let recovered = (loss - lost).clamp(0.0, loss);
-        steps.push(3 * direct_us + u64::from(parameters.detect_us), recovered);
+        let recovered_us = 3 * direct_us + u64::from(parameters.detect_us);
+        if recovered_us <= most_us {
+            steps.push(recovered_us, recovered);
+        }
         steps
     }
 
     /// A link whose protection is known: what is saved when there is so much time is saved by then.
-    fn in_force(link: LinkCost, parameters: &Parameters) -> Steps {
+    fn in_force(link: LinkCost, parameters: &Parameters, most_us: u64) -> Steps {
         let direct_us = u64::from(link.latency_us);
         let mut steps = Steps {
             direct_us,
@@ -110,7 +126,7 @@ impl Steps {
         let apart = u64::from(parameters.detect_us).max(1_000);
         let mut lost = u64::from(link.loss) << 16;
         for after in AFTER {
-            if lost == 0 {
+            if lost == 0 || direct_us + after * apart > most_us {
                 break;
             }
             // More time may leave more, where one round more leaves no time for copies: what was saved stays saved.
@@ -143,11 +159,6 @@ impl Steps {
         self.later()
             .iter()
             .fold(self.direct, |sum, step| sum + step.1)
-    }
-
-    /// Leaves out what takes longer than this.
-    pub(crate) fn cut(&mut self, most_us: u64) {
-        self.count = self.later().partition_point(|step| step.0 <= most_us);
     }
 }
 

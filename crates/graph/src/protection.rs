@@ -8,14 +8,16 @@
 //!                                                        ├─▶ audits: what a path promises
 //!                                                        └─▶ explain
 //! ```
-//! There is one function for all of these, [`left`], so that no two of them reckon with different losses. It follows the
+//! There is one function for all of these, [`left`]. Comparisons of links take [`Left::compared`] from it, and all others what
+//! stays lost. It follows the
 //! prediction of the pilot, which chooses the protection of a lane (`overlay::realtime`), for one call: packets
 //! [`Parameters::detect_us`] apart. A trunk has more packets in the same time and is left no more.
 //!
 //! - Requests: as the pilot predicts them. A run of losses is seen by the first packet behind it, then each round takes the
 //!   round trip and an eighth of it, and what time is left is used for copies in the last one.
-//! - Repair: what the pilot predicts takes it a walk over all states of a run. Here its results stand in a [`table`], one
-//!   number for each of some losses, runs, shares of repair and packets that follow in time, and what is between is interpolated.
+//! - Repair: the pilot walks over all states of a run of losses to predict what repair saves. Its results stand in a [`table`]
+//!   here: one number for each of some losses, runs, shares of repair and packets that follow in time. Values between them are
+//!   interpolated.
 //! - The choice, as the pilot makes it: nothing beside requests that leave about [`TARGET`] or less, nor where hardly anything is
 //!   lost or too much; else the smallest share that leaves no more than the target, or about as little as any that is allowed.
 //!
@@ -48,6 +50,8 @@ const NEARLY_QUARTERS: u64 = 5;
 const RUNS: u64 = 12;
 /// Another copy of a request, or answer, follows after so long.
 const REPEAT_AFTER_US: u64 = 2_000;
+/// Rounds of requests that count. Choice: records may tell of 255, and what 16 leave is next to nothing.
+const ROUNDS_MOST: u64 = 16;
 /// Timers and hosts take so much of a packet's time.
 const SPARE_US: u64 = 2_000;
 /// Packets of which a repair packet tells the ages.
@@ -235,7 +239,9 @@ fn requested(
 fn failing(losses: &Losses, round_trip: u64, time: u64, repair: Repair) -> u64 {
     let round = round_trip + (round_trip / 8).max(1_000);
     let spare = time - round_trip;
-    let more = (spare / round).min(u64::from(repair.strikes) - 1);
+    let more = (spare / round)
+        .min(u64::from(repair.strikes) - 1)
+        .min(ROUNDS_MOST);
     let rest = (spare - round * more) / REPEAT_AFTER_US;
     let requests = rest.min(2 + u64::from(more == 0));
     let answers = (rest - requests).min(1 + u64::from(more == 0));

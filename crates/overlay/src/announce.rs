@@ -192,6 +192,7 @@ impl Announce {
         self.latency.set(cost.latency_us);
         self.loss.set(u32::from(cost.loss));
         self.price_us = cost.price_us;
+        self.lanes.begin();
         self.is_silent = false;
         self.last = Some(now);
     }
@@ -247,12 +248,18 @@ impl Announce {
 
     /// When the cost is to be measured again, if a change waits for its time.
     pub fn next_timeout(&self) -> Option<Time> {
-        let spaced = self.last.filter(|_| !self.is_silent)? + self.settings.spacing;
-        let [run, bare] = self.lanes.both();
-        let all = [&self.latency, &self.loss, run, bare];
-        let next = all.map(|d| d.next(&self.settings));
-        let next = next.into_iter().flatten().min()?;
-        Some(next.max(spaced))
+        let last = self.last.filter(|_| !self.is_silent)?;
+        let next = |of: [&Damped; 2], last: Time| {
+            let next = of.map(|d| d.next(&self.settings));
+            let next = next.into_iter().flatten().min()?;
+            Some(next.max(last + self.settings.spacing))
+        };
+        let cost = next([&self.latency, &self.loss], last);
+        let lane = self
+            .lanes
+            .last
+            .and_then(|last| next(self.lanes.both(), last));
+        [cost, lane].into_iter().flatten().min()
     }
 
     /// For how long an improvement of the loss must last at the moment.

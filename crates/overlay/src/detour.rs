@@ -43,6 +43,9 @@ pub struct Edge {
 #[derive(Debug, Default)]
 pub struct Detours {
     entries: Vec<Entry>,
+    /// After trees were computed for a link, none are for another one for so long.
+    rest: Duration,
+    rests_until: Time,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,15 @@ struct Entry {
 }
 
 impl Detours {
+    /// Ways that are asked for by what others send. Choice: a tree for the link and four for neighbours in 50 ms are a tenth
+    /// of a node among a thousand, whatever they send.
+    pub fn resting() -> Detours {
+        Detours {
+            rest: ANEW_AFTER,
+            ..Detours::default()
+        }
+    }
+
     /// The neighbour that brings packets of `own` to `to` although a link may carry nothing;
     /// none if there is no such neighbour. `topology` is that of `generation`.
     pub fn next_hop(
@@ -74,6 +86,10 @@ impl Detours {
         let place = match self.entries.iter().position(is_of) {
             Some(place) => place,
             None => {
+                if now < self.rests_until {
+                    return None;
+                }
+                self.rests_until = now + self.rest;
                 let entry = Entry::new(now, (own, edge, metric), generation, topology)?;
                 if self.entries.len() >= LINKS_MAX {
                     self.entries.remove(0);
@@ -84,7 +100,8 @@ impl Detours {
         };
         let entry = &mut self.entries[place];
         let is_old = entry.generation != generation;
-        if is_old && now.since(entry.at) >= ANEW_AFTER {
+        if is_old && now.since(entry.at) >= ANEW_AFTER && now >= self.rests_until {
+            self.rests_until = now + self.rest;
             *entry = Entry::new(now, (own, edge, metric), generation, topology)?;
         }
         let is_old = entry.generation != generation;
@@ -232,5 +249,32 @@ mod tests {
         assert_eq!(ask(50, 2, &chain), None);
         assert_eq!(ask(60, 3, &triangle), None);
         assert_eq!(ask(100, 3, &triangle), Some(NODES[2]));
+    }
+
+    #[test]
+    fn what_others_send_has_a_tree_computed_now_and_then_and_not_for_each_packet() {
+        let square = topology(&[(0, 1, 10), (0, 2, 10), (0, 3, 10), (1, 2, 10), (2, 3, 10)]);
+        let edge = |to: usize| Edge {
+            to: NODES[to],
+            ..FIRST
+        };
+        let asked = |ways: &mut Detours, ms: u64, edge, to: usize| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            let without = (NODES[0], edge, Metric::ExpectedLatency);
+            ways.next_hop(now, without, NODES[to], (1, &square))
+        };
+        let mut ways = Detours::resting();
+        assert_eq!(asked(&mut ways, 0, edge(1), 1), Some(NODES[2]));
+        assert_eq!(asked(&mut ways, 49, edge(3), 3), None, "it rests");
+        assert_eq!(
+            asked(&mut ways, 49, edge(1), 1),
+            Some(NODES[2]),
+            "it is known"
+        );
+        assert_eq!(asked(&mut ways, 50, edge(3), 3), Some(NODES[2]));
+        // Links in doubt do not wait for each other.
+        let mut ways = Detours::default();
+        assert!(asked(&mut ways, 0, edge(1), 1).is_some());
+        assert!(asked(&mut ways, 0, edge(3), 3).is_some());
     }
 }

@@ -484,6 +484,7 @@ impl Link {
         self.asked.clear();
         self.history.reset();
         self.pilot.reset();
+        self.runs_told = protection::RunsTold::default();
         self.plan_begins();
         self.receiver.reset();
         self.reliable.restart();

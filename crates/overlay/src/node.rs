@@ -147,6 +147,8 @@ pub struct Node {
     tables: Tables,
     stamps: Stamps,
     detours: Detours,
+    /// The same for packets that would go back to the neighbour that sent them.
+    returns: Detours,
     doubts: Doubts,
     groups: Local,
     telling: groups::Telling,
@@ -263,6 +265,7 @@ impl Node {
             tables: Tables::new(addr),
             stamps: Stamps::default(),
             detours: Detours::default(),
+            returns: Detours::resting(),
             doubts: Doubts::default(),
             groups: Local::default(),
             telling: groups::Telling::default(),

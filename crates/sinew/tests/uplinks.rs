@@ -34,8 +34,6 @@ const CALLS: u16 = 20;
 const GAP_GOAL: Duration = Duration::from_millis(250);
 /// And where they take two. Choice: three packets; a busy machine holds up one or two.
 const GAP_GOAL_COPIES: Duration = Duration::from_millis(60);
-/// On a busy machine.
-const GAP_LOOSE: Duration = Duration::from_millis(1_000);
 
 /// One pair of hosts at a time: what is measured is not measured beside others.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -222,6 +220,9 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
             .map(|(call, (from, to))| call.lost(*from, *to))
             .sum(),
     };
+    // However long a busy host takes: all calls go on.
+    let late = RATE / 2;
+    assert!(spans().all(|(call, (_, to))| call.lost(to - late, *to) < late));
     for host in [0, 1] {
         let link = hosts.link(host).unwrap();
         assert_eq!(link["state"], "up");
@@ -240,12 +241,9 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
 
 #[test]
 fn calls_go_on_when_one_of_two_uplinks_dies_silently() {
-    let Some(one) = measure("one path", "paths = 'one'") else {
-        return;
-    };
-    assert!(one.gap <= GAP_LOOSE, "{one:?}");
-    if let Some(copies) = measure("copies", "paths = 'copies'") {
-        assert!(copies.gap <= GAP_LOOSE / 2, "{copies:?}");
+    // How soon, `goals` measures.
+    if measure("one path", "paths = 'one'").is_some() {
+        measure("copies", "paths = 'copies'");
     }
 }
 

@@ -334,6 +334,35 @@ fn groups_body(data: &[u8]) {
     assert_eq!(again.key(), view.key());
 }
 
+/// What is written of the protection of links is read again, of as many links that differ from most as are named.
+fn protections_come_back(
+    view: &LinkState<'_>,
+    links: &[link_state::Link],
+    told: &[(u8, link_state::Protection)],
+    options: &[u8],
+) {
+    let repr = link_state::Repr {
+        origin: view.origin,
+        seq: view.seq,
+        lifetime_s: view.lifetime_s,
+        certificate_serial: view.certificate_serial,
+        strikes: view.strikes,
+        links,
+        options,
+    };
+    let mut body = vec![0; 4_096];
+    let Ok(len) = repr.emit(&mut body, |_| *view.signature()) else {
+        panic!("a record of {} links has room for options", links.len());
+    };
+    let again = LinkState::parse(&body[..len]).expect("what was written is read");
+    let again = again.protections().into_iter().flatten();
+    let others = again.zip(told).filter(|(again, (_, told))| again != told);
+    let count = |of: &link_state::Protection| told.iter().filter(|it| it.1 == *of).count();
+    let most = told.iter().map(|it| count(&it.1)).max().unwrap_or(0);
+    let unnamed = (told.len() - most).saturating_sub(link_state::PROTECTION_ENTRIES_MAX);
+    assert_eq!(others.count(), unnamed);
+}
+
 /// Options and links come back byte for byte, and the signed bytes with them.
 fn link_state_body(body: &[u8]) {
     let Ok(view) = LinkState::parse(body) else {
@@ -350,6 +379,7 @@ fn link_state_body(body: &[u8]) {
         let mut option = [0; link_state::OPTIONS_BYTES_MAX];
         let mut w = wire::bytes::Writer::new(&mut option);
         link_state::write_protections(&mut w, &told).expect("it bounds itself");
+        protections_come_back(&view, &links, &told, w.written());
     }
     let mut options = [0xa5; link_state::OPTIONS_BYTES_MAX];
     let mut w = wire::bytes::Writer::new(&mut options);

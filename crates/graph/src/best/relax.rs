@@ -126,8 +126,14 @@ impl Ground {
     ) -> Option<Steps> {
         let (before, after) = (self.from_src[from.place()]?, self.to_dst[to.place()]?);
         let spare = self.deadline.checked_sub(before + after)?;
-        let mut steps = Steps::of(link, self.recovery, topology.parameters());
-        steps.cut(spare);
-        (steps.direct_us <= spare).then_some(steps)
+        if u64::from(link.latency_us) > spare {
+            return None;
+        }
+        Some(Steps::within(
+            link,
+            self.recovery,
+            topology.parameters(),
+            spare,
+        ))
     }
 }

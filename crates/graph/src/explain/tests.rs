@@ -244,7 +244,8 @@ fn edits_change_what_they_name_and_nothing_else() {
         at(&apply(&t, &[edit]).unwrap(), A, B).unwrap()
     };
     assert_eq!(asked(5).repair.map(|repair| repair.strikes), Some(5));
-    let residual = |strikes| asked(strikes).residual_share(t.parameters());
+    let residual =
+        |strikes| crate::protection::left(asked(strikes), 100_000, t.parameters()).share();
     assert!((residual(0) - 0.1).abs() < 1e-4 && residual(5) < 0.01);
     // The request meets the new loss, too, in either direction.
     let edit = Edit::Link {

@@ -1,8 +1,8 @@
 //! What others are told of the real-time lane of a link: in what runs it loses, and how much repair is sent.
 //!
 //! Both are damped as latency and loss are, each for itself. Runs are told in steps, and not at all of a link that loses
-//! hardly anything: an estimate that wanders within a step floods nothing. Repair that rests is told as soon as it has
-//! rested for a moment, and that it is sent again when it was for a while.
+//! hardly anything: an estimate that wanders within a step floods nothing. When repair rests, others
+//! are told after a moment; when it goes on, they are told after a longer while.
 
 use super::{Announce, Damped, Threshold};
 use base::Time;
@@ -35,8 +35,9 @@ pub(super) struct Lanes {
     run: Damped,
     /// How much repair is missing to the most that can be told, so that more is worse.
     bare: Damped,
-    /// Something was told since the link came up.
-    is_told: bool,
+    /// When something was told last, since the link came up. Apart from the cost: what becomes worse with both must not
+    /// wait for the other.
+    pub(super) last: Option<Time>,
     knows_run: bool,
 }
 
@@ -45,9 +46,15 @@ impl Lanes {
         Lanes {
             run: damped.clone(),
             bare: damped,
-            is_told: false,
+            last: None,
             knows_run: false,
         }
+    }
+
+    /// The link comes up: what was told before it was down says nothing.
+    pub(super) fn begin(&mut self) {
+        self.last = None;
+        self.knows_run = false;
     }
 
     /// What is damped.
@@ -69,7 +76,7 @@ impl Lanes {
 impl Announce {
     /// What is announced of the lane; `asks` says whether this end asks for what it misses. None before anything is known.
     pub fn protection(&self, asks: bool) -> Option<Protection> {
-        self.last.filter(|_| self.lanes.is_told)?;
+        self.last.and(self.lanes.last)?;
         let lane = self.lanes.told();
         let run = match self.loss.announced < LOSS_LEAST {
             true => 0,
@@ -81,17 +88,18 @@ impl Announce {
     /// This is how the lane is at the moment; the run is 0 as long as the neighbour does not tell it. True if it is to be
     /// announced anew. To be called with [`Announce::on_measure`].
     pub fn on_lane(&mut self, now: Time, lane: Lane) -> bool {
-        let Some(last) = self.last.filter(|_| !self.is_silent) else {
+        if self.last.is_none() || self.is_silent {
             return false;
-        };
+        }
         let before = self.protection(true);
-        let spaced = now.since(last) >= self.settings.spacing;
+        let last = self.lanes.last;
+        let spaced = last.is_none_or(|last| now.since(last) >= self.settings.spacing);
         let (run, bare) = (lane.run_256ths, u32::from(u8::MAX - lane.repair_16ths));
         let Lanes {
             run: runs,
             bare: bares,
-            is_told,
             knows_run,
+            ..
         } = &mut self.lanes;
         match *knows_run {
             true if run > 0 => {
@@ -103,18 +111,18 @@ impl Announce {
             }
             _ => {}
         }
-        match *is_told {
-            true => {
+        match last {
+            Some(_) => {
                 bares.follow(now, bare, BARE, spaced, &self.settings);
             }
-            false => {
+            None => {
                 bares.set(bare);
-                *is_told = true;
+                self.lanes.last = Some(now);
             }
         }
         let is_news = self.protection(true) != before;
         if is_news {
-            self.last = Some(now);
+            self.lanes.last = Some(now);
         }
         is_news
     }

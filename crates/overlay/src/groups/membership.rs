@@ -34,6 +34,7 @@ pub struct Membership {
     /// The lengths in use, the longest first.
     prefixes: Vec<u8>,
     settings_changed: bool,
+    carriage_changed: bool,
     /// Who says what does not count, as far as it was told.
     known_ignored: BTreeSet<NodeAddr>,
     changed: BTreeSet<NodeAddr>,
@@ -126,7 +127,12 @@ impl Membership {
         settings.any(|(_, setting)| setting.tree == TreeBuilder::Scribe)
     }
 
-    /// Settings have changed since the last call.
+    /// How some groups are carried has changed since the last call.
+    pub fn take_carriage_changed(&mut self) -> bool {
+        core::mem::take(&mut self.carriage_changed)
+    }
+
+    /// Settings have changed since the last call, or who says them.
     pub fn take_settings_changed(&mut self) -> bool {
         core::mem::take(&mut self.settings_changed)
     }
@@ -143,6 +149,7 @@ impl Membership {
             if let Some(said) = said.get_mut(&node) {
                 let counts = may_set(now, *range);
                 self.settings_changed |= said.counts != counts;
+                self.carriage_changed |= said.counts != counts;
                 said.counts = counts;
             }
         }
@@ -172,8 +179,14 @@ impl Membership {
             members.insert(place, key.origin);
             self.changed.insert(*group);
         }
-        for setting in before.iter().flat_map(Groups::settings) {
-            let range = (setting.group, setting.prefix);
+        let said_of = |groups: Option<&Groups<'_>>| -> Vec<Setting> {
+            groups.into_iter().flat_map(Groups::settings).collect()
+        };
+        let (unsaid, said) = (said_of(before.as_ref()), said_of(now));
+        let ranges: BTreeSet<Range> = unsaid.iter().chain(&said).map(range_of).collect();
+        let counted = self.counted(&ranges);
+        for setting in unsaid {
+            let range = range_of(&setting);
             if let Some(said) = self.settings.get_mut(&range) {
                 said.remove(&key.origin);
                 if said.is_empty() {
@@ -182,13 +195,14 @@ impl Membership {
             }
             self.settings_changed = true;
         }
-        for setting in now.into_iter().flat_map(Groups::settings) {
-            let range = (setting.group, setting.prefix);
+        for setting in said {
+            let range = range_of(&setting);
             let said = self.settings.entry(range).or_default();
             let counts = may_set(certificate, range);
             said.insert(key.origin, Said { setting, counts });
             self.settings_changed = true;
         }
+        self.carriage_changed |= counted != self.counted(&ranges);
         let permits = now.into_iter().flat_map(Groups::permits);
         self.permits.follow((key.origin, key.kind), permits);
         if self.settings_changed {
@@ -197,6 +211,12 @@ impl Membership {
                 .sort_unstable_by_key(|prefix| core::cmp::Reverse(*prefix));
             self.prefixes.dedup();
         }
+    }
+
+    /// What counts for each of these ranges.
+    fn counted(&self, ranges: &BTreeSet<Range>) -> Vec<Option<Setting>> {
+        let of = |range| Some(best_of(self.settings.get(range)?)?.1);
+        ranges.iter().map(of).collect()
     }
 
     fn remove(&mut self, group: NodeAddr, member: NodeAddr) {
@@ -212,6 +232,11 @@ impl Membership {
     }
 }
 
+/// The groups that a setting is about.
+fn range_of(setting: &Setting) -> Range {
+    (setting.group, setting.prefix)
+}
+
 /// What counts of what some nodes say: the highest version of those that may say it.
 fn best_of(said: &BTreeMap<NodeAddr, Said>) -> Option<(NodeAddr, Setting)> {
     let said = said.iter().filter(|(_, said)| said.counts);
@@ -223,4 +248,34 @@ fn best_of(said: &BTreeMap<NodeAddr, Said>) -> Option<(NodeAddr, Setting)> {
 pub(super) fn may_set(certificate: Option<&Certificate<'_>>, (group, prefix): Range) -> bool {
     let range = GroupRange::new(group, prefix);
     certificate.is_some_and(|own| range.is_ok_and(|range| own.may_set(range)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::groups::Repr;
+    use wire::record::{BODY_BYTES_MAX, RecordKind, RecordSeq};
+
+    #[test]
+    fn a_setting_without_the_right_to_it_changes_what_is_said_and_not_how_groups_are_carried() {
+        let origin = NodeAddr(0x0a07_0001);
+        let repr = Repr {
+            origin,
+            seq: RecordSeq(1),
+            lifetime_s: 60,
+            certificate_serial: 1,
+            part: 0,
+            members: &[],
+            settings: &[Setting::of(NodeAddr(0xef01_0101))],
+            permits: &[],
+        };
+        let mut body = [0; BODY_BYTES_MAX];
+        let len = repr.emit(&mut body, |_| [0; _]).unwrap();
+        let groups = Groups::parse(RecordKind::GROUPS, &body[..len]).unwrap();
+        let mut membership = Membership::default();
+        membership.follow(groups.key(), None, Some(&groups), None);
+        assert!(membership.take_settings_changed());
+        assert_eq!(membership.ignored().count(), 1);
+        assert!(!membership.take_carriage_changed());
+    }
 }

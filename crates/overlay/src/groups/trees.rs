@@ -25,7 +25,7 @@ use graph::{Cost, Metric, NodeIndex, Topology};
 use wire::data::LinkProtocol;
 use wire::groups::{TreeBuilder, Ways as Wanted};
 
-/// Sources, metrics and groups that pass this node at once; 150 bytes each.
+/// Sources, metrics and groups that pass this node at once; 250 bytes each, and the members in trouble.
 pub const SLOTS_MAX: usize = 4_096;
 /// Trees of sources that are kept: 256 of 1024 nodes are 7 MB.
 const TREES_MAX: usize = 256;
@@ -98,11 +98,18 @@ impl Slot {
         self.links.iter().chain(old.map(|(link, _)| link)).copied()
     }
 
-    /// The links on which copies leave besides, of packets with a deadline in the real-time lane or of others.
-    pub fn second_links(&self, is_urgent: bool) -> &[LinkIndex] {
+    /// Packets in this lane, with a deadline in the real-time lane or not, leave on more links at present.
+    pub fn takes_second(&self, lane: LinkProtocol, is_urgent: bool) -> bool {
         let targeted = self.targeted.as_ref();
         let targeted = targeted.filter(|targeted| is_urgent || targeted.is_asked);
-        targeted.map_or(&[], |targeted| &targeted.second.links)
+        // What must arrive would wait for the slower way.
+        lane != LinkProtocol::Reliable
+            && targeted.is_some_and(|targeted| !targeted.second.links.is_empty())
+    }
+
+    /// The links on which copies of those leave besides.
+    pub fn second_links(&self) -> &[LinkIndex] {
+        self.second().map_or(&[], |second| &second.links)
     }
 
     /// Copies may come by more than one way.

@@ -38,6 +38,9 @@ const REST_MOST: Duration = Duration::from_millis(500);
 const REST: u64 = 9;
 /// Pairs of a source and a member that are watched; 150 bytes each, and the path. Beyond, members have one way.
 const WATCHES_MAX: usize = 16_384;
+/// One look spends so much: 5 ms, with the longest rest after it. Members whose turn does not come have one way until the
+/// next one, so a group of thousands in trouble is no danger to the node.
+const WORK_MOST: u64 = 500_000;
 /// A pair that was not looked at for so long is forgotten: longer than any trouble is held.
 const IDLE: Duration = Duration::from_secs(60);
 /// The shortest links of an end in trouble are the direct ones that packets take: so many.
@@ -118,6 +121,9 @@ impl Ways {
         let (mut work, mut links) = (0, Vec::new());
         let members = view.membership.receivers(key.group);
         for member in members.filter(|member| *member != key.source) {
+            if work > WORK_MOST {
+                break;
+            }
             let path = path(tree, member, view);
             let journey = Journey {
                 src: key.source,

@@ -153,7 +153,7 @@ impl Node {
         for place in 0..run.segments() {
             if let Some(packet) = without_extension(run.segment(place), out) {
                 // Also back over the link that it came by: the branch there has not had it.
-                self.send_group(now, slot, None, packet, out);
+                self.send_group(now, (slot, false), None, packet, out);
             }
         }
     }
@@ -219,7 +219,13 @@ impl Node {
             from: self.addr,
             to: self.links.at(back).peer,
         };
-        let way = self.link_around(now, (edge, metric(routing)?), to)?;
+        let known = (self.database.generation(), self.database.topology());
+        let without = (self.addr, edge, metric(routing)?);
+        let next = self.returns.next_hop(now, without, to, known)?;
+        let way = self
+            .links
+            .by_peer(next)
+            .filter(|way| self.links.at(*way).is_up())?;
         (way != back).then_some(way)
     }
 
@@ -230,28 +236,17 @@ impl Node {
         (edge, metric): (Edge, Metric),
         to: NodeAddr,
     ) -> Option<LinkIndex> {
-        let link = self.link_around(now, (edge, metric), to)?;
+        let known = (self.database.generation(), self.database.topology());
+        let doubt = (self.addr, edge, metric);
+        let next = self.detours.next_hop(now, doubt, to, known)?;
+        let link = self.links.by_peer(next)?;
         let way = self.links.at(link);
         // Copies are no load for a path that has too much already.
         let is_free = way
             .brake
             .as_ref()
             .is_none_or(|brake| brake.allows_redundancy());
-        (!way.is_in_doubt(now) && is_free).then_some(link)
-    }
-
-    /// The link, which is up, to the neighbour that brings packets to `to` without another one.
-    fn link_around(
-        &mut self,
-        now: Time,
-        (edge, metric): (Edge, Metric),
-        to: NodeAddr,
-    ) -> Option<LinkIndex> {
-        let known = (self.database.generation(), self.database.topology());
-        let without = (self.addr, edge, metric);
-        let next = self.detours.next_hop(now, without, to, known)?;
-        let link = self.links.by_peer(next)?;
-        self.links.at(link).is_up().then_some(link)
+        (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
     }
 
     /// Tells the neighbour that packets come from, if they do, that a link which they take is in doubt.

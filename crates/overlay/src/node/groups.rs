@@ -202,8 +202,10 @@ impl Node {
             self.on_group_keys_changed(now, None);
         }
         let settings = self.database.membership_mut().take_settings_changed();
-        if settings {
+        if self.database.membership_mut().take_carriage_changed() {
             self.trees.on_rules_changed();
+        }
+        if settings {
             self.sort_groups();
             self.on_group_keys_changed(now, None);
         }
@@ -296,11 +298,12 @@ impl Node {
     }
 
     /// Sends a run of opened packets to the branches of their group's tree, and to the group's
-    /// clients here. `came` is the link that they came by, none for packets of this node.
+    /// clients here; with `takes_second`, also on the links of second ways. `came` is the link that they came by, none for
+    /// packets of this node.
     pub(super) fn send_group(
         &mut self,
         now: Time,
-        slot: u32,
+        (slot, takes_second): (u32, bool),
         came: Option<LinkIndex>,
         run: Burst,
         out: &mut impl Outbox<Node>,
@@ -315,14 +318,9 @@ impl Node {
         let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
         ways.extend(slot.links(now).filter(is_open));
         let branches = ways.len();
-        let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
-        if header.class().link != LinkProtocol::Reliable {
+        if takes_second {
             let longest = run.segment(0).len();
-            for link in slot
-                .second_links(is_urgent(&header))
-                .iter()
-                .filter(|l| is_open(l))
-            {
+            for link in slot.second_links().iter().filter(|link| is_open(link)) {
                 let way = links.at(*link);
                 // Copies are no load for a path that has too much already.
                 let brake = way.brake.as_ref();
@@ -434,10 +432,10 @@ impl Node {
             return Verdict::Done;
         }
         header.set_ttl(ttl - 1);
-        let is_urgent = is_urgent(&header);
+        let (lane, is_urgent) = (header.class().link, is_urgent(&header));
         match self.group_slot(now, (source, group), routing, is_urgent) {
             Ok(slot) if is_around => Verdict::Around(slot),
-            Ok(slot) => Verdict::Group(slot),
+            Ok(slot) => Verdict::Group(slot, self.trees.at(slot).takes_second(lane, is_urgent)),
             Err(reason) => {
                 self.drop_one(reason, out);
                 Verdict::Done
@@ -519,9 +517,12 @@ impl Node {
         if header.has_extension() && routing != Routing::Stamped {
             return self.send_shared(now, true, packet, out);
         }
-        let is_urgent = is_urgent(&header);
+        let (lane, is_urgent) = (header.class().link, is_urgent(&header));
         match self.group_slot(now, (self.addr, group), routing, is_urgent) {
-            Ok(slot) => self.send_group(now, slot, None, packet, out),
+            Ok(slot) => {
+                let takes_second = self.trees.at(slot).takes_second(lane, is_urgent);
+                self.send_group(now, (slot, takes_second), None, packet, out);
+            }
             Err(reason) => self.drop_one(reason, out),
         }
     }

@@ -34,8 +34,8 @@ pub(super) enum Verdict {
     Forward(LinkIndex),
     /// Copies over some links, as the stamp says; it came over this one.
     Copies(LinkIndex),
-    /// Copies to the branches of a group's tree, and to the group's clients here.
-    Group(u32),
+    /// Copies to the branches of a group's tree, and to the group's clients here; also on the links of second ways, or not.
+    Group(u32, bool),
     /// The same for copies that have come around a link in doubt.
     Around(u32),
     /// Copies along the edges of a group's shared tree, and to the group's clients here.
@@ -110,7 +110,9 @@ impl Node {
                 self.send_run(now, link, run, false, out);
             }
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
-            Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
+            Verdict::Group(slot, takes_second) => {
+                self.send_group(now, (slot, takes_second), Some(self.came), run, out);
+            }
             Verdict::Around(slot) => self.send_as_of_tree(now, slot, &run, out),
             Verdict::Shared => self.send_shared(now, false, run, out),
             Verdict::Members => self.deliver_group(now, run, out),

@@ -47,11 +47,38 @@ pub(super) const CLAIMS: &[ClaimText] = &[
 
 pub(super) struct Cities;
 
-fn seconds(size: Size) -> u64 {
+/// What a run lasts.
+pub(super) fn seconds(size: Size) -> u64 {
     match size {
         Size::Quick => 300,
         Size::Full => 1_800,
     }
+}
+
+/// The runs, with problems of their own each.
+pub(super) fn runs(size: Size) -> Vec<Cell> {
+    let runs = match size {
+        Size::Quick => 4,
+        Size::Full => 10,
+    };
+    (1..=runs)
+        .map(|n| Cell::at(&[("run", f64::from(n))]))
+        .collect()
+}
+
+/// The runs as scenario files.
+pub(super) fn scenarios(
+    id: &str,
+    plan: &Plan,
+    scenario: impl Fn(&[Problem], u64) -> String,
+) -> Vec<(String, String)> {
+    let seconds = seconds(plan.size);
+    let file = |cell: Cell| {
+        let problems = trouble(cell.seed(id, plan.seed), seconds);
+        let name = cell.key.replace('=', "-");
+        (format!("{name}.toml"), scenario(&problems, seconds))
+    };
+    runs(plan.size).into_iter().map(file).collect()
 }
 
 fn scenario(scheme: &str, problems: &[Problem], seconds: u64) -> String {
@@ -141,13 +168,7 @@ impl Experiment for Cities {
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        let runs = match size {
-            Size::Quick => 4,
-            Size::Full => 10,
-        };
-        (1..=runs)
-            .map(|n| Cell::at(&[("run", f64::from(n))]))
-            .collect()
+        runs(size)
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
@@ -206,28 +227,26 @@ impl Experiment for Cities {
     }
 
     fn files(&self, plan: &Plan) -> Vec<(String, String)> {
-        let seconds = seconds(plan.size);
-        let file = |cell: Cell| {
-            let problems = trouble(cell.seed(ID, plan.seed), seconds);
-            let name = cell.key.replace('=', "-");
-            (
-                format!("{name}.toml"),
-                scenario("targeted", &problems, seconds),
-            )
-        };
-        self.cells(plan.size).into_iter().map(file).collect()
+        scenarios(ID, plan, |problems, seconds| {
+            scenario("targeted", problems, seconds)
+        })
     }
 }
 
-fn sum(rows: &Rows, scheme: &str, what: &str) -> f64 {
-    let name = format!("{scheme} {what}");
+/// What all runs of a kind have together.
+pub(super) fn sum(rows: &Rows, kind: &str, what: &str) -> f64 {
+    let name = format!("{kind} {what}");
     rows.0.iter().map(|row| row.value(&name)).sum()
 }
 
-/// What a scheme saves of what flooding saves over one path, of all runs together.
+/// What a kind saves of what the most saves over the least, of all runs together.
+pub(super) fn saved_of(rows: &Rows, kind: &str, (least, most): (&str, &str)) -> f64 {
+    let missed = |kind| sum(rows, kind, "missed");
+    100.0 * (missed(least) - missed(kind)) / (missed(least) - missed(most))
+}
+
 fn saved_pct(rows: &Rows, scheme: &str) -> f64 {
-    let missed = |scheme| sum(rows, scheme, "missed");
-    100.0 * (missed("best") - missed(scheme)) / (missed("best") - missed("flooding"))
+    saved_of(rows, scheme, ("best", "flooding"))
 }
 
 fn verdicts(rows: &Rows) -> Vec<Verdict> {

@@ -4,7 +4,7 @@
 //! The cities and their problems are those of [`super::cities`]. All kinds of a run live the same problems.
 
 use super::cities::world::{BETWEEN_S, LINKS, Problem, trouble};
-use super::cities::{faults, network};
+use super::cities::{faults, network, runs, saved_of, scenarios, seconds, sum};
 use super::{cost, missed, percent, run, untested};
 use crate::experiment::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
@@ -69,13 +69,6 @@ pub(super) const CLAIMS: &[ClaimText] = &[
 
 pub(super) struct Groups;
 
-fn seconds(size: Size) -> u64 {
-    match size {
-        Size::Quick => 300,
-        Size::Full => 1_800,
-    }
-}
-
 fn scenario(ways: &str, problems: &[Problem], seconds: u64) -> String {
     let [first, others @ ..] = MEMBERS;
     let others: Vec<String> = others.iter().map(|name| format!("\"{name}\"")).collect();
@@ -111,13 +104,7 @@ impl Experiment for Groups {
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        let runs = match size {
-            Size::Quick => 4,
-            Size::Full => 10,
-        };
-        (1..=runs)
-            .map(|n| Cell::at(&[("run", f64::from(n))]))
-            .collect()
+        runs(size)
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
@@ -168,28 +155,15 @@ impl Experiment for Groups {
     }
 
     fn files(&self, plan: &Plan) -> Vec<(String, String)> {
-        let seconds = seconds(plan.size);
-        let file = |cell: Cell| {
-            let problems = trouble(cell.seed(ID, plan.seed), seconds);
-            let name = cell.key.replace('=', "-");
-            (
-                format!("{name}.toml"),
-                scenario("targeted", &problems, seconds),
-            )
-        };
-        self.cells(plan.size).into_iter().map(file).collect()
+        scenarios(ID, plan, |problems, seconds| {
+            scenario("targeted", problems, seconds)
+        })
     }
 }
 
-fn sum(rows: &Rows, ways: &str, what: &str) -> f64 {
-    let name = format!("{ways} {what}");
-    rows.0.iter().map(|row| row.value(&name)).sum()
-}
-
-/// What ways save of what two trees save over one, of all runs together.
+/// What ways save of what two trees save over one.
 fn saved_pct(rows: &Rows, ways: &str) -> f64 {
-    let missed = |ways| sum(rows, ways, "missed");
-    100.0 * (missed("1") - missed(ways)) / (missed("1") - missed("2"))
+    saved_of(rows, ways, ("1", "2"))
 }
 
 fn of_one(rows: &Rows, ways: &str) -> f64 {

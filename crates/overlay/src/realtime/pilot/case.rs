@@ -3,27 +3,12 @@
 use super::super::Share;
 use super::predict::{Losses, Predictions};
 use super::spacing::PARTS;
+use graph::protection::table::SHARES;
 
 /// Repair is not worth its bytes where it leaves more than this of what is lost.
 const WORTH: f64 = 0.7;
 /// What is missing to the target by so little is not worth a dearer plan.
 pub(super) const NEARLY: f64 = 1.25;
-
-/// Repair packets per packets, rising. Choice: each leaves about half to a third of what the one before leaves.
-const SHARES: [(u32, u32); 12] = [
-    (1, 10),
-    (1, 8),
-    (1, 6),
-    (1, 5),
-    (1, 4),
-    (3, 10),
-    (1, 3),
-    (2, 5),
-    (1, 2),
-    (2, 3),
-    (1, 1),
-    (2, 1),
-];
 
 /// What there is to choose from.
 pub(super) struct Case<'a> {
@@ -36,7 +21,7 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Packets that follow most packets before they are late.
+    /// Packets that follow half of the packets before they are late.
     pub(super) fn reach(&self) -> u32 {
         self.reaches[PARTS / 2]
     }
@@ -46,14 +31,14 @@ impl Case<'_> {
         // A cap of a half allows a half, whatever rounding makes of it; packets of different lengths take more.
         let cap = self.cap * 1.001;
         let allowed =
-            move |(repairs, packets): &(u32, u32)| f64::from(*repairs) <= f64::from(*packets) * cap;
+            move |(repairs, packets): &(u16, u16)| f64::from(*repairs) <= f64::from(*packets) * cap;
         let width = self.reach() + 1;
         SHARES
             .into_iter()
             .filter(allowed)
             .map(move |(repairs, packets)| Share {
-                repairs,
-                packets,
+                repairs: repairs.into(),
+                packets: packets.into(),
                 lag: 0,
                 width,
             })
