@@ -14,13 +14,14 @@
 //! so nodes that disagree for a moment, and those that know nothing of second ways, carry all that the tree carries. A node
 //! that is not of the tree sends on what a second way has brought it, and drops it if it knows of none.
 //!
-//! Choice: where there is trouble, the two ways of [`graph::redundant`] and the direct links of the end that is in trouble,
-//! instead of the graphs of [`graph::dissemination::plan`]. All nodes on the way must find the same, and of equal ways these follow from
-//! addresses; and a member in trouble costs one search, not one for each link of an end: trouble of the source is trouble of all members. The
-//! direct links are what those graphs gain over two ways, where the far end of the link has the packet anyway.
+//! Choice: where there is trouble, packets take the two ways of [`graph::redundant`] and the direct links of the end that is in
+//! trouble, not the graphs of [`graph::dissemination::plan`]. All nodes on the way must find the same, and here equal ways are
+//! decided by addresses. The direct links are what those graphs gain over two ways, where the far end of the link has the packet
+//! anyway.
 //!
-//! Searches are kept while the topology stays: a member that joins costs one. After what has taken long the old links
-//! serve for nine times as long, half a second at most, so a network in uproar takes a tenth of a node.
+//! Searches are kept while the topology stays: a member that joins costs one. After a look the node rests for nine times as
+//! long as it took, half a second at most, and the old links serve meanwhile. One look is bounded too, so a network in uproar
+//! takes a tenth of a node.
 
 use super::trees::{Key, View};
 use crate::link::LinkIndex;
