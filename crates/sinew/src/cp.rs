@@ -224,10 +224,27 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
             let shown = done.iter().map(Remote::shown).collect();
             let _ = meter.finish(&("to", shown), *last);
         }
+        // These have all of it, whatever becomes of the others.
+        if !broke.is_told
+            && !done.is_empty()
+            && let Err(failure) = list(command, job, &meter)
+        {
+            meter.say(failure.text());
+        }
         broke.about.done = done;
         broke.about.words = Some(job.words());
         broke
     })
+}
+
+/// Takes into the manifest, if one is wanted, what has come.
+fn list(command: Command<'_>, job: Job<'_>, meter: &Meter) -> Result<(), Failure> {
+    let Some(manifest) = command.manifest else {
+        return Ok(());
+    };
+    let local = job.local();
+    let listed = manifest.add(&local, job.name().as_deref(), meter.digests());
+    listed.map_err(|error| unread(local.as_os_str(), &error))
 }
 
 /// As many as it takes. Targets that have got their copy are left out of the next one.
@@ -247,11 +264,7 @@ fn attempts(
         };
         let broke = match attempt(command, now, meter, known, &mut last) {
             Ok(done) => {
-                if let Some(manifest) = command.manifest {
-                    let local = job.local();
-                    let listed = manifest.add(&local, job.name().as_deref(), meter.digests());
-                    listed.map_err(|error| Broke::for_good(unread(local.as_os_str(), &error)))?;
-                }
+                list(command, job, meter).map_err(Broke::for_good)?;
                 return meter.finish(&job.words(), done).map_err(|failure| Broke {
                     is_told: true,
                     ..Broke::for_good(failure)
@@ -418,20 +431,17 @@ fn attempt(
     let may_probe = job.can_repeat() && ends.len() == 1;
     let tell = |told: Progress<'_>| {
         let is_first = meter.on(told);
-        if order.fresh && is_first {
+        let is_total = matches!(told, Progress::Total(_));
+        if is_total && may_probe && args.probe_bytes(meter).is_some() {
+            // Nothing was copied yet, so the next attempt begins anew, too.
+            meter.turn_to_probe();
+            order.stop.store(true, Ordering::Relaxed);
+        } else if order.fresh && is_first {
             // Every end has removed what was there before.
             command.fresh.on_begun(job);
         }
-        match (told, &doubt) {
-            // Nothing was copied yet.
-            (Progress::Total(_), _) if may_probe && args.probe_bytes(meter).is_some() => {
-                meter.turn_to_probe();
-                order.stop.store(true, Ordering::Relaxed);
-            }
-            (Progress::Segment(from, to, segment), Some(doubt)) => {
-                doubt.on_segment((from, to), &segment);
-            }
-            _ => {}
+        if let (Progress::Segment(from, to, segment), Some(doubt)) = (told, &doubt) {
+            doubt.on_segment((from, to), &segment);
         }
     };
     let done = match work {

@@ -349,22 +349,35 @@ fn clear(spool: &Spool) -> Outcome {
 fn clean(which: &Clean) -> Outcome {
     let older = std::time::Duration::from_nanos(which.older.as_nanos());
     let now_s = Clock::new().unix_s();
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
     for root in &which.directories {
-        let found = orphans::clean(root, older, now_s, which.dry_run);
-        let found =
-            found.map_err(|error| Failure::failed(format_args!("{}: {error}", root.display())))?;
-        all.extend(found.iter().map(|path| path.display().to_string()));
+        let cleaned = orphans::clean(root, older, now_s, which.dry_run);
+        all.extend(
+            cleaned
+                .removed
+                .iter()
+                .map(|path| path.display().to_string()),
+        );
+        failed.extend(cleaned.failed);
     }
-    if which.json {
-        let key = if which.dry_run {
-            "would_remove"
-        } else {
-            "removed"
-        };
-        return terminal::json(&json!({ key: all }));
+    let failed: Vec<String> = failed
+        .iter()
+        .map(|(path, error)| format!("{}: {error}", path.display()))
+        .collect();
+    match which.json {
+        true => {
+            let key = match which.dry_run {
+                true => "would_remove",
+                false => "removed",
+            };
+            terminal::json(&json!({ key: all, "failed": failed }))?;
+        }
+        false => all.iter().try_for_each(|path| terminal::line(path))?,
     }
-    all.iter().try_for_each(|path| terminal::line(path))
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed(failed.join("\n  "))),
+    }
 }
 
 fn list(spool: &Spool, as_json: bool) -> Outcome {

@@ -97,7 +97,7 @@ pub struct GroupSet {
 /// How many ways packets take, as it is written: 1, or 2 that are as far apart as the network lets them be, or one of the
 /// words `targeted` and `auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write 1, 2, targeted or auto")]
 pub enum AskedWays {
     /// So many.
     Number(u8),

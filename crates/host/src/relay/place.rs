@@ -7,8 +7,8 @@
 //! ```
 //! Whatever ends the process, a file or a new directory is the old one or the new one, whole. A directory
 //! that is there is updated in place, each file whole or not at all. A new attempt looks what is there, and
-//! says so. What only another sink of the copy lacks is left as it is. Two transfers to one target would spoil each other's part, so the journal is locked,
-//! and the second is told.
+//! says so. What only another sink of the copy lacks is left as it is. Two transfers to one target would spoil
+//! each other's part, so the journal is locked, and the second is told.
 
 mod files;
 mod journal;

@@ -194,7 +194,7 @@ impl Source<'_> {
 
     fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
         // Meanwhile the sinks look what they have.
-        let total = tree.total();
+        let total = tree.total(|| self.transfer.has_failed());
         let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
         self.tell_key()?;
         if !tree.can_rewind() {

@@ -14,6 +14,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX, SPARSE, Total};
 
 /// Permissions of what is copied from a stream.
@@ -28,6 +29,8 @@ const HARD_LINKS_MAX: usize = 1 << 20;
 /// Entries that are counted before a copy begins: some 10 µs each. Beyond that the copy begins without its
 /// total being known.
 const COUNTED_MAX: usize = 1 << 20;
+/// After so many of them it is asked whether the copy still goes on: some 10 ms.
+const ASKED_EVERY: usize = 1_000;
 
 /// The head of an entry, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,9 @@ pub(super) struct Head {
     target: Vec<u8>,
     /// When anything of it was changed last, in nanoseconds.
     pub(super) changed_ns: i128,
+    /// When it was made. Where the file system does not know that, when it was changed: that is later, and an
+    /// old file whose other name goes counts as changed.
+    pub(super) made_ns: i128,
     /// It has holes.
     pub(super) is_sparse: bool,
     /// What its content takes of the disk, at most as much as it is long.
@@ -72,6 +78,11 @@ impl Head {
     }
 
     fn of(kind: EntryKind, metadata: &Metadata, path: Vec<u8>, target: Vec<u8>) -> Head {
+        let changed_ns =
+            i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
+        let made = metadata.created().ok();
+        let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        let made_ns = made.and_then(|made| i128::try_from(made.as_nanos()).ok());
         Head {
             kind,
             mode: metadata.mode() & 0o7777,
@@ -83,8 +94,8 @@ impl Head {
             },
             path,
             target,
-            changed_ns: i128::from(metadata.ctime()) * 1_000_000_000
-                + i128::from(metadata.ctime_nsec()),
+            changed_ns,
+            made_ns: made_ns.unwrap_or(changed_ns),
             is_sparse: kind == EntryKind::File && taken(metadata) < metadata.len(),
             room: match kind {
                 EntryKind::File => taken(metadata).min(metadata.len()),
@@ -180,14 +191,17 @@ impl Tree {
         matches!(self.what, What::Named { .. })
     }
 
-    /// What all of it is, if that can be known before it is read.
-    pub(super) fn total(&mut self) -> Option<Total> {
+    /// What all of it is, if that can be known before it is read, and unless `is_over` before it is counted.
+    pub(super) fn total(&mut self, is_over: impl Fn() -> bool) -> Option<Total> {
         if !self.can_rewind() {
             return None;
         }
         let mut total = Total::default();
         let mut walker = self.walk();
-        for _ in 0..COUNTED_MAX {
+        for counted in 0..COUNTED_MAX {
+            if counted % ASKED_EVERY == 0 && is_over() {
+                return None;
+            }
             // What cannot be read is told when its turn comes.
             match walker.next().ok()? {
                 None => return Some(total),
@@ -312,6 +326,7 @@ impl Walker<'_> {
                     path: Vec::new(),
                     target: Vec::new(),
                     changed_ns: 0,
+                    made_ns: 0,
                     is_sparse: false,
                     room: 0,
                 })
@@ -478,6 +493,26 @@ mod tests {
             assert_eq!(again.next().unwrap(), Some(Found::Entry(head.clone())));
         }
         assert_eq!(again.next().unwrap(), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn all_that_is_there_is_counted_unless_the_copy_ends_meanwhile() {
+        let dir = test_directory("tree-total");
+        let top = dir.join("top");
+        fs::create_dir(&top).unwrap();
+        for i in 0..2 * ASKED_EVERY {
+            fs::write(top.join(i.to_string()), "x").unwrap();
+        }
+        let asked = std::cell::Cell::new(0);
+        let ends_at = |nth: usize| {
+            asked.set(0);
+            let is_over = || asked.replace(asked.get() + 1) == nth;
+            Tree::open(&top).unwrap().total(is_over)
+        };
+        let total = ends_at(usize::MAX).unwrap();
+        assert_eq!((total.files, total.bytes, asked.get()), (2_000, 2_000, 3));
+        assert_eq!((ends_at(1), asked.get()), (None, 2));
         fs::remove_dir_all(dir).unwrap();
     }
 

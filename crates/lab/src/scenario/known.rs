@@ -96,12 +96,8 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
 /// What a node tells of a lane that loses so, and meets no queue.
 fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     let aims = &settings.realtime.aims;
-    let run = match loss {
-        LossModel::Bernoulli { p } => Some(1.0 / (1.0 - p)),
-        // Without burstiness they are independent, too.
-        LossModel::Conditional { p, burstiness } => Some(1.0 / (1.0 - burstiness.max(*p))),
-        LossModel::None | LossModel::GilbertElliott { .. } | LossModel::Trace(_) => None,
-    };
+    // Who loses nothing knows of no runs.
+    let run = run_of(loss).filter(|_| *loss != LossModel::None);
     let repairs = aims.protect.repairs();
     (settings.metric == MetricOf::Measured).then(|| Lane {
         // The casts saturate.
@@ -114,6 +110,18 @@ fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     })
 }
 
+/// The mean length of a run of losses, if the file tells it.
+fn run_of(losses: &LossModel) -> Option<f64> {
+    let behind_a_loss = match *losses {
+        LossModel::None => 0.0,
+        // Without burstiness they are independent, too.
+        LossModel::Bernoulli { p } | LossModel::Conditional { p, burstiness: 0.0 } => p,
+        LossModel::Conditional { burstiness, .. } => burstiness,
+        LossModel::GilbertElliott { .. } | LossModel::Trace(_) => return None,
+    };
+    Some(1.0 / (1.0 - behind_a_loss.min(MOST)))
+}
+
 /// The lane of a direction whose losses come in runs that the file tells.
 fn known_lane(
     (from, to): (NodeAddr, NodeAddr),
@@ -121,18 +129,11 @@ fn known_lane(
     losses: &LossModel,
     settings: &Settings,
 ) -> Option<KnownLane> {
-    let behind_a_loss = match *losses {
-        LossModel::None => 0.0,
-        LossModel::Bernoulli { p } => p,
-        LossModel::Conditional { p, burstiness: 0.0 } => p,
-        LossModel::Conditional { burstiness, .. } => burstiness,
-        LossModel::GilbertElliott { .. } | LossModel::Trace(_) => return None,
-    };
     Some(KnownLane {
         from: from.to_string(),
         to: to.to_string(),
         loss: losses.marginal(),
-        run: 1.0 / (1.0 - behind_a_loss.min(MOST)),
+        run: run_of(losses)?,
         rtt_us: latency_us * 2,
         rtt_least_us: latency_us * 2,
         is_random: true,

@@ -48,6 +48,7 @@ pub use code::{Decoder, DecoderStats, Encoder, KEPT, SPAN, Share};
 pub use history::{Answer, History, HistoryStats};
 pub use missing::{RoundTrip, Strike};
 pub use pilot::{Aims, Link as LaneLink, Losses, Pilot, Plan, Protect, Reason};
+pub use pilot::{SLACK_LEAST, TOLERANCE};
 pub use pilot::{repair as predict_repair, requests as predict_requests};
 pub use receiver::{Arrival, NACK_SEQS, Receiver, ReceiverStats};
 

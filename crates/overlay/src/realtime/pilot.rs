@@ -46,12 +46,12 @@ const LOSS_MOST: f64 = 0.35;
 const CHEAPER_AFTER: Duration = Duration::from_secs(10);
 const TO_SPARE: f64 = 3.0;
 /// A plan stays while it leaves no more than so many times the target.
-const TOLERANCE: f64 = 2.0;
+pub const TOLERANCE: f64 = 2.0;
 /// Repair rests for so long after the brake has met a queue, then twice as long, up to the most.
 const REST: Duration = Duration::from_secs(10);
 const REST_MOST: Duration = Duration::from_secs(320);
 /// Packets with less time than this after their way are late without any loss.
-const SLACK_LEAST: Duration = Duration::from_millis(3);
+pub const SLACK_LEAST: Duration = Duration::from_millis(3);
 /// Timers and hosts take so much of a packet's time, and what is found counts as older by up to 1 ms.
 const SPARE: Duration = Duration::from_millis(2);
 /// Without a deadline an answer is of use so long.

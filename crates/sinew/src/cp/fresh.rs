@@ -44,7 +44,7 @@ impl Fresh {
         begun.extend(ends(job).filter(|_| self.is_asked));
         if let Some(path) = self.noted.as_ref().filter(|_| begun.len() > before) {
             // That it cannot be noted costs no more than what has come, if the process is killed.
-            let _ = std::fs::write(path, serde_json::json!(*begun).to_string());
+            let _ = host::files::write_whole(path, &serde_json::json!(*begun).to_string(), 0o600);
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> 
     last
 }
 
-/// The last failure: what is known of one before it is told, since nobody else does.
+/// The last failure. One before it is told here, since nobody else tells of it.
 fn and(args: &Copy, before: Result<(), Broke>, next: Result<(), Broke>) -> Result<(), Broke> {
     match (before, next) {
         (Err(mut before), Err(next)) => {

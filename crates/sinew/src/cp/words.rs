@@ -90,7 +90,7 @@ pub struct Copy {
     /// With --detach: a command for the shell at the end. SINEW_TRANSFER_STATE is `done` or `failed`
     #[arg(long, value_name = "COMMAND", requires = "detach")]
     pub notify: Option<String>,
-    /// Where its progress is written, for who does not see it
+    /// Where its progress is written, for `sinew transfers`
     #[arg(skip)]
     pub(crate) told: Option<PathBuf>,
     /// Where it is noted which targets have begun, for the same copy in another process

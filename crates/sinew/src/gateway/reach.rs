@@ -24,7 +24,7 @@ use tools::explain::{self, Asked, View};
 /// From one look to the next. Choice: losses are announced some seconds after they began; a look takes about a
 /// millisecond for each destination.
 const EVERY: std::time::Duration = std::time::Duration::from_secs(30);
-/// Destinations that are looked at.
+/// Destinations that are looked at: the first ones by the order of the status, and nothing is told of the others.
 const DESTINATIONS_MAX: usize = 256;
 
 /// What is known of the destinations: the share of a call's packets that would be missed, by the name of the node, and
@@ -115,8 +115,15 @@ fn look(
         |node: &&Value| text(&node["address"]) != own && !list(&node["domains"]).is_empty();
     let nodes = list(&status["nodes"]).iter().filter(is_destination);
     for node in nodes.take(DESTINATIONS_MAX) {
-        // Without a path there is no call over the overlay.
-        let Ok(why) = explain::why(view, own, text(&node["address"]), &asked) else {
+        let address = text(&node["address"]);
+        let Ok(why) = explain::why(view, own, address, &asked) else {
+            // Without a path a call misses everything, and that is when it has to be seen.
+            let name = node["name"].as_str().unwrap_or(address);
+            let nothing = Expected {
+                missed: 1.0,
+                is_short: true,
+            };
+            now.insert(name.to_owned(), nothing);
             continue;
         };
         let missed = why
@@ -163,6 +170,25 @@ mod tests {
             node("10.7.0.2", json!(["nyc.example"])),
             node("10.7.0.3", json!([])),
         ]})
+    }
+
+    #[test]
+    fn a_destination_without_a_path_misses_everything() {
+        let mut status = status();
+        let gone = [("10.7.0.4", "lon"), ("10.7.0.5", "par")];
+        let nodes = status["nodes"].as_array_mut().unwrap();
+        nodes.extend(
+            gone.map(
+                |(address, name)| json!({"address": address, "name": name, "domains": [name]}),
+            ),
+        );
+        let (now, warnings) = look(&network(60_000), &status, Duration::from_millis(150));
+        let nothing = Expected {
+            missed: 1.0,
+            is_short: true,
+        };
+        assert_eq!((now.len(), now["lon"], now["par"]), (3, nothing, nothing));
+        assert_eq!(warnings, []);
     }
 
     #[test]

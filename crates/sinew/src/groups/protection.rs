@@ -1,7 +1,8 @@
 //! What protects a source's packets to a group on the worst link of the ways to its members.
 //!
 //! The deadline is that of the group's setting, or else that of the flow, if it passes the asked node. Without any, and
-//! for packets whose losses nobody repairs in time, there is nothing to tell.
+//! for packets whose losses nobody repairs in time, there is nothing to tell. Nor is there where the members are more
+//! than are looked at: the worst link of some of them would pass for that of all.
 
 use crate::control::Control;
 use crate::show::{list, text, worst_in_words};
@@ -67,9 +68,10 @@ fn worst(
         runners_up: 0,
     };
     let members = list(&group["members"]).iter().map(text);
+    let members: Vec<&str> = members.filter(|member| *member != from).collect();
+    *members_left = members_left.checked_sub(members.len())?;
     let mut worst: Option<LinkProtection> = None;
-    for member in members.filter(|member| *member != from).take(*members_left) {
-        *members_left -= 1;
+    for member in members {
         let why = explain::why(view, from, member, &asked).ok();
         let Some(link) = why.as_ref().and_then(|why| why.worst()) else {
             continue;
@@ -135,6 +137,16 @@ mod tests {
             text(&worst["words"]).starts_with("ams-nyc: 5.00 % to 0."),
             "{worst}"
         );
+        // Of more members than are looked at nothing is told, and of the next group it is.
+        let mut two = answer(json!({"link": "real-time", "deadline_ms": 150}));
+        let small = two["groups"][0].clone();
+        two["groups"].as_array_mut().unwrap().push(small);
+        let many = (0..=MEMBERS_MAX).map(|n| format!("10.7.1.{n}"));
+        let many = many.chain([fra.to_owned(), nyc.to_owned()]);
+        two["groups"][0]["members"] = many.collect();
+        tell(&view, &mut two, &json!({}));
+        let protection = |group: usize| &two["groups"][group]["sources"][0]["protection"];
+        assert_eq!((protection(0), protection(1)), (&Value::Null, &worst));
         // The flow tells where no setting does.
         let flow = json!([{"from": "10.7.0.1:5000", "to": "239.1.1.1:5004", "link": "real-time",
                            "deadline_ms": 150.0}]);

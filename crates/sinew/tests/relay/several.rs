@@ -33,35 +33,52 @@ fn objects(output: &std::process::Output) -> Vec<Value> {
     all.map(Result::unwrap).collect()
 }
 
-#[test]
-fn a_target_that_has_its_copy_is_not_asked_again_when_another_one_breaks() {
-    let mut chain = Chain::new("cp-several-done", 3);
-    // As much as a relay holds for one that takes nothing: the other can have all.
-    let data = fs::read(chain.file("data", 5_000_000)).unwrap();
-    let copies = ["fra", "lon"].map(|node| chain.root(node).join("copy"));
-    let mut child = None;
+/// As much as a relay holds for one that takes nothing: the other can have all.
+const HELD_BYTES: usize = 5_000_000;
+
+/// A copy of `data` to fra, which has it, and to lon, which was stopped in the middle of it.
+fn begin_and_stop_lon(chain: &Chain, copies: &[PathBuf; 2], more: &str) -> std::process::Child {
     let lon = chain.world.pid("lon");
     for _ in 0..20 {
-        let mut begun = chain.begin_cp("data fra:copy lon:copy --no-clobber");
+        let mut begun = chain.begin_cp(&format!("data fra:copy lon:copy {more}"));
         while !part(&copies[1]).exists() && begun.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
         net::signals::stop(lon).unwrap();
         let written = fs::metadata(part(&copies[1])).map(|part| part.len());
-        if !written.is_ok_and(|written| written < data.len() as u64) {
-            // It went faster than it could be stopped.
-            net::signals::resume(lon).unwrap();
-            assert!(begun.wait().unwrap().success());
-            for copy in &copies {
-                fs::remove_file(copy).unwrap();
-            }
-            continue;
+        if written.is_ok_and(|written| written < HELD_BYTES as u64) {
+            chain.world.wait("fra has it", || copies[0].exists());
+            return begun;
         }
-        child = Some(begun);
-        break;
+        // It went faster than it could be stopped.
+        net::signals::resume(lon).unwrap();
+        assert!(begun.wait().unwrap().success());
+        for copy in copies {
+            fs::remove_file(copy).unwrap();
+        }
     }
-    let child = child.expect("it can be stopped in the middle");
-    chain.world.wait("fra has it", || copies[0].exists());
+    panic!("it cannot be stopped in the middle");
+}
+
+#[test]
+fn what_one_target_has_is_in_the_manifest_though_another_one_fails() {
+    let mut chain = Chain::new("cp-several-manifest", 3);
+    let data = fs::read(chain.file("data", HELD_BYTES)).unwrap();
+    let copies = ["fra", "lon"].map(|node| chain.root(node).join("copy"));
+    let child = begin_and_stop_lon(&chain, &copies, "--manifest list --give-up 1s");
+    chain.world.kill("lon");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let list = fs::read_to_string(chain.world.dir.join("list")).unwrap();
+    assert_eq!(list, format!("{}  data\n", blake3::hash(&data).to_hex()));
+}
+
+#[test]
+fn a_target_that_has_its_copy_is_not_asked_again_when_another_one_breaks() {
+    let mut chain = Chain::new("cp-several-done", 3);
+    let data = fs::read(chain.file("data", HELD_BYTES)).unwrap();
+    let copies = ["fra", "lon"].map(|node| chain.root(node).join("copy"));
+    let child = begin_and_stop_lon(&chain, &copies, "--no-clobber");
     let before = fs::metadata(&copies[0]).unwrap().ino();
     chain.world.kill("lon");
     chain.world.start("lon");

@@ -9,7 +9,7 @@ use super::protection::{Case, Known, Left};
 use super::{PathNumbers, View, Why, millis, percent, rounded};
 use base::Duration;
 use graph::explain::Route;
-use overlay::realtime::{Protect, Reason};
+use overlay::realtime::{Aims, Protect, Reason};
 use overlay::snapshot::InForce;
 use serde::Serialize;
 use std::fmt;
@@ -164,7 +164,10 @@ pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
 fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
     let mut other = *case;
     if !case.aims.protect.repairs() {
+        // At both ends, with the usual cap.
         other.aims.protect = Protect::Auto;
+        other.aims.most_single = Aims::default().most_single;
+        other.link.takes_repair = true;
         return Some(("protect", other));
     }
     match left.reason {
@@ -233,7 +236,7 @@ pub(super) fn assumed(protection: &[LinkProtection]) -> String {
     }
     if !announced.is_empty() {
         text += &format!(
-            "; of {announced} these settings too, and that after a lost packet {:.0} % of the next ones are lost",
+            "; of {announced} the settings of the asked node, and that after a lost packet {:.0} % of the next ones are lost",
             super::BURST * 100.0
         );
     }
@@ -301,7 +304,7 @@ impl Help {
             "node" => format!("a node half way on {link}"),
             "deadline" => format!("a deadline of {} ms instead of {now_ms}", self.deadline_ms),
             "protect" => format!("`protect = \"auto\"` at {from} and {to}"),
-            "neighbor" => format!("a {to} that takes repair packets (`protect = \"auto\"`)"),
+            "neighbor" => format!("repair allowed at {to} (`protect = \"auto\"`)"),
             _ => format!("`protect_most_single = {CAP}` at {from}"),
         };
         format!("{what} would leave {:.3} %", self.missed_pct)

@@ -13,8 +13,10 @@
 use base::{Duration, NodeAddr, Time};
 use graph::Topology;
 use graph::explain::Leg;
+use graph::protection::RUN_USUAL_256THS;
 use overlay::realtime::{
-    Aims, LaneLink, Losses, Pilot, Protect, Reason, RoundTrip, predict_requests,
+    Aims, LaneLink, Losses, Pilot, Protect, Reason, RoundTrip, SLACK_LEAST, TOLERANCE,
+    predict_requests,
 };
 use overlay::snapshot::{InForce, KnownLane, NetworkSnapshot};
 use serde::Serialize;
@@ -31,10 +33,6 @@ const PACKET_BYTES: usize = 220;
 const REPAIR_MORE_BYTES: usize = 16;
 /// Packets of a second, after which the pilot looks at its plan.
 const PACKETS: u64 = 50;
-/// With less time after its way a packet is not repaired: hosts and timers take as much.
-const SLACK_LEAST: Duration = Duration::from_millis(3);
-/// A plan that leaves no more than so many times the target does, as the pilot has it.
-const TOLERANCE: f64 = 2.0;
 /// A plan is no better one if it leaves more than this share of what the present one leaves.
 const BETTER: f64 = 0.9;
 
@@ -81,7 +79,7 @@ pub enum Known {
     Measured,
     /// Delay, loss, runs and the cap of repair are announced; the target is taken to be that of the node that tells.
     Told,
-    /// Delay and loss are announced; runs and settings are assumed.
+    /// Delay and loss are announced, the cap of repair at most; runs and settings are assumed.
     Announced,
 }
 
@@ -151,10 +149,18 @@ impl Protections {
         let lane = self.lanes.get(&ends).filter(is_as_told);
         let lane = lane.map(|lane| &lane.told);
         let told = told_of(leg);
+        let asked = self.aims.protect;
         let span = |us: u32| Duration::from_micros(u64::from(us));
         Case {
             aims: Aims {
-                protect: protect.unwrap_or(self.aims.protect),
+                protect: match (protect, lane, told) {
+                    (Some(protect), ..) => protect,
+                    // Its sender repairs nothing, whatever is set at the node that tells.
+                    (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
+                        Protect::Requests
+                    }
+                    _ => asked,
+                },
                 most_single: match (lane, told) {
                     (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
                     _ => self.aims.most_single,
@@ -172,11 +178,7 @@ impl Protections {
                 },
                 is_random: lane.is_none_or(|lane| lane.is_random),
                 // Who edits means both ends.
-                takes_repair: protect.is_some()
-                    || match (lane, told) {
-                        (Some(lane), _) => lane.takes_repair,
-                        (None, told) => told.is_none_or(|told| told.repair_16ths > 0),
-                    },
+                takes_repair: protect.is_some() || lane.is_none_or(|lane| lane.takes_repair),
                 strikes: leg.link.repair.map_or(1, |repair| repair.strikes),
             },
             run: match (lane, told) {
@@ -194,7 +196,10 @@ impl Protections {
             // A scenario has the same settings for all.
             Some(_) if self.teller.is_none_or(|own| own == leg.from) => Known::Own,
             Some(_) => Known::Measured,
-            None if told_of(leg).is_some() => Known::Told,
+            // A node that knows of no runs yet is taken to have the usual ones.
+            None if told_of(leg).is_some_and(|told| told.run_256ths != RUN_USUAL_256THS) => {
+                Known::Told
+            }
             None => Known::Announced,
         }
     }

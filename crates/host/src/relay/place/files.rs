@@ -113,6 +113,8 @@ impl Files {
         if manner.fresh {
             past = Past::default();
             discard(&place.parent, &part)?;
+            // Attempts after this one believe only what this and they have brought.
+            journal.begin_anew()?;
         }
         let (keys, there) = found(&place, &part, in_place, &past, manner)?;
         let keys = Arc::new(keys);
@@ -506,7 +508,8 @@ impl Files {
 }
 
 impl Drop for Files {
-    /// An attempt of which nothing came leaves nothing.
+    /// An attempt of which nothing came leaves nothing, except that it has begun anew: who asked for that may
+    /// have been told so.
     fn drop(&mut self) {
         let parent = &self.place.parent;
         let has_part = parent.look_at(&self.part).is_ok();
@@ -543,9 +546,9 @@ fn found(
 ) -> io::Result<(Vec<u64>, u64)> {
     let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
     // A part that is a file is not the target yet, so it tells nothing.
-    let (name, believed_ns) = match in_place || !is_directory(part) {
-        true => (&*place.name, None),
-        false => (part, past.believed_ns),
+    let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
+        true => (&*place.name, None, past.anew_ns),
+        false => (part, past.believed_ns, None),
     };
     let (mut keys, mut room) = (Vec::new(), 0u64);
     let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
@@ -556,7 +559,9 @@ fn found(
     while let Ok(Some(found)) = walker.next() {
         let Found::Entry(head) = found else { continue };
         room = room.saturating_add(head.room);
-        let is_believed = !manner.fresh && believed_ns.is_none_or(|until| head.changed_ns <= until);
+        let is_believed = !manner.fresh
+            && believed_ns.is_none_or(|until| head.changed_ns <= until)
+            && anew_ns.is_none_or(|since| head.made_ns > since);
         if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
             keys.push(resume::key(&manner.transfer, &head.entry()));
         }

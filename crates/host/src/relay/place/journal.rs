@@ -2,19 +2,21 @@
 //! and how much of what is there had been stored when it was looked at last.
 //!
 //! ```text
-//!   "SNJ2" | the boot that wrote it, 16 bytes | stored until, 64 bits (ns since 1970) | a head, or nothing
+//!   "SNJ3" | the boot that wrote it, 16 bytes | stored until, 64 bits (ns since 1970)
+//!          | begun anew at, 64 bits (the same), 0: it was not | a head, or nothing
 //! ```
 //! What is complete needs no note: it has its name, its size and its time from then on. Only where the
-//! host has been started anew since, what was not stored by then is not believed.
+//! host has been started anew since, what was not stored by then is not believed. And where the copy has
+//! begun anew, nothing is believed that was made before.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item};
 
-const MAGIC: [u8; 4] = *b"SNJ2";
-const FIXED_BYTES: usize = 4 + BOOT_BYTES + 8;
+const MAGIC: [u8; 4] = *b"SNJ3";
+const FIXED_BYTES: usize = 4 + BOOT_BYTES + 8 + 8;
 const BOOT_BYTES: usize = 16;
 
 /// The journal of one copy.
@@ -23,6 +25,7 @@ pub(super) struct Journal {
     file: File,
     boot: [u8; BOOT_BYTES],
     stored_ns: u64,
+    anew_ns: u64,
     has_current: bool,
 }
 
@@ -31,6 +34,8 @@ pub(super) struct Journal {
 pub(super) struct Past {
     /// What was changed later is not believed, in nanoseconds since 1970; none where all is.
     pub(super) believed_ns: Option<i128>,
+    /// What was made no later is not believed, in nanoseconds since 1970: the copy has begun anew then.
+    pub(super) anew_ns: Option<i128>,
     /// The head of the file that was being written.
     pub(super) current: Option<Vec<u8>>,
 }
@@ -43,28 +48,43 @@ impl Journal {
         let boot = boot();
         let mut past = Past {
             believed_ns: Some(0),
-            current: None,
+            ..Past::default()
         };
+        let mut anew_ns = 0;
         if let Some((fixed, head)) = bytes[..len].split_first_chunk::<FIXED_BYTES>()
             && fixed[..4] == MAGIC
         {
-            let (of, stored) = fixed[4..].split_at(BOOT_BYTES);
-            let stored = stored.try_into().map_or(0, u64::from_be_bytes);
+            let (of, times) = fixed[4..].split_at(BOOT_BYTES);
+            let (stored, anew) = times.split_at(8);
+            let [stored, anew] = [stored, anew].map(|t| t.try_into().map_or(0, u64::from_be_bytes));
             past.believed_ns = (of != boot).then_some(stored.into());
+            past.anew_ns = (anew > 0).then_some(anew.into());
+            anew_ns = anew;
             past.current = entry(head).is_ok().then(|| head.to_vec());
         }
         let journal = Journal {
             file,
             boot,
             stored_ns: 0,
+            anew_ns,
             has_current: past.current.is_some(),
         };
         Ok((journal, past))
     }
 
-    /// Nothing that was begun is left.
+    /// The next attempt needs nothing that is noted.
     pub(super) fn is_empty(&self) -> bool {
-        !self.has_current
+        !self.has_current && self.anew_ns == 0
+    }
+
+    /// The copy begins anew: nothing that was noted holds any more.
+    pub(super) fn begin_anew(&mut self) -> io::Result<()> {
+        self.write(None)?;
+        // By the clock that what is written gets its time from.
+        let now = self.file.metadata()?;
+        let since = i128::from(now.ctime()) * 1_000_000_000 + i128::from(now.ctime_nsec());
+        self.anew_ns = u64::try_from(since).unwrap_or(0).max(1);
+        self.write(None)
     }
 
     /// What was there before `now` is stored.
@@ -91,7 +111,8 @@ impl Journal {
         let mut bytes = vec![0; FIXED_BYTES + HEAD_BYTES_MAX];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..4 + BOOT_BYTES].copy_from_slice(&self.boot);
-        bytes[4 + BOOT_BYTES..FIXED_BYTES].copy_from_slice(&self.stored_ns.to_be_bytes());
+        let times = [self.stored_ns, self.anew_ns].map(u64::to_be_bytes);
+        bytes[4 + BOOT_BYTES..FIXED_BYTES].copy_from_slice(times.as_flattened());
         let head = match current {
             Some(entry) => Item::Entry(*entry)
                 .emit(&mut bytes[FIXED_BYTES..])

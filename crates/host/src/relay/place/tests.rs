@@ -566,3 +566,98 @@ fn attributes_that_were_not_asked_for_are_refused() {
     assert!(failure.text.contains("not asked for"), "{failure}");
     fs::remove_dir_all(dir).unwrap();
 }
+
+/// Waits until the clock of the file system goes on: what is made from now on is younger than what is there.
+fn tick(dir: &Path) {
+    let made = || {
+        let file = dir.join("tick");
+        fs::write(&file, "x").unwrap();
+        let made = fs::metadata(&file).unwrap().ctime_nsec();
+        fs::remove_file(&file).unwrap();
+        made
+    };
+    let first = made();
+    while made() == first {}
+}
+
+/// Changes the content of a file, and nothing that a walk sees.
+fn change_unseen(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let mut bytes = fs::read(path).unwrap();
+    bytes[0] ^= 1;
+    fs::write(path, bytes).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(modified))
+        .unwrap();
+}
+
+const FRESH: Manner = Manner {
+    fresh: true,
+    ..MANNER
+};
+
+#[test]
+fn a_directory_whose_copy_began_anew_gets_all_that_did_not_come_since() {
+    let dir = test_directory("place-anew");
+    write(&dir, "out", &stream());
+    let top = dir.join("out");
+    for path in ["a/x", "b", "z"] {
+        change_unseen(&top.join(path));
+    }
+    tick(&dir);
+    let cut = |there: &There| {
+        assert!(there.keys.is_empty());
+        tick(&dir);
+        stream()[..2_000_500].to_vec()
+    };
+    write_as(&dir, "out", &FRESH, cut).unwrap();
+    let came = fs::metadata(top.join("a/x")).unwrap().ino();
+    // It breaks once more, before anything comes.
+    let breaks = |there: &There| {
+        let keys: HashSet<u64> = there.keys.iter().copied().collect();
+        let keys = ENTRIES.map(|(kind, path, size)| {
+            keys.contains(&resume::key(&MANNER.transfer, &entry(kind, path, size)))
+        });
+        assert_eq!(keys, [false, false, true, true, true, false], "z is old");
+        stream()[..1].to_vec()
+    };
+    write_as(&dir, "out", &MANNER, breaks).unwrap();
+    write_as(&dir, "out", &MANNER, stream_without).unwrap();
+    assert_eq!(fs::metadata(top.join("a/x")).unwrap().ino(), came);
+    assert_whole(&dir);
+    // A copy that is complete has nothing noted any more.
+    let (keys, _) = write_as(&dir, "out", &MANNER, stream_without).unwrap();
+    assert_eq!(keys, 4);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_file_whose_copy_began_anew_is_not_taken_for_what_was_there() {
+    let dir = test_directory("place-anew-file");
+    let file = |there: &There| {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::begin(&mut out);
+        let entry = entry(EntryKind::File, "", 3);
+        if there.keys.contains(&resume::key(&MANNER.transfer, &entry)) {
+            encoder.kept(&entry, &mut out).unwrap();
+        } else {
+            encoder.entry(&entry, &mut out).unwrap();
+            out.extend(relay::stream::piece_head(3));
+            encoder.content(b"new");
+            out.extend(b"new");
+            encoder.file_end(&mut out);
+        }
+        encoder.end(&mut out);
+        out
+    };
+    write_as(&dir, "out", &MANNER, file).unwrap();
+    change_unseen(&dir.join("out"));
+    assert_ne!(fs::read(dir.join("out")).unwrap(), b"new");
+    tick(&dir);
+    // An attempt that ends when the sum is told, for the segments to be measured first.
+    write_as(&dir, "out", &FRESH, |_| stream()[..1].to_vec()).unwrap();
+    write_as(&dir, "out", &MANNER, file).unwrap();
+    assert_eq!(fs::read(dir.join("out")).unwrap(), b"new");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    fs::remove_dir_all(dir).unwrap();
+}

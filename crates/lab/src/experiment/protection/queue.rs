@@ -111,7 +111,7 @@ impl Experiment for Queue {
             let all = run_text(&scenario("auto", has_tcp, seconds), seed)?;
             // Equal seeds live the same first seconds.
             let begun = run_text(&scenario("auto", has_tcp, AFTER_S), seed)?;
-            later += all.overlay.repair - begun.overlay.repair;
+            later += all.overlay.repair.saturating_sub(begun.overlay.repair);
             if has_tcp {
                 let bare = run_text(&scenario("off", has_tcp, seconds), seed)?;
                 with.push(goodput(&all));

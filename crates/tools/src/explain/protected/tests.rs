@@ -1,5 +1,6 @@
 use super::super::{Asked, why};
 use super::*;
+use graph::protection::RUN_USUAL_256THS;
 use serde_json::{Value, json};
 
 /// `ams` and `nyc`, so many milliseconds apart, with 5 % of loss on each way. `with` is told besides.
@@ -34,10 +35,10 @@ fn help<'a>(why: &'a Why, kind: &str) -> Option<&'a Help> {
 
 #[test]
 fn what_the_sender_of_a_link_announces_of_its_lane_counts_and_nothing_is_assumed_of_its_runs() {
-    let with = |run: f64, repair_16ths: u8| {
+    let with_runs = |run_256ths: u16, repair_16ths: u8| {
         let link = |from: &str, to: &str| {
             json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5,
-                   "run_256ths": (run * 256.0) as u16, "repair_16ths": repair_16ths})
+                   "run_256ths": run_256ths, "repair_16ths": repair_16ths})
         };
         let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
         told(
@@ -45,11 +46,22 @@ fn what_the_sender_of_a_link_announces_of_its_lane_counts_and_nothing_is_assumed
             150,
         )
     };
+    let with = |run: f64, repair_16ths| with_runs((run * 256.0) as u16, repair_16ths);
     let (alone, runs, bare) = (with(1.0, 16), with(4.0, 16), with(1.0, 0));
     let left = |why: &Why| why.protection[0].plan.left_pct;
     assert!(left(&alone) < left(&runs), "{alone}\n{runs}");
     assert!(left(&bare) > 4.0, "its sender has no repair: {bare}");
+    // What would help it is no other neighbour but the setting.
+    assert!(help(&bare, "protect").unwrap().missed_pct < 0.1, "{bare}");
+    assert_eq!(help(&bare, "neighbor"), None);
     assert_eq!(alone.protection[0].known, Known::Told);
+    // A sender that knows of no runs yet tells nothing of them.
+    let usual = with_runs(RUN_USUAL_256THS, 16);
+    assert_eq!(usual.protection[0].known, Known::Announced);
+    assert!(
+        usual.to_string().contains("after a lost packet 25 %"),
+        "{usual}"
+    );
     let text = alone.to_string();
     assert!(
         text.contains("of ams-nyc the target of the asked node"),
@@ -79,7 +91,7 @@ fn the_next_cheaper_and_the_next_better_plan_are_told() {
         "\nlink  ams-nyc: 5.00 % lost, ",
         "; cheaper: requests",
         "; better: requests",
-        "\ngiven one call of 50 packets/s; of ams-nyc these settings too",
+        "\ngiven one call of 50 packets/s; of ams-nyc the settings of the asked node, and that after a lost packet 25 %",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -158,6 +170,15 @@ fn a_setting_that_is_in_the_way_is_named() {
     );
     let lane = json!({"from": "10.7.0.1", "to": "10.7.0.2", "loss": 0.05, "run": 1.3, "rtt_us": 120_000,
         "rtt_least_us": 120_000, "is_random": true, "takes_repair": false});
+    // The setting is meant for both ends, whatever the other one takes now.
+    let both = json!({"protect": "requests", "lanes": [lane]});
+    let both = told(&network(60, &both), 150);
+    assert!(help(&both, "protect").unwrap().missed_pct < 0.1, "{both}");
+    let words = both.to_string();
+    assert!(
+        words.contains("`protect = \"auto\"` at ams and nyc"),
+        "{words}"
+    );
     let old = told(&network(60, &json!({"lanes": [lane]})), 150);
     assert!(help(&old, "neighbor").unwrap().missed_pct < 0.1, "{old}");
 }
