@@ -213,7 +213,7 @@ fn garbage_and_half_open_connections_cost_a_link_over_tcp_nothing() {
     let b = &site.b;
     let held: Vec<TcpStream> = b
         .run(|| {
-            let link = [&b"SNRL"[..], &[wire::relay::VERSION, 2, 0, 0]].concat();
+            let link = [&b"SNRL"[..], &[*wire::relay::VERSIONS.end(), 2, 0, 0]].concat();
             let firsts: [&[u8]; 4] = [&cut_tls, b"GET / HTTP/1.0\r\n\r\n", &link, b""];
             let storms = firsts.map(|first| storm("10.96.0.1:7700", first, 300));
             storms.into_iter().flatten().collect()

@@ -27,6 +27,10 @@
 //! |  transfer, 16 bytes; proof, 32 bytes                          |   role 1 data
 //! |                                                               |   role 2 link: ends before
 //! ```
+//! Between nodes TLS agrees on the version before the preamble: each side names those that it speaks as protocols of
+//! ALPN ([`PROTOCOL`]), and the highest that both name is spoken. One that names none speaks version 6. On the node's
+//! own socket, and where a stripe begins, the preamble alone says it.
+//!
 //! Frame:
 //! ```text
 //! +---------------+-----------------------------------------------+
@@ -60,11 +64,17 @@ pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
+use core::ops::RangeInclusive;
 
-/// The version that is spoken here.
-pub const VERSION: u8 = 6;
+/// The versions that are spoken here. Version 6 stays: nodes that know nothing of ranges speak it.
+pub const VERSIONS: RangeInclusive<u8> = 6..=6;
+/// What names a version in ALPN, in front of its number in decimal digits.
+pub const PROTOCOL: &str = "sinew relay ";
 /// What every connection begins with. Its first byte is none that TLS begins with.
 pub const MAGIC: [u8; 4] = *b"SNRL";
+/// Kinds of messages and items from here to 127 are optional: who does not know one skips it.
+/// Choice: a bit that marks what is optional, because the kinds that were there first must be known.
+pub const OPTIONAL: u8 = 0x40;
 /// The name of a transfer.
 pub const TRANSFER_BYTES: usize = 16;
 /// What stripes prove that they belong to a transfer with.
@@ -115,7 +125,7 @@ impl Preamble {
         if r.array()? != MAGIC {
             return Err(Malformed::Kind);
         }
-        if r.u8()? != VERSION {
+        if !VERSIONS.contains(&r.u8()?) {
             return Err(Malformed::Version);
         }
         match (r.u8()?, r.u8()?, r.u8()?) {
@@ -146,11 +156,11 @@ impl Preamble {
         })
     }
 
-    /// Writes it, and says how long it is.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
+    /// Writes it in a version that both sides speak, and says how long it is.
+    pub fn emit(&self, version: u8, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(&MAGIC)?;
-        w.u8(VERSION)?;
+        w.u8(version)?;
         match self {
             Preamble::Control => w.put(&[0, 0, 0])?,
             Preamble::Link => w.put(&[2, 0, 0])?,
@@ -222,6 +232,10 @@ impl Frame {
         bytes[8..].copy_from_slice(&self.offset.to_be_bytes());
         bytes
     }
+}
+
+const fn is_optional(kind: u8) -> bool {
+    kind & 0xc0 == OPTIONAL
 }
 
 /// A short text: a length in one byte, then UTF-8.

@@ -523,7 +523,7 @@ fn relay_frame(data: &[u8]) {
     }
     if let Ok(preamble) = relay::Preamble::parse(data) {
         let mut again = vec![0xa5; data.len()];
-        assert_eq!(preamble.emit(&mut again), Ok(data.len()));
+        assert_eq!(preamble.emit(data[4], &mut again), Ok(data.len()));
         assert_eq!(again, data);
     }
 }

@@ -74,7 +74,10 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     })?;
     let mut data = Vec::new();
     for stripe in 0..hop.stripes {
-        let made = connect().and_then(|socket| stripe_on(socket, &open.transfer, stripe, &ticket));
+        let made = connect().and_then(|socket| {
+            let version = control.version();
+            stripe_on(socket, version, &open.transfer, stripe, &ticket)
+        });
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
             .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
@@ -139,7 +142,7 @@ fn begin_control(socket: Socket, trust: Option<&Trust>) -> io::Result<(Duplex, O
     }
     let mut data = begin(socket, trust)?;
     let mut preamble = [0; DATA_PREAMBLE_BYTES];
-    let len = Preamble::Control.emit(&mut preamble);
+    let len = Preamble::Control.emit(data.version()?, &mut preamble);
     let len = len.expect("the longer preamble has as many bytes");
     data.write_all(&preamble[..len])?;
     let key = data.peer_key();
@@ -204,6 +207,7 @@ fn begin(socket: Socket, trust: Option<&Trust>) -> io::Result<Data> {
 
 fn stripe_on(
     socket: Socket,
+    version: u8,
     transfer: &[u8; 16],
     stripe: u8,
     ticket: &[u8; TICKET_BYTES],
@@ -215,7 +219,7 @@ fn stripe_on(
         proof: relay::proof(ticket, transfer, stripe),
     };
     let mut bytes = [0; DATA_PREAMBLE_BYTES];
-    let len = preamble.emit(&mut bytes);
+    let len = preamble.emit(version, &mut bytes);
     data.write_all(&bytes[..len.expect("it has as many bytes")])?;
     data.socket.set_patience(None)?;
     Ok(data)

@@ -29,6 +29,8 @@ pub(super) struct Duplex {
     inbox: Mutex<Vec<u8>>,
     /// Only one message leaves at a time.
     sending: Mutex<()>,
+    /// In which both sides speak.
+    version: u8,
 }
 
 /// A message as it came.
@@ -47,6 +49,7 @@ impl Received {
 impl Duplex {
     /// Control on a connection whose handshake and preamble are over.
     pub(super) fn new(data: Data) -> io::Result<Duplex> {
+        let version = data.version()?;
         let (socket, sealed) = data.into_parts();
         socket.set_patience(None)?;
         socket.set_nonblocking(true)?;
@@ -69,7 +72,13 @@ impl Duplex {
             tls: Mutex::new(tls),
             inbox: Mutex::new(early),
             sending: Mutex::new(()),
+            version,
         })
+    }
+
+    /// The version that both sides speak here, and on the stripes that belong to it.
+    pub(super) fn version(&self) -> u8 {
+        self.version
     }
 
     /// Both sides see the end.
@@ -133,7 +142,12 @@ impl Duplex {
                 if inbox.len() >= whole {
                     let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
                     inbox.drain(..whole);
-                    return Ok(Some(Received { kind, body }));
+                    let received = Received { kind, body };
+                    // A later version says more than is known here, and than has to be.
+                    if matches!(received.message(), Ok(Message::Unknown { .. })) {
+                        continue;
+                    }
+                    return Ok(Some(received));
                 }
             }
             match self.read_more(&mut inbox) {
@@ -201,4 +215,28 @@ fn read_plain(tls: &mut Connection, inbox: &mut Vec<u8>) -> io::Result<()> {
 pub(super) struct Peer {
     pub(super) node: NodeAddr,
     pub(super) control: Arc<Duplex>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn messages_that_a_later_version_made_optional_are_stepped_over_and_others_end_it() {
+        let (mut far, near) = UnixStream::pair().unwrap();
+        let control = Duplex::new(Data::plain(Socket::Unix(near))).unwrap();
+        let ack = Message::Ack(NodeAddr(0x0a07_0001), 7);
+        let mut bytes = [0; 64];
+        let len = ack.emit(&mut bytes).unwrap();
+        for later in [&[64, 0, 0, 2, 1, 2][..], &[127, 0, 0, 0]] {
+            far.write_all(later).unwrap();
+        }
+        far.write_all(&bytes[..len]).unwrap();
+        let received = control.receive(None).unwrap().unwrap();
+        assert_eq!(received.message().unwrap(), ack);
+        far.write_all(&[17, 0, 0, 0]).unwrap();
+        let refused = control.receive(None).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    }
 }

@@ -114,7 +114,7 @@ fn ask_at(
     let mut data = Data::sealed(socket, sealed);
     data.shake_hands()?;
     let mut preamble = [0; DATA_PREAMBLE_BYTES];
-    let len = Preamble::Control.emit(&mut preamble);
+    let len = Preamble::Control.emit(data.version()?, &mut preamble);
     data.write_all(&preamble[..len.expect("the longer preamble has as many bytes")])?;
     let control = Duplex::new(data)?;
     match ask {

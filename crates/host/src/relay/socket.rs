@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::relay::VERSIONS;
 
 /// What is read of a socket at once for TLS, which itself would ask for a quarter of a record.
 const INBOX_BYTES: usize = 128 * 1024;
@@ -155,6 +156,16 @@ impl Data {
     pub(crate) fn peer_key(&self) -> Option<[u8; 32]> {
         let sealed = self.tls.as_ref()?;
         super::tls::peer_key(&sealed.tls)
+    }
+
+    /// The version in which the other side is spoken to, once hands are shaken. Without TLS it is on this host, and
+    /// takes the highest.
+    pub(crate) fn version(&self) -> io::Result<u8> {
+        let version = match &self.tls {
+            Some(sealed) => super::tls::version_of(&sealed.tls),
+            None => Some(*VERSIONS.end()),
+        };
+        version.ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
     /// Nothing more will be written.

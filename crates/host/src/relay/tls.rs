@@ -4,6 +4,10 @@
 //! it goes over the connection and is judged as it is between neighbours ([`Trust::judge`]): of this
 //! network, in its time, not revoked. A certificate of X.509 beside it would say the same once more,
 //! in a second format that nobody here can revoke.
+//!
+//! The handshake agrees on the version of what follows, too: each side names those that it speaks (ALPN), and the
+//! highest that both name is spoken. Nobody between two nodes can change that. A node that names none speaks the lowest,
+//! because it was there before ranges were.
 
 use crate::command::Commander;
 use base::NodeAddr;
@@ -18,9 +22,11 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection, version,
 };
 use secure::{Certificate, CertificateError, Context, Identity, Keys, Network};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wire::certificate::SIGNATURE_BYTES;
+use wire::relay::{PROTOCOL, VERSIONS};
 
 /// The name that is said, because one must be: the key is what counts.
 const NAME: &str = "relay.sinew";
@@ -54,7 +60,7 @@ impl Trust {
         network: Network,
         commander: Commander,
     ) -> Result<Trust, Error> {
-        let (client, server) = configurations(&identity)?;
+        let (client, server) = configurations(&identity, VERSIONS)?;
         Ok(Trust {
             identity,
             certificate_file,
@@ -148,7 +154,7 @@ impl Trust {
 /// TLS of a host that is to become a node, or wants its next certificate, to the node with this key.
 pub(crate) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connection, Error> {
     let bare = raw_key::certified(&keys.signing_secret())?;
-    let config = client(&bare, Verifier::pinned([issuer]))?;
+    let config = client(&bare, Verifier::pinned([issuer]), VERSIONS)?;
     let name = ServerName::try_from(NAME).expect("it is a name");
     ClientConnection::new(Arc::new(config), name).map(Connection::from)
 }
@@ -167,10 +173,28 @@ pub(crate) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
     raw_key::shown(tls.peer_certificates()?.first()?)
 }
 
+/// The version in which the other side is spoken to, behind the handshake.
+pub(crate) fn version_of(tls: &Connection) -> Option<u8> {
+    let Some(chosen) = tls.alpn_protocol() else {
+        return Some(*VERSIONS.start());
+    };
+    let text = std::str::from_utf8(chosen).ok()?;
+    text.strip_prefix(PROTOCOL)?.parse().ok()
+}
+
+/// The highest first: who accepts takes the first one that both name.
+fn protocols(versions: RangeInclusive<u8>) -> Vec<Vec<u8>> {
+    let named = versions.rev().map(|version| format!("{PROTOCOL}{version}"));
+    named.map(String::into_bytes).collect()
+}
+
 /// Any key is taken: whose it is, its certificate says, which comes first of all over the connection.
-fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
+fn configurations(
+    identity: &Identity,
+    versions: RangeInclusive<u8>,
+) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
     let bare = raw_key::certified(&identity.keys().signing_secret())?;
-    let client = client(&bare, Verifier::any())?;
+    let client = client(&bare, Verifier::any(), versions.clone())?;
     let mut server = ServerConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
         .with_client_cert_verifier(Verifier::any())
@@ -178,10 +202,15 @@ fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerC
     // A data connection goes one way: nothing may come back on it.
     server.send_tls13_tickets = 0;
     server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.alpn_protocols = protocols(versions);
     Ok((Arc::new(client), Arc::new(server)))
 }
 
-fn client(bare: &Arc<CertifiedKey>, verifier: Arc<Verifier>) -> Result<ClientConfig, Error> {
+fn client(
+    bare: &Arc<CertifiedKey>,
+    verifier: Arc<Verifier>,
+    versions: RangeInclusive<u8>,
+) -> Result<ClientConfig, Error> {
     let shown = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(bare));
     let mut client = ClientConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
@@ -189,13 +218,70 @@ fn client(bare: &Arc<CertifiedKey>, verifier: Arc<Verifier>) -> Result<ClientCon
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(shown));
     client.resumption = Resumption::disabled();
+    client.alpn_protocols = protocols(versions);
     Ok(client)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{FRA, TestNode, identity};
+    use crate::testing::{AMS, FRA, TestNode, identity};
+    use secure::Authority;
+
+    /// Goes through a handshake, and tells in which version each side speaks then.
+    fn shake_hands(
+        (client, server): (ClientConfig, ServerConfig),
+    ) -> Result<(Option<u8>, Option<u8>), Error> {
+        let name = ServerName::try_from(NAME).unwrap();
+        let mut dialler = Connection::from(ClientConnection::new(Arc::new(client), name)?);
+        let mut acceptor = Connection::from(ServerConnection::new(Arc::new(server))?);
+        while dialler.is_handshaking() || acceptor.is_handshaking() {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let sides = [&mut dialler, &mut acceptor];
+                let mut said = Vec::new();
+                while sides[from].wants_write() {
+                    sides[from].write_tls(&mut said).unwrap();
+                }
+                let mut said = &said[..];
+                while !said.is_empty() {
+                    sides[to].read_tls(&mut said).unwrap();
+                    sides[to].process_new_packets()?;
+                }
+            }
+        }
+        Ok((version_of(&dialler), version_of(&acceptor)))
+    }
+
+    #[test]
+    fn the_highest_version_that_both_speak_is_spoken_and_who_names_none_speaks_the_lowest() {
+        let mut authority = Authority::generate(&[7; 32]);
+        let (ams, fra) = (
+            identity(&mut authority, [1; 64], AMS),
+            identity(&mut authority, [2; 64], FRA),
+        );
+        let made = |versions: Option<RangeInclusive<u8>>, identity: &Identity| {
+            let range = versions.clone().unwrap_or(VERSIONS);
+            let (client, server) = configurations(identity, range).unwrap();
+            let (mut client, mut server) = ((*client).clone(), (*server).clone());
+            if versions.is_none() {
+                client.alpn_protocols.clear();
+                server.alpn_protocols.clear();
+            }
+            (client, server)
+        };
+        let talk = |dials: Option<RangeInclusive<u8>>, accepts: Option<RangeInclusive<u8>>| {
+            shake_hands((made(dials, &ams).0, made(accepts, &fra).1))
+        };
+        let all_speak = |version: u8| Ok((Some(version), Some(version)));
+        assert_eq!(talk(Some(6..=7), Some(6..=8)), all_speak(7));
+        assert_eq!(talk(Some(6..=8), Some(6..=7)), all_speak(7));
+        assert_eq!(talk(Some(6..=8), Some(6..=6)), all_speak(6));
+        // Programs from before there were ranges.
+        assert_eq!(talk(None, Some(6..=7)), all_speak(6));
+        assert_eq!(talk(Some(6..=7), None), all_speak(6));
+        assert!(talk(Some(8..=9), Some(6..=7)).is_err());
+        assert_eq!(VERSIONS, 6..=6, "version 6 stays");
+    }
 
     #[test]
     fn a_newer_root_is_learned_here_too_and_an_issuer_knows_its_members_by_an_old_one() {

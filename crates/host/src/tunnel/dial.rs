@@ -178,7 +178,7 @@ impl Shared {
         data.shake_hands()?;
         let key = data.peer_key().ok_or(DialFailed::NoKey)?;
         let mut preamble = [0; CONTROL_PREAMBLE_BYTES];
-        let written = Preamble::Link.emit(&mut preamble);
+        let written = Preamble::Link.emit(data.version()?, &mut preamble);
         written.map_err(io::Error::other)?;
         data.write_all(&preamble)?;
         write_hello(&mut data, &self.trust.certificate())?;

@@ -126,9 +126,14 @@ impl Decoder {
                     let Some(item) = self.item(input)? else {
                         return Ok(None);
                     };
-                    if let Some(said) = said(item.bytes(&self.held)) {
-                        self.hear(said)?;
-                        continue;
+                    match said(item.bytes(&self.held)) {
+                        // A version that knows it may use it; the copy is whole without.
+                        Some(Said::Unknown) if self.state == State::Head => continue,
+                        Some(said) => {
+                            self.hear(said)?;
+                            continue;
+                        }
+                        None => {}
                     }
                     // What was read once is read again, because `item` borrows no longer.
                     let (item, _) = Item::read(item.bytes(&self.held))?;
@@ -318,12 +323,14 @@ impl<'a> Place<'a> {
 enum Said {
     Kept,
     From(u64),
+    Unknown,
 }
 
 fn said(item: &[u8]) -> Option<Said> {
     match Item::read(item) {
         Ok((Item::Kept, _)) => Some(Said::Kept),
         Ok((Item::From(offset), _)) => Some(Said::From(offset)),
+        Ok((Item::Unknown { .. }, _)) => Some(Said::Unknown),
         _ => None,
     }
 }

@@ -176,6 +176,44 @@ fn what_is_said_of_an_entry_fits_it() {
 }
 
 #[test]
+fn optional_items_of_later_versions_are_skipped_wherever_an_entry_can_stand() {
+    let later = |kind, value| {
+        let mut bytes = Vec::new();
+        put(&Item::Unknown { kind, value }, &mut bytes);
+        bytes
+    };
+    let mut known = Vec::new();
+    let mut encoder = Encoder::begin(&mut known);
+    let mut parts = vec![known.len()];
+    encoder.total(Total::default(), &mut known);
+    parts.push(known.len());
+    encoder.entry(&DIRECTORY, &mut known).unwrap();
+    parts.push(known.len());
+    encoder.kept(&file("a", 7), &mut known).unwrap();
+    parts.push(known.len());
+    encoder.entry(&file("b", 0), &mut known).unwrap();
+    encoder.file_end(&mut known);
+    parts.push(known.len());
+    encoder.end(&mut known);
+    let mut out = Vec::new();
+    let mut from = 0;
+    for to in parts {
+        out.extend(&known[from..to]);
+        out.extend([later(64, b""), later(127, &[0xff; 300])].concat());
+        from = to;
+    }
+    out.extend(&known[from..]);
+    for step in [1, 7, 1_000] {
+        assert_eq!(read(&out, step), read(&known, step), "{step}");
+        assert_eq!(read(&out, step), Ok((vec![0], true)), "{step}");
+    }
+    // The beginning is the beginning.
+    let early = [later(64, b""), known].concat();
+    let kind = Err(StreamError::Malformed(Malformed::Kind));
+    assert_eq!(read(&early, 9), kind);
+}
+
+#[test]
 fn entries_are_in_order_and_in_their_directories() {
     let directory = |path: &'static str| Entry {
         path: path.as_bytes(),

@@ -160,7 +160,7 @@ fn who_is_no_node_of_the_network_gets_nowhere() {
     let chain = Chain::new("cp-stranger", 2);
     let at = chain.world.endpoint(2);
     // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
-    let preamble = |role| [&b"SNRL"[..], &[wire::relay::VERSION, role, 0, 0]].concat();
+    let preamble = |role| [&b"SNRL"[..], &[*wire::relay::VERSIONS.end(), role, 0, 0]].concat();
     let mut stripe = preamble(1);
     stripe.extend([7; 48]);
     for bytes in [preamble(0), stripe, noise(100)] {

@@ -22,14 +22,15 @@
 //!   15 Wrapped source to sinks: for each its node, and the key of the stream in 48 bytes
 //!   16 Said    sink to source: node, flags 8 bits (1: it is done), sealed: kind and body of Kept, Have or
 //!              Done (the rest)
+//!   64 to 127  of later versions, and optional: who does not know the kind skips the message
 //! ```
 
 use super::ends::{Ended, Said, WrappedKeys};
 use super::join::{Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
-    DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, read_long, read_text,
-    write_long, write_text,
+    DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, is_optional, read_long,
+    read_text, write_long, write_text,
 };
 use crate::bytes::{Reader, Writer};
 use crate::certificate::MAX_CERTIFICATE_BYTES;
@@ -299,13 +300,20 @@ pub enum Message<'a> {
     Wrapped(WrappedKeys<'a>),
     /// A sink says something that only its source can read.
     Said(Said<'a>),
+    /// Of a kind that this code does not know and may do without; to be stepped over, and not passed on.
+    Unknown {
+        /// Its kind: one of those that [`super::OPTIONAL`] marks.
+        kind: u8,
+        /// Its body.
+        body: &'a [u8],
+    },
 }
 
-/// Kind and length of a body.
+/// Kind and length of a body. [`Message::Unknown`] says which unknown kinds pass.
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=16).contains(&kind) {
+    if !(1..=16).contains(&kind) && !is_optional(kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -416,6 +424,7 @@ impl<'a> Message<'a> {
             14 => return Ended::parse(r).map(Message::Ended),
             15 => return WrappedKeys::parse(r.rest()).map(Message::Wrapped),
             16 => return Said::parse(r).map(Message::Said),
+            kind if is_optional(kind) => return Ok(Message::Unknown { kind, body }),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -440,6 +449,7 @@ impl<'a> Message<'a> {
             Message::Ended(_) => 14,
             Message::Wrapped(_) => 15,
             Message::Said(_) => 16,
+            Message::Unknown { kind, .. } => *kind,
         }
     }
 
@@ -515,6 +525,7 @@ impl<'a> Message<'a> {
             Message::Ended(ref ended) => ended.emit(&mut w)?,
             Message::Wrapped(keys) => w.put(keys.as_bytes())?,
             Message::Said(ref said) => said.emit(&mut w)?,
+            Message::Unknown { body, .. } => w.put(body)?,
             Message::Kept(node, keys) => {
                 w.u32(node.0)?;
                 w.put(keys.bytes)?;

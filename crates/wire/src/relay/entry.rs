@@ -17,11 +17,15 @@
 //! and after the head of a file of the digest of its content, if that came whole. Kept, From and Spared are not in
 //! it, and Total is its beginning. Total was counted before the copy began: what is copied may have changed since.
 //!
+//! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and so many bytes.
+//! Who does not know it skips it. It stands where the head of an entry can, or what is said of one, and is not in the
+//! digest.
+//!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
 //! path and is what was named.
 
-use super::{DIGEST_BYTES, read_long, read_text, write_long, write_text};
+use super::{DIGEST_BYTES, is_optional, read_long, read_text, write_long, write_text};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use core::cmp::Ordering;
@@ -136,6 +140,13 @@ pub enum Item<'a> {
         /// What is wrong with it; empty if it was not asked for.
         why: &'a str,
     },
+    /// Of a kind that this code does not know and may do without.
+    Unknown {
+        /// Its kind: one of those that [`super::OPTIONAL`] marks.
+        kind: u8,
+        /// What it says.
+        value: &'a [u8],
+    },
     /// All has been said.
     End {
         /// Entries, those that were kept included.
@@ -235,6 +246,10 @@ impl<'a> Item<'a> {
                 entries: r.u64()?,
                 digest: r.array()?,
             },
+            kind if is_optional(kind) => Item::Unknown {
+                kind,
+                value: bounded(&mut r)?,
+            },
             _ => return Err(Malformed::Kind),
         };
         Ok((item, bytes.len() - r.rest().len()))
@@ -279,6 +294,10 @@ impl<'a> Item<'a> {
                 write_long(&mut w, value)?;
             }
             Item::Entry(entry) => entry.write(&mut w)?,
+            Item::Unknown { kind, value } => {
+                w.u8(*kind)?;
+                write_long(&mut w, value)?;
+            }
             Item::End { entries, digest } => {
                 w.u8(4)?;
                 w.u64(*entries)?;

@@ -44,7 +44,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
         proof: [9; 32],
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
-    assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
+    assert_eq!(data.emit(6, &mut bytes), Ok(DATA_PREAMBLE_BYTES));
     assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 6, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
@@ -53,10 +53,10 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
         assert_eq!(Preamble::parse(&bytes[..cut]), Err(Malformed::Short));
     }
     let mut control = [0xa5; 8];
-    assert_eq!(Preamble::Control.emit(&mut control), Ok(8));
+    assert_eq!(Preamble::Control.emit(6, &mut control), Ok(8));
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
-    assert_eq!(Preamble::Link.emit(&mut link), Ok(8));
+    assert_eq!(Preamble::Link.emit(6, &mut link), Ok(8));
     assert_eq!(link, *b"SNRL\x06\x02\0\0");
     assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
     for (at, value, expected) in [
@@ -424,9 +424,38 @@ fn messages_come_back_and_are_truncated_nowhere() {
             assert_eq!(message.emit(&mut vec![0; room]), Err(Full));
         }
     }
-    assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([17, 0, 0, 0]), Err(Malformed::Kind));
+    for refused in [0, 17, 63, 128, 192, 255] {
+        assert_eq!(head([refused, 0, 0, 0]), Err(Malformed::Kind), "{refused}");
+        assert_eq!(Message::parse(refused, &[]), Err(Malformed::Kind));
+        let item = Item::read(core::slice::from_ref(&refused));
+        assert!(refused == 0 || item == Err(Malformed::Kind), "{refused}");
+    }
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
+}
+
+#[test]
+fn what_is_optional_and_not_known_has_a_length_and_comes_back() {
+    for kind in [64, 127] {
+        let message = Message::Unknown {
+            kind,
+            body: &[1, 2],
+        };
+        let mut bytes = [0xa5; 6];
+        assert_eq!(message.emit(&mut bytes), Ok(6));
+        assert_eq!(bytes, [kind, 0, 0, 2, 1, 2]);
+        assert_eq!(head([kind, 0, 0, 2]), Ok((kind, 2)));
+        assert_eq!(Message::parse(kind, &[1, 2]), Ok(message));
+
+        let item = Item::Unknown { kind, value: &[1] };
+        let mut bytes = [0xa5; 5];
+        assert_eq!(item.emit(&mut bytes), Ok(4));
+        assert_eq!(bytes, [kind, 0, 1, 1, 0xa5]);
+        assert_eq!(Item::read(&bytes), Ok((item, 4)));
+        for cut in 0..4 {
+            assert_eq!(Item::read(&bytes[..cut]), Err(Malformed::Short), "{cut}");
+        }
+        assert_eq!(Item::read(&[kind, 0x10, 0]), Err(Malformed::Length));
+    }
 }
 
 #[test]
