@@ -1,0 +1,104 @@
+//! A file of frozen bytes: a line for each value, `name: hex`.
+//!
+//! What a value is written as today must be what the file says, and what the file says must be read as that value. A
+//! value of a new format has no line yet: the test fails with the lines that are to be added. Lines that are there never
+//! change.
+
+use std::fmt::Write as _;
+
+/// What to do about a difference.
+const ADVICE: &str = "This format has been released, and nodes that speak it are out there: it does not change. Add a new \
+version, option or kind beside it, as \"How formats change\" in docs/wire.md says, and leave these bytes as they are";
+
+pub(crate) struct Fixtures {
+    format: &'static str,
+    lines: Vec<(&'static str, Vec<u8>)>,
+    /// How many of the lines there is a value for.
+    held: usize,
+    /// Lines for values that have none.
+    missing: String,
+}
+
+/// The file of a format, in the crate whose test this is.
+macro_rules! open {
+    ($format:literal) => {
+        $crate::fixture::Fixtures::of(
+            $format,
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/fixtures/v1/",
+                $format,
+                ".txt"
+            )),
+        )
+    };
+}
+pub(crate) use open;
+
+impl Fixtures {
+    pub(crate) fn of(format: &'static str, text: &'static str) -> Fixtures {
+        let lines = text.lines().map(|line| {
+            let (name, hex) = line.split_once(": ").unwrap();
+            (name, bytes_of(hex))
+        });
+        Fixtures {
+            format,
+            lines: lines.collect(),
+            held: 0,
+            missing: String::new(),
+        }
+    }
+
+    /// `written` is a value as it is written today; `read` has that value come of the bytes that it is given.
+    pub(crate) fn hold(&mut self, name: &str, written: &[u8], read: impl FnOnce(&[u8])) {
+        let Some((_, frozen)) = self.lines.iter().find(|(line, _)| *line == name) else {
+            writeln!(self.missing, "{name}: {}", hex_of(written)).unwrap();
+            return;
+        };
+        assert_eq!(
+            hex_of(written),
+            hex_of(frozen),
+            "`{name}` of {} is written otherwise than it was. {ADVICE}",
+            self.format
+        );
+        read(frozen);
+        self.held += 1;
+    }
+
+    /// The bytes of one line.
+    #[allow(dead_code, reason = "each test program uses a part of it")]
+    pub(crate) fn line(&self, name: &str) -> Vec<u8> {
+        let line = self.lines.iter().find(|(line, _)| *line == name);
+        line.unwrap().1.clone()
+    }
+
+    /// All values have been held, and there are no other lines.
+    pub(crate) fn end(self) {
+        let Fixtures {
+            format, missing, ..
+        } = &self;
+        assert!(
+            missing.is_empty(),
+            "{format}.txt has no lines for these values. If they are new, add:\n{missing}\nOtherwise: {ADVICE}"
+        );
+        assert_eq!(
+            self.held,
+            self.lines.len(),
+            "{format}.txt has lines that no value belongs to. {ADVICE}"
+        );
+    }
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in bytes {
+        write!(hex, "{byte:02x}").unwrap();
+    }
+    hex
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().as_chunks::<2>().0;
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.iter().map(byte).collect()
+}
