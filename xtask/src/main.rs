@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | fuzz | readme`.
+//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | fuzz | upgrade | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -13,6 +13,7 @@ mod dist;
 mod fuzz;
 mod readme;
 mod tests;
+mod upgrade;
 mod walls;
 mod wheel;
 
@@ -29,6 +30,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   dist                       build the packages: archive, .deb, list of parts, checksums
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
+  upgrade --from COMMIT | --old PROGRAM [--no-copies]
+                             upgrade a network of that program node by node, and back;
+                             --no-copies: the two are known not to copy to each other
   readme                     run the shell blocks of README.md as they are printed
 
 example: cargo xtask fuzz --list";
@@ -67,6 +71,17 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(root, target, seconds),
             Err(_) => Outcome::Misused(format!("--seconds wants a number, not `{seconds}`")),
         },
+        ["upgrade", which @ ("--from" | "--old"), old, rest @ ..] => {
+            let old = match which {
+                &"--from" => upgrade::Old::Commit(old),
+                _ => upgrade::Old::Path(old),
+            };
+            match rest {
+                [] => upgrade::run(root, &old, true),
+                ["--no-copies"] => upgrade::run(root, &old, false),
+                _ => Outcome::Misused(USAGE.to_owned()),
+            }
+        }
         ["readme"] => readme::run(root),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -89,6 +89,13 @@ impl World {
         self.launch_by(name, command);
     }
 
+    /// Starts a node of another program than the one that is tested.
+    pub(crate) fn launch_as(&mut self, name: &str, program: &Path) {
+        let mut command = Command::new(program);
+        self.prepare(&mut command);
+        self.launch_by(name, command);
+    }
+
     /// Starts a node in a network namespace.
     pub(crate) fn launch_in(&mut self, name: &str, inside: &Namespace) {
         let mut command = inside.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
