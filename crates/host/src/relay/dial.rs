@@ -5,7 +5,7 @@ use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::monitor::Used;
 use super::socket::{Data, Socket};
-use super::tls::Trust;
+use super::tls::{self, Trust};
 use base::NodeAddr;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -186,7 +186,7 @@ pub(super) fn is_node(
     let judged = trust.judge(certificate, &key);
     let judged = judged.and_then(|who| match who == node {
         true => Ok(()),
-        false => Err(super::tls::Distrust::OtherNode(who)),
+        false => Err(tls::Distrust::OtherNode(who)),
     });
     judged.map_err(|why| forbidden(&why))
 }
@@ -258,6 +258,9 @@ pub(super) fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> 
         }
         ErrorKind::TimedOut | ErrorKind::WouldBlock => {
             ": let TCP through to the port that the node has for UDP"
+        }
+        ErrorKind::InvalidData if tls::has_no_common_version(error) => {
+            ": the two have no version of bulk data in common; upgrade the older one"
         }
         _ => "",
     };

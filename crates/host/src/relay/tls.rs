@@ -19,7 +19,8 @@ use rustls::pki_types::ServerName;
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection, version,
+    AlertDescription, ClientConfig, ClientConnection, Connection, Error, ServerConfig,
+    ServerConnection, version,
 };
 use secure::{Certificate, CertificateError, Context, Identity, Keys, Network};
 use std::ops::RangeInclusive;
@@ -182,6 +183,15 @@ pub(crate) fn version_of(tls: &Connection) -> Option<u8> {
     text.strip_prefix(PROTOCOL)?.parse().ok()
 }
 
+/// The other side has ended the handshake because it speaks none of the versions that were named.
+pub(super) fn has_no_common_version(error: &std::io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    error
+        == Some(&Error::AlertReceived(
+            AlertDescription::NoApplicationProtocol,
+        ))
+}
+
 /// The highest first: who accepts takes the first one that both name.
 fn protocols(versions: RangeInclusive<u8>) -> Vec<Vec<u8>> {
     let named = versions.rev().map(|version| format!("{PROTOCOL}{version}"));
@@ -279,7 +289,15 @@ mod tests {
         // Programs from before there were ranges.
         assert_eq!(talk(None, Some(6..=7)), all_speak(6));
         assert_eq!(talk(Some(6..=7), None), all_speak(6));
-        assert!(talk(Some(8..=9), Some(6..=7)).is_err());
+        assert_eq!(
+            talk(Some(8..=9), Some(6..=7)),
+            Err(Error::NoApplicationProtocol)
+        );
+        let told = Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+        let told = std::io::Error::new(std::io::ErrorKind::InvalidData, told);
+        assert!(has_no_common_version(&told));
+        let other = std::io::Error::from(std::io::ErrorKind::InvalidData);
+        assert!(!has_no_common_version(&other));
         assert_eq!(VERSIONS, 6..=6, "version 6 stays");
     }
 
