@@ -16,9 +16,9 @@ use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
 use net::beneath::data_from;
-use relay::resume::{self, There, TooMuch};
-use relay::stream::HOLE_BYTES_MAX;
+use relay::resume::{self, COMPARED_BYTES_MIN, PIECE_BYTES, Pieces, There, TooMuch};
 use relay::stream::piece_head;
+use relay::stream::{HOLE_BYTES_MAX, SAME_BYTES_MAX};
 use relay::{Encoder, Window};
 use secure::ends::StreamKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,7 @@ pub(super) struct Feedback {
     sinks: usize,
     known: Sinks,
     there: There<NodeAddr>,
+    pieces: Pieces<NodeAddr>,
     window: Window,
     dones: BTreeMap<NodeAddr, Done>,
 }
@@ -52,6 +53,7 @@ impl Feedback {
             sinks,
             known,
             there: There::new(sinks),
+            pieces: Pieces::new(sinks),
             window: Window::new(sinks),
             dones: BTreeMap::new(),
         }
@@ -81,7 +83,10 @@ impl Feedback {
     }
 
     fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
-        self.there.on_keys(from, keys.iter())
+        match self.pieces.is_asked() {
+            true => self.pieces.on_keys(from, keys.iter()),
+            false => self.there.on_keys(from, keys.iter()),
+        }
     }
 
     fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), relay::window::BadAck> {
@@ -296,12 +301,26 @@ impl Source<'_> {
             encoder.from(behind, hasher, &mut out.buffer);
             tell(Progress::From(behind));
         }
+        let compares = head.size.saturating_sub(behind) >= COMPARED_BYTES_MIN
+            && matches!(content, Some(Content::File(_)))
+            && shared
+                .keys
+                .contains(&resume::path_key(&self.manner.transfer, &head.path));
+        if compares {
+            self.feedback
+                .wait(self.transfer, |f| f.pieces.ask().then_some(()))?;
+            encoder.compare(&mut out.buffer);
+        }
         encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
         tell(Progress::Entry(head.size));
         let Some(content) = content else {
             return Ok(());
         };
-        match self.content(content, head, behind, encoder, out)? {
+        if compares {
+            // The sinks look meanwhile.
+            out.flush()?;
+        }
+        match self.content(content, (head, behind, compares), (encoder, out), tell)? {
             Ok(()) => {
                 let digest = encoder.file_end(&mut out.buffer);
                 tell(Progress::File(&head.path, digest));
@@ -382,10 +401,9 @@ impl Source<'_> {
     fn content(
         &self,
         content: Content,
-        head: &Head,
-        behind: u64,
-        encoder: &mut Encoder,
-        out: &mut Out<'_>,
+        (head, behind, compares): (&Head, u64, bool),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
     ) -> Result<Result<(), Failure>, Stop> {
         let sent = match content {
             Content::Stream(mut stream) => {
@@ -399,7 +417,10 @@ impl Source<'_> {
                     }
                 }
             }
-            Content::File(mut file) => self.file(&mut file, head, behind, encoder, out),
+            Content::File(mut file) => {
+                let out = (encoder, out);
+                self.file(&mut file, head, (behind, compares), out, tell)
+            }
         };
         match sent {
             Ok(()) => Ok(Ok(())),
@@ -413,29 +434,13 @@ impl Source<'_> {
         &self,
         file: &mut File,
         head: &Head,
-        behind: u64,
-        encoder: &mut Encoder,
-        out: &mut Out<'_>,
+        (behind, compares): (u64, bool),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
     ) -> Result<(), Unread> {
-        let mut at = behind;
-        while at < head.size {
-            let (begin, end) = match head.is_sparse {
-                true => data_from(&*file, at)?.unwrap_or((head.size, head.size)),
-                false => (at, head.size),
-            };
-            while at < begin.min(head.size) {
-                let hole = (begin.min(head.size) - at).min(HOLE_BYTES_MAX);
-                encoder.hole(hole, &mut out.buffer);
-                out.flush_if_full()?;
-                at += hole;
-            }
-            file.seek(SeekFrom::Start(at))?;
-            while at < end.min(head.size) {
-                match self.piece(file, (end.min(head.size) - at, true), encoder, out)? {
-                    0 => return Err(Unread::Changed),
-                    len => at += len as u64,
-                }
-            }
+        match compares {
+            true => self.differences(file, head, behind, (encoder, out), tell)?,
+            false => self.stretch(file, head, (behind, head.size), (encoder, out))?,
         }
         let now = file.metadata()?;
         let entry = head.entry();
@@ -444,6 +449,80 @@ impl Source<'_> {
             true => Ok(()),
             false => Err(Unread::Changed),
         }
+    }
+
+    /// What of a file, from some byte on, the sinks have not in the one that they compare.
+    fn differences(
+        &self,
+        file: &mut File,
+        head: &Head,
+        behind: u64,
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
+    ) -> Result<(), Unread> {
+        let mut at = behind;
+        let mut same = 0;
+        let mut look = Look {
+            transfer: &self.manner.transfer,
+            is_sparse: head.is_sparse,
+            buffer: Vec::new(),
+            zeros: None,
+        };
+        // Of what lies before that, nothing is wanted.
+        for _ in 0..behind.div_ceil(PIECE_BYTES) {
+            self.feedback.wait(self.transfer, |f| f.pieces.next())?;
+        }
+        while at < head.size {
+            let end = head.size.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
+            let is_same = at.is_multiple_of(PIECE_BYTES)
+                && match self.feedback.wait(self.transfer, |f| f.pieces.next())? {
+                    Some(theirs) => look.is_same(file, (at, end), theirs, encoder)?,
+                    None => false,
+                };
+            if is_same {
+                same += end - at;
+                tell(Progress::From(end - at));
+            }
+            if same > 0 && (!is_same || end == head.size || same + PIECE_BYTES > SAME_BYTES_MAX) {
+                encoder.same(std::mem::take(&mut same), &mut out.buffer);
+                out.flush_if_full()?;
+            }
+            if !is_same {
+                self.stretch(file, head, (at, end), (encoder, out))?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The content of a file from some byte to another.
+    fn stretch(
+        &self,
+        file: &mut File,
+        head: &Head,
+        (mut at, until): (u64, u64),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+    ) -> Result<(), Unread> {
+        while at < until {
+            let (begin, end) = match head.is_sparse {
+                true => data_from(&*file, at)?.unwrap_or((until, until)),
+                false => (at, until),
+            };
+            while at < begin.min(until) {
+                let hole = (begin.min(until) - at).min(HOLE_BYTES_MAX);
+                encoder.hole(hole, &mut out.buffer);
+                out.flush_if_full()?;
+                at += hole;
+            }
+            file.seek(SeekFrom::Start(at))?;
+            while at < end.min(until) {
+                match self.piece(file, (end.min(until) - at, true), encoder, out)? {
+                    0 => return Err(Unread::Changed),
+                    len => at += len as u64,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads a piece, at most `most` bytes, into the frame that is being filled; 0 at the end.
@@ -485,6 +564,54 @@ impl Source<'_> {
     fn changed(&self, what: &str) -> Failure {
         let text = format!("`{what}` has changed while it was copied: run the same command again");
         Failure::new(self.here, FailureKind::File, text)
+    }
+}
+
+/// What a file is looked into with, while the sinks compare another.
+struct Look<'a> {
+    transfer: &'a [u8; TRANSFER_BYTES],
+    is_sparse: bool,
+    buffer: Vec<u8>,
+    /// The key of a whole piece of nothing but zeros.
+    zeros: Option<u64>,
+}
+
+impl Look<'_> {
+    /// The bytes from one place to another have this key: the encoder takes them.
+    fn is_same(
+        &mut self,
+        file: &mut File,
+        (at, end): (u64, u64),
+        theirs: u64,
+        encoder: &mut Encoder,
+    ) -> Result<bool, Unread> {
+        let len = end - at;
+        let is_hole = self.is_sparse && data_from(&*file, at)?.is_none_or(|(from, _)| from >= end);
+        self.buffer.clear();
+        if is_hole {
+            let key = match self.zeros.filter(|_| len == PIECE_BYTES) {
+                Some(key) => key,
+                None => {
+                    self.buffer.resize(len as usize, 0);
+                    resume::piece_key(self.transfer, &self.buffer)
+                }
+            };
+            self.zeros = self.zeros.or((len == PIECE_BYTES).then_some(key));
+            if key == theirs {
+                encoder.zeros(len);
+            }
+            return Ok(key == theirs);
+        }
+        file.seek(SeekFrom::Start(at))?;
+        let read = file.by_ref().take(len).read_to_end(&mut self.buffer)?;
+        if read as u64 != len {
+            return Err(Unread::Changed);
+        }
+        let is_same = resume::piece_key(self.transfer, &self.buffer) == theirs;
+        if is_same {
+            encoder.content(&self.buffer);
+        }
+        Ok(is_same)
     }
 }
 
