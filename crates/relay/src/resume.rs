@@ -239,8 +239,7 @@ impl<N: Ord + Copy> Pieces<N> {
 
     /// The key of the next piece, where all have the same; an inner none where they have not, and the outer while
     /// one of them has not told.
-    #[expect(clippy::option_option, reason = "whether it is known, and then what")]
-    pub fn next(&mut self) -> Option<Option<u64>> {
+    pub fn take_next(&mut self) -> Option<Option<u64>> {
         let asked = self.asked;
         let is_known = |answer: &Answer| !answer.keys.is_empty() || answer.told == asked;
         if self.answers.len() < self.sinks || !self.answers.values().all(is_known) {
@@ -320,15 +319,18 @@ mod tests {
         let mut pieces = Pieces::new(2);
         assert!(pieces.ask());
         pieces.on_keys('a', [1, 2, 3, 4].into_iter()).unwrap();
-        assert_eq!(pieces.next(), None, "b has told nothing");
+        assert_eq!(pieces.take_next(), None, "b has told nothing");
         pieces.on_keys('b', [1, 9].into_iter()).unwrap();
         assert_eq!(pieces.on_keys('c', [1].into_iter()), Err(TooMuch));
-        assert_eq!((pieces.next(), pieces.next()), (Some(Some(1)), Some(None)));
-        assert_eq!(pieces.next(), None, "b may have more");
+        assert_eq!(
+            (pieces.take_next(), pieces.take_next()),
+            (Some(Some(1)), Some(None))
+        );
+        assert_eq!(pieces.take_next(), None, "b may have more");
         pieces.on_keys('b', [3].into_iter()).unwrap();
-        assert_eq!(pieces.next(), Some(Some(3)));
+        assert_eq!(pieces.take_next(), Some(Some(3)));
         pieces.on_keys('b', [].into_iter()).unwrap();
-        assert_eq!(pieces.next(), Some(None), "it has no more of it");
+        assert_eq!(pieces.take_next(), Some(None), "it has no more of it");
         assert!(!pieces.ask(), "a has not told all of the first file");
         pieces.on_keys('a', [5].into_iter()).unwrap();
         pieces.on_keys('a', [].into_iter()).unwrap();
@@ -339,12 +341,12 @@ mod tests {
         pieces.on_keys('a', [].into_iter()).unwrap();
         assert!(pieces.ask());
         assert_eq!(
-            pieces.next(),
+            pieces.take_next(),
             None,
             "what is left of the first file is gone"
         );
         pieces.on_keys('a', [6].into_iter()).unwrap();
-        assert_eq!(pieces.next(), Some(Some(6)));
+        assert_eq!(pieces.take_next(), Some(Some(6)));
         assert_eq!(pieces.on_keys('a', 0..KEYS_MAX as u64 + 1), Err(TooMuch));
     }
 

@@ -17,12 +17,12 @@ pub mod orphans;
 mod partial;
 #[cfg(test)]
 mod tests;
+mod there;
 
 use super::failure::{Failure, FailureKind};
 use super::pump::Outcome;
 use base::NodeAddr;
 use files::Files;
-pub(super) use files::There;
 use net::beneath::Directory;
 use relay::Event;
 use std::ffi::{OsStr, OsString};
@@ -30,6 +30,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+pub(super) use there::There;
 use wire::relay::entry::{EntryKind, NAME_BYTES_MAX};
 use wire::relay::{Open, TRANSFER_BYTES};
 
@@ -228,7 +229,7 @@ impl Writing {
     ) -> Result<(Writing, There), Failure> {
         let (to, there) = match place {
             Place::Named(place) if manner.dry => {
-                let there = files::look(&place, manner);
+                let there = there::look(&place, manner);
                 let there = there.map_err(|error| {
                     let name = shown(&place.name);
                     Failure::file(here, format_args!("`{name}`"), &error)

@@ -5,6 +5,8 @@
 //!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes: seal     Have, Ack, Done ◀─ sinks
 //! ```
 
+mod compared;
+
 use super::attributes::{self, Names};
 use super::duplex::Duplex;
 use super::ends::Sinks;
@@ -16,9 +18,9 @@ use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
 use net::beneath::data_from;
-use relay::resume::{self, COMPARED_BYTES_MIN, PIECE_BYTES, Pieces, There, TooMuch};
+use relay::resume::{self, COMPARED_BYTES_MIN, Pieces, There, TooMuch};
+use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
-use relay::stream::{HOLE_BYTES_MAX, SAME_BYTES_MAX};
 use relay::{Encoder, Window};
 use secure::ends::StreamKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -451,50 +453,6 @@ impl Source<'_> {
         }
     }
 
-    /// What of a file, from some byte on, the sinks have not in the one that they compare.
-    fn differences(
-        &self,
-        file: &mut File,
-        head: &Head,
-        behind: u64,
-        (encoder, out): (&mut Encoder, &mut Out<'_>),
-        tell: Tell<'_>,
-    ) -> Result<(), Unread> {
-        let mut at = behind;
-        let mut same = 0;
-        let mut look = Look {
-            transfer: &self.manner.transfer,
-            is_sparse: head.is_sparse,
-            buffer: Vec::new(),
-            zeros: None,
-        };
-        // Of what lies before that, nothing is wanted.
-        for _ in 0..behind.div_ceil(PIECE_BYTES) {
-            self.feedback.wait(self.transfer, |f| f.pieces.next())?;
-        }
-        while at < head.size {
-            let end = head.size.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
-            let is_same = at.is_multiple_of(PIECE_BYTES)
-                && match self.feedback.wait(self.transfer, |f| f.pieces.next())? {
-                    Some(theirs) => look.is_same(file, (at, end), theirs, encoder)?,
-                    None => false,
-                };
-            if is_same {
-                same += end - at;
-                tell(Progress::From(end - at));
-            }
-            if same > 0 && (!is_same || end == head.size || same + PIECE_BYTES > SAME_BYTES_MAX) {
-                encoder.same(std::mem::take(&mut same), &mut out.buffer);
-                out.flush_if_full()?;
-            }
-            if !is_same {
-                self.stretch(file, head, (at, end), (encoder, out))?;
-            }
-            at = end;
-        }
-        Ok(())
-    }
-
     /// The content of a file from some byte to another.
     fn stretch(
         &self,
@@ -564,54 +522,6 @@ impl Source<'_> {
     fn changed(&self, what: &str) -> Failure {
         let text = format!("`{what}` has changed while it was copied: run the same command again");
         Failure::new(self.here, FailureKind::File, text)
-    }
-}
-
-/// What a file is looked into with, while the sinks compare another.
-struct Look<'a> {
-    transfer: &'a [u8; TRANSFER_BYTES],
-    is_sparse: bool,
-    buffer: Vec<u8>,
-    /// The key of a whole piece of nothing but zeros.
-    zeros: Option<u64>,
-}
-
-impl Look<'_> {
-    /// The bytes from one place to another have this key: the encoder takes them.
-    fn is_same(
-        &mut self,
-        file: &mut File,
-        (at, end): (u64, u64),
-        theirs: u64,
-        encoder: &mut Encoder,
-    ) -> Result<bool, Unread> {
-        let len = end - at;
-        let is_hole = self.is_sparse && data_from(&*file, at)?.is_none_or(|(from, _)| from >= end);
-        self.buffer.clear();
-        if is_hole {
-            let key = match self.zeros.filter(|_| len == PIECE_BYTES) {
-                Some(key) => key,
-                None => {
-                    self.buffer.resize(len as usize, 0);
-                    resume::piece_key(self.transfer, &self.buffer)
-                }
-            };
-            self.zeros = self.zeros.or((len == PIECE_BYTES).then_some(key));
-            if key == theirs {
-                encoder.zeros(len);
-            }
-            return Ok(key == theirs);
-        }
-        file.seek(SeekFrom::Start(at))?;
-        let read = file.by_ref().take(len).read_to_end(&mut self.buffer)?;
-        if read as u64 != len {
-            return Err(Unread::Changed);
-        }
-        let is_same = resume::piece_key(self.transfer, &self.buffer) == theirs;
-        if is_same {
-            encoder.content(&self.buffer);
-        }
-        Ok(is_same)
     }
 }
 

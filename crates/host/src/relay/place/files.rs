@@ -10,15 +10,15 @@
 //! the source is that, and an attempt after this one need not look into it.
 
 use super::basis::Basis;
-use super::journal::{self, Journal, Past};
+use super::journal::{Journal, Past};
 use super::partial::Partial;
+use super::there::{There, found, partial};
 use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
 use crate::relay::pump::Outcome;
-use crate::relay::tree::{Found, Tree, taken};
+use crate::relay::tree::taken;
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
-use relay::resume::COMPARED_BYTES_MIN;
 use relay::{Event, resume};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -115,13 +115,6 @@ impl Current {
             false => self.file.write_all(bytes),
         }
     }
-}
-
-/// What is there.
-#[derive(Default)]
-pub(in crate::relay) struct There {
-    pub(in crate::relay) keys: Arc<Vec<u64>>,
-    pub(in crate::relay) have: Have,
 }
 
 impl Files {
@@ -379,7 +372,8 @@ impl Files {
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
         let compares = std::mem::take(&mut self.compares);
-        self.basis = match compares {
+        // Also of who asks without having been offered it.
+        self.basis = match compares && !self.place.is_hidden {
             true => self.basis(entry),
             false => None,
         };
@@ -641,94 +635,6 @@ impl Drop for Files {
             let _ = parent.remove(&self.place.with(JOURNAL));
         }
     }
-}
-
-/// What is there, where nothing is to be written.
-pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
-    let (part, past) = (place.with(PART), Past::default());
-    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
-    let have = Have {
-        kept: keys.len() as u64,
-        ..Have::default()
-    };
-    Ok(There {
-        keys: Arc::new(keys),
-        have,
-    })
-}
-
-/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
-/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
-/// each file is looked at again.
-fn found(
-    place: &Named,
-    part: &OsStr,
-    in_place: bool,
-    past: &Past,
-    manner: &Manner,
-) -> io::Result<(Vec<u64>, u64)> {
-    let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
-    // A part that is a file is not the target yet, so it tells nothing.
-    let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
-        true => (&*place.name, None, past.anew_ns),
-        false => (part, past.believed_ns, None),
-    };
-    let (mut keys, mut room) = (Vec::new(), 0u64);
-    let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
-        return Ok((keys, room));
-    };
-    let mut tree = tree.sparing(true);
-    let mut walker = tree.walk();
-    while let Ok(Some(found)) = walker.next() {
-        let Found::Entry(head) = found else { continue };
-        room = room.saturating_add(head.room);
-        let is_believed = !manner.fresh
-            && believed_ns.is_none_or(|until| head.changed_ns <= until)
-            && anew_ns.is_none_or(|since| head.made_ns > since);
-        if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
-            keys.push(resume::key(&manner.transfer, &head.entry()));
-        }
-        let is_compared = !place.is_hidden
-            && !manner.fresh
-            && head.kind == EntryKind::File
-            && head.size >= COMPARED_BYTES_MIN
-            && anew_ns.is_none_or(|since| head.made_ns > since);
-        if is_compared && keys.len() < resume::KEYS_MAX {
-            keys.push(resume::path_key(&manner.transfer, &head.path));
-        }
-    }
-    keys.sort_unstable();
-    Ok((keys, room))
-}
-
-/// What there is of the file with this head.
-fn partial(
-    parent: &Directory,
-    root: &OsStr,
-    head: &[u8],
-    manner: &Manner,
-) -> io::Result<(Option<Partial>, Have)> {
-    let entry = journal::entry(head)?;
-    let path = Path::new(OsStr::from_bytes(entry.path));
-    let file = match path.file_name() {
-        None => parent.read(Path::new(root))?,
-        Some(name) => {
-            let root = parent.enter(root)?;
-            let directory = root.below(path.parent().unwrap_or(Path::new("")))?;
-            directory.read(Path::new(&beside(name, PART)))?
-        }
-    };
-    let partial = Partial::read(entry.path, &file)?;
-    if partial.bytes() == 0 {
-        return Ok(Default::default());
-    }
-    let have = Have {
-        kept: 0,
-        partial_key: resume::key(&manner.transfer, &entry),
-        partial: partial.bytes(),
-        partial_digest: *partial.digest().as_bytes(),
-    };
-    Ok((Some(partial), have))
 }
 
 /// Removes what has a name, for something else; a directory only if that is wanted.
