@@ -231,6 +231,54 @@ fn what_cannot_be_read_costs_only_itself() {
 }
 
 #[test]
+fn what_is_pulled_leaves_out_what_is_excluded_and_so_does_its_manifest() {
+    let chain = Chain::new("cp-excluded", 2);
+    let top = chain.root("fra").join("top");
+    fs::create_dir_all(top.join("cache")).unwrap();
+    fs::create_dir_all(top.join("sub")).unwrap();
+    for path in ["a", "b.tmp", "cache/c", "sub/d", "sub/e.tmp"] {
+        fs::write(top.join(path), path).unwrap();
+    }
+    let got = chain.world.dir.join("got");
+    let patterns = "--exclude *.tmp --exclude /cache";
+    let done = chain.cp(&format!("fra:top got {patterns} --manifest list"));
+    assert_eq!(done["files"], 2, "{done}");
+    assert_eq!(names(&got), ["a", "sub"]);
+    assert_eq!(names(&got.join("sub")), ["d"]);
+    let list = || fs::read_to_string(chain.world.dir.join("list")).unwrap();
+    let line = |text: &str, path: &str| format!("{}  {path}\n", blake3::hash(text.as_bytes()));
+    let expected = format!("{}{}", line("a", "a"), line("sub/d", "sub/d"));
+    assert_eq!(list(), expected);
+    // What is left out there is not gone here.
+    fs::write(got.join("b.tmp"), "own").unwrap();
+    fs::write(got.join("strange"), "own").unwrap();
+    fs::create_dir(chain.world.dir.join("into")).unwrap();
+    fs::rename(&got, chain.world.dir.join("into/top")).unwrap();
+    chain.cp(&format!("fra:top into {patterns} --delete --manifest list"));
+    assert_eq!(
+        names(&chain.world.dir.join("into/top")),
+        ["a", "b.tmp", "sub"]
+    );
+    assert_eq!(list(), expected);
+    // Several sources, the other way.
+    let into = chain.world.dir.join("into/top");
+    fs::write(chain.world.dir.join("one.tmp"), "one").unwrap();
+    let words = format!("{} one.tmp fra:./ --exclude *.tmp", into.display());
+    let output = chain.try_cp(&format!("{words} --manifest list"));
+    assert!(output.status.success(), "{output:?}");
+    let expected = format!(
+        "{}{}{}",
+        line("one", "one.tmp"),
+        line("a", "top/a"),
+        line("sub/d", "top/sub/d")
+    );
+    assert_eq!(list(), expected, "what is named itself is meant");
+    let many = "--exclude x ".repeat(257);
+    let (status, text) = failure(&chain.try_cp(&format!("fra:top more {many}")));
+    assert!(status == 1 && text.contains("256 patterns"), "{text}");
+}
+
+#[test]
 fn holes_other_names_and_digests_arrive() {
     let chain = Chain::new("cp-holes", 2);
     let tree = tree(&chain, 3);
