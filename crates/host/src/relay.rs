@@ -52,7 +52,7 @@ pub use ledger::Ledger;
 pub use origin::{Order, Progress, Report, pull, push};
 pub use place::{Named, Place};
 pub use roots::Root;
-pub use service::{ServeError, Service, Settings};
+pub use service::{Passes, ServeError, Service, Settings};
 pub use tree::Tree;
 pub use willing::decline;
 

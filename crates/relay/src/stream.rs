@@ -9,12 +9,14 @@ mod decoder;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{ATTRIBUTE_COST_BYTES, ATTRIBUTES_BYTES_MAX, Decoder, Event, HOLE_BYTES_MAX};
+pub use decoder::{
+    ATTRIBUTE_COST_BYTES, ATTRIBUTES_BYTES_MAX, Decoder, Event, HOLE_BYTES_MAX, SAME_BYTES_MAX,
+};
 
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX, Total,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX, SAME, Total,
     VALUE_BYTES_MAX, is_after, is_path,
 };
 
@@ -144,6 +146,11 @@ impl Encoder {
         self.content = content;
     }
 
+    /// All sinks have another file under the next entry's path, and tell what is in it.
+    pub fn compare(&mut self, out: &mut Vec<u8>) {
+        put(&Item::Compare, out);
+    }
+
     /// Who owns the next entry.
     pub fn owner(&mut self, owner: Owner<'_>, out: &mut Vec<u8>) {
         let item = Item::Owner(owner);
@@ -205,6 +212,17 @@ impl Encoder {
     pub fn hole(&mut self, len: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&piece_head(HOLE));
         out.extend_from_slice(&len.to_be_bytes());
+        self.zeros(len);
+    }
+
+    /// So many bytes that [`Encoder::content`] has taken are not sent: the sinks have them.
+    pub fn same(&mut self, len: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&piece_head(SAME));
+        out.extend_from_slice(&len.to_be_bytes());
+    }
+
+    /// So many zeros are in what is the same.
+    pub fn zeros(&mut self, len: u64) {
         zeros(&mut self.content, len);
     }
 

@@ -35,7 +35,7 @@
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
 //! probe = 268435456                  # bytes that it may send to find out what a segment carries
-//! passes = true                      # it relays for other nodes; false: what is for it or from it alone
+//! passes = true                      # it relays for other nodes; false: what is for it or from it alone; or some: ["ams"]
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here
@@ -392,8 +392,8 @@ pub struct Relay {
     pub listen: Option<Vec<SocketAddr>>,
     /// How many transfers it has a part in at the same time; with 0 it serves none.
     pub transfers: usize,
-    /// It passes on what other nodes send to others.
-    pub passes: bool,
+    /// For whom it passes on what other nodes send to others.
+    pub passes: Passes,
     /// Bytes that it sends at most to find out what a segment carries; with 0 it does not.
     pub probe: u64,
     /// The directories whose files it keeps and gives.
@@ -401,6 +401,30 @@ pub struct Relay {
     /// The addresses that it dials for other nodes, besides those of its neighbours.
     #[serde(deserialize_with = "rules")]
     pub allow: Vec<Rule>,
+}
+
+/// For whom a node relays.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "true, false, or a list of nodes by name or address: [\"ams\", \"10.7.0.3\"]"
+)]
+pub enum Passes {
+    /// For all or for nobody.
+    All(bool),
+    /// For transfers that these nodes have begun.
+    Some(Vec<String>),
+}
+
+impl Passes {
+    /// The same for the service.
+    pub fn open(&self) -> host::relay::Passes {
+        match self {
+            Passes::All(true) => host::relay::Passes::All,
+            Passes::All(false) => host::relay::Passes::Nobody,
+            Passes::Some(nodes) => host::relay::Passes::Some(nodes.clone()),
+        }
+    }
 }
 
 /// A directory that is served: its path, or that and what is done with it.
@@ -486,7 +510,7 @@ impl Default for Relay {
         Relay {
             listen: None,
             transfers: relay::TRANSFERS,
-            passes: true,
+            passes: Passes::All(true),
             probe: relay::PROBE_BYTES,
             roots: Vec::new(),
             allow: Vec::new(),

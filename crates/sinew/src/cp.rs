@@ -9,6 +9,7 @@
 //! node over TCP; see `host::relay`. What an interrupted copy has left is gone on with when the same
 //! command is run again.
 
+mod branches;
 mod doubt;
 mod fresh;
 mod manifest;
@@ -156,15 +157,9 @@ pub fn run(args: &Copy) -> Outcome {
 }
 
 fn copy_all(args: &Copy) -> Result<(), Broke> {
-    if args.manifest.is_some() && !args.exclude.is_empty() {
-        // Choice: refused as long as a list of a part is not written.
-        return Err(Broke::for_good(Failure::misused(
-            "--manifest lists whole copies: leave out --exclude",
-        )));
-    }
     let wanted = wanted(&args.paths).map_err(Broke::for_good)?;
     let manifest = args.manifest.as_deref();
-    let manifest = manifest.map(|path| Manifest::new(path, wanted.sources()));
+    let manifest = manifest.map(|path| Manifest::new(path, wanted.sources(), patterns(args)));
     let command = Command {
         args,
         manifest: manifest.as_ref(),
@@ -428,7 +423,7 @@ fn attempt(
     };
     let doubt = (job.can_repeat() && meter.may_turn())
         .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
-    let may_probe = job.can_repeat() && ends.len() == 1;
+    let may_probe = job.can_repeat();
     let tell = |told: Progress<'_>| {
         let is_first = meter.on(told);
         let is_total = matches!(told, Progress::Total(_));
@@ -485,11 +480,7 @@ impl Work {
                     _ => {
                         let path = Path::new(source);
                         let tree = Tree::open(path).map_err(|error| bad(unread(source, &error)))?;
-                        let patterns = args
-                            .exclude
-                            .iter()
-                            .map(|pattern| pattern.as_bytes().to_vec());
-                        let tree = tree.without(patterns.collect());
+                        let tree = tree.without(patterns(args));
                         (tree, named(path).filter(|_| !is_content(source)))
                     }
                 };
@@ -510,9 +501,6 @@ impl Work {
                 }
                 Ok(Work::Push(Box::new(tree), ends))
             }
-            Job::Pull(..) if !args.exclude.is_empty() => Err(bad(Failure::misused(
-                "--exclude is for what is copied from here: leave it out, or copy at the node that has it",
-            ))),
             Job::Pull(source, target) => {
                 let node = names.address(&source.node).map_err(bad)?;
                 let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
@@ -535,7 +523,12 @@ impl Work {
                         Place::Named(named)
                     }
                 };
-                Ok(Work::Pull(Ends::from([(node, source.path.clone())]), place))
+                let mut path = source.path.clone();
+                for pattern in patterns(args) {
+                    path.push(wire::relay::NAME_SEPARATOR);
+                    path.extend(pattern);
+                }
+                Ok(Work::Pull(Ends::from([(node, path)]), place))
             }
         }
     }
@@ -587,6 +580,20 @@ fn size(path: &Path) -> Option<u64> {
 
 /// Entries that are counted before a copy begins: some 10 µs each, a tenth of a second for all.
 const COUNTED_MAX: usize = 10_000;
+
+/// Of what is not copied.
+fn patterns(args: &Copy) -> Vec<Vec<u8>> {
+    let patterns = args.exclude.iter();
+    patterns.map(|p| p.as_bytes().to_vec()).collect()
+}
+
+/// Where a copy that was begun in this directory has its targets, in words.
+pub(crate) fn targets(args: &Copy, directory: &Path) -> Result<Vec<String>, Failure> {
+    Ok(match wanted(&args.paths)? {
+        Wanted::Push(_, targets) => targets.iter().map(Remote::shown).collect(),
+        Wanted::Pull(_, target) => vec![directory.join(target).display().to_string()],
+    })
+}
 
 /// What is in it goes into the target itself, as with rsync.
 fn is_content(source: &OsStr) -> bool {

@@ -316,7 +316,7 @@ fn relay(
         listen: addresses,
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
         transfers: config.relay.transfers,
-        passes: config.relay.passes,
+        passes: config.relay.passes.open(),
         probe_bytes: config.relay.probe,
         roots: config.relay.roots.iter().map(config::Root::open).collect(),
         allow: allowed(&config.relay.allow),

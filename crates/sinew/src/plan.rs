@@ -11,6 +11,7 @@ use crate::show::text;
 use crate::why::Network;
 use base::Duration;
 use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
 use tools::explain::{
     self, Along, CONNECTIONS, Connections, Length, MARGIN, PlanAsked, RELAYS_MAX, View,
 };
@@ -24,7 +25,7 @@ pub struct Plan {
     /// The node that gets the data, or the one that listens
     pub dst: String,
     /// Plan for calls: the packets that they miss today, and the further nodes that would help
-    #[arg(long, conflicts_with_all = ["connections", "relays", "margin", "length", "along", "probe"])]
+    #[arg(long, conflicts_with_all = ["connections", "relays", "margin", "length", "along", "probe", "congestion"])]
     pub voice: bool,
     /// With --voice: packets of a call that arrive later are lost
     #[arg(long, value_name = "TIME", default_value = "150ms", requires = "voice", value_parser = span)]
@@ -45,6 +46,9 @@ pub struct Plan {
     /// nodes can all reach each other
     #[arg(long, value_name = "WHERE", default_value = "overlay")]
     pub along: AlongArg,
+    /// The congestion control of the senders, by the kernel's name: reno, cubic, bbr; default: what each node uses
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
     /// First measure the rate of each path, which takes some seconds
     #[arg(long, conflicts_with = "scenario")]
     pub probe: bool,
@@ -95,6 +99,10 @@ pub fn plan(args: &Plan) -> Outcome {
         },
     };
     let mut view = args.network.view()?;
+    if let Some(control) = &args.congestion {
+        let sending = view.with_congestion(control);
+        view = sending.map_err(crate::why::failure)?;
+    }
     if args.probe {
         view = probed(args, view, &asked)?;
     }
@@ -111,12 +119,12 @@ fn probed(args: &Plan, view: View, asked: &PlanAsked) -> Result<View, Failure> {
         socket: control.path().with_extension(host::relay::SUFFIX),
         own: own.parse().map_err(Failure::failed)?,
         bytes: u64::MAX,
-        congestion: "",
+        congestion: args.congestion.as_deref().unwrap_or_default(),
         tell: &|line| eprintln!("sinew: {line}"),
         names: &Names::of(&status),
     };
     let ends = (args.src.as_str(), args.dst.as_str());
     let src = view.address(ends.0).map_err(crate::why::failure)?;
     let dst = view.address(ends.1).map_err(crate::why::failure)?;
-    prober.refine(view, (src, dst), asked)
+    prober.refine(view, (src, dst), asked, &mut BTreeSet::new())
 }

@@ -45,15 +45,15 @@ pub(crate) struct Prober<'a> {
 type Ends = (NodeAddr, NodeAddr);
 
 impl Prober<'_> {
-    /// The view with what the best ways from one node to another carry.
+    /// The view with what the best ways from one node to another carry. Segments that were `tried` are not again.
     pub(crate) fn refine(
         &self,
         view: View,
         (src, dst): Ends,
         asked: &PlanAsked,
+        tried: &mut BTreeSet<Ends>,
     ) -> Result<View, Failure> {
         let mut view = view;
-        let mut tried = BTreeSet::new();
         for _ in 0..WAYS_MAX {
             let plan = explain::plan(&view, &src.to_string(), &dst.to_string(), asked);
             let Ok(plan) = plan else {
@@ -64,23 +64,28 @@ impl Prober<'_> {
             let least = least_latency(topology, src, dst);
             let least = least.and_then(|nodes| explain::along(&view, &nodes, &[1]));
             let ways = [plan.best(), &plan.direct, &plan.pipelined, &plan.striped];
-            let hoped = hoped(&view, (src, dst), asked, &tried);
+            let hoped = hoped(&view, (src, dst), asked, tried);
             let ways: Vec<&WayNumbers> = ways.into_iter().chain(&hoped).chain(&least).collect();
-            let Some(open) = worth_trying(&ways, &tried) else {
+            let Some(open) = worth_trying(&ways, tried) else {
                 break;
             };
-            view = self.find_out(view, open, &mut tried)?;
+            view = self.find_out(view, open, tried)?;
         }
-        Ok(relied_on(view, (src, dst), asked, &tried))
+        Ok(relied_on(view, (src, dst), asked, tried))
     }
 
     /// The view with what the segments of this way carry.
-    pub(crate) fn refine_along(&self, view: View, nodes: &[NodeAddr]) -> Result<View, Failure> {
+    pub(crate) fn refine_along(
+        &self,
+        view: View,
+        nodes: &[NodeAddr],
+        tried: &mut BTreeSet<Ends>,
+    ) -> Result<View, Failure> {
         let Some(way) = explain::along(&view, nodes, &[1]) else {
             return Ok(view);
         };
-        let open = unknown(&way, &BTreeSet::new());
-        self.find_out(view, open, &mut BTreeSet::new())
+        let open = unknown(&way, tried);
+        self.find_out(view, open, tried)
     }
 
     fn find_out(

@@ -251,8 +251,12 @@ fn work(spool: &Spool, number: u32) -> Outcome {
 /// Waits while as many copies are under way as may be.
 fn wait_for_turn(spool: &Spool, number: u32) -> Result<File, Failure> {
     let mut is_told = false;
+    spool.write(number, "waits", "")?;
     loop {
-        if let Some(turn) = spool.turn()? {
+        if spool.is_next(number)?
+            && let Some(turn) = spool.turn()?
+        {
+            spool.go(number);
             return Ok(turn);
         }
         if !is_told {
@@ -307,7 +311,24 @@ fn cancel(spool: &Spool, number: u32) -> Outcome {
         ended_s: Clock::new().unix_s(),
     };
     spool.rest(number);
-    spool.end(number, &end)
+    spool.end(number, &end)?;
+    let targets = spool.job(number).and_then(|job| {
+        let copy = parse(&job.words)?;
+        cp::targets(&copy, &job.directory)
+    });
+    terminal::line(&left(number, &targets.unwrap_or_default()))
+}
+
+/// What a copy that was cancelled leaves, and how that goes.
+fn left(number: u32, targets: &[String]) -> String {
+    let places = match targets {
+        [] => "at its target".to_owned(),
+        _ => format!("at {}", targets.join(", ")),
+    };
+    format!(
+        "copy {number} is cancelled. What has arrived of it stays {places}: `sinew transfers resume {number}` goes \
+         on with that, and `sinew transfers clean DIRECTORY --older 0s` on the host that has it removes it"
+    )
 }
 
 fn resume(spool: &Spool, number: Option<u32>) -> Outcome {

@@ -393,11 +393,62 @@ fn widest_tried(t: &Topology, from: NodeIndex, to: NodeIndex) -> Width {
     on(t, &mut vec![from], to, Width::UNLIMITED)
 }
 
+/// The best of the m-partitions of every path, with at most so many relays [Liu04 §III-B]: a connection from each
+/// cut to the next, wherever the overlay has a link for it.
+fn widest_partition(t: &Topology, from: NodeIndex, to: NodeIndex, relays: usize) -> Width {
+    fn on(t: &Topology, path: &mut Vec<NodeIndex>, to: NodeIndex, relays: usize) -> Width {
+        if path.last() == Some(&to) {
+            let route = Route::of(t, View::Overlay, path.clone());
+            return pipeline(&route.rates, relays + 1).rate;
+        }
+        let mut best = Width::NONE;
+        for edge in t.links_from(path[path.len() - 1]) {
+            if !path.contains(&edge.peer) {
+                path.push(edge.peer);
+                best = best.max(on(t, path, to, relays));
+                path.pop();
+            }
+        }
+        best
+    }
+    on(t, &mut vec![from], to, relays)
+}
+
 mod tried {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
+        /// A search over the links of the overlay finds what the dynamic program finds on the best of all paths,
+        /// with any bound on the relays and around those who do not relay: so plans need only the search.
+        #[test]
+        fn a_plan_is_the_best_partition_of_any_path(
+            links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..50, 1u32..60), 1..14),
+            shut in proptest::collection::vec(0u32..6, 0..3),
+            relays in 0usize..5,
+        ) {
+            let links: Vec<_> = links
+                .into_iter()
+                .filter(|(a, b, ..)| a != b)
+                .map(|(a, b, ms, thousandths)| (a, b, ms, f64::from(thousandths) / 10.0))
+                .collect();
+            let mut t = topology(&links);
+            for node in shut {
+                t.set_shut(NodeAddr(node), true);
+            }
+            let question = Question { margin: 0.0, relays, ..ask(0, 1) };
+            let ends = (t.index(NodeAddr(0)), t.index(NodeAddr(1)));
+            if let (Some(from), Some(to)) = ends {
+                let best = widest_partition(&t, from, to, relays);
+                let found = widest_within(&t.relaying(from), from, relays + 1).width(to);
+                prop_assert_eq!(found, best);
+                if let (Ok(plan), true) = (plan(&t, &question), t.link(from, to).is_some()) {
+                    prop_assert_eq!(plan.pipelined.rate, best);
+                    prop_assert!(plan.pipelined.relays().count() <= relays);
+                }
+            }
+        }
+
         /// Without a margin the pipelined way, or the direct one, is as wide as the widest of all.
         #[test]
         fn a_plan_is_the_widest_way_around_those_who_do_not_relay(

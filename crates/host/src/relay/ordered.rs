@@ -111,7 +111,7 @@ fn write(
     bytes
 }
 
-/// Who has begun the transfer of which this node is an end.
+/// Who has begun the transfer in which this node has a part: as an end, or on the way to ends.
 pub(super) fn judge(trust: &Trust, open: &Open<'_>, unix_s: u64) -> Result<Beginner, Failure> {
     read((trust.own(), &trust.network()), open, unix_s)
 }
@@ -148,7 +148,9 @@ fn read(
             &"its order is older or newer than five minutes: set the clocks of both nodes",
         ));
     }
-    if !ordered.ends.contains(&mark(&open.route)) {
+    let mut marks = Vec::new();
+    mark_all(&open.route, &mut marks);
+    if !marks.iter().all(|mark| ordered.ends.contains(mark)) {
         return Err(forbidden(&"it has ordered another path"));
     }
     Ok(Beginner {
@@ -272,6 +274,13 @@ mod tests {
             let text = judged(open).unwrap_err();
             assert!(text.contains(why), "{text}");
         };
+        // A relay on the way to an end judges by the ends behind it.
+        let passing = |end: &[u8]| hop(FRA, None, end);
+        assert_eq!(judged(&open(&passing(&last), &ordered)).unwrap().node, AMS);
+        refused(
+            &open(&passing(&hop(LON, Some(b"etc"), &[])), &ordered),
+            "another path",
+        );
         refused(&open(&last, &[]), "does not say so");
         refused(&open(&last, &order_at(now_s + 301)), "five minutes");
         refused(&open(&last, &order_at(now_s - 301)), "five minutes");

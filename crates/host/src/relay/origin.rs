@@ -65,7 +65,7 @@ pub enum Progress<'a> {
     Total(Total),
     /// An entry that every sink has already, of so many bytes if it is a file.
     Kept(EntryKind, u64),
-    /// Of the next file every sink has so many bytes.
+    /// Of the next file, or of the one that began last, every sink has so many bytes, or so many more.
     From(u64),
     /// An entry begins, of so many bytes if it is a file.
     Entry(u64),

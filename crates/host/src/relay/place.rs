@@ -10,17 +10,19 @@
 //! says so. What only another sink of the copy lacks is left as it is. Two transfers to one target would spoil
 //! each other's part, so the journal is locked, and the second is told.
 
+mod basis;
 mod files;
 mod journal;
 pub mod orphans;
 mod partial;
 #[cfg(test)]
 mod tests;
+mod there;
 
 use super::failure::{Failure, FailureKind};
+use super::pump::Outcome;
 use base::NodeAddr;
 use files::Files;
-pub(super) use files::There;
 use net::beneath::Directory;
 use relay::Event;
 use std::ffi::{OsStr, OsString};
@@ -28,6 +30,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+pub(super) use there::There;
 use wire::relay::entry::{EntryKind, NAME_BYTES_MAX};
 use wire::relay::{Open, TRANSFER_BYTES};
 
@@ -80,6 +83,8 @@ pub enum Place {
 pub struct Named {
     parent: Directory,
     name: OsString,
+    /// Who asks may not know what is in files that are there.
+    is_hidden: bool,
 }
 
 impl Named {
@@ -101,7 +106,11 @@ impl Named {
         };
         let name = name.to_owned();
         let parent = directory.below(parent)?;
-        Ok(Named { parent, name })
+        Ok(Named {
+            parent,
+            name,
+            is_hidden: false,
+        })
     }
 
     /// The same for a path of this host. One that ends in a slash means a directory, and fails where
@@ -123,6 +132,11 @@ impl Named {
             false => parent,
         };
         Named::below(&Directory::open(&parent)?, &path, None)
+    }
+
+    /// What is in the files that are there stays unknown to who asks.
+    pub(super) fn hidden(self, is_hidden: bool) -> Named {
+        Named { is_hidden, ..self }
     }
 
     /// A directory has the name.
@@ -215,7 +229,7 @@ impl Writing {
     ) -> Result<(Writing, There), Failure> {
         let (to, there) = match place {
             Place::Named(place) if manner.dry => {
-                let there = files::look(&place, manner);
+                let there = there::look(&place, manner);
                 let there = there.map_err(|error| {
                     let name = shown(&place.name);
                     Failure::file(here, format_args!("`{name}`"), &error)
@@ -254,6 +268,31 @@ impl Writing {
             To::Stream(_) | To::Discard => Some(Kept::Beginning(Box::default())),
         };
         kept.ok_or_else(|| not_kept(here))
+    }
+
+    /// Tells what is in another file under the path of the one that was named last, as far as that file will have
+    /// so many bytes: the keys of its pieces.
+    pub(super) fn compare(
+        &mut self,
+        most: u64,
+        tell: &mut dyn FnMut(&[u64]) -> Outcome,
+    ) -> Outcome {
+        match &mut self.to {
+            To::Files(files) => files.compare(most, tell),
+            To::Stream(_) | To::Discard => Ok(()),
+        }
+    }
+
+    /// So many bytes that come next are there, and are given to the decoder.
+    pub(super) fn same(&mut self, len: u64, give: &mut dyn FnMut(&[u8])) -> Outcome {
+        let here = self.here;
+        match &mut self.to {
+            To::Files(files) => {
+                let done = files.same(len, give);
+                done.map_err(|error| Failure::file(here, "what is there of a file", &error))
+            }
+            To::Stream(_) | To::Discard => Err(not_kept(here)),
+        }
     }
 
     /// Does what the stream says.

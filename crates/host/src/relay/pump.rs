@@ -31,7 +31,7 @@ pub(super) type Packed = Arc<Vec<u8>>;
 pub(super) type Frames = Shared<Fan<Packed>>;
 
 /// What a thread came to.
-pub(super) type Outcome = Result<(), Failure>;
+pub(in crate::relay) type Outcome = Result<(), Failure>;
 
 /// Who is at the two ends of a thread's work, for what it may have to tell.
 #[derive(Clone, Copy)]

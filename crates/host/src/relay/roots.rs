@@ -12,6 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use wire::relay::{NAME_SEPARATOR, Open};
 
+/// Patterns for one transfer at most: each entry is held against each of them.
+const PATTERNS_MAX: usize = 256;
+
 /// A directory that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -92,7 +95,7 @@ impl Roots {
         let path = Path::new(parts.next().unwrap_or_default());
         let hint = parts.next();
         let shown = path.to_string_lossy();
-        let (root, below) = self.find(path, Use::Write(how), who)?;
+        let (root, below, gives) = self.find(path, Use::Write(how), who)?;
         if is_meant_as_directory(path) && !is_directory(&root, &below) {
             let text = format!("`{shown}` is no directory here: make it first");
             return Err(Failure::new(self.here, FailureKind::NotFound, text));
@@ -102,13 +105,19 @@ impl Roots {
         if how.keep && named.is_there() {
             return Err(named.kept(self.here));
         }
-        Ok(Place::Named(named))
+        Ok(Place::Named(named.hidden(!gives)))
     }
 
-    /// What is at `path`.
+    /// What is at `path`, behind which may be patterns of what of it is left out.
     pub(super) fn tree(&self, path: &[u8], who: Who<'_>) -> Result<Tree, Failure> {
-        let path = Path::new(OsStr::from_bytes(path));
-        let (root, below) = self.find(path, Use::Read, who)?;
+        let mut parts = path.split(|byte| *byte == NAME_SEPARATOR);
+        let path = Path::new(OsStr::from_bytes(parts.next().unwrap_or_default()));
+        let patterns: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
+        if patterns.len() > PATTERNS_MAX {
+            let text = format!("more than {PATTERNS_MAX} patterns of what is left out");
+            return Err(Failure::new(self.here, FailureKind::Unusable, text));
+        }
+        let (root, below, _) = self.find(path, Use::Read, who)?;
         let opened = match below.file_name() {
             // The root itself.
             None => {
@@ -119,15 +128,22 @@ impl Roots {
                 .below(below.parent().unwrap_or(Path::new("")))
                 .and_then(|parent| Tree::named(parent, name)),
         };
-        opened.map_err(|error| self.refused(&path.to_string_lossy(), &error))
+        let tree = opened.map_err(|error| self.refused(&path.to_string_lossy(), &error))?;
+        Ok(tree.without(patterns))
     }
 
     fn refused(&self, path: &str, error: &io::Error) -> Failure {
         Failure::file(self.here, format_args!("`{path}`"), error)
     }
 
-    /// The root that a path is below, and the way from there. A relative path is below the first.
-    fn find(&self, asked: &Path, to: Use, who: Who<'_>) -> Result<(Directory, PathBuf), Failure> {
+    /// The root that a path is below, the way from there, and whether it gives what is in it. A relative path is
+    /// below the first.
+    fn find(
+        &self,
+        asked: &Path,
+        to: Use,
+        who: Who<'_>,
+    ) -> Result<(Directory, PathBuf, bool), Failure> {
         let forbidden = |text: String| Failure::new(self.here, FailureKind::Forbidden, text);
         let shown = asked.display();
         if asked.components().any(|part| part == Component::ParentDir) {
@@ -178,12 +194,13 @@ impl Roots {
             )));
         }
         let opened = Directory::open(&root.path);
+        let gives = root.read;
         let root = opened.map_err(|error| self.refused(&root.path.to_string_lossy(), &error))?;
         // Without `.` and doubled slashes.
         let below = below
             .components()
             .filter(|part| matches!(part, Component::Normal(_)));
-        Ok((root, below.collect()))
+        Ok((root, below.collect(), gives))
     }
 }
 

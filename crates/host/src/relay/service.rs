@@ -56,8 +56,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// How many transfers it has a part in at the same time.
     pub transfers: usize,
-    /// It passes on what other nodes send to others.
-    pub passes: bool,
+    /// For whom it passes on what other nodes send to others.
+    pub passes: Passes,
     /// Bytes that it sends at most to find out what a segment carries.
     pub probe_bytes: u64,
     /// The directories that are served.
@@ -70,6 +70,17 @@ pub struct Settings {
     pub admission: Option<Arc<Admission>>,
     /// Neighbours whose UDP does not get through may link over TLS.
     pub links: bool,
+}
+
+/// For whom a node relays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// For every node of the network.
+    All,
+    /// For none.
+    Nobody,
+    /// For transfers that these nodes have begun, by name or address.
+    Some(Vec<String>),
 }
 
 /// Why a service cannot start.
@@ -119,13 +130,13 @@ impl Service {
         commander.tell_of(&ledger);
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
-        let teller = Teller::start(commander.clone(), Arc::clone(&ledger), settings.passes)?;
+        let teller = Teller::start(commander.clone(), Arc::clone(&ledger), &settings.passes)?;
         let node = Arc::new(Node {
             trust: Trust::new(identity, certificate, network, commander)?,
             roots,
             allow: settings.allow.clone(),
             transfers: settings.transfers,
-            passes: settings.passes,
+            passes: settings.passes.clone(),
             probe_bytes: settings.probe_bytes,
             admission: settings.admission.clone(),
             links: settings.links,
@@ -207,7 +218,7 @@ struct Node {
     roots: Roots,
     allow: Allowed,
     transfers: usize,
-    passes: bool,
+    passes: Passes,
     probe_bytes: u64,
     admission: Option<Arc<Admission>>,
     links: bool,
@@ -494,9 +505,8 @@ impl Node {
         let refused = if open.route.node != here {
             let text = format!("this is {here}, and {} is asked for", open.route.node);
             Failure::new(here, FailureKind::Unusable, text)
-        } else if !self.passes && open.route.path.is_none() && peer.node != here {
-            let text = "it relays for nobody: `[relay] passes` of its configuration says so";
-            Failure::new(here, FailureKind::Forbidden, text)
+        } else if let Err(refused) = self.passes_on(open, peer) {
+            refused
         } else if let Some(entered) = self.ledger.begin(open, peer.node) {
             return Ok(entered);
         } else {
@@ -509,6 +519,45 @@ impl Node {
         };
         self.ledger.refuse(refused.kind);
         Err(refused)
+    }
+
+    /// What is neither for this node nor from it is passed on for those it relays for. What a probe asks of other
+    /// nodes has nobody's signature, so there the neighbour counts that asks.
+    fn passes_on(&self, open: &Open<'_>, peer: &Peer) -> Result<(), Failure> {
+        let here = self.trust.own();
+        let forbidden = |text: String| Err(Failure::new(here, FailureKind::Forbidden, text));
+        if open.route.path.is_some() || peer.node == here {
+            return Ok(());
+        }
+        let names = match &self.passes {
+            Passes::All => return Ok(()),
+            Passes::Nobody => {
+                let text = "it relays for nobody: `[relay] passes` of its configuration says so";
+                return forbidden(text.to_owned());
+            }
+            Passes::Some(names) => names,
+        };
+        let unix_s = self.clock.unix_s();
+        let (is_one, shown) = if open.ordered.is_empty() {
+            let certificate = Certificate::from_bytes(open.certificate).ok();
+            let name = certificate.map(|c| c.fields().subject.name.to_owned());
+            let is_one = |known: &String| {
+                let is_named = name.as_ref().is_some_and(|n| known.eq_ignore_ascii_case(n));
+                is_named || known.parse() == Ok(peer.node)
+            };
+            (names.iter().any(is_one), peer.node.to_string())
+        } else {
+            let beginner = ordered::judge(&self.trust, open, unix_s)?;
+            let is_one = names.iter().any(|name| beginner.is_named(name));
+            (is_one, beginner.name)
+        };
+        match is_one {
+            true => Ok(()),
+            false => forbidden(format!(
+                "it relays for some nodes, and {shown} is none of them: `[relay] passes` of its configuration \
+                 names them"
+            )),
+        }
     }
 
     /// What this node does beside passing on, and what it agrees on with who has begun the transfer.

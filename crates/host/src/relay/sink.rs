@@ -150,6 +150,7 @@ impl Sink<'_> {
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
         let (mut content, mut path) = (0, Vec::new());
+        let mut compares = false;
         let mut acked_at = Instant::now();
         let mut digest = None;
         loop {
@@ -170,7 +171,13 @@ impl Sink<'_> {
                     Some(Event::End(told)) => digest = Some(told),
                     Some(event) => {
                         let mut begun = None;
+                        let mut same = None;
                         match &event {
+                            Event::Compare => compares = true,
+                            Event::Same(len) => {
+                                tell(Progress::From(*len));
+                                same = Some(*len);
+                            }
                             Event::Total(total) => {
                                 tell(Progress::Total(*total));
                                 if self.transfer.has_failed() {
@@ -182,7 +189,8 @@ impl Sink<'_> {
                                 if *behind > 0 {
                                     tell(Progress::From(*behind));
                                 }
-                                begun = (entry.kind == EntryKind::File).then_some(*behind);
+                                begun = (entry.kind == EntryKind::File)
+                                    .then_some((*behind, entry.size));
                                 tell(Progress::Entry(entry.size));
                                 path.clear();
                                 path.extend_from_slice(entry.path);
@@ -200,10 +208,18 @@ impl Sink<'_> {
                             _ => {}
                         }
                         writing.on_event(&event)?;
-                        if let Some(from) = begun {
+                        if let Some(len) = same {
+                            writing.same(len, &mut |bytes| decoder.same(bytes))?;
+                        }
+                        if let Some((from, size)) = begun {
                             match writing.content(from)? {
                                 Kept::Beginning(content) => decoder.resume(*content),
                                 Kept::Whole => decoder.drop_content(),
+                            }
+                            if std::mem::take(&mut compares) {
+                                writing
+                                    .compare(size, &mut |keys| self.tell_keys(keys, &mut speech))?;
+                                self.tell_keys(&[], &mut speech)?;
                             }
                         }
                     }

@@ -5,6 +5,8 @@
 //!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes: seal     Have, Ack, Done ◀─ sinks
 //! ```
 
+mod compared;
+
 use super::attributes::{self, Names};
 use super::duplex::Duplex;
 use super::ends::Sinks;
@@ -16,7 +18,7 @@ use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
 use net::beneath::data_from;
-use relay::resume::{self, There, TooMuch};
+use relay::resume::{self, COMPARED_BYTES_MIN, Pieces, There, TooMuch};
 use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
 use relay::{Encoder, Window};
@@ -42,6 +44,7 @@ pub(super) struct Feedback {
     sinks: usize,
     known: Sinks,
     there: There<NodeAddr>,
+    pieces: Pieces<NodeAddr>,
     window: Window,
     dones: BTreeMap<NodeAddr, Done>,
 }
@@ -52,6 +55,7 @@ impl Feedback {
             sinks,
             known,
             there: There::new(sinks),
+            pieces: Pieces::new(sinks),
             window: Window::new(sinks),
             dones: BTreeMap::new(),
         }
@@ -81,7 +85,10 @@ impl Feedback {
     }
 
     fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
-        self.there.on_keys(from, keys.iter())
+        match self.pieces.is_asked() {
+            true => self.pieces.on_keys(from, keys.iter()),
+            false => self.there.on_keys(from, keys.iter()),
+        }
     }
 
     fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), relay::window::BadAck> {
@@ -296,12 +303,26 @@ impl Source<'_> {
             encoder.from(behind, hasher, &mut out.buffer);
             tell(Progress::From(behind));
         }
+        let compares = head.size.saturating_sub(behind) >= COMPARED_BYTES_MIN
+            && matches!(content, Some(Content::File(_)))
+            && shared
+                .keys
+                .contains(&resume::path_key(&self.manner.transfer, &head.path));
+        if compares {
+            self.feedback
+                .wait(self.transfer, |f| f.pieces.ask().then_some(()))?;
+            encoder.compare(&mut out.buffer);
+        }
         encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
         tell(Progress::Entry(head.size));
         let Some(content) = content else {
             return Ok(());
         };
-        match self.content(content, head, behind, encoder, out)? {
+        if compares {
+            // The sinks look meanwhile.
+            out.flush()?;
+        }
+        match self.content(content, (head, behind, compares), (encoder, out), tell)? {
             Ok(()) => {
                 let digest = encoder.file_end(&mut out.buffer);
                 tell(Progress::File(&head.path, digest));
@@ -382,10 +403,9 @@ impl Source<'_> {
     fn content(
         &self,
         content: Content,
-        head: &Head,
-        behind: u64,
-        encoder: &mut Encoder,
-        out: &mut Out<'_>,
+        (head, behind, compares): (&Head, u64, bool),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
     ) -> Result<Result<(), Failure>, Stop> {
         let sent = match content {
             Content::Stream(mut stream) => {
@@ -399,7 +419,10 @@ impl Source<'_> {
                     }
                 }
             }
-            Content::File(mut file) => self.file(&mut file, head, behind, encoder, out),
+            Content::File(mut file) => {
+                let out = (encoder, out);
+                self.file(&mut file, head, (behind, compares), out, tell)
+            }
         };
         match sent {
             Ok(()) => Ok(Ok(())),
@@ -413,29 +436,13 @@ impl Source<'_> {
         &self,
         file: &mut File,
         head: &Head,
-        behind: u64,
-        encoder: &mut Encoder,
-        out: &mut Out<'_>,
+        (behind, compares): (u64, bool),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
     ) -> Result<(), Unread> {
-        let mut at = behind;
-        while at < head.size {
-            let (begin, end) = match head.is_sparse {
-                true => data_from(&*file, at)?.unwrap_or((head.size, head.size)),
-                false => (at, head.size),
-            };
-            while at < begin.min(head.size) {
-                let hole = (begin.min(head.size) - at).min(HOLE_BYTES_MAX);
-                encoder.hole(hole, &mut out.buffer);
-                out.flush_if_full()?;
-                at += hole;
-            }
-            file.seek(SeekFrom::Start(at))?;
-            while at < end.min(head.size) {
-                match self.piece(file, (end.min(head.size) - at, true), encoder, out)? {
-                    0 => return Err(Unread::Changed),
-                    len => at += len as u64,
-                }
-            }
+        match compares {
+            true => self.differences(file, head, behind, (encoder, out), tell)?,
+            false => self.stretch(file, head, (behind, head.size), (encoder, out))?,
         }
         let now = file.metadata()?;
         let entry = head.entry();
@@ -444,6 +451,36 @@ impl Source<'_> {
             true => Ok(()),
             false => Err(Unread::Changed),
         }
+    }
+
+    /// The content of a file from some byte to another.
+    fn stretch(
+        &self,
+        file: &mut File,
+        head: &Head,
+        (mut at, until): (u64, u64),
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+    ) -> Result<(), Unread> {
+        while at < until {
+            let (begin, end) = match head.is_sparse {
+                true => data_from(&*file, at)?.unwrap_or((until, until)),
+                false => (at, until),
+            };
+            while at < begin.min(until) {
+                let hole = (begin.min(until) - at).min(HOLE_BYTES_MAX);
+                encoder.hole(hole, &mut out.buffer);
+                out.flush_if_full()?;
+                at += hole;
+            }
+            file.seek(SeekFrom::Start(at))?;
+            while at < end.min(until) {
+                match self.piece(file, (end.min(until) - at, true), encoder, out)? {
+                    0 => return Err(Unread::Changed),
+                    len => at += len as u64,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads a piece, at most `most` bytes, into the frame that is being filled; 0 at the end.

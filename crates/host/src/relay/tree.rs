@@ -269,7 +269,7 @@ impl Walker<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name.as_bytes());
-            if self.tree.excludes(&name, &path) {
+            if self.tree.excludes(&path) {
                 return Ok(Some(Found::Spared(path, String::new())));
             }
             let depth = self.open.len() - 1;
@@ -362,16 +362,22 @@ impl Walker<'_> {
 }
 
 impl Tree {
-    fn excludes(&self, name: &OsStr, path: &[u8]) -> bool {
-        self.exclude.iter().any(|pattern| {
-            let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
-            match pattern.strip_prefix(b"/") {
-                Some(from_top) => matches(from_top, path),
-                None if pattern.contains(&b'/') => matches(pattern, path),
-                None => matches(pattern, name.as_bytes()),
-            }
-        })
+    fn excludes(&self, path: &[u8]) -> bool {
+        is_excluded(&self.exclude, path)
     }
+}
+
+/// What has this path below what is copied is left out by one of these patterns.
+pub fn is_excluded(patterns: &[Vec<u8>], path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    patterns.iter().any(|pattern| {
+        let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
+        match pattern.strip_prefix(b"/") {
+            Some(from_top) => matches(from_top, path),
+            None if pattern.contains(&b'/') => matches(pattern, path),
+            None => matches(pattern, name),
+        }
+    })
 }
 
 /// `*` stands for any characters, `?` for one.
@@ -592,10 +598,7 @@ mod tests {
             let tree = Tree::stream(Box::new(&b""[..]));
             tree.without(vec![pattern.as_bytes().to_vec()])
         };
-        let excludes = |pattern, path: &str| {
-            let name = Path::new(path).file_name().unwrap();
-            of(pattern).excludes(name, path.as_bytes())
-        };
+        let excludes = |pattern, path: &str| of(pattern).excludes(path.as_bytes());
         assert!(excludes("cache/", "a/cache") && excludes("/a/*", "a/cache"));
         assert!(!excludes("/cache", "a/cache") && excludes("a/c*", "a/cache"));
     }

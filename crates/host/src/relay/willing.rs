@@ -6,6 +6,7 @@
 //! ```
 
 use super::ledger::Ledger;
+use super::service::Passes;
 use crate::command::{Command, Commander};
 use overlay::request::Operation;
 use std::net::TcpListener;
@@ -27,14 +28,15 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// Tells of a service; `passes` if it relays for others.
+    /// Tells of a service that relays for these.
     pub(super) fn start(
         commander: Commander,
         ledger: Arc<Ledger>,
-        passes: bool,
+        passes: &Passes,
     ) -> std::io::Result<Teller> {
         let (stop, stopped) = mpsc::channel();
-        let work = move || tell(&commander, &ledger, passes, &stopped);
+        let passes = passes.clone();
+        let work = move || tell(&commander, &ledger, &passes, &stopped);
         let thread = thread::Builder::new()
             .name("relay-tell".into())
             .spawn(work)?;
@@ -66,14 +68,15 @@ pub fn decline(commander: &Commander) {
     let _ = commander.send(Command::Operate(Operation::Bulk(bulk), answer));
 }
 
-fn tell(commander: &Commander, ledger: &Ledger, passes: bool, stopped: &Receiver<()>) {
-    let sending = sending();
+fn tell(commander: &Commander, ledger: &Ledger, passes: &Passes, stopped: &Receiver<()>) {
     let mut told = None;
     loop {
         let now = Bulk {
-            is_closed: !passes || ledger.limit() == 0,
+            is_closed: *passes == Passes::Nobody || ledger.limit() == 0,
+            is_for_some: matches!(passes, Passes::Some(_)),
             load: load(ledger.active(), ledger.limit()),
-            sending,
+            // Whoever changes it does not start the node again.
+            sending: sending(),
         };
         if told != Some(now) && matches!(commander.operate(Operation::Bulk(now)), Ok(Ok(()))) {
             told = Some(now);
@@ -94,16 +97,7 @@ fn load(active: usize, limit: usize) -> u8 {
 /// How the kernel's connections send, unless a transfer asks for something else.
 fn sending() -> Sending {
     let probe = TcpListener::bind(("127.0.0.1", 0)).and_then(net::tcp::congestion_control);
-    probe.map_or(Sending::Unknown, |name| kind(&name))
-}
-
-fn kind(name: &str) -> Sending {
-    match name {
-        "reno" | "cubic" | "htcp" | "bic" | "westwood" | "highspeed" | "scalable" | "hybla"
-        | "illinois" | "dctcp" => Sending::ByLoss,
-        name if name.starts_with("bbr") => Sending::ByRate,
-        _ => Sending::Unknown,
-    }
+    probe.map_or(Sending::Unknown, |name| Sending::of_control(&name))
 }
 
 #[cfg(test)]
@@ -120,12 +114,16 @@ mod tests {
 
     #[test]
     fn the_kernel_s_name_says_how_it_sends() {
-        assert_eq!(kind("cubic"), Sending::ByLoss);
+        let kinds = ["cubic", "bbr", "bbr3", "vegas"].map(Sending::of_control);
         assert_eq!(
-            (kind("bbr"), kind("bbr3")),
-            (Sending::ByRate, Sending::ByRate)
+            kinds,
+            [
+                Sending::ByLoss,
+                Sending::ByRate,
+                Sending::ByRate,
+                Sending::Unknown
+            ]
         );
-        assert_eq!(kind("vegas"), Sending::Unknown);
         let name = TcpListener::bind(("127.0.0.1", 0)).and_then(net::tcp::congestion_control);
         assert!(!name.unwrap().is_empty());
     }

@@ -60,6 +60,9 @@ pub struct NamedNode {
 pub struct KnownBulk {
     /// It relays for nobody.
     pub closed: bool,
+    /// It relays for some nodes only. Which these are it does not tell.
+    #[serde(default)]
+    pub for_some: bool,
     /// Of its places for transfers so many quarters are taken.
     pub load: u8,
     /// Its connections send as fast as they measure, whatever is lost; false where it does not tell.
@@ -70,6 +73,7 @@ impl KnownBulk {
     pub(crate) fn of(told: Bulk) -> KnownBulk {
         KnownBulk {
             closed: told.is_closed,
+            for_some: told.is_for_some,
             load: told.load,
             by_rate: told.sending == Sending::ByRate,
         }

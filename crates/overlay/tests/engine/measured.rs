@@ -73,6 +73,7 @@ fn a_node_s_part_in_bulk_data_is_told_when_it_changes() {
     for (load, is_shut) in [(3, false), (Bulk::LOAD_FULL, true), (0, false)] {
         let bulk = Bulk {
             is_closed: false,
+            is_for_some: load == 3,
             load,
             sending: Sending::ByRate,
         };
@@ -80,8 +81,8 @@ fn a_node_s_part_in_bulk_data_is_told_when_it_changes() {
         nodes.run_ms(2_000);
         let known = told(&nodes).expect("it is told");
         assert_eq!(
-            (known.load, known.is_shut(), known.by_rate),
-            (load, is_shut, true)
+            (known.load, known.is_shut(), known.by_rate, known.for_some),
+            (load, is_shut, true, load == 3)
         );
     }
 }

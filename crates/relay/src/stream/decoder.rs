@@ -4,11 +4,14 @@ use super::{StreamError, Walk};
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
-    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, Total,
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, SAME, Total,
 };
 
 /// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
 pub const HOLE_BYTES_MAX: u64 = 1 << 30;
+
+/// The longest range in one piece that a sink has already: it reads that within a tenth of a second or so.
+pub const SAME_BYTES_MAX: u64 = 64 << 20;
 
 /// The attributes of one entry take so much at most, with [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
 /// kernel's own limits are 64 KiB of names, and 64 KiB for each value; ext4 has one block for all.
@@ -28,6 +31,8 @@ pub enum Event<'a> {
     /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
     /// that it has. Unless that is 0, it answers by [`Decoder::resume`] or [`Decoder::drop_content`].
     Entry(Entry<'a>, u64),
+    /// The next entry is a file, and another one under its path is to be compared.
+    Compare,
     /// Who owns the next entry.
     Owner(Owner<'a>),
     /// An extended attribute of the next entry: its name, a piece of its value, and whether more follows.
@@ -36,6 +41,9 @@ pub enum Event<'a> {
     Spared(&'a [u8], &'a str),
     /// Zeros of the file that was named last.
     Hole(u64),
+    /// So many bytes of that file are at the same place of the one that was compared. Who has them gives them to
+    /// [`Decoder::same`].
+    Same(u64),
     /// There is no such file as the one that was named last.
     GivenUp,
     /// Content of the file that was named last.
@@ -53,6 +61,7 @@ enum State {
     PieceLength,
     Piece(usize),
     Hole,
+    Same,
     Digest,
     Ended,
 }
@@ -68,6 +77,8 @@ pub struct Decoder {
     /// What was said of the next entry: that it is kept, or from where it goes on.
     kept: bool,
     from: u64,
+    /// It is compared, or the file is whose content comes.
+    compares: bool,
     attributes: Attributes,
     /// The beginning of what is not there whole yet.
     held: Vec<u8>,
@@ -84,6 +95,7 @@ impl Default for Decoder {
             drops: false,
             kept: false,
             from: 0,
+            compares: false,
             attributes: Attributes::None,
             held: Vec::new(),
             told: false,
@@ -100,6 +112,13 @@ impl Decoder {
     /// Of the file that was named last the sink has all, and drops what comes: that is not checked.
     pub fn drop_content(&mut self) {
         self.drops = true;
+    }
+
+    /// Bytes of what is the same.
+    pub fn same(&mut self, bytes: &[u8]) {
+        if !self.drops {
+            self.content.update(bytes);
+        }
     }
 
     /// The entries so far.
@@ -137,7 +156,12 @@ impl Decoder {
                     }
                     // What was read once is read again, because `item` borrows no longer.
                     let (item, _) = Item::read(item.bytes(&self.held))?;
-                    let said = (&mut self.kept, &mut self.from, &mut self.attributes);
+                    let said = (
+                        &mut self.kept,
+                        &mut self.from,
+                        &mut self.compares,
+                        &mut self.attributes,
+                    );
                     return act(&mut self.state, &mut self.walk, said, item).map(Some);
                 }
                 State::PieceLength => {
@@ -148,9 +172,10 @@ impl Decoder {
                     self.state = match len {
                         0 => State::Digest,
                         HOLE => State::Hole,
+                        SAME if self.compares => State::Same,
                         GIVEN_UP => {
                             self.content.reset();
-                            self.drops = false;
+                            (self.drops, self.compares) = (false, false);
                             self.state = State::Head;
                             return Ok(Some(Event::GivenUp));
                         }
@@ -184,6 +209,17 @@ impl Decoder {
                     self.state = State::PieceLength;
                     return Ok(Some(Event::Hole(len)));
                 }
+                State::Same => {
+                    let Some(bytes) = self.fixed::<8>(input) else {
+                        return Ok(None);
+                    };
+                    let len = u64::from_be_bytes(bytes);
+                    if len == 0 || len > SAME_BYTES_MAX {
+                        return Err(Malformed::Length.into());
+                    }
+                    self.state = State::PieceLength;
+                    return Ok(Some(Event::Same(len)));
+                }
                 State::Digest => {
                     let Some(told) = self.fixed::<DIGEST_BYTES>(input) else {
                         return Ok(None);
@@ -195,6 +231,7 @@ impl Decoder {
                         return Err(StreamError::Content);
                     }
                     self.walk.complete(&told);
+                    self.compares = false;
                     self.state = State::Head;
                     return Ok(Some(Event::FileEnd(told)));
                 }
@@ -205,7 +242,7 @@ impl Decoder {
 
     /// Takes what is said of the next entry, which is said once.
     fn hear(&mut self, said: Said) -> Result<(), StreamError> {
-        let is_first = !self.kept && self.from == 0;
+        let is_first = !self.kept && self.from == 0 && !self.compares;
         match (self.state, said) {
             (State::Head, Said::Kept) if is_first => self.kept = true,
             (State::Head, Said::From(offset)) if is_first && offset > 0 => self.from = offset,
@@ -338,10 +375,10 @@ fn said(item: &[u8]) -> Option<Said> {
 fn act<'a>(
     state: &mut State,
     walk: &mut Walk,
-    (kept, from, attributes): (&mut bool, &mut u64, &mut Attributes),
+    (kept, from, compares, attributes): (&mut bool, &mut u64, &mut bool, &mut Attributes),
     item: Item<'a>,
 ) -> Result<Event<'a>, StreamError> {
-    let is_said = *kept || *from > 0;
+    let is_said = *kept || *from > 0 || *compares;
     match (*state, item) {
         (State::Begin, Item::Begin) => {
             *state = State::Head;
@@ -352,7 +389,9 @@ fn act<'a>(
             walk.enter(&entry)?;
             let is_file = entry.kind == EntryKind::File;
             let offset = core::mem::take(from);
-            if (offset > 0 && !is_file) || (*kept && entry.kind == EntryKind::Directory) {
+            if ((offset > 0 || *compares) && !is_file)
+                || (*kept && entry.kind == EntryKind::Directory)
+            {
                 return Err(Malformed::Value.into());
             }
             if core::mem::take(kept) {
@@ -362,6 +401,10 @@ fn act<'a>(
                 *state = State::PieceLength;
             }
             Ok(Event::Entry(entry, offset))
+        }
+        (State::Head, Item::Compare) if !*kept && !*compares => {
+            *compares = true;
+            Ok(Event::Compare)
         }
         // It is said at the beginning, where it can be acted upon.
         (State::Head, Item::Total(total))

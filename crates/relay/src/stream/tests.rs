@@ -157,6 +157,66 @@ fn what_is_there_is_named_and_not_sent() {
 }
 
 #[test]
+fn what_is_the_same_in_another_file_is_named_and_not_sent() {
+    let content: Vec<u8> = (0..200).collect();
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    encoder.entry(&DIRECTORY, &mut out).unwrap();
+    encoder.compare(&mut out);
+    encoder.entry(&file("x", 200), &mut out).unwrap();
+    encoder.content(&content[..90]);
+    encoder.same(90, &mut out);
+    out.extend(piece_head(10));
+    encoder.content(&content[90..100]);
+    out.extend(&content[90..100]);
+    encoder.content(&content[100..]);
+    encoder.same(100, &mut out);
+    let digest = encoder.file_end(&mut out);
+    assert_eq!(digest, *blake3::hash(&content).as_bytes());
+    encoder.entry(&file("y", 0), &mut out).unwrap();
+    let behind = out.len();
+    encoder.file_end(&mut out);
+    encoder.end(&mut out);
+    let read = |bytes: &[u8], step: usize, there: &[u8]| {
+        let mut decoder = Decoder::default();
+        let (mut seen, mut at) = (Vec::new(), 0);
+        for mut piece in bytes.chunks(step) {
+            while let Some(event) = decoder.next(&mut piece)? {
+                match event {
+                    Event::Same(len) => {
+                        seen.push("same");
+                        decoder.same(&there[at..at + len as usize]);
+                        at += len as usize;
+                    }
+                    Event::Content(bytes) => at += bytes.len(),
+                    Event::Compare => seen.push("compare"),
+                    Event::FileEnd(_) => seen.push("end"),
+                    _ => {}
+                }
+            }
+        }
+        Ok((seen, decoder.has_ended()))
+    };
+    let expected = (vec!["compare", "same", "same", "end", "end"], true);
+    for step in [1, 7, 1_000] {
+        assert_eq!(read(&out, step, &content), Ok(expected.clone()), "{step}");
+    }
+    let mut other = content.clone();
+    other[150] ^= 1;
+    assert_eq!(read(&out, 9, &other), Err(StreamError::Content));
+    // Only of a file that is compared, and never too much at once.
+    let same = |len: u64| [&piece_head(SAME)[..], &len.to_be_bytes()].concat();
+    let long = Err(StreamError::Malformed(Malformed::Length));
+    let stray = [&out[..behind], &same(1)].concat();
+    assert_eq!(read(&stray, 9, &content), long);
+    let at = out.windows(4).position(|four| four == piece_head(SAME));
+    for len in [0, SAME_BYTES_MAX + 1] {
+        let much = [&out[..at.unwrap()], &same(len)].concat();
+        assert_eq!(read(&much, 9, &content), long, "{len}");
+    }
+}
+
+#[test]
 fn what_is_said_of_an_entry_fits_it() {
     let said = |items: &[Item<'_>]| {
         let mut out = Vec::new();
@@ -170,7 +230,12 @@ fn what_is_said_of_an_entry_fits_it() {
     assert_eq!(said(&[Item::Begin, Item::Kept, directory]), malformed);
     assert_eq!(said(&[Item::Begin, Item::From(1), directory]), malformed);
     let kind = Err(StreamError::Malformed(Malformed::Kind));
+    assert_eq!(said(&[Item::Begin, Item::Compare, directory]), malformed);
     assert_eq!(said(&[Item::Begin, Item::Kept, Item::Kept]), kind);
+    for twice in [Item::Kept, Item::From(1), Item::Compare] {
+        assert_eq!(said(&[Item::Begin, Item::Compare, twice]), kind);
+        assert_eq!(said(&[Item::Begin, Item::Kept, twice]), kind);
+    }
     assert_eq!(said(&[Item::Begin, Item::Begin]), kind);
     assert_eq!(said(&[directory]), kind);
 }

@@ -6,6 +6,7 @@
 //! ```
 
 use super::progress::hex;
+use host::relay::tree::is_excluded;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,15 +26,18 @@ pub(super) struct Manifest {
     to: PathBuf,
     /// Several sources: names begin with that of the source.
     is_of_several: bool,
+    /// Patterns of what is not copied.
+    exclude: Vec<Vec<u8>>,
     digests: Mutex<Digests>,
 }
 
 impl Manifest {
     /// Nothing yet. It will be at `to`.
-    pub(super) fn new(to: &Path, sources: usize) -> Manifest {
+    pub(super) fn new(to: &Path, sources: usize, exclude: Vec<Vec<u8>>) -> Manifest {
         Manifest {
             to: to.to_owned(),
             is_of_several: sources > 1,
+            exclude,
             digests: Mutex::default(),
         }
     }
@@ -41,7 +45,7 @@ impl Manifest {
     /// Takes in a source that was copied. `came` has what was sent, by its path below `local`; `name` is what the
     /// source is called at the target.
     pub(super) fn add(&self, local: &Path, name: Option<&[u8]>, came: Digests) -> io::Result<()> {
-        let found = digests(local, came)?;
+        let found = digests(local, came, &self.exclude)?;
         let name = name.unwrap_or_default();
         let below = self.is_of_several && !name.is_empty();
         let named = found.into_iter().map(|(path, digest)| {
@@ -76,7 +80,7 @@ impl Manifest {
 }
 
 /// The digests of the files at or below `local`: as they came, and of those that were there already as they are here.
-fn digests(local: &Path, came: Digests) -> io::Result<Digests> {
+fn digests(local: &Path, came: Digests, exclude: &[Vec<u8>]) -> io::Result<Digests> {
     let mut rest = vec![Vec::new()];
     let mut all = BTreeMap::new();
     while let Some(path) = rest.pop() {
@@ -94,7 +98,9 @@ fn digests(local: &Path, came: Digests) -> io::Result<Digests> {
                     below.push(b'/');
                 }
                 below.extend_from_slice(entry?.file_name().as_bytes());
-                rest.push(below);
+                if !is_excluded(exclude, &below) {
+                    rest.push(below);
+                }
             }
         } else if found.is_file() {
             // What cannot be read was left out of the copy, too.
@@ -159,10 +165,13 @@ mod tests {
             manifest.write().unwrap();
             std::fs::read_to_string(&list).unwrap()
         };
-        let one = Manifest::new(&list, 1);
+        let one = Manifest::new(&list, 1, Vec::new());
         one.add(&dir.join("top"), Some(b"top"), came()).unwrap();
         assert_eq!(text(&one), format!("{seven}  a\n\\{empty}  sub/b\\nc\n"));
-        let several = Manifest::new(&list, 2);
+        let part = Manifest::new(&list, 1, vec![b"sub/".to_vec()]);
+        part.add(&dir.join("top"), Some(b"top"), came()).unwrap();
+        assert_eq!(text(&part), format!("{seven}  a\n"));
+        let several = Manifest::new(&list, 2, Vec::new());
         several.add(&dir.join("top"), Some(b"top"), came()).unwrap();
         several
             .add(&dir.join("top/sub/b\nc"), Some(b"z"), BTreeMap::new())

@@ -1,6 +1,7 @@
 //! The way of a copy: a path, or, to several nodes, a tree.
 
 use super::Copy;
+use super::branches::Branches;
 use super::doubt::Achieved;
 use super::retry::Avoided;
 use crate::control::Control;
@@ -136,6 +137,10 @@ impl Route {
             }
         }
         let mut network = crate::why::ask(control)?.snapshot().clone();
+        if let Some(control) = &args.congestion {
+            let view = View::new(network).and_then(|view| view.with_congestion(control));
+            network = view.map_err(crate::why::failure)?.snapshot().clone();
+        }
         achieved.put_into(&mut network);
         let all = Ways::new(own, View::new(network).map_err(crate::why::failure)?);
         let around = match avoided.is_empty() {
@@ -161,7 +166,7 @@ impl Route {
         })
     }
 
-    /// Finds out what the ways to these ends carry, if that is wanted. What goes to several is not planned.
+    /// Finds out what the ways to these ends carry, if that is wanted: one end after the other, and each segment once.
     pub(super) fn refine(
         &mut self,
         ends: &Ends,
@@ -169,7 +174,7 @@ impl Route {
         names: &Names,
         tell: &(dyn Fn(String) + Sync),
     ) -> Result<(), Failure> {
-        let (Some(bytes), Some(&end), 1) = (probes.bytes, ends.keys().next(), ends.len()) else {
+        let Some(bytes) = probes.bytes else {
             return Ok(());
         };
         let prober = Prober {
@@ -180,22 +185,25 @@ impl Route {
             tell,
             names,
         };
-        let (src, dst) = match self.pull {
-            true => (end, self.own),
-            false => (self.own, end),
-        };
-        let view = self.all.view.clone();
-        let view = match self.is_free() {
-            true => prober.refine(view, (src, dst), &PlanAsked::default())?,
-            false => {
-                let mut nodes = self.path(&self.all, end)?;
-                if self.pull {
-                    nodes.reverse();
+        let mut tried = BTreeSet::new();
+        for &end in ends.keys() {
+            let (src, dst) = match self.pull {
+                true => (end, self.own),
+                false => (self.own, end),
+            };
+            let view = self.all.view.clone();
+            let view = match self.is_free() {
+                true => prober.refine(view, (src, dst), &PlanAsked::default(), &mut tried)?,
+                false => {
+                    let mut nodes = self.path(&self.all, end)?;
+                    if self.pull {
+                        nodes.reverse();
+                    }
+                    prober.refine_along(view, &nodes, &mut tried)?
                 }
-                prober.refine_along(view, &nodes)?
-            }
-        };
-        self.all = Ways::new(self.own, view);
+            };
+            self.all = Ways::new(self.own, view);
+        }
         Ok(())
     }
 
@@ -213,48 +221,89 @@ impl Route {
         let reaches = |ways: &&Ways| ends.keys().all(|end| ways.shortest(*end).is_some());
         let around = self.around.as_ref().filter(|_| self.is_free());
         let ways = around.filter(reaches).unwrap_or(&self.all);
-        let plan = match ends.keys().next() {
-            Some(end) if ends.len() == 1 && self.is_free() => self.plan(ways, *end),
-            _ => None,
-        };
-        let mut below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
-        let mut stripes = self.stripes.clone();
-        let mut path = Vec::new();
-        for &end in ends.keys() {
-            path = match &plan {
-                Some((path, _)) => path.clone(),
-                None => self.path(ways, end)?,
-            };
-            for pair in path.windows(2) {
-                below.entry(pair[0]).or_default().insert(pair[1]);
-            }
-        }
-        if stripes.is_empty() && ends.len() == 1 {
-            let planned = plan.map(|(_, planned)| planned);
-            stripes = planned.unwrap_or_else(|| self.stripes_along(ways, &path));
-        }
-        let segments: usize = below.values().map(BTreeSet::len).sum();
-        if stripes.len() > 1 && (ends.len() > 1 || segments != stripes.len()) {
+        let branches = self.branches(ways, ends)?;
+        let segments = branches.segments();
+        if self.stripes.len() > 1 && (ends.len() > 1 || segments != self.stripes.len()) {
             return Err(Failure::misused(format_args!(
                 "--stripes has {} numbers, and the route {segments} segments",
-                stripes.len()
+                self.stripes.len()
             )));
         }
         let shape = Shape {
             route: self,
             ends,
-            below: &below,
-            stripes: &stripes,
+            branches: &branches,
         };
         Ok(Planned {
             bytes: shape.hop(self.own, 0)?,
-            predicted: match ends.len() {
-                1 => self.predict(ways, &path, &shape),
-                _ => None,
-            },
-            nodes: path,
+            predicted: self.pace(ways, ends, &branches),
+            nodes: branches.nodes(self.own),
             is_around: !std::ptr::eq(ways, &raw const self.all),
         })
+    }
+
+    /// The ways to all of these ends, as a tree.
+    ///
+    /// Choice: what goes to several ends goes by the overlay's routes, which share most of their segments, unless the
+    /// way that is planned for each of them is expected to bring it to the slowest of them faster.
+    fn branches(&self, ways: &Ways, ends: &Ends) -> Result<Branches, Failure> {
+        let planned = match self.is_free() {
+            true => Some(self.joined(ways, ends, |end| self.plan(ways, end))?),
+            false => None,
+        };
+        if let Some(planned) = &planned
+            && ends.len() == 1
+        {
+            return Ok(planned.clone());
+        }
+        let shared = self.joined(ways, ends, |_| None)?;
+        let pace = |branches: &Branches| {
+            let pace = self.pace(ways, ends, branches);
+            pace.filter(|pace| pace.is_known).map(|pace| pace.rate_bps)
+        };
+        let is_faster = |planned: &Branches| pace(planned) > pace(&shared);
+        Ok(planned.filter(is_faster).unwrap_or(shared))
+    }
+
+    /// The ways to these ends as they are planned, or else the shortest; each from where it leaves the ones before.
+    fn joined(
+        &self,
+        ways: &Ways,
+        ends: &Ends,
+        plan: impl Fn(NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)>,
+    ) -> Result<Branches, Failure> {
+        let mut branches = Branches::default();
+        for &end in ends.keys() {
+            let (path, stripes) = match plan(end) {
+                Some(planned) => planned,
+                None => {
+                    let path = self.path(ways, end)?;
+                    let stripes = self.stripes_along(ways, &path);
+                    (path, stripes)
+                }
+            };
+            let stripes = match self.stripes.is_empty() {
+                true => stripes,
+                false => self.stripes.clone(),
+            };
+            branches.join(&path, &stripes);
+        }
+        Ok(branches)
+    }
+
+    /// What the slowest of the ends is expected to get: it sets the pace for all.
+    fn pace(&self, ways: &Ways, ends: &Ends, branches: &Branches) -> Option<Prediction> {
+        let mut slowest: Option<Prediction> = None;
+        for &end in ends.keys() {
+            let next = self.predict(ways, &branches.path(end), branches)?;
+            let is_known = next.is_known && slowest.is_none_or(|slowest| slowest.is_known);
+            let least = slowest.filter(|slowest| slowest.rate_bps <= next.rate_bps);
+            slowest = Some(Prediction {
+                is_known,
+                ..least.unwrap_or(next)
+            });
+        }
+        slowest
     }
 
     /// One of these ends to which no way is known.
@@ -317,9 +366,10 @@ impl Route {
     }
 
     /// What a path is expected to carry.
-    fn predict(&self, ways: &Ways, path: &[NodeAddr], shape: &Shape<'_>) -> Option<Prediction> {
+    fn predict(&self, ways: &Ways, path: &[NodeAddr], branches: &Branches) -> Option<Prediction> {
         let mut nodes = path.to_vec();
-        let mut stripes: Vec<usize> = (1..path.len()).map(|n| shape.stripes(n).into()).collect();
+        let behind = path.get(1..).unwrap_or_default().iter();
+        let mut stripes: Vec<usize> = behind.map(|n| branches.stripes(*n).into()).collect();
         if self.pull {
             nodes.reverse();
             stripes.reverse();
@@ -361,21 +411,20 @@ impl Route {
 struct Shape<'a> {
     route: &'a Route,
     ends: &'a Ends,
-    below: &'a BTreeMap<NodeAddr, BTreeSet<NodeAddr>>,
-    stripes: &'a [u8],
+    branches: &'a Branches,
 }
 
 impl Shape<'_> {
     /// A hop and all below it; `depth` segments lead to it from the own node.
     fn hop(&self, node: NodeAddr, depth: usize) -> Result<Vec<u8>, Failure> {
         let mut below = Vec::new();
-        for &next in self.below.get(&node).into_iter().flatten() {
+        for next in self.branches.below(node) {
             below.extend(self.hop(next, depth + 1)?);
         }
         let via = self.route.via.iter().find(|(via, _)| *via == node);
         let path = self.ends.get(&node);
         let adapts = depth > 0 && self.route.stripes.is_empty();
-        let stripes = self.stripes(depth);
+        let stripes = self.branches.stripes(node);
         let hop = HopRepr {
             node,
             stripes: if adapts { offered(stripes) } else { stripes },
@@ -393,15 +442,6 @@ impl Shape<'_> {
         })?;
         bytes.truncate(len);
         Ok(bytes)
-    }
-
-    /// Connections to a hop: one within this host.
-    fn stripes(&self, depth: usize) -> u8 {
-        let Some(segment) = depth.checked_sub(1) else {
-            return 1;
-        };
-        let own = self.stripes.get(segment).or(self.stripes.last());
-        own.copied().unwrap_or(1)
     }
 }
 
@@ -457,7 +497,14 @@ mod tests {
     }
 
     fn ways(links: &[(u8, u8, u32)]) -> Ways {
-        let link = |&(from, to, latency_us): &(u8, u8, u32)| overlay::snapshot::KnownLink {
+        let links: Vec<_> = links.iter().map(|(a, b, us)| (*a, *b, *us, None)).collect();
+        measured(&links)
+    }
+
+    /// From, to, latency, and what one connection has.
+    fn measured(links: &[(u8, u8, u32, Option<u32>)]) -> Ways {
+        type Told = (u8, u8, u32, Option<u32>);
+        let link = |&(from, to, latency_us, measured_kbps): &Told| overlay::snapshot::KnownLink {
             from: node(from).to_string(),
             to: node(to).to_string(),
             latency_us,
@@ -467,7 +514,7 @@ mod tests {
             run_256ths: None,
             repair_16ths: 0,
             capacity_kbps: None,
-            measured_kbps: None,
+            measured_kbps,
             together_kbps: None,
             together_is_all: false,
             spread_pct: 0,
@@ -517,6 +564,84 @@ mod tests {
             last,
             [(node(3), Some(&b"/p3"[..])), (node(4), Some(&b"/p4"[..]))]
         );
+    }
+
+    #[test]
+    fn several_ends_are_planned_where_the_slowest_of_them_gains() {
+        let far = |fast: Option<u32>| Route {
+            all: measured(&[
+                (1, 2, 1, Some(1_000)),
+                (2, 3, 1, Some(50_000)),
+                (2, 4, 1, Some(60_000)),
+                (1, 5, 9, fast),
+                (5, 2, 9, Some(30_000)),
+            ]),
+            ..route()
+        };
+        let planned = far(Some(40_000)).to(&ends(&[3, 4])).unwrap();
+        assert_eq!(planned.nodes, [1, 5, 2, 3, 4].map(node));
+        let predicted = planned.predicted.unwrap();
+        assert!(predicted.is_known);
+        assert!(predicted.rate_bps >= 30_000_000, "{predicted:?}");
+        let first = Hop::parse(&planned.bytes).unwrap();
+        assert_eq!((first.ends(), first.below().count()), (2, 1));
+        // By what is no faster nobody goes.
+        let planned = far(Some(900)).to(&ends(&[3, 4])).unwrap();
+        assert_eq!(planned.nodes, [1, 2, 3, 4].map(node));
+        let predicted = planned.predicted.unwrap();
+        assert!(predicted.rate_bps < 10_000_000, "{predicted:?}");
+        // One of them on the way to the other.
+        let planned = far(Some(40_000)).to(&ends(&[2, 3])).unwrap();
+        assert_eq!(planned.nodes, [1, 5, 2, 3].map(node));
+        let first = Hop::parse(&planned.bytes).unwrap();
+        let second = first.below().next().unwrap().below().next().unwrap();
+        assert_eq!((second.node, second.path), (node(2), Some(&b"/p2"[..])));
+    }
+
+    #[test]
+    fn the_control_that_is_asked_for_decides_what_is_predicted() {
+        let mut network = measured(&[(1, 2, 10_000, Some(80_000))])
+            .view
+            .snapshot()
+            .clone();
+        network.links[0].loss = 655;
+        network.nodes = vec![overlay::snapshot::NamedNode {
+            address: node(1).to_string(),
+            name: None,
+            bulk: Some(overlay::snapshot::KnownBulk {
+                by_rate: true,
+                ..Default::default()
+            }),
+            refused: None,
+        }];
+        let nodes = [node(1), node(2)];
+        let told = |network: &overlay::snapshot::NetworkSnapshot, control: Option<&str>| {
+            let view = View::new(network.clone()).unwrap();
+            let view = match control {
+                Some(control) => view.with_congestion(control).unwrap(),
+                None => view,
+            };
+            let way = explain::along(&view, &nodes, &[1]).unwrap();
+            (way.confidence, way.rate_bps)
+        };
+        // The node's own control has had 80 Mbit/s, and so has any other that sends as that does.
+        for control in [None, Some("bbr")] {
+            assert_eq!(told(&network, control), ("measured", 80_000_000));
+        }
+        let (confidence, rate_bps) = told(&network, Some("cubic"));
+        assert_eq!(confidence, "model");
+        assert!(rate_bps < 20_000_000, "{rate_bps}");
+        // What is all that the link has is all for any.
+        network.links[0].together_kbps = Some(5_000);
+        network.links[0].together_is_all = true;
+        assert_eq!(told(&network, Some("cubic")), ("measured", 5_000_000));
+        // Nothing is known of one that does not slow down for losses.
+        let link = &mut network.links[0];
+        (link.measured_kbps, link.together_kbps) = (None, None);
+        link.together_is_all = false;
+        network.nodes[0].bulk = None;
+        assert_eq!(told(&network, None).0, "model");
+        assert_eq!(told(&network, Some("bbr")).0, "at-least");
     }
 
     #[test]

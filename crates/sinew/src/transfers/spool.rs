@@ -5,6 +5,7 @@
 //!     7.job        what is to be done; locked by the process that does it, whose number is in 7.pid
 //!     7.progress   how far it is, written anew several times a second
 //!     7.begun      with --fresh: the targets that have begun, so that another process goes on
+//!     7.waits      it waits for a turn: those with greater numbers come after it
 //!     7.end        how it ended
 //!     7.log        what it said
 //!     turn.1 …     locked by the copies that are under way; the others wait for one of them
@@ -160,6 +161,25 @@ impl Spool {
         Ok(None)
     }
 
+    /// No copy with a smaller number waits for a turn.
+    pub(super) fn is_next(&self, number: u32) -> Result<bool, Failure> {
+        for before in self.numbers()? {
+            if before >= number {
+                break;
+            }
+            // One that was cleared meanwhile waits for nothing, and so does one whose process is gone.
+            if self.file(before, "waits").exists() && matches!(self.hold(before), Ok(None)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// It waits no more.
+    pub(super) fn go(&self, number: u32) {
+        let _ = fs::remove_file(self.file(number, "waits"));
+    }
+
     /// Where it is.
     pub(super) fn state(&self, number: u32) -> Result<State, Failure> {
         if self.hold(number)?.is_none() {
@@ -205,7 +225,7 @@ impl Spool {
 
     /// Forgets how it went, so that it can begin again.
     pub(super) fn reset(&self, number: u32) {
-        for what in ["end", "progress", "pid"] {
+        for what in ["end", "progress", "pid", "waits"] {
             // What is not there is forgotten.
             let _ = fs::remove_file(self.file(number, what));
         }
@@ -269,6 +289,14 @@ mod tests {
         assert!(spool.turn().unwrap().is_none());
         turns.pop();
         assert!(spool.turn().unwrap().is_some());
+        // Who came first waits first, while there is somebody who does it.
+        spool.write(1, "waits", "").unwrap();
+        assert!(spool.is_next(1).unwrap() && spool.is_next(2).unwrap());
+        let held = spool.hold(1).unwrap().unwrap();
+        assert!(!spool.is_next(2).unwrap());
+        spool.go(1);
+        assert!(spool.is_next(2).unwrap());
+        drop(held);
         spool.remove(1);
         assert_eq!(spool.numbers().unwrap(), [2]);
         assert!(matches!(spool.job(1), Err(Failure::Misused(_))));

@@ -81,7 +81,13 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
             .as_str()
             .is_some_and(|text| text.starts_with("waits: "))
     });
-    assert!(sinew(&chain, "transfers cancel 3").status.success());
+    let cancelled = sinew(&chain, "transfers cancel 3");
+    assert!(cancelled.status.success());
+    let said = String::from_utf8_lossy(&cancelled.stdout).into_owned();
+    assert!(
+        said.contains("stays at fra:third") && said.contains("transfers clean"),
+        "{said}"
+    );
     chain
         .world
         .wait("it has ended", || states(&chain)[2] == "cancelled");

@@ -59,6 +59,60 @@ fn what_comes_from_another_node_is_asked_about_once_its_size_is_known() {
 }
 
 #[test]
+fn the_ways_to_several_are_measured_too_and_each_segment_once() {
+    let chain = Chain::new("cp-probe-several", 3);
+    let data = std::fs::read(chain.file("data", 3_000_000)).unwrap();
+    let output = chain.try_cp("data fra:copy lon:copy --probe");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    for segment in ["ams to fra ", "fra to lon "] {
+        assert_eq!(said.matches(segment).count(), 1, "{said}");
+    }
+    for node in ["fra", "lon"] {
+        assert!(std::fs::read(chain.root(node).join("copy")).unwrap() == data);
+    }
+}
+
+#[test]
+fn who_relays_for_some_refuses_the_others_and_they_go_around() {
+    let mut chain = Chain::ring("cp-some");
+    for (name, lines) in [
+        ("fra", "passes = [\"ams\"]\n"),
+        ("par", "passes = [\"10.7.0.9\"]\n"),
+    ] {
+        let config = chain.world.dir.join(format!("net/{name}/node.toml"));
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(
+            config,
+            text.replace("[relay]\n", &format!("[relay]\n{lines}")),
+        )
+        .unwrap();
+    }
+    chain.start();
+    chain.file("data", 1_000_000);
+    let through = |done: &serde_json::Value, node: &str| {
+        let segments = done["segments"].as_array().unwrap();
+        segments.iter().any(|s| s["to"] == node)
+    };
+    // What ams begins fra passes on, and par does not.
+    let done = chain.cp("data lon:over-fra --via fra --no-probe");
+    assert!(through(&done, "10.7.0.2"), "{done}");
+    let forced = chain.try_cp("data lon:forced --via par --no-probe --give-up 0s");
+    let said = String::from_utf8_lossy(&forced.stderr).into_owned();
+    assert!(
+        !forced.status.success() && said.contains("relays for some nodes, and ams is none"),
+        "{said}"
+    );
+    // Nobody says which way: whichever is planned, it comes by the one that is open.
+    for number in 0..3 {
+        let done = chain.cp(&format!("data lon:copy{number} --no-probe"));
+        assert!(through(&done, "10.7.0.2"), "{done}");
+    }
+    // What is for it or from it par takes all the same.
+    chain.cp("data par:copy --no-probe");
+}
+
+#[test]
 fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
     let mut chain = Chain::ring("cp-closed");
     for (name, lines) in [("ams", "probe = 0\n"), ("fra", "passes = false\n")] {

@@ -85,6 +85,86 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
     );
 }
 
+/// What went over the first segment.
+fn carried(done: &Value) -> u64 {
+    done["segments"][0]["bytes"].as_u64().unwrap()
+}
+
+/// As `touch` does.
+fn touch(path: &Path, at_s: u64) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(at_s);
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(time))
+        .unwrap();
+}
+
+#[test]
+fn of_a_large_file_only_what_changed_is_sent() {
+    const MIB: u64 = 1 << 20;
+    let chain = Chain::new("cp-pieces", 3);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    let big = tree.join("big");
+    let mut content = noise(20 * MIB as usize + 12_345);
+    fs::write(&big, &content).unwrap();
+    chain.cp("tree/ lon:tree");
+    let there = chain.root("lon").join("tree/big");
+    let inode = fs::metadata(&there).unwrap().ino();
+    // Touched, and with other permissions: both ends read it, and nothing is sent.
+    touch(&big, 1_000_000_000);
+    let done = chain.cp("tree/ lon:tree");
+    assert_eq!(sent(&done), (1, 0), "{done}");
+    assert_eq!(done["resumed_bytes"], content.len() as u64, "{done}");
+    assert!(carried(&done) < 100_000, "{done}");
+    fs::set_permissions(&big, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(sent(&chain.cp("tree/ lon:tree")).1, 0);
+    let found = fs::metadata(&there).unwrap();
+    let of = (found.mtime(), found.mode() & 0o7777, found.ino());
+    assert_eq!(
+        of,
+        (1_000_000_000, 0o600, inode),
+        "it is the same file still"
+    );
+    assert_eq!(sent(&chain.cp("tree/ lon:tree")), (0, 0));
+    // One byte in the middle, and more at the end.
+    content[7 * MIB as usize] ^= 1;
+    content.extend(noise(2 * MIB as usize));
+    fs::write(&big, &content).unwrap();
+    let done = chain.cp("tree/ lon:tree");
+    let expected = MIB + 12_345 + 2 * MIB;
+    assert_eq!(sent(&done), (1, expected), "{done}");
+    assert!(fs::read(&there).unwrap() == content);
+    // Its end is gone.
+    content.truncate(9 * MIB as usize + 1);
+    fs::write(&big, &content).unwrap();
+    let done = chain.cp("tree/ lon:tree");
+    assert_eq!(sent(&done), (1, 0), "{done}");
+    assert!(fs::read(&there).unwrap() == content);
+    // Back, and one file by itself, to two nodes that have not the same of it.
+    chain.cp("lon:tree/big back");
+    let back = chain.world.dir.join("back");
+    touch(&there, 1_000_000_001);
+    assert_eq!(sent(&chain.cp("lon:tree/big back")).1, 0);
+    assert_eq!(fs::metadata(&back).unwrap().mtime(), 1_000_000_001);
+    chain.cp("back fra:one lon:one");
+    let at_fra = chain.root("fra").join("one");
+    let mut changed = content.clone();
+    changed[4 * MIB as usize] ^= 1;
+    fs::write(&at_fra, &changed).unwrap();
+    touch(&back, 1_000_000_002);
+    let done = chain.cp("back fra:one lon:one");
+    assert_eq!(sent(&done), (1, MIB), "{done}");
+    for node in ["fra", "lon"] {
+        let one = chain.root(node).join("one");
+        assert!(fs::read(&one).unwrap() == content, "{node}");
+        assert_eq!(fs::metadata(&one).unwrap().mtime(), 1_000_000_002);
+    }
+    // All of it, if that is asked.
+    touch(&back, 1_000_000_003);
+    let done = chain.cp("back fra:one --fresh");
+    assert_eq!(sent(&done), (1, content.len() as u64), "{done}");
+}
+
 #[test]
 fn what_was_interrupted_goes_on_though_a_file_was_touched() {
     let chain = Chain::new("cp-touched", 2);
@@ -148,6 +228,54 @@ fn what_cannot_be_read_costs_only_itself() {
     // A relative name of what is pulled.
     let output = chain.try_cp("fra:copy got --skip-errors --json");
     assert!(output.status.success());
+}
+
+#[test]
+fn what_is_pulled_leaves_out_what_is_excluded_and_so_does_its_manifest() {
+    let chain = Chain::new("cp-excluded", 2);
+    let top = chain.root("fra").join("top");
+    fs::create_dir_all(top.join("cache")).unwrap();
+    fs::create_dir_all(top.join("sub")).unwrap();
+    for path in ["a", "b.tmp", "cache/c", "sub/d", "sub/e.tmp"] {
+        fs::write(top.join(path), path).unwrap();
+    }
+    let got = chain.world.dir.join("got");
+    let patterns = "--exclude *.tmp --exclude /cache";
+    let done = chain.cp(&format!("fra:top got {patterns} --manifest list"));
+    assert_eq!(done["files"], 2, "{done}");
+    assert_eq!(names(&got), ["a", "sub"]);
+    assert_eq!(names(&got.join("sub")), ["d"]);
+    let list = || fs::read_to_string(chain.world.dir.join("list")).unwrap();
+    let line = |text: &str, path: &str| format!("{}  {path}\n", blake3::hash(text.as_bytes()));
+    let expected = format!("{}{}", line("a", "a"), line("sub/d", "sub/d"));
+    assert_eq!(list(), expected);
+    // What is left out there is not gone here.
+    fs::write(got.join("b.tmp"), "own").unwrap();
+    fs::write(got.join("strange"), "own").unwrap();
+    fs::create_dir(chain.world.dir.join("into")).unwrap();
+    fs::rename(&got, chain.world.dir.join("into/top")).unwrap();
+    chain.cp(&format!("fra:top into {patterns} --delete --manifest list"));
+    assert_eq!(
+        names(&chain.world.dir.join("into/top")),
+        ["a", "b.tmp", "sub"]
+    );
+    assert_eq!(list(), expected);
+    // Several sources, the other way.
+    let into = chain.world.dir.join("into/top");
+    fs::write(chain.world.dir.join("one.tmp"), "one").unwrap();
+    let words = format!("{} one.tmp fra:./ --exclude *.tmp", into.display());
+    let output = chain.try_cp(&format!("{words} --manifest list"));
+    assert!(output.status.success(), "{output:?}");
+    let expected = format!(
+        "{}{}{}",
+        line("one", "one.tmp"),
+        line("a", "top/a"),
+        line("sub/d", "top/sub/d")
+    );
+    assert_eq!(list(), expected, "what is named itself is meant");
+    let many = "--exclude x ".repeat(257);
+    let (status, text) = failure(&chain.try_cp(&format!("fra:top more {many}")));
+    assert!(status == 1 && text.contains("256 patterns"), "{text}");
 }
 
 #[test]

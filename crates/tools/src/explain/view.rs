@@ -9,6 +9,7 @@ use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use overlay::snapshot::{KnownLink, NetworkSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
+use wire::link_state::Sending;
 
 /// The network as a node or a scenario tells it.
 #[derive(Clone, Debug)]
@@ -90,6 +91,31 @@ impl View {
             topology,
             names,
         })
+    }
+
+    /// The same for connections whose senders all have this congestion control of the kernel. What one connection
+    /// has had by another kind of control tells nothing of them; what is all that a link has holds.
+    ///
+    /// # Errors
+    /// [`ExplainError::Snapshot`] when an address in it is none.
+    pub fn with_congestion(&self, control: &str) -> Result<View, ExplainError> {
+        let by_rate = Sending::of_control(control) == Sending::ByRate;
+        let mut network = self.snapshot.clone();
+        let mut others = BTreeSet::new();
+        for node in &mut network.nodes {
+            let bulk = node.bulk.get_or_insert_default();
+            if bulk.by_rate != by_rate {
+                others.insert(node.address.clone());
+            }
+            bulk.by_rate = by_rate;
+        }
+        for link in &mut network.links {
+            if others.contains(&link.from) {
+                link.measured_kbps = None;
+                link.together_kbps = link.together_kbps.filter(|_| link.together_is_all);
+            }
+        }
+        View::new(network)
     }
 
     /// What it was made of.

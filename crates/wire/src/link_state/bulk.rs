@@ -9,8 +9,8 @@
 //! +-------------------------------+-------------------------------+
 //!
 //! +---------------+---------------+---------------+
-//! | 0 0 0 0 0 1 1 1 |      1      |0 0|how|C| load|   C: it relays for nobody; load: quarters, 4 full
-//! +---------------+---------------+---------------+
+//! | 0 0 0 0 0 1 1 1 |      1      |0|S|how|C| load|   C: it relays for nobody; S: for some nodes only;
+//! +---------------+---------------+---------------+   load: quarters, 4 full
 //! ```
 //! A rate has 16 bits: five of an exponent e and eleven of a number m, m · 2^e kbit/s; 0 where it is not
 //! known. What is cut off is less than a thousandth, far below what rates differ by from hour to hour.
@@ -31,6 +31,7 @@ pub const SPREAD_MAX: u8 = 127;
 const FLAG_FULL: u8 = 0x80;
 const MANTISSA_BITS: u32 = 11;
 const FLAG_CLOSED: u8 = 0x08;
+const FLAG_SOME: u8 = 0x40;
 const LOAD_MASK: u8 = 0x07;
 const HOW_SHIFT: u32 = 4;
 
@@ -59,11 +60,25 @@ pub enum Sending {
     ByRate,
 }
 
+impl Sending {
+    /// How the congestion control with this name of the kernel's sends.
+    pub fn of_control(name: &str) -> Sending {
+        match name {
+            "reno" | "cubic" | "htcp" | "bic" | "westwood" | "highspeed" | "scalable" | "hybla"
+            | "illinois" | "dctcp" => Sending::ByLoss,
+            name if name.starts_with("bbr") => Sending::ByRate,
+            _ => Sending::Unknown,
+        }
+    }
+}
+
 /// A node's part in bulk data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bulk {
     /// It relays for nobody.
     pub is_closed: bool,
+    /// It relays for some nodes only: who is none of them is told so when he asks.
+    pub is_for_some: bool,
     /// Of its places for transfers so many quarters are taken, [`Bulk::LOAD_FULL`] of them when all are.
     pub load: u8,
     /// How its connections send.
@@ -81,12 +96,14 @@ impl Bulk {
             Sending::ByLoss => 1,
             Sending::ByRate => 2,
         };
-        how << HOW_SHIFT | closed | self.load.min(Bulk::LOAD_FULL)
+        let some = if self.is_for_some { FLAG_SOME } else { 0 };
+        some | how << HOW_SHIFT | closed | self.load.min(Bulk::LOAD_FULL)
     }
 
     fn from_byte(byte: u8) -> Bulk {
         Bulk {
             is_closed: byte & FLAG_CLOSED != 0,
+            is_for_some: byte & FLAG_SOME != 0,
             load: (byte & LOAD_MASK).min(Bulk::LOAD_FULL),
             sending: match byte >> HOW_SHIFT & 3 {
                 1 => Sending::ByLoss,
@@ -211,6 +228,7 @@ mod tests {
         };
         let bulk = Bulk {
             is_closed: true,
+            is_for_some: true,
             load: 3,
             sending: Sending::ByRate,
         };
@@ -220,7 +238,7 @@ mod tests {
         write_link_rates(&mut w, &[(1, rates)]).unwrap();
         write_bulk(&mut w, bulk).unwrap();
         // 20 000 = 1250 · 2^4, 80 000 = 1250 · 2^6.
-        let expected = [6, 6, 1, 0x8f, 0x24, 0xe2, 0x34, 0xe2, 7, 1, 0x2b];
+        let expected = [6, 6, 1, 0x8f, 0x24, 0xe2, 0x34, 0xe2, 7, 1, 0x6b];
         assert_eq!(w.written(), expected);
         assert_eq!(told(&expected, 2), (vec![(1, rates)], Some(bulk)));
         assert_eq!(told(&expected, 1).0, [], "of no link");

@@ -12,7 +12,8 @@
 //!              waited 16 and starved 16 (shares of 1000 of the time), stripes in use 16
 //!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
-//!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
+//!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each; behind it,
+//!              where the stream says Compare: keys of the pieces of a file, and none at their end
 //!   12 Probe   to the acceptor: bytes 64, then as in Open: what the last segment of the route carries is
 //!              asked, and the node before it is to find out with so many bytes at most
 //!   13 Carried to who asked: from, to, one connection 64, together 64 (bit/s; 0 not known), flags 8 bits
@@ -273,7 +274,7 @@ pub enum Message<'a> {
         /// What, and what to do.
         text: &'a str,
     },
-    /// Keys of entries that a sink has.
+    /// Keys of entries that a sink has, or of the pieces of a file that it was asked about.
     Kept(NodeAddr, Keys<'a>),
     /// What a sink has already: all keys have been told.
     Have(NodeAddr, Have),

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //!   Begin  Total(files, bytes, room), if that is known
-//!          (attributes, head, content | attributes, Kept, head | attributes, From(offset), head, content
-//!          | Spared(path, why))*  End(entries, digest)
+//!          (attributes, head, content | attributes, Kept, head | attributes, From(offset), Compare, head, content
+//!          | Spared(path, why))*  End(entries, digest)          From and Compare only where they are needed
 //!   attributes  nothing, or Owner, then each extended attribute in pieces
 //!   head     kind 8, mode 32, mtime 64 s + 32 ns, size 64, path (length 16), target (length 16)
 //!   content  of a file: pieces (length 32, bytes) and holes (a length with only the highest bit, then
+//!            64 bits of how long), ranges that are the same (a length with only the second highest bit, then
 //!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
 //! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what
 //! every sink has already, and From before a file of which all have that beginning or more. Spared names what is
-//! at the source and is not sent, so that no sink takes it for gone.
+//! at the source and is not sent, so that no sink takes it for gone. Compare stands before a file of which all
+//! sinks have said that they have another under its path: they tell the digests of its pieces, and ranges that
+//! are the same come from there. Nothing of this is sent to a sink that has not said so.
 //!
 //! The digest of End is BLAKE3 of all attributes and heads in their order, each as it stands in the stream,
-//! and after the head of a file of the digest of its content, if that came whole. Kept, From and Spared are not in
+//! and after the head of a file of the digest of its content, if that came whole. Kept, From, Compare and Spared are not in
 //! it, and Total is its beginning. Total was counted before the copy began: what is copied may have changed since.
 //!
 //! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and so many bytes.
@@ -42,6 +45,9 @@ pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 pub const SPARSE: u32 = 0o10000;
 /// In place of the length of a piece: a hole, whose length follows in 64 bits.
 pub const HOLE: u32 = 1 << 31;
+/// In place of the length of a piece: a range that the sinks have at the same place of the file that they have
+/// compared. Its length follows in 64 bits.
+pub const SAME: u32 = 1 << 30;
 /// In place of the length of a piece: the source could not read on, and there is no such file.
 pub const GIVEN_UP: u32 = u32::MAX;
 /// The longest reason why something is spared.
@@ -122,6 +128,8 @@ pub enum Item<'a> {
     Total(Total),
     /// All sinks have so many bytes of the next entry: its content goes on behind them.
     From(u64),
+    /// All sinks have another file under the path of the next entry: they tell the digests of its pieces.
+    Compare,
     /// Who owns the next entry.
     Owner(Owner<'a>),
     /// An extended attribute of the next entry, or a piece of it.
@@ -206,6 +214,7 @@ impl<'a> Item<'a> {
                 }
                 Item::Spared { path, why }
             }
+            12 => Item::Compare,
             kind @ (1..=3 | 8) => Item::Entry(Entry::read(kind, &mut r)?),
             9 => {
                 let (uid, gid) = (r.u32()?, r.u32()?);
@@ -261,6 +270,7 @@ impl<'a> Item<'a> {
         match self {
             Item::Begin => w.u8(0)?,
             Item::Kept => w.u8(5)?,
+            Item::Compare => w.u8(12)?,
             Item::From(offset) => {
                 w.u8(6)?;
                 w.u64(*offset)?;

@@ -23,7 +23,7 @@ const FLAG_DISCARD: u8 = 2;
 const FLAG_ADAPTS: u8 = 4;
 
 /// What stands between the path of a sink and the name that what is copied has at its source: if the
-/// path is a directory, it gets that name in there.
+/// path is a directory, it gets that name in there. At a source it stands before each pattern of what is not copied.
 pub const NAME_SEPARATOR: u8 = 0;
 
 /// A node of a route, and what is below it.

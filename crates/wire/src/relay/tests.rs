@@ -514,6 +514,7 @@ fn items_come_back_and_are_short_until_they_are_whole() {
     let vectors = [
         (Item::Begin, vec![0]),
         (Item::Kept, vec![5]),
+        (Item::Compare, vec![12]),
         (
             Item::Owner(Owner {
                 uid: 1,

@@ -9,11 +9,14 @@
 //! A file that is whole gets its time, then its name. So what has name, size and time of an entry of
 //! the source is that, and an attempt after this one need not look into it.
 
-use super::journal::{self, Journal, Past};
+use super::basis::Basis;
+use super::journal::{Journal, Past};
 use super::partial::Partial;
+use super::there::{There, found, partial};
 use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
-use crate::relay::tree::{Found, Tree, taken};
+use crate::relay::pump::Outcome;
+use crate::relay::tree::taken;
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
 use relay::{Event, resume};
@@ -65,6 +68,10 @@ pub(super) struct Files {
     there: u64,
     /// The beginning of a file.
     partial: Option<Partial>,
+    /// The next entry is compared with what has its path.
+    compares: bool,
+    /// What that is, while its content comes.
+    basis: Option<Basis>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,
     file: Option<Current>,
@@ -88,6 +95,10 @@ struct Level {
 
 struct Current {
     file: File,
+    /// All that came is what is there, and nothing is written.
+    is_there: bool,
+    /// What it takes of the disk if it is written.
+    missing: u64,
     /// What has been written, holes included.
     bytes: u64,
     path: Vec<u8>,
@@ -96,11 +107,14 @@ struct Current {
     attributes: Option<Attributes>,
 }
 
-/// What is there.
-#[derive(Default)]
-pub(in crate::relay) struct There {
-    pub(in crate::relay) keys: Arc<Vec<u64>>,
-    pub(in crate::relay) have: Have,
+impl Current {
+    /// Writes what is read from somewhere on this host: holes in it stay holes.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match bytes.iter().all(|byte| *byte == 0) {
+            true => self.file.seek(SeekFrom::Start(self.bytes)).map(drop),
+            false => self.file.write_all(bytes),
+        }
+    }
 }
 
 impl Files {
@@ -143,6 +157,8 @@ impl Files {
             room: 0,
             there,
             partial,
+            compares: false,
+            basis: None,
             open: Vec::new(),
             file: None,
             drops: false,
@@ -170,6 +186,71 @@ impl Files {
             }
             None => Ok(None),
         }
+    }
+
+    /// Tells the keys of the pieces of what is there, of at most so many bytes.
+    pub(super) fn compare(&self, most: u64, tell: &mut dyn FnMut(&[u64]) -> Outcome) -> Outcome {
+        match &self.basis {
+            Some(basis) => basis.tell(&self.transfer, most, tell),
+            None => Ok(()),
+        }
+    }
+
+    /// So many bytes that come next are at the same place of what is there.
+    pub(super) fn same(&mut self, len: u64, give: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        if self.drops {
+            return Ok(());
+        }
+        let (Some(basis), Some(current)) = (&self.basis, &mut self.file) else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        basis.read((current.bytes, len), |bytes| {
+            give(bytes);
+            current.bytes += bytes.len() as u64;
+            match current.is_there {
+                true => Ok(()),
+                false => current.put(bytes),
+            }
+        })
+    }
+
+    /// Something differs from here on: what is there of the file that comes is written to where that goes on.
+    fn write_out(&mut self) -> io::Result<()> {
+        if !self.file.as_ref().is_some_and(|current| current.is_there) {
+            return Ok(());
+        }
+        let missing = self.file.as_ref().map_or(0, |current| current.missing);
+        check_free(self.seat(b"").0, missing)?;
+        if let (Some(basis), Some(current)) = (&self.basis, &mut self.file) {
+            current.is_there = false;
+            basis.copy(&current.file, current.bytes)?;
+            current.file.seek(SeekFrom::Start(current.bytes))?;
+        }
+        Ok(())
+    }
+
+    /// What is there is all that has come.
+    fn is_all_there(&self) -> io::Result<bool> {
+        match (&self.basis, &self.file) {
+            (Some(basis), Some(current)) if current.is_there => {
+                Ok(basis.bytes() == current.bytes && basis.is_unchanged()?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// What is there stays, as the file that has come.
+    fn stay(&mut self) -> io::Result<()> {
+        let (Some(basis), Some(current)) = (self.basis.take(), self.file.take()) else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        let file = basis.file();
+        finish(file, current.mode, current.mtime)?;
+        if let Some(attributes) = &current.attributes {
+            attributes.settle(file, EntryKind::File, current.mode)?;
+        }
+        self.is_kept = current.path.is_empty();
+        self.forget(&current.path)
     }
 
     /// Does what the stream says.
@@ -200,14 +281,22 @@ impl Files {
                 Ok(())
             }
             Event::Spared(path, _) => self.leave(path),
+            Event::Compare => {
+                self.compares = true;
+                Ok(())
+            }
+            // It is read by [`Files::same`].
+            Event::Same(_) => Ok(()),
             Event::Entry(entry, from) => self.on_entry(entry, *from),
             Event::Content(_) | Event::Hole(_) if self.drops => Ok(()),
             Event::Content(bytes) => {
+                self.write_out()?;
                 let current = self.current()?;
                 current.bytes += bytes.len() as u64;
                 current.file.write_all(bytes)
             }
             Event::Hole(len) => {
+                self.write_out()?;
                 let current = self.current()?;
                 current.bytes += len;
                 current.file.seek(SeekFrom::Start(current.bytes)).map(drop)
@@ -229,6 +318,17 @@ impl Files {
         self.file
             .as_mut()
             .ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+
+    /// What is under the path of a file that comes.
+    fn basis(&self, entry: &Entry<'_>) -> Option<Basis> {
+        match self.open.is_empty() {
+            true => Basis::open(&self.place.parent, &self.place.name),
+            false => {
+                let (directory, name, _) = self.seat(entry.path);
+                Basis::open(directory, &name)
+            }
+        }
     }
 
     /// The directory that an entry is in, its name there, and that of what lies beside it.
@@ -271,6 +371,12 @@ impl Files {
 
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
+        let compares = std::mem::take(&mut self.compares);
+        // Also of who asks without having been offered it.
+        self.basis = match compares && !self.place.is_hidden {
+            true => self.basis(entry),
+            false => None,
+        };
         if entry.kind == EntryKind::File && self.has(entry) {
             self.drops = true;
             self.is_kept = self.open.is_empty();
@@ -333,7 +439,11 @@ impl Files {
                             .saturating_sub(part.map_or(0, |part| taken(&part)))
                     }
                 };
-                check_free(directory, missing)?;
+                let stays = |basis: &Basis| basis.may_stay(attributes.is_some());
+                let is_there = from == 0 && self.basis.as_ref().is_some_and(stays);
+                if !is_there {
+                    check_free(directory, missing)?;
+                }
                 let mut file = match from {
                     0 => {
                         make_room(directory, &part, true)?;
@@ -352,6 +462,8 @@ impl Files {
                 }
                 self.file = Some(Current {
                     file,
+                    is_there,
+                    missing,
                     bytes: from,
                     path: entry.path.to_vec(),
                     mode: entry.mode,
@@ -406,6 +518,11 @@ impl Files {
     }
 
     fn on_file_end(&mut self) -> io::Result<()> {
+        if self.is_all_there()? {
+            return self.stay();
+        }
+        self.write_out()?;
+        self.basis = None;
         let current = self.file.take().ok_or(ErrorKind::InvalidData)?;
         // Behind the last hole nothing was written.
         current.file.set_len(current.bytes)?;
@@ -518,86 +635,6 @@ impl Drop for Files {
             let _ = parent.remove(&self.place.with(JOURNAL));
         }
     }
-}
-
-/// What is there, where nothing is to be written.
-pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
-    let (part, past) = (place.with(PART), Past::default());
-    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
-    let have = Have {
-        kept: keys.len() as u64,
-        ..Have::default()
-    };
-    Ok(There {
-        keys: Arc::new(keys),
-        have,
-    })
-}
-
-/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
-/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
-/// each file is looked at again.
-fn found(
-    place: &Named,
-    part: &OsStr,
-    in_place: bool,
-    past: &Past,
-    manner: &Manner,
-) -> io::Result<(Vec<u64>, u64)> {
-    let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
-    // A part that is a file is not the target yet, so it tells nothing.
-    let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
-        true => (&*place.name, None, past.anew_ns),
-        false => (part, past.believed_ns, None),
-    };
-    let (mut keys, mut room) = (Vec::new(), 0u64);
-    let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
-        return Ok((keys, room));
-    };
-    let mut tree = tree.sparing(true);
-    let mut walker = tree.walk();
-    while let Ok(Some(found)) = walker.next() {
-        let Found::Entry(head) = found else { continue };
-        room = room.saturating_add(head.room);
-        let is_believed = !manner.fresh
-            && believed_ns.is_none_or(|until| head.changed_ns <= until)
-            && anew_ns.is_none_or(|since| head.made_ns > since);
-        if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
-            keys.push(resume::key(&manner.transfer, &head.entry()));
-        }
-    }
-    keys.sort_unstable();
-    Ok((keys, room))
-}
-
-/// What there is of the file with this head.
-fn partial(
-    parent: &Directory,
-    root: &OsStr,
-    head: &[u8],
-    manner: &Manner,
-) -> io::Result<(Option<Partial>, Have)> {
-    let entry = journal::entry(head)?;
-    let path = Path::new(OsStr::from_bytes(entry.path));
-    let file = match path.file_name() {
-        None => parent.read(Path::new(root))?,
-        Some(name) => {
-            let root = parent.enter(root)?;
-            let directory = root.below(path.parent().unwrap_or(Path::new("")))?;
-            directory.read(Path::new(&beside(name, PART)))?
-        }
-    };
-    let partial = Partial::read(entry.path, &file)?;
-    if partial.bytes() == 0 {
-        return Ok(Default::default());
-    }
-    let have = Have {
-        kept: 0,
-        partial_key: resume::key(&manner.transfer, &entry),
-        partial: partial.bytes(),
-        partial_digest: *partial.digest().as_bytes(),
-    };
-    Ok((Some(partial), have))
 }
 
 /// Removes what has a name, for something else; a directory only if that is wanted.

@@ -1,5 +1,7 @@
 //! Copies reach their place whole or not at all, and go on where they ended.
 
+mod compared;
+
 use super::*;
 use crate::files::test_directory;
 use relay::{Decoder, Encoder, resume};
@@ -118,6 +120,9 @@ fn write_as(
             _ => None,
         };
         writing.on_event(&event)?;
+        if let Event::Same(len) = event {
+            writing.same(len, &mut |bytes| decoder.same(bytes))?;
+        }
         match begun.map(|from| writing.content(from)).transpose()? {
             Some(Kept::Beginning(content)) => decoder.resume(*content),
             Some(Kept::Whole) => decoder.drop_content(),

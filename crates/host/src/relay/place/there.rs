@@ -1,0 +1,110 @@
+//! What of a copy is there already, as its source is told: keys, and the beginning of one file.
+
+use super::journal::{self, Past};
+use super::partial::Partial;
+use super::{Manner, Named, PART, beside};
+use crate::relay::tree::{Found, Tree};
+use net::beneath::Directory;
+use relay::resume::{self, COMPARED_BYTES_MIN};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use wire::relay::Have;
+use wire::relay::entry::EntryKind;
+
+/// What is there.
+#[derive(Default)]
+pub(in crate::relay) struct There {
+    pub(in crate::relay) keys: Arc<Vec<u64>>,
+    pub(in crate::relay) have: Have,
+}
+
+/// What is there, where nothing is to be written.
+pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
+    let (part, past) = (place.with(PART), Past::default());
+    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
+    let have = Have {
+        kept: keys.len() as u64,
+        ..Have::default()
+    };
+    Ok(There {
+        keys: Arc::new(keys),
+        have,
+    })
+}
+
+/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
+/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
+/// each file is looked at again.
+pub(super) fn found(
+    place: &Named,
+    part: &OsStr,
+    in_place: bool,
+    past: &Past,
+    manner: &Manner,
+) -> io::Result<(Vec<u64>, u64)> {
+    let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
+    // A part that is a file is not the target yet, so it tells nothing.
+    let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
+        true => (&*place.name, None, past.anew_ns),
+        false => (part, past.believed_ns, None),
+    };
+    let (mut keys, mut room) = (Vec::new(), 0u64);
+    let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
+        return Ok((keys, room));
+    };
+    let mut tree = tree.sparing(true);
+    let mut walker = tree.walk();
+    while let Ok(Some(found)) = walker.next() {
+        let Found::Entry(head) = found else { continue };
+        room = room.saturating_add(head.room);
+        let is_believed = !manner.fresh
+            && believed_ns.is_none_or(|until| head.changed_ns <= until)
+            && anew_ns.is_none_or(|since| head.made_ns > since);
+        if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
+            keys.push(resume::key(&manner.transfer, &head.entry()));
+        }
+        let is_compared = !place.is_hidden
+            && !manner.fresh
+            && head.kind == EntryKind::File
+            && head.size >= COMPARED_BYTES_MIN
+            && anew_ns.is_none_or(|since| head.made_ns > since);
+        if is_compared && keys.len() < resume::KEYS_MAX {
+            keys.push(resume::path_key(&manner.transfer, &head.path));
+        }
+    }
+    keys.sort_unstable();
+    Ok((keys, room))
+}
+
+/// What there is of the file with this head.
+pub(super) fn partial(
+    parent: &Directory,
+    root: &OsStr,
+    head: &[u8],
+    manner: &Manner,
+) -> io::Result<(Option<Partial>, Have)> {
+    let entry = journal::entry(head)?;
+    let path = Path::new(OsStr::from_bytes(entry.path));
+    let file = match path.file_name() {
+        None => parent.read(Path::new(root))?,
+        Some(name) => {
+            let root = parent.enter(root)?;
+            let directory = root.below(path.parent().unwrap_or(Path::new("")))?;
+            directory.read(Path::new(&beside(name, PART)))?
+        }
+    };
+    let partial = Partial::read(entry.path, &file)?;
+    if partial.bytes() == 0 {
+        return Ok(Default::default());
+    }
+    let have = Have {
+        kept: 0,
+        partial_key: resume::key(&manner.transfer, &entry),
+        partial: partial.bytes(),
+        partial_digest: *partial.digest().as_bytes(),
+    };
+    Ok((Some(partial), have))
+}

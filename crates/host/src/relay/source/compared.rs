@@ -1,0 +1,115 @@
+//! A file of which the sinks have another under its path: what differs is sent, and of the rest that it is the same.
+//!
+//! ```text
+//!   keys of their pieces ─▶ the same?  Same(so many bytes, at most 64 MiB)  |  the piece
+//! ```
+//! The sinks read theirs while this end reads its own: keys are looked at as they come.
+
+use super::{Out, Source, Tell, Unread};
+use crate::relay::origin::Progress;
+use crate::relay::tree::Head;
+use net::beneath::data_from;
+use relay::Encoder;
+use relay::resume::{self, PIECE_BYTES};
+use relay::stream::SAME_BYTES_MAX;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use wire::relay::TRANSFER_BYTES;
+
+impl Source<'_> {
+    /// What of a file, from some byte on, the sinks have not in the one that they compare.
+    pub(super) fn differences(
+        &self,
+        file: &mut File,
+        head: &Head,
+        behind: u64,
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+        tell: Tell<'_>,
+    ) -> Result<(), Unread> {
+        let mut at = behind;
+        let mut same = 0;
+        let mut look = Look {
+            transfer: &self.manner.transfer,
+            is_sparse: head.is_sparse,
+            buffer: Vec::new(),
+            zeros: None,
+        };
+        // Of what lies before that, nothing is wanted.
+        for _ in 0..behind.div_ceil(PIECE_BYTES) {
+            self.feedback
+                .wait(self.transfer, |f| f.pieces.take_next())?;
+        }
+        while at < head.size {
+            let end = head.size.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
+            let is_same = at.is_multiple_of(PIECE_BYTES)
+                && match self
+                    .feedback
+                    .wait(self.transfer, |f| f.pieces.take_next())?
+                {
+                    Some(theirs) => look.is_same(file, (at, end), theirs, encoder)?,
+                    None => false,
+                };
+            if is_same {
+                same += end - at;
+                tell(Progress::From(end - at));
+            }
+            if same > 0 && (!is_same || end == head.size || same + PIECE_BYTES > SAME_BYTES_MAX) {
+                encoder.same(std::mem::take(&mut same), &mut out.buffer);
+                out.flush_if_full()?;
+            }
+            if !is_same {
+                self.stretch(file, head, (at, end), (encoder, out))?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// What a file is looked into with, while the sinks compare another.
+struct Look<'a> {
+    transfer: &'a [u8; TRANSFER_BYTES],
+    is_sparse: bool,
+    buffer: Vec<u8>,
+    /// The key of a whole piece of nothing but zeros.
+    zeros: Option<u64>,
+}
+
+impl Look<'_> {
+    /// The bytes from one place to another have this key: the encoder takes them.
+    fn is_same(
+        &mut self,
+        file: &mut File,
+        (at, end): (u64, u64),
+        theirs: u64,
+        encoder: &mut Encoder,
+    ) -> Result<bool, Unread> {
+        let len = end - at;
+        let is_hole = self.is_sparse && data_from(&*file, at)?.is_none_or(|(from, _)| from >= end);
+        self.buffer.clear();
+        if is_hole {
+            let key = match self.zeros.filter(|_| len == PIECE_BYTES) {
+                Some(key) => key,
+                None => {
+                    self.buffer.resize(len as usize, 0);
+                    resume::piece_key(self.transfer, &self.buffer)
+                }
+            };
+            self.zeros = self.zeros.or((len == PIECE_BYTES).then_some(key));
+            if key == theirs {
+                encoder.zeros(len);
+            }
+            return Ok(key == theirs);
+        }
+        file.seek(SeekFrom::Start(at))?;
+        let read = file.by_ref().take(len).read_to_end(&mut self.buffer)?;
+        if read as u64 != len {
+            return Err(Unread::Changed);
+        }
+        let is_same = resume::piece_key(self.transfer, &self.buffer) == theirs;
+        if is_same {
+            encoder.content(&self.buffer);
+        }
+        Ok(is_same)
+    }
+}
