@@ -45,6 +45,9 @@ const RUNS_RECENT: usize = 10;
 /// and by how much. Choice: a link that has begun to lose, or has lost a little for hours and now loses much.
 /// One that swings between one and eight per cent is told by the average of both, which moves no routes.
 const PACE_CHANGED: f64 = 10.0;
+/// The last runs are others than those before if they are so many times as long. Choice: of runs of two packets on
+/// average, ten are five long on average once in a million.
+const RUNS_LONGER: f64 = 2.5;
 /// Losses that one run can contribute if the others are short. Choice: half of the history, so that
 /// one outage (the business of `hello`) does not make the link look as if it had lost everything always.
 pub const GAP_EVENTS: u64 = LOSS_EVENTS as u64 / 2;
@@ -225,9 +228,22 @@ impl Loss {
             return 1.0;
         };
         let longest = self.longest_usual();
-        let counted = self.runs.range(from.saturating_sub(LOSS_EVENTS - 1)..);
-        let lost: u64 = counted.map(|run| run.lost.min(longest)).sum();
-        lost as f64 / self.runs.len() as f64
+        let from = from.saturating_sub(LOSS_EVENTS - 1);
+        let mean = |from: usize, until: usize| {
+            let lost: u64 = self
+                .runs
+                .range(from..until)
+                .map(|run| run.lost.min(longest))
+                .sum();
+            lost as f64 / (until - from).max(1) as f64
+        };
+        let all = self.runs.len();
+        let recent = all.saturating_sub(RUNS_RECENT);
+        // The last ones alone, if they are quite other ones.
+        if recent >= from + RUNS_RECENT && mean(recent, all) > mean(from, recent) * RUNS_LONGER {
+            return mean(recent, all);
+        }
+        mean(from, all)
     }
 
     /// Runs of losses that have begun since the link did, without those of packets that have come after all.

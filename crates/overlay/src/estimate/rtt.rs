@@ -122,6 +122,14 @@ impl Rtt {
         self.least_of_late().is_some_and(|late| late > most)
     }
 
+    /// By how much the shortest round trip of late exceeds the least, where the path has become longer; else zero.
+    pub fn longer_by(&self) -> Duration {
+        match (self.is_longer(), self.least_of_late(), self.least()) {
+            (true, Some(late), Some(least)) => late - least,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The shortest of the last half to whole second, if they say how long the path is now.
     fn least_of_late(&self) -> Option<Duration> {
         let [present, before] = self.of_late;

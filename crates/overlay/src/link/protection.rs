@@ -3,7 +3,7 @@
 
 use super::Link;
 use crate::flow::FlowKey;
-use crate::realtime::{Ahead, LaneLink};
+use crate::realtime::{Ahead, LaneLink, RoundTrip};
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
 use wire::control::{LaneReport, MESSAGE_HEADER_BYTES, REPAIR_FRONT_BYTES};
@@ -37,9 +37,16 @@ impl Link {
         if !self.pilot.watches() {
             return;
         }
+        let longer = self.path.hello.rtt().longer_by();
+        let known = self.round_trip();
+        let least = known.least + longer;
         let link = LaneLink {
             share: self.path.hello.loss_out().share(),
-            rtt: self.round_trip(),
+            rtt: RoundTrip {
+                least,
+                usual: known.usual.max(least),
+            },
+            longer: longer.div(2),
             is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
             takes_repair: self.peer_takes_repair,
             strikes: self.strikes,

@@ -170,6 +170,7 @@ fn planned(
         is_random: true,
         takes_repair: true,
         strikes,
+        longer: Duration::ZERO,
     };
     pilot.look(begin + INTERVAL * PACKETS, &link);
     let plan = pilot.plan();
