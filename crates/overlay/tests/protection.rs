@@ -81,6 +81,7 @@ fn piloted(protect: Protect, loss: f64, run: f64, latency: Duration, slack: Dura
         is_random: true,
         takes_repair: true,
         strikes: 5,
+        longer: Duration::ZERO,
     };
     pilot.look(begin + INTERVAL * 50, &link);
     pilot.plan().predicted

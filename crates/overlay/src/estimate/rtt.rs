@@ -40,6 +40,7 @@ pub struct Rtt {
 #[derive(Clone, Copy, Debug, Default)]
 struct OfLate {
     least: Duration,
+    most: Duration,
     samples: u32,
 }
 
@@ -122,6 +123,22 @@ impl Rtt {
         self.least_of_late().is_some_and(|late| late > most)
     }
 
+    /// By how much the shortest round trip of late exceeds the least, where the path has become longer and not only fuller;
+    /// else zero. Choice: another route adds the same to each, and a queue that grows or jitter does not. So the round
+    /// trips of late may differ by a quarter of what they are longer by.
+    pub fn longer_by(&self) -> Duration {
+        let (Some(late), Some(least)) = (self.least_of_late(), self.least()) else {
+            return Duration::ZERO;
+        };
+        let longer = late.saturating_sub(least);
+        let spread = self.of_late.map(|late| late.most).into_iter().max();
+        let spread = spread.unwrap_or_default().saturating_sub(late);
+        match self.is_longer() && spread * 4 <= longer {
+            true => longer,
+            false => Duration::ZERO,
+        }
+    }
+
     /// The shortest of the last half to whole second, if they say how long the path is now.
     fn least_of_late(&self) -> Option<Duration> {
         let [present, before] = self.of_late;
@@ -185,10 +202,9 @@ impl Rtt {
         }
         let late = &mut self.of_late[0];
         late.samples += 1;
-        late.least = if late.samples == 1 {
-            rtt
-        } else {
-            late.least.min(rtt)
+        (late.least, late.most) = match late.samples {
+            1 => (rtt, rtt),
+            _ => (late.least.min(rtt), late.most.max(rtt)),
         };
     }
 

@@ -259,6 +259,77 @@ fn a_link_that_begins_to_lose_is_known_within_ten_seconds_of_a_call() {
     }
 }
 
+#[test]
+fn losses_that_have_ended_are_forgotten_and_one_does_not_bring_them_back() {
+    for p in [0.02, 0.1, 0.2] {
+        let (mut loss, mut rng) = (Loss::default(), Rng::new(9));
+        let seq = pass(&mut loss, &mut rng, 0, 20_000, p);
+        // Twice, since the runs of late may be rarer than on average.
+        let due = (RUNS_DUE as f64 * 2.0 / p) as u64;
+        let seq = pass(&mut loss, &mut rng, seq, due, 0.0);
+        let read = loss.rate();
+        assert!(read < p / 50.0, "{p}: {read}");
+        // One is lost, and then as many as before.
+        let seq = pass(&mut loss, &mut rng, seq + 1, 20, 0.0);
+        assert!(loss.rate() < p / 10.0, "{p}: {}", loss.rate());
+        pass(&mut loss, &mut rng, seq, 20_000, p);
+        let read = loss.rate();
+        assert!((p / 2.0..p * 2.0).contains(&read), "{p}: {read}");
+    }
+}
+
+#[test]
+fn losses_that_swing_hardly_ever_seem_to_have_ended() {
+    for each in [100, 1_000] {
+        let (mut loss, mut rng, mut seq) = (Loss::default(), Rng::new(10), 0);
+        let mut reads = Vec::new();
+        for turn in 0..20_000 {
+            seq = pass(&mut loss, &mut rng, seq, each, [0.01, 0.08][turn % 2]);
+            reads.push(loss.rate());
+        }
+        let low = reads.iter().filter(|read| **read < 0.005).count();
+        assert!(low * 1_000 <= reads.len(), "{each}: {low}");
+    }
+}
+
+/// The packets of a link that loses a share of them in runs of this mean length; what the run reads at each hundredth.
+fn pass_in_runs(loss: &mut Loss, rng: &mut Rng, seq: &mut u64, count: u64, run: f64) -> Vec<f64> {
+    let (p, burst) = (0.05, 1.0 - 1.0 / run);
+    let (mut was_lost, mut reads) = (false, Vec::new());
+    for n in 0..count {
+        let chance = if was_lost {
+            burst
+        } else {
+            p * (1.0 - burst) / (1.0 - p)
+        };
+        was_lost = rng.chance(chance);
+        if !was_lost {
+            loss.on_packet(*seq);
+        }
+        *seq += 1;
+        if n % 100 == 99 {
+            reads.push(loss.run());
+        }
+    }
+    reads
+}
+
+#[test]
+fn runs_that_become_longer_are_known_after_ten_of_them_and_steady_ones_stay_as_they_are() {
+    let (mut loss, mut rng, mut seq) = (Loss::default(), Rng::new(8), 0);
+    pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, 1.05);
+    // A second of twenty calls: a dozen runs.
+    let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000, 4.0);
+    assert!(reads[9] > 2.5, "{reads:?}");
+    for run in [1.05, 2.0, 4.0] {
+        let (mut loss, mut seq) = (Loss::default(), 0);
+        pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, run);
+        let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000_000, run);
+        let odd = reads.iter().filter(|read| **read > run * 2.0).count();
+        assert!(odd * 1_000 <= reads.len(), "{odd} of runs of {run}");
+    }
+}
+
 /// The definition, with everything remembered.
 #[derive(Default)]
 struct Model {
@@ -342,9 +413,15 @@ fn all_round_trips_of_late_say_that_a_path_is_longer() {
     let now = measure(&mut rtt, now, 6, 240);
     assert_eq!(rtt.usually_longer(), ms(200));
     assert!(rtt.is_longer());
+    assert_eq!(rtt.longer_by(), ms(200));
+    // One that is fuller varies.
+    let mut fuller = rtt.clone();
+    measure(&mut fuller, now, 1, 300);
+    assert_eq!((fuller.is_longer(), fuller.longer_by()), (true, Duration::ZERO));
     // And one that is shorter again takes it back.
     measure(&mut rtt, now, 1, 40);
     assert!(rtt.usually_longer() < ms(40) && !rtt.is_longer());
+    assert_eq!(rtt.longer_by(), Duration::ZERO);
 }
 
 #[test]

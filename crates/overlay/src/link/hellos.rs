@@ -136,17 +136,19 @@ impl Link {
     }
 
     /// The neighbour tells how many datagrams of this link have arrived there in all, and how many are lost.
-    pub(crate) fn on_told(&mut self, arrived: u32, lost: u32) {
+    pub(crate) fn on_told(&mut self, now: Time, arrived: u32, lost: u32) {
         let before = self.told.replace((arrived, lost));
-        let (Some((arrived_before, lost_before)), Some(brake)) = (before, &mut self.brake) else {
+        let Some((arrived_before, lost_before)) = before else {
             return;
         };
         // Less than before is one that was overtaken, or a loss that was none.
         let since = |before: u32, now: u32| now.wrapping_sub(before).cast_signed().max(0);
-        brake.on_told(
-            u64::from(since(arrived_before, arrived).unsigned_abs()),
-            u64::from(since(lost_before, lost).unsigned_abs()),
-        );
+        let arrived = u64::from(since(arrived_before, arrived).unsigned_abs());
+        let lost = u64::from(since(lost_before, lost).unsigned_abs());
+        self.pilot.on_told(now, arrived, lost);
+        if let Some(brake) = &mut self.brake {
+            brake.on_told(arrived, lost);
+        }
     }
 
     /// The hello of a node that is about to stop, and the path that it is sure to arrive by.

@@ -3,7 +3,7 @@
 
 use super::Link;
 use crate::flow::FlowKey;
-use crate::realtime::{Ahead, Aims, LaneLink, Reason};
+use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip};
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
 use graph::protection::{ALL, Lane, TARGET};
@@ -71,9 +71,16 @@ impl Link {
 
     /// What is known of the lane to the neighbour.
     pub(crate) fn lane_link(&self) -> LaneLink {
+        let longer = self.path.hello.rtt().longer_by();
+        let known = self.round_trip();
+        let least = known.least + longer;
         LaneLink {
             share: self.path.hello.loss_out().share(),
-            rtt: self.round_trip(),
+            rtt: RoundTrip {
+                least,
+                usual: known.usual.max(least),
+            },
+            longer: longer.div(2),
             is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
             takes_repair: self.peer_takes_repair,
             strikes: self.strikes,

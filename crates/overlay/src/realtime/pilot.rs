@@ -17,6 +17,7 @@
 mod aims;
 mod case;
 mod predict;
+mod recent;
 mod spacing;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use predict::{Losses, repair, requests};
 
 use case::{Case, NEARLY};
 use predict::{Predictions, asked};
+use recent::Recent;
 use spacing::Spacing;
 
 use super::{RoundTrip, Share};
@@ -42,11 +44,19 @@ const BEGINS: u32 = 4;
 /// Fewer losses are no reason to do anything; of more, nothing that is added arrives.
 const LOSS_LEAST: f64 = 0.0005;
 const LOSS_MOST: f64 = 0.35;
-/// Before a cheaper plan is taken it must have been good enough for so long, with so much to spare.
+/// Before a cheaper plan is taken it must have been good enough for so long, with so much to spare: for as long as it
+/// takes to lose so many packets, between these. Choice: the loss rate is estimated over fifty losses, which one call has
+/// in twenty seconds; four estimates in a row are not all too low by chance.
+const CHEAPER_LOSSES: f64 = 200.0;
 const CHEAPER_AFTER: Duration = Duration::from_secs(10);
+const CHEAPER_AFTER_MOST: Duration = Duration::from_secs(120);
 const TO_SPARE: f64 = 3.0;
 /// A plan stays while it leaves no more than so many times the target.
 pub const TOLERANCE: f64 = 2.0;
+/// Another plan of the same cost must leave so many times less.
+const SAME_COST: f64 = 2.0;
+/// Runs of losses have become longer when they are so many times as long.
+const LONGER_RUNS: f64 = 1.5;
 /// Repair rests for so long after the brake has met a queue, then twice as long, up to the most.
 const REST: Duration = Duration::from_secs(10);
 const REST_MOST: Duration = Duration::from_secs(320);
@@ -56,6 +66,9 @@ pub const SLACK_LEAST: Duration = Duration::from_millis(3);
 const SPARE: Duration = Duration::from_millis(2);
 /// Without a deadline an answer is of use so long.
 const NO_DEADLINE: Duration = Duration::from_millis(500);
+/// Repair packets are as long as the longest packet: its length against the mean counts when it is so for so many looks in a
+/// row. Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
+const LENGTHS: usize = 3;
 /// The shortest pause: it does not count as a distance of packets.
 const PAUSE: Duration = Duration::from_millis(150);
 /// Kinds of flows that are told apart, by a hash: enough to tell one from several.
@@ -74,6 +87,8 @@ pub struct Link {
     pub takes_repair: bool,
     /// Requests for one packet.
     pub strikes: u8,
+    /// The way there has become longer of late by so much: packets have less time than was noted with them.
+    pub longer: Duration,
 }
 
 /// What passed in a second.
@@ -113,11 +128,19 @@ pub struct Pilot {
     plan: Plan,
     passing: Passed,
     passed: Passed,
+    /// The mean length of packets by the longest, of the last looks.
+    evenness: [f64; LENGTHS],
     last_packet: Time,
     looked: Time,
     /// The losses that the plan was made for.
     made_for: f64,
+    made_for_run: f64,
+    /// The same when it changed last.
+    planned_for: f64,
     run: f64,
+    recent: Recent,
+    /// Losses that were expected ended just now.
+    is_over: bool,
     /// Since when a cheaper plan would do.
     cheaper_since: Option<Time>,
     rests_until: Time,
@@ -158,10 +181,15 @@ impl Pilot {
             plan: Plan::default(),
             passing: Passed::default(),
             passed: Passed::default(),
+            evenness: [0.0; LENGTHS],
             last_packet: Time::ZERO,
             looked: Time::ZERO,
             made_for: 0.0,
+            made_for_run: 1.0,
+            planned_for: 0.0,
             run: 1.0,
+            recent: Recent::default(),
+            is_over: false,
             cheaper_since: None,
             rests_until: Time::ZERO,
             rest: REST,
@@ -231,6 +259,11 @@ impl Pilot {
         self.run
     }
 
+    /// A hello tells how many datagrams have arrived, and how many were lost, since the one before.
+    pub fn on_told(&mut self, now: Time, arrived: u64, lost: u64) {
+        self.recent.on_told(now, arrived, lost);
+    }
+
     /// The neighbour tells what has become of the packets.
     pub fn on_report(&mut self, received: u32, lost: u32, run: f64) {
         self.run = run.max(1.0);
@@ -265,12 +298,17 @@ impl Pilot {
 
     /// Looks at the plan if it is time. True when it has changed.
     pub fn look(&mut self, now: Time, link: &Link) -> bool {
+        let (share, is_over) = self.recent.share(link.share, self.run);
+        let link = &Link { share, ..*link };
+        self.is_over |= is_over;
         if !link.is_random && self.plan.share.is_some() {
             self.rests_until = now + self.rest;
             self.rest = (self.rest * 2).min(REST_MOST);
         }
         let grown = link.share > self.made_for * ALARM && link.share > ALARM_SHARE;
-        let is_alarm = grown || self.plan.share.is_some() && !link.is_random;
+        let runs_longer = link.share > ALARM_SHARE && self.run > self.made_for_run * LONGER_RUNS;
+        let is_alarm =
+            grown || runs_longer || is_over || self.plan.share.is_some() && !link.is_random;
         // What begins does not wait for a second without protection.
         let is_due = now.since(self.looked) >= EVERY || self.begins();
         if !is_due && !is_alarm {
@@ -279,13 +317,16 @@ impl Pilot {
         if is_due {
             self.looked = now;
             self.passed = core::mem::take(&mut self.passing);
+            self.note_lengths();
         }
-        self.made_for = link.share;
+        (self.made_for, self.made_for_run) = (link.share, self.run);
         let next = self.choose(now, link);
         let is_new = next.share != self.plan.share;
         self.plan = next;
+        self.is_over = false;
         if is_new {
             self.changes += 1;
+            self.planned_for = link.share;
             (self.measured, self.stale_reports) = (Measured::default(), STALE_REPORTS);
         }
         is_new
@@ -310,6 +351,7 @@ impl Pilot {
         let Some(slack) = passed.slack else {
             return idle.rests(Reason::NoTime);
         };
+        let slack = slack.saturating_sub(link.longer);
         let losses = Losses::of(link.share, self.run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
@@ -390,8 +432,26 @@ impl Pilot {
             requests_do,
             target,
             is_clean: link.share < LOSS_LEAST,
+            wait: match self.is_over {
+                true => Duration::ZERO,
+                false => cheaper_after(self.planned_for, &passed),
+            },
         };
         revised.settle(now, &mut self.cheaper_since, &mut case)
+    }
+
+    fn note_lengths(&mut self) {
+        let Passed {
+            packets,
+            bytes,
+            longest,
+            ..
+        } = self.passed;
+        if packets > 0 {
+            self.evenness.rotate_left(1);
+            let mean = bytes as f64 / f64::from(packets);
+            self.evenness[LENGTHS - 1] = mean / longest.max(1) as f64;
+        }
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.
@@ -400,8 +460,7 @@ impl Pilot {
             true => self.aims.most_single,
             false => self.aims.most,
         };
-        let mean = passed.bytes as f64 / f64::from(passed.packets.max(1));
-        most * mean / passed.longest.max(1) as f64
+        most * self.evenness.iter().copied().fold(0.0, f64::max)
     }
 }
 
@@ -413,6 +472,8 @@ struct Revised {
     requests_do: bool,
     target: f64,
     is_clean: bool,
+    /// A cheaper plan must have been good enough for so long.
+    wait: Duration,
 }
 
 impl Revised {
@@ -425,7 +486,7 @@ impl Revised {
             .filter(|(share, _)| share.ratio() >= self.before.ratio() && *share != self.before);
         if let Some(found) = dearer
             && present.1 > self.target * TOLERANCE
-            && found.1 * NEARLY < present.1
+            && found.1 * worth(found.0, self.before) < present.1
         {
             *since_cheaper = None;
             return self.plan.with(found, reason(found.1, self.target));
@@ -448,16 +509,33 @@ impl Revised {
             return self.plan.with(present, reason(present.1, self.target));
         };
         let since = *since_cheaper.get_or_insert(now);
-        if is_within && now.since(since) < CHEAPER_AFTER {
+        if is_within && now.since(since) < self.wait {
             return self.plan.with(present, reason(present.1, self.target));
         }
         *since_cheaper = None;
         match cheaper {
             Some(found) => self.plan.with(found, reason(found.1, self.target)),
+            None if self.is_clean => self.plan.rests(Reason::Clean),
             None if self.plan.requests <= self.target => self.plan.rests(Reason::RequestsDo),
             None => self.plan.rests(Reason::Clean),
         }
     }
+}
+
+/// By how much less a dearer plan, or one of the same cost, must leave.
+fn worth(found: Share, before: Share) -> f64 {
+    match found.ratio() > before.ratio() {
+        true => NEARLY,
+        false => SAME_COST,
+    }
+}
+
+/// How long a cheaper plan must have been good enough.
+fn cheaper_after(share: f64, passed: &Passed) -> Duration {
+    let lost_a_second = share * f64::from(passed.packets);
+    let seconds = CHEAPER_LOSSES / lost_a_second.max(f64::MIN_POSITIVE);
+    let most = CHEAPER_AFTER_MOST.as_secs_f64();
+    Duration::from_secs_f64(seconds.min(most)).max(CHEAPER_AFTER)
 }
 
 /// Half round trips that are tried for the time that requests need.

@@ -78,8 +78,9 @@ fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
             "{seed}: {missed} {copies}"
         );
         set_edges(&mut nodes, "");
-        // 50 losses in 5000 packets are 1 %; then the announcement waits, and then the hold.
-        talk(&mut nodes, &mut number, 120);
+        // A link whose hellos were lost in a row has the price of up to three outages, 256 ms, which halves each minute
+        // and must fall below that of one; then the hold.
+        talk(&mut nodes, &mut number, 255);
         assert_eq!(talk(&mut nodes, &mut number, 5), (0, 3.0), "seed {seed}");
         let totals = nodes.count();
         for never in [Drop::StampLoops, Drop::StampStray, Drop::TtlExceeded] {

@@ -180,6 +180,7 @@ impl Protections {
                 // Who edits means both ends.
                 takes_repair: protect.is_some() || lane.is_none_or(|lane| lane.takes_repair),
                 strikes: leg.link.repair.map_or(1, |repair| repair.strikes),
+                longer: Duration::ZERO,
             },
             run: match (lane, told) {
                 (Some(lane), _) => lane.run,

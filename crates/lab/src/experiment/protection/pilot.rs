@@ -107,7 +107,7 @@ fn watch(
     Ok((looked, missed_pct(&report), missed as f64))
 }
 
-/// How long after the step the plan has made most of its change, in seconds; none if there is nothing to change.
+/// How long after the step the plan has made most of its change, in seconds; none if it stays as it was.
 fn in_force(looked: &[Looked]) -> Option<f64> {
     let before = looked
         .iter()
@@ -176,9 +176,12 @@ impl Experiment for Pilot {
                 let mut took = Vec::new();
                 for n in 0..runs(plan.size) {
                     let (looked, ..) = watch(&case, seconds, LOOK, seed.wrapping_add(n))?;
-                    took.extend(in_force(&looked));
+                    match in_force(&looked) {
+                        Some(after_s) => took.push(after_s),
+                        None if case.may_stay() => {}
+                        None => took.push((STEP_END_S - STEP_S) as f64),
+                    }
                 }
-                // A lane at its cap stays as it is, whatever becomes of the losses.
                 if !took.is_empty() {
                     row.set("in force after s", mean_and_error(&took).0);
                     row.set("at most s", took.iter().copied().fold(0.0, f64::max));

@@ -44,10 +44,11 @@ impl Case<'_> {
             })
     }
 
-    /// A share over the window that there is now; copies stay what they are.
+    /// A share over the window that there is now. Copies stay copies, and come no later than a packet is of use.
     pub(super) fn fitted(&self, share: Share) -> Share {
-        match share.lag > 0 && share.lag <= self.reach() {
-            true => share,
+        let lag = share.lag.min(self.reach());
+        match lag > 0 {
+            true => Share { lag, ..share },
             false => Share {
                 lag: 0,
                 width: self.reach() + 1,

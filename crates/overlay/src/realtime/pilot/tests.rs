@@ -163,6 +163,7 @@ impl Lane {
             is_random: true,
             takes_repair: true,
             strikes: 5,
+            longer: Duration::ZERO,
         };
         Lane {
             pilot: Pilot::new(aims),
@@ -254,6 +255,92 @@ fn requests_are_not_relied_on_for_packets_whose_loss_is_seen_late() {
     let share = together.share.map_or(0.0, |share| share.ratio());
     assert!((0.05..0.3).contains(&share), "{together:?}");
     assert!(together.predicted <= 0.0005, "{together:?}");
+}
+
+/// What is told of a second in which a share of a lane's packets was lost.
+fn tell(lane: &mut Lane, share: f64) {
+    let packets = 50 * lane.flows;
+    let lost = (packets as f64 * share) as u64;
+    lane.pilot.on_told(at(lane.now), packets - lost, lost);
+}
+
+#[test]
+fn losses_that_end_end_repair_at_once_and_those_that_vary_do_not() {
+    let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+    lane.link.share = 0.05;
+    for _ in 0..5 {
+        tell(&mut lane, 0.05);
+        lane.run(1);
+    }
+    assert!(lane.ratio() > 0.0);
+    // The estimate falls slowly.
+    for _ in 0..2 {
+        lane.link.share *= 0.9;
+        tell(&mut lane, 0.0);
+        lane.run(1);
+    }
+    assert_eq!(
+        (lane.ratio(), lane.pilot.plan().reason),
+        (0.0, Reason::Clean)
+    );
+    for _ in 0..2 {
+        tell(&mut lane, 0.05);
+        lane.run(1);
+    }
+    assert!(lane.ratio() > 0.0, "they are back");
+}
+
+#[test]
+fn the_plan_of_one_call_stays_while_estimates_wander() {
+    for run in [1.0, 2.0] {
+        let mut rng = Rng::new(9);
+        let mut call = Lane::new(auto(), ms(100), ms(60), 1);
+        (call.link.share, call.pilot.run) = (0.05, run);
+        call.run(2);
+        let mut changes = 0;
+        for _ in 0..180 {
+            call.link.share = 0.05 * (0.6 + 0.8 * rng.unit());
+            call.pilot.run = 1.0 + (run - 1.0) * (0.6 + 0.8 * rng.unit());
+            changes += call.run(20);
+        }
+        assert!(changes <= 6, "{changes} with runs of {run}");
+    }
+}
+
+/// Now and then the ends of a call agree on keys, in longer packets.
+#[test]
+fn one_long_packet_does_not_change_the_plan_of_a_call_and_many_do() {
+    let mut call = Lane::new(auto(), ms(100), ms(60), 1);
+    (call.link.share, call.pilot.run) = (0.05, 2.0);
+    call.run(3);
+    assert_eq!(call.ratio(), 1.0);
+    let long = |call: &mut Lane| {
+        let (now, slack) = (at(call.now), Some(call.slack));
+        call.pilot.on_sent(now, 1_200, slack, 0);
+        call.run(1)
+    };
+    for _ in 0..10 {
+        assert_eq!(long(&mut call), 0);
+        assert_eq!(call.run(10), 0);
+    }
+    for _ in 0..5 {
+        long(&mut call);
+    }
+    assert!(call.ratio() < 0.5, "{:?}", call.pilot.plan());
+}
+
+#[test]
+fn a_way_that_has_become_longer_leaves_less_time() {
+    let mut lane = Lane::new(auto(), ms(40), ms(120), 20);
+    lane.link.share = 0.05;
+    lane.run(3);
+    assert_eq!(
+        (lane.ratio(), lane.pilot.plan().reason),
+        (0.0, Reason::RequestsDo)
+    );
+    (lane.link.rtt, lane.link.longer) = (ms(160).into(), ms(60));
+    lane.run(1);
+    assert!(lane.ratio() > 0.0, "{:?}", lane.pilot.plan());
 }
 
 /// A link that loses everything is no reason to panic, whatever runs its neighbour tells of.

@@ -189,6 +189,11 @@ impl Case {
         }
     }
 
+    /// A single call is at its cap before losses come in longer runs, so its plan has nothing to add.
+    pub(super) fn may_stay(&self) -> bool {
+        self.calls == 1 && matches!(self.kind, Kind::Step(path) if path.contains("burst"))
+    }
+
     pub(super) fn seconds(&self, size: Size) -> u64 {
         match (self.kind, self.calls, size) {
             (Kind::Step(_), ..) => STEP_END_S,
