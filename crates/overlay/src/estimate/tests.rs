@@ -417,7 +417,10 @@ fn all_round_trips_of_late_say_that_a_path_is_longer() {
     // One that is fuller varies.
     let mut fuller = rtt.clone();
     measure(&mut fuller, now, 1, 300);
-    assert_eq!((fuller.is_longer(), fuller.longer_by()), (true, Duration::ZERO));
+    assert_eq!(
+        (fuller.is_longer(), fuller.longer_by()),
+        (true, Duration::ZERO)
+    );
     // And one that is shorter again takes it back.
     measure(&mut rtt, now, 1, 40);
     assert!(rtt.usually_longer() < ms(40) && !rtt.is_longer());

@@ -310,6 +310,7 @@ fn the_stream_of_a_copy() {
         ("owner", Item::Owner(owner)),
         ("attribute", attribute(false)),
         ("attribute-goes-on", attribute(true)),
+        ("compare", Item::Compare),
         (
             "spared",
             Item::Spared {

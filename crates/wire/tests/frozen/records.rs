@@ -122,12 +122,23 @@ fn link_states() {
     );
     let bulk = Bulk {
         is_closed: true,
+        is_for_some: false,
         load: 3,
         sending: Sending::ByRate,
     };
     hold("7-bulk", &|w| link_state::write_bulk(w, bulk), &|read| {
         assert_eq!(read.bulk(), Some(bulk));
     });
+    let some = Bulk {
+        is_closed: false,
+        is_for_some: true,
+        ..bulk
+    };
+    hold(
+        "7-bulk-for-some",
+        &|w| link_state::write_bulk(w, some),
+        &|read| assert_eq!(read.bulk(), Some(some)),
+    );
     hold(
         "8-seals",
         &|w| link_state::write_seals(w, 0xb007_0001),
