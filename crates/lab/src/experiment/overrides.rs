@@ -5,7 +5,7 @@
 //!   settings.hello_interval=50ms       another timer or threshold of the simulated nodes
 //! ```
 //! A grid of other values has no paper's claims: all verdicts become "cannot be tested", and what was
-//! measured stays beside them. Nothing wanted is ignored: what an experiment cannot take is an error.
+//! measured stays beside them. Goals that are for any values stay judged ([`Experiment::judges_all`]). Nothing wanted is ignored: what an experiment cannot take is an error.
 
 use super::{Cell, CellError, Experiment, Findings, LabError, Plan, Row, Rows, Size};
 use crate::scenario::overridden;
@@ -222,7 +222,8 @@ pub(super) fn measure(
     }
 }
 
-/// What the rows come to. Of other values than the paper's no claim is judged.
+/// What the rows come to. Of other values than the paper's no claim is judged; goals that hold for all values
+/// are.
 pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) -> Findings {
     if plan.overrides.is_empty() {
         return experiment.conclude(plan, rows);
@@ -233,6 +234,11 @@ pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) ->
     let work = AssertUnwindSafe(|| experiment.conclude(plan, rows));
     let mut findings = catch_unwind(work).unwrap_or_default();
     let found = std::mem::take(&mut findings.verdicts);
+    if experiment.judges_all() && !found.is_empty() {
+        let noted = found.into_iter().map(|verdict| verdict.note(note.clone()));
+        findings.verdicts = noted.collect();
+        return findings;
+    }
     let untested = |claim: &&super::ClaimText| {
         let measured = found.iter().find(|verdict| verdict.claim == claim.key);
         let verdict = super::Verdict::untested(claim.key, note.clone());

@@ -205,6 +205,7 @@ impl Chain {
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
+                transfers: None,
             };
             fleet.start(index, &spec)?;
         }

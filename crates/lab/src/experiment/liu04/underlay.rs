@@ -126,11 +126,10 @@ impl Underlay {
         nodes
     }
 
-    /// The overlay's graph: a logical link between any two of its nodes.
-    pub(super) fn graph(&self) -> Topology {
+    /// The overlay's graph: a logical link between any two of its nodes, as wide as the formula says.
+    pub(super) fn graph(&self, formula: Formula) -> Topology {
         let mut topology = Topology::new(Parameters::default());
-        // What the paper predicts by.
-        topology.predict_by(Formula::SquareRoot);
+        topology.predict_by(formula);
         for &from in &self.overlay {
             for &to in self.overlay.iter().filter(|to| **to != from) {
                 let route = self.route(from, to);
