@@ -38,7 +38,7 @@ impl Experiment for Figure {
         format!(
             "{} transit-stub networks of {NODES} nodes and {LINKS} links of 10 Mbit/s, delays by distance with 10 ms in the mean, losses of 0 to \
              2 % in both directions, queues of 50 packets; packets are routed by the fewest links. {OVERLAY_NODES} random nodes are the \
-             overlay, {PAIRS} random pairs of them send and receive. Logical links have the sums of delays, the losses and the least \
+             overlay, {PAIRS} random pairs of them send and receive. Logical links have half the round trip over the routes below there and back, their losses and the least \
              capacity of the routes below; the widest path of at most 1 to {HOPS_MAX} hops is chosen by graph::width and carries a \
              transfer of ns-2's Reno with segments of 1460 bytes for {} s after 10 s of warm-up, alone in the network. \
              The paper's formula chooses; beside it stands what the formula with timeouts says of the same path, and the path that it \

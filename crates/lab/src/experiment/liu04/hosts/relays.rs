@@ -131,7 +131,7 @@ impl Relays {
     /// The command of a copy from the first host.
     pub(in super::super) fn copy_of(&self, site: &Site, source: &str, copy: &Copy) -> Command {
         let to = format!("{}:/nowhere", name(copy.to));
-        let words = ["cp", source, &to, "--discard", "--json", "--quiet"];
+        let words = ["cp", source, &to, "--discard", "--json"];
         let mut command = self.command(&words, 0);
         match copy.via.as_deref() {
             None => {}

@@ -196,10 +196,10 @@ impl Trial<'_> {
         for (key, name) in TOLD {
             row.set(name, number(&told, key));
         }
-        if !ended.status.success() {
-            let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-            row.words.insert("failed".into(), said);
-        }
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let said: Vec<&str> = said.lines().map(str::trim).collect();
+        let key = if ended.status.success() { "said" } else { "failed" };
+        row.words.insert(key.into(), said.join("; "));
         let segments = told["segments"].as_array().map_or(&[][..], Vec::as_slice);
         let stripes = segments.iter().map(|one| number(one, "stripes"));
         row.set("used_stripes", stripes.fold(f64::NAN, f64::max));
