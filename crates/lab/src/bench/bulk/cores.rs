@@ -205,11 +205,9 @@ mod tests {
 
     #[test]
     fn processors_are_doubled_until_there_are_no_more() {
-        assert_eq!([1, 2, 6, 8].map(counts), [
-            vec![1],
-            vec![1, 2],
-            vec![1, 2, 4, 6],
-            vec![1, 2, 4, 8]
-        ]);
+        assert_eq!(
+            [1, 2, 6, 8].map(counts),
+            [vec![1], vec![1, 2], vec![1, 2, 4, 6], vec![1, 2, 4, 8]]
+        );
     }
 }

@@ -131,7 +131,12 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = ["sealed, node to node", "Gbit/s", "all, s/GB", "Gbit/s for each used"];
+        let head = [
+            "sealed, node to node",
+            "Gbit/s",
+            "all, s/GB",
+            "Gbit/s for each used",
+        ];
         let mut table = vec![heading(head)];
         let on = self.on.iter().map(|on| {
             vec![
@@ -147,9 +152,9 @@ impl fmt::Display for Cores {
         let alone: Vec<String> = alone
             .map(|one| format!("{} {:.2}", one.process, one.gbps))
             .collect();
-        write!(
+        writeln!(
             f,
-            "simulated, a processor for each process: {:.2} Gbit/s, the slowest of {}\n",
+            "simulated, a processor for each process: {:.2} Gbit/s, the slowest of {}",
             self.apart.gbps,
             alone.join(", ")
         )

@@ -67,7 +67,11 @@ fn the_underlay_has_the_papers_size_and_its_routes_are_the_simulators() {
             let known = graph.known(from, to);
             let [there, back] = [underlay.route_us(a, b), underlay.route_us(b, a)];
             let latency_us = graph.link(from, to).unwrap().link.latency_us;
-            assert_eq!(u64::from(latency_us), (there + back) / 2, "half a round trip");
+            assert_eq!(
+                u64::from(latency_us),
+                (there + back) / 2,
+                "half a round trip"
+            );
             assert_eq!(known.physical_hops.map(usize::from), Some(route.len() - 1));
         }
     }

@@ -27,10 +27,7 @@ pub(in super::super) struct Stream<'a> {
 }
 
 /// What each of several connections carries at the same time, in bits per second.
-pub(in super::super) fn rates(
-    site: &Site,
-    streams: &[Stream<'_>],
-) -> Result<Vec<f64>, CellError> {
+pub(in super::super) fn rates(site: &Site, streams: &[Stream<'_>]) -> Result<Vec<f64>, CellError> {
     thread::scope(|scope| {
         let running: Vec<_> = streams
             .iter()
@@ -71,7 +68,11 @@ impl Connection {
         started.map_err(|error| CellError(format!("a plain connection: {error}")))
     }
 
-    fn between(site: &Site, (from, to): (usize, usize), congestion: &str) -> io::Result<Connection> {
+    fn between(
+        site: &Site,
+        (from, to): (usize, usize),
+        congestion: &str,
+    ) -> io::Result<Connection> {
         let inside = |host: usize| site.host(host);
         let listener = inside(to)
             .run(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)))

@@ -9,9 +9,7 @@
 use super::kind::{Beside, Kind};
 use super::others;
 use crate::bench::copying::Copying;
-use crate::experiment::liu04::hosts::{
-    Connection, Copy, Pings, Relays, Site, number, payload_bps,
-};
+use crate::experiment::liu04::hosts::{Connection, Copy, Pings, Relays, Site, number, payload_bps};
 use crate::experiment::{CellError, Row};
 use crate::files::Scratch;
 use serde_json::Value;
@@ -198,7 +196,11 @@ impl Trial<'_> {
         }
         let said = String::from_utf8_lossy(&ended.stderr);
         let said: Vec<&str> = said.lines().map(str::trim).collect();
-        let key = if ended.status.success() { "said" } else { "failed" };
+        let key = if ended.status.success() {
+            "said"
+        } else {
+            "failed"
+        };
         row.words.insert(key.into(), said.join("; "));
         let segments = told["segments"].as_array().map_or(&[][..], Vec::as_slice);
         let stripes = segments.iter().map(|one| number(one, "stripes"));

@@ -94,7 +94,12 @@ fn gigabit(rows: &[&Row]) -> Verdict {
         )
     };
     if !asked.is_empty() {
-        return each(claim, &asked, |row| is_predicted(row) && is_best(row), shown);
+        return each(
+            claim,
+            &asked,
+            |row| is_predicted(row) && is_best(row),
+            shown,
+        );
     }
     let untested = Verdict::untested(
         claim,
@@ -211,10 +216,7 @@ mod tests {
 
     /// A cell of a kind, in Mbit/s: predicted, achieved, best, one; and what is added to round trips.
     fn row(kind: usize, rates: [f64; 4], added_ms: f64) -> Row {
-        let cell = Cell::at(&[
-            ("kind", kind as f64),
-            ("control", 0.0),
-        ]);
+        let cell = Cell::at(&[("kind", kind as f64), ("control", 0.0)]);
         let mut row = Row::of(&cell);
         row.set("link_mbit", KINDS[kind].mbit);
         let keys = ["predicted_bps", "achieved_bps", "best_bps", "one_bps"];
@@ -241,7 +243,10 @@ mod tests {
     #[test]
     fn each_bar_is_held_against_every_cell() {
         let good = || row(0, [19.0, 18.5, 18.9, 18.8], 3.0);
-        assert_eq!(holds(vec![good()]), [Some(true), Some(true), Some(true), None]);
+        assert_eq!(
+            holds(vec![good()]),
+            [Some(true), Some(true), Some(true), None]
+        );
         let all = |bad: Row| holds(vec![good(), bad]);
         let promised = row(1, [155.0, 60.0, 61.0, 9.0], 0.0);
         assert_eq!(all(promised)[..2], [Some(false), Some(true)]);
