@@ -295,4 +295,34 @@ mod tests {
             "{error}"
         );
     }
+
+    #[test]
+    fn goals_for_any_values_stay_judged_and_claims_of_papers_do_not() {
+        let judged = |id: &str, values: &[(&str, f64)]| {
+            let experiment = experiment(id);
+            let cells = experiment.cells(Size::Quick);
+            let mut row = Row::of(&cells[0]);
+            for (name, value) in values {
+                row.set(*name, *value);
+            }
+            let name = cells[0].parameters[0].0;
+            let plan = Plan {
+                size: Size::Quick,
+                seed: 1,
+                program: "sinew".into(),
+                speech: None,
+                overrides: vec![Override::Coordinate(name.to_owned(), vec![0.0])],
+                stop: crate::experiment::Stop::default(),
+            };
+            let verdicts = conclude(experiment, &plan, &Rows(vec![row])).verdicts;
+            assert_eq!(verdicts.len(), experiment.claims().len(), "{id}");
+            assert!(verdicts.iter().all(|v| v.note.contains("run with")), "{id}");
+            let holds: Vec<_> = verdicts.iter().map(|verdict| verdict.holds).collect();
+            holds
+        };
+        let rates = ["predicted_bps", "achieved_bps", "best_bps"].map(|key| (key, 1e6));
+        assert_eq!(judged("liu04/kinds", &rates)[..2], [Some(true); 2]);
+        let holds = judged("amir06/fig12", &[]);
+        assert!(holds.iter().all(Option::is_none), "{holds:?}");
+    }
 }

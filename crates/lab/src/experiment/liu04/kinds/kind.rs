@@ -142,3 +142,34 @@ impl Kind {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::impair::Model;
+
+    #[test]
+    fn links_are_such_as_can_be_emulated_and_ways_lead_over_them() {
+        for kind in &KINDS {
+            let links = kind.links(kind.mbit);
+            for link in &links {
+                let model = link.words.parse::<Model>();
+                assert!(model.is_ok(), "{}: {model:?}", link.words);
+            }
+            let hosts = links.iter().flat_map(|link| link.ends).max();
+            assert!(hosts.is_some_and(|last| kind.to <= last), "{}", kind.name);
+            assert_eq!(kind.placements().len(), kind.ways.len() * STRIPES.len());
+            // Relays on a way have links with each other and the target, and the first is dialled if need be.
+            for way in kind.ways.iter().filter(|way| !way.is_empty()) {
+                let nodes = way.iter().copied().chain([kind.to]);
+                let nodes: Vec<usize> = nodes.collect();
+                for pair in nodes.windows(2) {
+                    let joins =
+                        |ends: [usize; 2]| ends == [pair[0], pair[1]] || ends == [pair[1], pair[0]];
+                    assert!(links.iter().any(|link| joins(link.ends)), "{}", kind.name);
+                }
+            }
+        }
+        assert!(KINDS[LONG].mbit < LONG_MBIT, "as the claim says");
+    }
+}
