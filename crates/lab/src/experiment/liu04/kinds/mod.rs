@@ -91,6 +91,7 @@ impl Experiment for Kinds {
             congestion: CONTROLS[control],
             has_others: kind == 0,
             seed,
+            stop: &plan.stop,
         };
         trial.measure(&mut row)?;
         Ok(row)

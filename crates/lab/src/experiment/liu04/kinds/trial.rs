@@ -10,7 +10,7 @@ use super::kind::{Beside, Kind};
 use super::others;
 use crate::bench::copying::Copying;
 use crate::experiment::liu04::hosts::{Connection, Copy, Pings, Relays, Site, number, payload_bps};
-use crate::experiment::{CellError, Row};
+use crate::experiment::{CellError, Row, Stop};
 use crate::files::Scratch;
 use serde_json::Value;
 use std::fs::File;
@@ -46,6 +46,8 @@ pub(super) struct Trial<'a> {
     /// Other programs are measured, too.
     pub(super) has_others: bool,
     pub(super) seed: u64,
+    /// Set when nobody waits for it any more.
+    pub(super) stop: &'a Stop,
 }
 
 /// What one placement had.
@@ -122,6 +124,9 @@ impl Trial<'_> {
         let (mut relays, _holding) = self.start(site)?;
         let mut all = Vec::new();
         for (via, stripes) in self.kind.placements() {
+            if self.stop.is_set() {
+                return Err(CellError("interrupted".into()));
+            }
             let copy = Copy {
                 to: self.kind.to,
                 via: Some(via),
@@ -182,7 +187,7 @@ impl Trial<'_> {
         let mut child = command.stdin(Stdio::null()).spawn().map_err(failed)?;
         let latest = begun + PROBED + self.span * PATIENCE;
         while child.try_wait().map_err(failed)?.is_none() {
-            if Instant::now() >= latest {
+            if Instant::now() >= latest || self.stop.is_set() {
                 // It may end just now.
                 let _ = child.kill();
             }
