@@ -140,7 +140,7 @@ impl fmt::Display for Cores {
         let mut table = vec![heading(head)];
         let on = self.on.iter().map(|on| {
             vec![
-                format!("on {} processors", on.processors),
+                format!("processors: {}", on.processors),
                 format!("{:.2}", on.gbps),
                 format!("{:.3}", on.cpu_s_per_gb),
                 format!("{:.2}", on.gbps_per_processor),

@@ -174,6 +174,6 @@ const fn controls(size: Size) -> &'static [usize] {
 const fn seconds(size: Size) -> f64 {
     match size {
         Size::Quick => 7.0,
-        Size::Full => 12.0,
+        Size::Full => 15.0,
     }
 }
