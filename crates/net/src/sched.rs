@@ -106,15 +106,20 @@ pub fn processors() -> io::Result<Vec<usize>> {
 
 /// Lets the calling thread run on one processor only.
 pub fn pin(cpu: usize) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as usize {
+    confine(&[cpu])
+}
+
+/// Lets the calling thread, and threads and processes that it starts, run on these processors only.
+pub fn confine(cpus: &[usize]) -> io::Result<()> {
+    if cpus.iter().any(|cpu| *cpu >= libc::CPU_SETSIZE as usize) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: all zero is the empty set; the index is below CPU_SETSIZE.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        set
-    };
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &cpu in cpus {
+        // SAFETY: the index is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
     // SAFETY: as in `processors`; the set is only read.
     sys::check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
         .map(drop)

@@ -6,9 +6,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// What is written at once.
 const BLOCK_BYTES: usize = 256 * 1024;
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A copy that is under way. Dropping it ends it.
 pub(crate) struct Copying {
@@ -47,6 +50,20 @@ impl Copying {
     pub(crate) fn stop(self) -> io::Result<Value> {
         self.stop.store(true, Ordering::Relaxed);
         self.end()
+    }
+
+    /// Gives it no more, and waits until it is done, but no longer than that: then it ends, and says
+    /// nothing.
+    pub(crate) fn stop_within(mut self, patience: Duration) -> io::Result<Option<Value>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let latest = Instant::now() + patience;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() >= latest {
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+        self.end().map(Some)
     }
 
     /// Waits until it is done: what it says by `--json`.

@@ -55,6 +55,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) reliable: ReliableLinks,
     /// A multicast bridge in it: the TAP interface that it makes, and that one's address.
     pub(crate) bridge: Option<(&'a str, Ipv4Addr)>,
+    /// Transfers of bulk data that it takes part in at the same time; `None` for as many as nodes do.
+    pub(crate) transfers: Option<usize>,
 }
 
 /// A neighbour of a node.
@@ -399,6 +401,9 @@ impl Fleet {
                 text,
                 "\n[multicast]\ntap = \"{tap}\"\naddress = \"{address}/24\"\n"
             );
+        }
+        if let Some(most) = spec.transfers {
+            let _ = write!(text, "\n[relay]\ntransfers = {most}\n");
         }
         for beside in &spec.neighbors {
             let Member { name, address, .. } = &self.members[beside.index];

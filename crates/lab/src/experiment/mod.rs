@@ -207,6 +207,10 @@ pub(crate) trait Experiment: Sync {
     fn takes_settings(&self) -> bool {
         true
     }
+    /// Whether its claims are goals for any values of its grid: they are judged with other values, too.
+    fn judges_all(&self) -> bool {
+        false
+    }
     /// Its claims.
     fn claims(&self) -> Vec<&ClaimText> {
         catalogue::claims(self.id()).collect()

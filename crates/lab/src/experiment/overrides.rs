@@ -5,7 +5,7 @@
 //!   settings.hello_interval=50ms       another timer or threshold of the simulated nodes
 //! ```
 //! A grid of other values has no paper's claims: all verdicts become "cannot be tested", and what was
-//! measured stays beside them. Nothing wanted is ignored: what an experiment cannot take is an error.
+//! measured stays beside them. Goals that are for any values stay judged ([`Experiment::judges_all`]). Nothing wanted is ignored: what an experiment cannot take is an error.
 
 use super::{Cell, CellError, Experiment, Findings, LabError, Plan, Row, Rows, Size};
 use crate::scenario::overridden;
@@ -222,7 +222,8 @@ pub(super) fn measure(
     }
 }
 
-/// What the rows come to. Of other values than the paper's no claim is judged.
+/// What the rows come to. Of other values than the paper's no claim is judged; goals that hold for all values
+/// are.
 pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) -> Findings {
     if plan.overrides.is_empty() {
         return experiment.conclude(plan, rows);
@@ -233,6 +234,11 @@ pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) ->
     let work = AssertUnwindSafe(|| experiment.conclude(plan, rows));
     let mut findings = catch_unwind(work).unwrap_or_default();
     let found = std::mem::take(&mut findings.verdicts);
+    if experiment.judges_all() && !found.is_empty() {
+        let noted = found.into_iter().map(|verdict| verdict.note(note.clone()));
+        findings.verdicts = noted.collect();
+        return findings;
+    }
     let untested = |claim: &&super::ClaimText| {
         let measured = found.iter().find(|verdict| verdict.claim == claim.key);
         let verdict = super::Verdict::untested(claim.key, note.clone());
@@ -288,5 +294,35 @@ mod tests {
             error.contains(&format!("did you mean `{name}`?")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn goals_for_any_values_stay_judged_and_claims_of_papers_do_not() {
+        let judged = |id: &str, values: &[(&str, f64)]| {
+            let experiment = experiment(id);
+            let cells = experiment.cells(Size::Quick);
+            let mut row = Row::of(&cells[0]);
+            for (name, value) in values {
+                row.set(*name, *value);
+            }
+            let name = cells[0].parameters[0].0;
+            let plan = Plan {
+                size: Size::Quick,
+                seed: 1,
+                program: "sinew".into(),
+                speech: None,
+                overrides: vec![Override::Coordinate(name.to_owned(), vec![0.0])],
+                stop: crate::experiment::Stop::default(),
+            };
+            let verdicts = conclude(experiment, &plan, &Rows(vec![row])).verdicts;
+            assert_eq!(verdicts.len(), experiment.claims().len(), "{id}");
+            assert!(verdicts.iter().all(|v| v.note.contains("run with")), "{id}");
+            let holds: Vec<_> = verdicts.iter().map(|verdict| verdict.holds).collect();
+            holds
+        };
+        let rates = ["predicted_bps", "achieved_bps", "best_bps"].map(|key| (key, 1e6));
+        assert_eq!(judged("liu04/kinds", &rates)[..2], [Some(true); 2]);
+        let holds = judged("amir06/fig12", &[]);
+        assert!(holds.iter().all(Option::is_none), "{holds:?}");
     }
 }

@@ -260,6 +260,7 @@ impl<'s> Network<'s> {
             settings: &self.scenario.settings,
             reliable: self.scenario.reliable,
             bridge: None,
+            transfers: None,
         }
     }
 }

@@ -8,11 +8,14 @@
 //!
 //! What is between the first and the last socket is the same: one hop through a relay. The ends of a
 //! copy do more than those of a bare connection, so they also stand at both sides of a bare proxy, which
-//! tells what the relay itself takes; and beside each rate stands what the middle costs.
+//! tells what the relay itself takes; and beside each rate stands what the middle costs. What more processors
+//! bring is in `cores`.
 
+mod cores;
 mod proxy;
 mod report;
 
+pub use cores::{Alone, Apart, Cores, On};
 pub use report::{Contender, Pair, Report};
 
 use super::credentials::name;
@@ -113,7 +116,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     let interrupt = Interrupt::install()?;
     progress.begin("sinew bench bulk: some seconds for each of five contenders, in turns");
     let load_before = usage::load();
-    let chain = Chain::start(options, &interrupt)?;
+    let chain = Chain::start(options, &interrupt, |_| None)?;
     let mut plain: [Vec<Trial>; 3] = Default::default();
     let mut sealed: [Vec<Trial>; 2] = Default::default();
     for _ in 0..options.repeats {
@@ -137,6 +140,8 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     }
     let [bare, relay, ends] = plain.map(|trials| Contender::of(&trials));
     let sealed = sealed.map(|trials| Contender::of(&trials));
+    drop(chain);
+    let cores = cores::measure(options, &interrupt, progress)?;
     Ok(Report {
         load: [load_before, usage::load()],
         seconds: options.seconds,
@@ -144,6 +149,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         plain: Pair::from([bare, relay]),
         same_ends: Pair::from([ends, relay]),
         sealed: Pair::from(sealed),
+        cores,
     })
 }
 
@@ -182,7 +188,12 @@ struct Chain {
 }
 
 impl Chain {
-    fn start(options: &Options, interrupt: &Interrupt) -> Result<Chain, BenchError> {
+    /// Starts the nodes, each confined to the processor that `cpu` says.
+    fn start(
+        options: &Options,
+        interrupt: &Interrupt,
+        cpu: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Chain, BenchError> {
         let mut fleet = Fleet::new(options.program.as_deref())?;
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let places: Result<Vec<_>, _> = (0..NODES).map(|_| free(any)).collect();
@@ -198,13 +209,14 @@ impl Chain {
             let spec = Spec {
                 listen: places[index],
                 neighbors: above.into_iter().chain(below).collect(),
-                cpu: None,
+                cpu: cpu(index),
                 inside: None,
                 realtime: false,
                 paper: false,
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
+                transfers: None,
             };
             fleet.start(index, &spec)?;
         }
@@ -232,19 +244,21 @@ impl Chain {
     fn through_relay(&self, sealed: bool) -> Result<Trial, BenchError> {
         let relay = self.fleet.node(RELAY).id()?;
         let spent = || usage::whole_cpu_ns(relay);
-        self.trial(&name(RELAY), sealed, spent)
+        self.trial(NODES - 1, &["--via", &name(RELAY)], sealed, spent)
     }
 
     /// The same with a bare proxy for b.
     fn through_proxy(&self) -> Result<Trial, BenchError> {
         let proxy = Front::start(self.last)?;
         let via = format!("{}@{}", name(NODES - 1), proxy.at());
-        self.trial(&via, false, || Ok(proxy.cpu_ns()))
+        self.trial(NODES - 1, &["--via", &via], false, || Ok(proxy.cpu_ns()))
     }
 
+    /// A copy from a to a node, and what `spent` grows by.
     fn trial(
         &self,
-        via: &str,
+        to: usize,
+        way: &[&str],
         sealed: bool,
         spent: impl Fn() -> io::Result<u64>,
     ) -> Result<Trial, BenchError> {
@@ -252,10 +266,11 @@ impl Chain {
         command
             .arg("cp")
             .arg(self.folder.path().join(FILE))
-            .arg(format!("{}:/{FILE}", name(NODES - 1)))
+            .arg(format!("{}:/{FILE}", name(to)))
             .args(["--discard", "--fresh", "--json", "--quiet"])
-            .args(["--stripes", "1", "--via", via, "--node"])
-            .arg(self.fleet.node(0).control_socket());
+            .args(["--stripes", "1", "--node"])
+            .arg(self.fleet.node(0).control_socket())
+            .args(way);
         if !sealed {
             command.arg("--plain");
         }

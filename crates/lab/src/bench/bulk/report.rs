@@ -1,6 +1,6 @@
 //! What `sinew bench bulk` found: the documented JSON, and the table.
 
-use super::Trial;
+use super::{Cores, Trial};
 use crate::bench::heading;
 use serde::Serialize;
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Report {
     pub same_ends: Pair,
     /// Sealed from end to end: beside a proxy of TLS that opens and seals; the goal is 0.6 at least.
     pub sealed: Pair,
+    /// What more processors bring.
+    pub cores: Cores,
 }
 
 /// A proxy and a relay in its place.
@@ -122,6 +124,39 @@ impl fmt::Display for Report {
             row[5] = format!("{:.2}", pair.cpu_ratio);
             table.push(row);
         }
-        write!(f, "{}", align(&table))
+        writeln!(f, "{}", align(&table))?;
+        write!(f, "{}", self.cores)
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = [
+            "sealed, node to node",
+            "Gbit/s",
+            "all, s/GB",
+            "Gbit/s for each used",
+        ];
+        let mut table = vec![heading(head)];
+        let on = self.on.iter().map(|on| {
+            vec![
+                format!("processors: {}", on.processors),
+                format!("{:.2}", on.gbps),
+                format!("{:.3}", on.cpu_s_per_gb),
+                format!("{:.2}", on.gbps_per_processor),
+            ]
+        });
+        table.extend(on);
+        writeln!(f, "{}", align(&table))?;
+        let alone = self.apart.processes.iter();
+        let alone: Vec<String> = alone
+            .map(|one| format!("{} {:.2}", one.process, one.gbps))
+            .collect();
+        writeln!(
+            f,
+            "simulated, a processor for each process: {:.2} Gbit/s, the slowest of {}",
+            self.apart.gbps,
+            alone.join(", ")
+        )
     }
 }

@@ -184,6 +184,7 @@ fn start_nodes(options: &Options, interrupt: &Interrupt) -> Result<Fleet, BenchE
             settings: &[],
             reliable: crate::scenario::ReliableLinks::default(),
             bridge: None,
+            transfers: None,
         };
         fleet.start(index, &spec)?;
     }

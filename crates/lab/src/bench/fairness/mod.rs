@@ -324,6 +324,7 @@ fn nodes(
                 spares_random_losses: None,
             },
             bridge: None,
+            transfers: None,
         };
         fleet.start(host, &spec)?;
     }

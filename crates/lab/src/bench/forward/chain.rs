@@ -88,6 +88,7 @@ impl Chain {
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
+                transfers: None,
             },
         )?;
         let mut ends = Vec::new();

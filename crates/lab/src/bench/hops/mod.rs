@@ -220,6 +220,7 @@ fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Flee
             settings: &[],
             reliable: crate::scenario::ReliableLinks::default(),
             bridge: None,
+            transfers: None,
         };
         fleet.start(host, &spec)?;
     }

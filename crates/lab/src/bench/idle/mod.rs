@@ -162,6 +162,7 @@ impl Star {
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
+                transfers: None,
             };
             fleet.start(index, &spec)?;
         }

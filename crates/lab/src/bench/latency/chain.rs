@@ -54,6 +54,7 @@ impl Chain {
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
+                transfers: None,
             };
             fleet.start(host, &spec)?;
         }

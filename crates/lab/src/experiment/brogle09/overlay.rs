@@ -157,6 +157,7 @@ impl Overlay {
                 paper: false,
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
+                transfers: None,
                 bridge: (bridges == Bridges::Inside && ends.contains(&host))
                     .then(|| (TAP, tap_address(host))),
             };

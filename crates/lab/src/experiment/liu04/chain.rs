@@ -37,6 +37,13 @@ const WINDOW: u32 = BUFFER_SEGMENTS;
 const JITTER_US: u64 = 2_000;
 /// Flows begin within this, evenly: not all in one moment.
 const ENTER_MS: u64 = 2_000;
+/// Transfers begin so much later: the links are as full by then as they stay.
+///
+/// Choice: a connection that is among the first on an empty link opens its window to hundreds of segments, and loses
+/// most of them when the others come. ns-2's Reno then waits for the timer at each further loss until it is beyond
+/// them, and no round trip is measured before, so each wait is twice as long as the last, up to a minute: it
+/// carries next to nothing for many minutes. That tells of the first two seconds, not of the chain.
+const AFTER_MS: u64 = 4_000;
 /// Probes for the round trip of a link: 100 bytes, 20 in a second.
 const PROBE_BYTES: usize = 100;
 const PROBE_BPS: u64 = 16_000;
@@ -100,8 +107,8 @@ impl Chain {
             network.link_one_way(pair[1], pair[0], link(0.0));
         }
         let mut rng = base::Rng::new(seed);
-        let mut enter = |network: &mut Network, from: HostId, to: HostId| {
-            let start = Duration::from_micros(rng.below(ENTER_MS * 1_000));
+        let mut enter = |network: &mut Network, from: HostId, to: HostId, after_ms: u64| {
+            let start = Duration::from_micros(after_ms * 1_000 + rng.below(ENTER_MS * 1_000));
             let traffic = Traffic::unlimited().between(start, Duration::MAX);
             let flow = network.connect(from, to, settings(), traffic);
             network.count_only(flow);
@@ -110,7 +117,7 @@ impl Chain {
         let transfers: Vec<Vec<Flow>> = (0..self.transfers)
             .map(|_| {
                 let places = |at: usize| hosts[self.cuts[at]];
-                let mut stages = vec![enter(&mut network, places(0), places(1))];
+                let mut stages = vec![enter(&mut network, places(0), places(1), AFTER_MS)];
                 for at in 2..self.cuts.len() {
                     let before = stages[stages.len() - 1];
                     stages.push(relayed(&mut network, before, places(at), settings()));
@@ -122,7 +129,7 @@ impl Chain {
         let ordinary: Vec<Vec<Flow>> = pairs
             .zip(&self.ordinary)
             .map(|(pair, count)| {
-                let flows = (0..*count).map(|_| enter(&mut network, pair[0], pair[1]));
+                let flows = (0..*count).map(|_| enter(&mut network, pair[0], pair[1], 0));
                 flows.collect()
             })
             .collect();

@@ -245,7 +245,7 @@ fn value(rows: &Rows, layout: usize, connections: usize, key: &str) -> f64 {
 pub(super) fn small(connections: usize, seed: u64) -> Row {
     let cell = Cell::at(&[("connections", connections as f64)]);
     let mut chain = Chain::new(&[10, 30, 10]);
-    (chain.transfers, chain.seconds, chain.warm_up_s) = (0, 5, 2);
+    (chain.transfers, chain.seconds, chain.warm_up_s) = (0, 5, 8);
     let watched = chain.run(seed);
     let rates = rates(&watched);
     let best = pipelines(&rates).swap_remove(connections - 1);

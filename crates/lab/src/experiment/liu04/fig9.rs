@@ -5,9 +5,10 @@ use super::underlay::{LINK_BPS, LINKS, LOSS_MAX, NODES, OVERLAY_NODES, PAIRS, Un
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use base::Rng;
-use graph::Metric;
 use graph::generate::Network;
+use graph::width::model::Formula;
 use graph::width::widest_within;
+use graph::{Metric, Topology};
 
 /// The figure.
 pub(super) const FIG9: Figure = Figure;
@@ -18,6 +19,8 @@ const HOPS_MAX: usize = 8;
 const SAME_FROM: usize = 7;
 /// A trend is obvious if so much is gained from one hop to the most.
 const OBVIOUS: f64 = 1.5;
+/// Transfers over equal paths differ by so much by chance.
+const CHANCE: f64 = 0.05;
 
 /// The experiment.
 pub(super) struct Figure;
@@ -35,9 +38,11 @@ impl Experiment for Figure {
         format!(
             "{} transit-stub networks of {NODES} nodes and {LINKS} links of 10 Mbit/s, delays by distance with 10 ms in the mean, losses of 0 to \
              2 % in both directions, queues of 50 packets; packets are routed by the fewest links. {OVERLAY_NODES} random nodes are the \
-             overlay, {PAIRS} random pairs of them send and receive. Logical links have the sums of delays, the losses and the least \
+             overlay, {PAIRS} random pairs of them send and receive. Logical links have half the round trip over the routes below there and back, their losses and the least \
              capacity of the routes below; the widest path of at most 1 to {HOPS_MAX} hops is chosen by graph::width and carries a \
-             transfer of ns-2's Reno with segments of 1460 bytes for {} s after 10 s of warm-up, alone in the network.",
+             transfer of ns-2's Reno with segments of 1460 bytes for {} s after 10 s of warm-up, alone in the network. \
+             The paper's formula chooses; beside it stands what the formula with timeouts says of the same path, and the path that it \
+             would choose, with a transfer over that.",
             networks(size),
             seconds(size)
         )
@@ -84,7 +89,8 @@ impl Experiment for Figure {
             };
             [
                 of("measured", "kbps", Mark::Line),
-                of("model", "model_kbps", Mark::Dots),
+                of("the paper's formula", "model_kbps", Mark::Dots),
+                of("with timeouts, the same paths", "timeouts_kbps", Mark::Dots),
             ]
         });
         Findings {
@@ -135,14 +141,11 @@ pub(super) fn measured(
     seconds: u64,
     seed: u64,
 ) -> Result<Row, CellError> {
-    let graph = underlay.graph();
-    let index = |node: usize| graph.index(Network::addr(node));
-    let missing = || CellError("an overlay without links".into());
-    let (from, to) = index(pair.0).zip(index(pair.1)).ok_or_else(missing)?;
     let hops = cell.parameter("hops") as usize;
-    let limited = widest_within(&graph, from, hops);
-    let path = limited.path(&graph, to, Metric::Hops).ok_or_else(missing)?;
-    let nodes: Vec<usize> = path.nodes().map(number).collect();
+    let missing = || CellError("an overlay without links".into());
+    let [paper, timeouts] = [Formula::SquareRoot, Formula::Timeouts].map(|f| underlay.graph(f));
+    let nodes = widest(&paper, pair, hops).ok_or_else(missing)?;
+    let others = widest(&timeouts, pair, hops).ok_or_else(missing)?;
     let mut row = Row::of(cell);
     let (nodes_of, links_of) = underlay.size();
     row.set("underlay_nodes", nodes_of as f64);
@@ -151,13 +154,42 @@ pub(super) fn measured(
     row.set("loss_least", least);
     row.set("loss_most", most);
     row.set("taken_hops", (nodes.len() - 1) as f64);
-    row.set("model_kbps", path.width().0 as f64 / 1e3);
+    row.set("model_kbps", width_kbps(&paper, &nodes));
+    row.set("timeouts_kbps", width_kbps(&timeouts, &nodes));
     row.set(
         "physical_links",
         (underlay.route(pair.0, pair.1).len() - 1) as f64,
     );
-    row.set("kbps", underlay.transfer_kbps(&nodes, seconds, seed));
+    let kbps = underlay.transfer_kbps(&nodes, seconds, seed);
+    row.set("kbps", kbps);
+    row.set("other_hops", (others.len() - 1) as f64);
+    row.set("other_timeouts_kbps", width_kbps(&timeouts, &others));
+    row.set(
+        "other_kbps",
+        match others == nodes {
+            true => kbps,
+            false => underlay.transfer_kbps(&others, seconds, seed),
+        },
+    );
     Ok(row)
+}
+
+/// The nodes of the widest path of at most so many hops.
+fn widest(graph: &Topology, (from, to): (usize, usize), hops: usize) -> Option<Vec<usize>> {
+    let index = |node: usize| graph.index(Network::addr(node));
+    let (from, to) = index(from).zip(index(to))?;
+    let path = widest_within(graph, from, hops).path(graph, to, Metric::Hops)?;
+    Some(path.nodes().map(number).collect())
+}
+
+/// What the graph's formula predicts for a path.
+fn width_kbps(graph: &Topology, nodes: &[usize]) -> f64 {
+    let width = |pair: &[usize]| {
+        let [from, to] = [pair[0], pair[1]].map(|node| graph.index(Network::addr(node)));
+        let link = from.zip(to).and_then(|(from, to)| graph.link(from, to));
+        link.map_or(f64::NAN, |link| link.width().0 as f64 / 1e3)
+    };
+    nodes.windows(2).map(width).fold(f64::INFINITY, f64::min)
 }
 
 struct Judge<'a> {
@@ -175,6 +207,7 @@ impl Judge<'_> {
             self.one_hop(),
             self.wider(),
             self.trend(),
+            self.order(),
             self.similar(),
         ]
     }
@@ -273,6 +306,44 @@ impl Judge<'_> {
         Verdict::of("trend", 2 * obvious > gains.len(), said)
     }
 
+    /// Steps to a path that is wider by the model, and whether the transfer has less there.
+    fn steps(&self, model: &str, measured: &str) -> Steps {
+        let lines = self.lines(model).into_iter().zip(self.lines(measured));
+        let pairs = lines.flat_map(|(model, measured)| {
+            let steps = model.windows(2).zip(measured.windows(2));
+            let wider = steps.filter(|(model, _)| model[1] > model[0]);
+            let worst = wider.map(|(_, kbps)| kbps[1] / kbps[0]);
+            worst.collect::<Vec<f64>>()
+        });
+        let gains: Vec<f64> = pairs.collect();
+        Steps {
+            all: gains.len(),
+            narrower: gains.iter().filter(|gain| **gain < 1.0 - CHANCE).count(),
+            worst: gains.iter().copied().fold(1.0, f64::min),
+        }
+    }
+
+    fn order(&self) -> Verdict {
+        let steps = self.steps("other_timeouts_kbps", "other_kbps");
+        let paper = self.steps("model_kbps", "kbps");
+        let gain = |key: &str| mean(self.lines(key).iter().map(|line| ratio(line)));
+        let off = |model: &str, measured: &str| {
+            let rows = self.rows.0.iter();
+            mean(rows.map(|row| row.value(model) / row.value(measured)))
+        };
+        let text = format!(
+            "with timeouts {steps}, and {:.1} times from 1 to {HOPS_MAX} hops; by the paper's formula {paper}, and {:.1} times",
+            gain("other_kbps"),
+            gain("kbps")
+        );
+        Verdict::of("order", steps.narrower == 0, text).note(format!(
+            "on the paper's paths its formula predicts {:.1} times what is measured, that with timeouts {:.1} times, in the mean: \
+             short links with much loss look wide without timeouts",
+            off("model_kbps", "kbps"),
+            off("timeouts_kbps", "kbps")
+        ))
+    }
+
     fn similar(&self) -> Verdict {
         let lines = self.lines("kbps");
         let gains: Vec<f64> = lines
@@ -286,6 +357,26 @@ impl Judge<'_> {
             said.join(", ")
         );
         Verdict::of("similar", holds, said)
+    }
+}
+
+/// Steps to a path that is wider by a model.
+struct Steps {
+    all: usize,
+    /// The transfer has less there, by more than chance.
+    narrower: usize,
+    /// The worst of them: after over before.
+    worst: f64,
+}
+
+impl std::fmt::Display for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Steps { all, narrower, .. } = self;
+        let most = 100.0 * (1.0 - self.worst);
+        write!(
+            f,
+            "{narrower} of {all} steps to a wider path have less (the worst {most:.0} % less)"
+        )
     }
 }
 

@@ -7,6 +7,7 @@
 //! | fig10, fig11 | shorter paths for less width in the same overlays, by logical and by physical hops |
 //! | impact | what relays do to ordinary flows: goodput, fairness, load |
 //! | real | the same chain with the kernel's TCP, and `sinew cp` through real relays |
+//! | kinds | kinds of links as users have them: what `sinew cp` promises, reaches and adds to round trips |
 //! | scavenge | a copy that gives way, one that does not, and calls on the same link |
 //!
 //! ```text
@@ -19,7 +20,9 @@ mod chain;
 pub(super) mod claims;
 mod fig8;
 mod fig9;
+mod hosts;
 mod impact;
+mod kinds;
 mod real;
 mod tradeoff;
 mod underlay;
@@ -37,6 +40,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &tradeoff::FIG11,
     &impact::IMPACT,
     &real::REAL,
+    &kinds::EXPERIMENT,
     &real::scavenge::SCAVENGE,
 ];
 

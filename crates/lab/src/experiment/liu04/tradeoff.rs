@@ -7,6 +7,7 @@ use super::underlay::{LINKS, NODES, OVERLAY_NODES, PAIRS, Underlay};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use graph::generate::Network;
+use graph::width::model::Formula;
 use graph::width::{LOGICAL_HOPS, Length, Width, relaxed};
 
 /// By logical hops.
@@ -86,7 +87,7 @@ impl Experiment for Tradeoff {
         let seed = network_seed(plan.seed, cell.parameter("network") as u32);
         let underlay = Underlay::new(seed)?;
         let (from, to) = underlay.pairs[cell.parameter("pair") as usize];
-        let graph = underlay.graph();
+        let graph = underlay.graph(Formula::SquareRoot);
         let ends = (Network::addr(from), Network::addr(to));
         let mut row = Row::of(cell);
         let (mut widths, mut hops) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   transit-stub network ─▶ routes by the fewest links ─▶ a logical link between any two overlay nodes:
-//!        50 nodes                                          sums of delays and losses, physical hops
+//!        50 nodes                                          half the round trip, the sum of losses, physical hops
 //! ```
 //!
 //! Choice: one transit domain of two nodes, three stubs of eight nodes on each, and as many links
@@ -126,18 +126,27 @@ impl Underlay {
         nodes
     }
 
-    /// The overlay's graph: a logical link between any two of its nodes.
-    pub(super) fn graph(&self) -> Topology {
+    /// The delay of that route, in microseconds.
+    pub(super) fn route_us(&self, from: usize, to: usize) -> u64 {
+        let route = self.route(from, to);
+        let links = route.windows(2).map(|pair| self.link(pair[0], pair[1]));
+        let delays = links.map(|link| u64::from(self.network.links[link].delay_us));
+        delays.sum()
+    }
+
+    /// The overlay's graph: a logical link between any two of its nodes, as wide as the formula says.
+    pub(super) fn graph(&self, formula: Formula) -> Topology {
         let mut topology = Topology::new(Parameters::default());
-        // What the paper predicts by.
-        topology.predict_by(Formula::SquareRoot);
+        topology.predict_by(formula);
         for &from in &self.overlay {
             for &to in self.overlay.iter().filter(|to| **to != from) {
                 let route = self.route(from, to);
                 let links: Vec<usize> = route.windows(2).map(|p| self.link(p[0], p[1])).collect();
-                let delay_us = links.iter().map(|link| self.network.links[*link].delay_us);
                 let through: f64 = links.iter().map(|link| 1.0 - self.losses[*link]).product();
-                let cost = LinkCost::new(delay_us.sum(), 1.0 - through);
+                // The way back may be another one, and a connection waits for round trips.
+                let delay_us = (self.route_us(from, to) + self.route_us(to, from)) / 2;
+                let delay_us = u32::try_from(delay_us).unwrap_or(u32::MAX);
+                let cost = LinkCost::new(delay_us, 1.0 - through);
                 let ends = (Network::addr(from), Network::addr(to));
                 topology.set_link(ends.0, ends.1, Some(cost));
                 let known = Known {

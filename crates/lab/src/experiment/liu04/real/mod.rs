@@ -7,22 +7,19 @@
 //!   └─▶ └─▶ └─▶ └─▶ └─▶ └─▶      one over each link, none through another
 //!   └─▶─▶─▶─▶─▶─▶──────────      sinew cp, TLS from relay to relay
 //! ```
+//! The same where one link loses more, with stripes; and where no link loses anything and one carries less, so
+//! that capacity limits.
 
-mod copy;
 pub(super) mod scavenge;
-mod site;
-mod stream;
 mod verdicts;
 
+use crate::experiment::liu04::hosts::{Copy, Relays, Site, Spans, Stream, rates};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
-use copy::{Copy, Relays};
 use graph::pipeline::{Rate, Rates};
 use graph::stripes::stripes_of;
 use graph::width::Width;
-use site::Site;
 use std::time::Duration;
-use stream::{Stream, rates};
 
 /// The experiment.
 pub(super) const REAL: Real = Real;
@@ -36,6 +33,9 @@ const LINK: &str = "rate=20mbit delay=10ms loss=0.5% queue=100";
 /// What the worst one is like where stripes are asked for, and which it is.
 const WORST: &str = "rate=20mbit delay=10ms loss=2% queue=100";
 const WORST_AT: usize = 3;
+/// What links are like where capacity limits, and the slowest of them.
+const LOSSLESS: &str = "rate=20mbit delay=10ms queue=100";
+const NARROW: &str = "rate=8mbit delay=10ms queue=100";
 /// The rate of a link. [Liu04 §V-A]
 const LINK_BPS: u64 = 20_000_000;
 /// Connections in all for stripes: as many as links, and so many more.
@@ -58,11 +58,13 @@ impl Experiment for Real {
 
     fn method(&self, size: Size) -> String {
         format!(
-            "Seven network namespaces in a row, joined by six emulated links ({LINK}, both ways). For each congestion control \
-             one connection from end to end, then six at the same time, one over each link, measured for {} s after {} s; then \
-             sinew cp from the first host to the last through all others, twice, measured for as long after {} s by what arrives: before \
-             the first nobody has measured the links but by hellos, before the second the first one has. With stripes, one link loses 2 %, \
-             and the placement is the optimum for {} connections of the rates that single connections had.",
+            "Seven network namespaces in a row, joined by six emulated links ({LINK}, both ways). For each congestion control of the \
+             kernels one connection from end to end, then six at the same time, one over each link, measured for {0} s after {1} s; \
+             then sinew cp --probe from the first host to the last through all others, over one connection on each segment, measured \
+             for as long after {2} s by what arrives. Nobody has copied anything before: its prediction is that after the probe. With \
+             stripes, one link loses 2 %, and the placement is the optimum for {3} connections of the rates that single connections \
+             had. Where capacity limits, no link loses anything, one carries 8 Mbit/s, and sinew cp --probe chooses relays and \
+             connections.",
             span(size).as_secs(),
             WARM.as_secs(),
             COPY_WARM.as_secs(),
@@ -71,18 +73,15 @@ impl Experiment for Real {
     }
 
     fn cells(&self, _: Size) -> Vec<Cell> {
-        let plain = (0..CONGESTION.len()).map(|kind| cell(kind, false));
-        plain.chain([cell(0, true)]).collect()
+        let all = |links: Links| (0..CONGESTION.len()).map(move |kind| cell(kind, links));
+        let plain = all(Links::Alike).chain([cell(0, Links::OneWorse)]);
+        plain.chain(all(Links::OneNarrow)).collect()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
         let congestion = CONGESTION[cell.parameter("congestion") as usize];
-        let is_striped = cell.parameter("stripes") != 0.0;
-        let mut links = [LINK; LINKS];
-        if is_striped {
-            links[WORST_AT] = WORST;
-        }
-        let site = Site::new(&links, seed)?;
+        let links = Links::ALL[cell.parameter("links") as usize];
+        let site = Site::chain(&links.words(), congestion, seed)?;
         let mut row = Row::of(cell);
         let stream = |from: usize, to: usize| Stream {
             from,
@@ -99,27 +98,34 @@ impl Experiment for Real {
         }
         let slowest = alone.iter().copied().fold(f64::INFINITY, f64::min);
         row.set("slowest_bps", slowest);
-        let placed = match is_striped {
-            true => stripes(&alone),
-            false => ([1; LINKS], slowest),
+        let placed = match links {
+            Links::OneWorse => stripes(&alone),
+            _ => ([1; LINKS], slowest),
         };
         row.set("optimum_bps", placed.1);
-        let mut relays = Relays::start(&plan.program, &site)?;
-        let copy = Copy {
-            bytes: u64::MAX,
-            congestion,
-            stripes: &placed.0,
-            scavenges: false,
-        };
-        let spans = (COPY_WARM, span(plan.size));
-        let first = relays.copy(&site, &copy, spans)?;
-        let second = relays.copy(&site, &copy, spans)?;
-        row.set("first_bps", first.rate_bps);
-        row.set("first_predicted_bps", first.predicted_bps);
-        row.set("relays_bps", second.rate_bps);
-        row.set("relays_whole_bps", second.whole_bps);
-        row.set("predicted_bps", second.predicted_bps);
         row.set("stripes", placed.0.iter().map(|n| f64::from(*n)).sum());
+        let free = Copy {
+            to: LINKS,
+            probes: true,
+            ..Copy::default()
+        };
+        let copy = match links {
+            Links::OneNarrow => free,
+            _ => Copy {
+                via: Some((1..LINKS).collect()),
+                stripes: placed.0.to_vec(),
+                ..free
+            },
+        };
+        let mut relays = Relays::start(&plan.program, &site, &[])?;
+        let spans = Spans {
+            warm: COPY_WARM,
+            span: span(plan.size),
+        };
+        let copied = relays.copy(&site, &copy, spans)?;
+        row.set("relays_bps", copied.rate_bps);
+        row.set("relays_whole_bps", copied.whole_bps);
+        row.set("predicted_bps", copied.predicted_bps);
         Ok(row)
     }
 
@@ -137,7 +143,7 @@ impl Experiment for Real {
                 color: i as u8,
                 mark: Mark::Dots,
                 points: (0..CONGESTION.len())
-                    .map(|kind| (kind as f64, value(rows, kind, false, key) / 1e6))
+                    .map(|kind| (kind as f64, value(rows, kind, Links::Alike, key) / 1e6))
                     .collect(),
             })
             .collect();
@@ -167,19 +173,46 @@ impl Experiment for Real {
     }
 }
 
-fn cell(congestion: usize, stripes: bool) -> Cell {
-    Cell::at(&[
-        ("congestion", congestion as f64),
-        ("stripes", f64::from(u8::from(stripes))),
-    ])
+/// What the chain's links are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    Alike,
+    /// One loses more: stripes there.
+    OneWorse,
+    /// None loses anything, and one carries less.
+    OneNarrow,
 }
 
-fn value(rows: &Rows, congestion: usize, stripes: bool, key: &str) -> f64 {
-    let at = [
+impl Links {
+    /// By the cells' number.
+    const ALL: [Links; 3] = [Links::Alike, Links::OneWorse, Links::OneNarrow];
+
+    fn words(self) -> [&'static str; LINKS] {
+        let (all, one) = match self {
+            Links::Alike => (LINK, LINK),
+            Links::OneWorse => (LINK, WORST),
+            Links::OneNarrow => (LOSSLESS, NARROW),
+        };
+        let mut words = [all; LINKS];
+        words[WORST_AT] = one;
+        words
+    }
+}
+
+fn coordinates(congestion: usize, links: Links) -> [(&'static str, f64); 2] {
+    let links = Links::ALL.iter().position(|one| *one == links);
+    [
         ("congestion", congestion as f64),
-        ("stripes", f64::from(u8::from(stripes))),
-    ];
-    rows.value(&at, key)
+        ("links", links.unwrap_or(0) as f64),
+    ]
+}
+
+fn cell(congestion: usize, links: Links) -> Cell {
+    Cell::at(&coordinates(congestion, links))
+}
+
+fn value(rows: &Rows, congestion: usize, links: Links, key: &str) -> f64 {
+    rows.value(&coordinates(congestion, links), key)
 }
 
 /// The optimal stripes for links of these rates, and what they carry.

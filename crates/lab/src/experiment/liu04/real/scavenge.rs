@@ -5,10 +5,9 @@
 //!   a ═══ 20 Mbit/s, 10 ms, a queue of 400 packets ═══ b      20 calls there and back; sinew cp ─▶
 //! ```
 
-use super::copy::{Copy, Relays};
-use super::site::Site;
 use crate::bench::copying::Copying;
 use crate::bench::credentials::name;
+use crate::experiment::liu04::hosts::{Copy, Relays, Site};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use serde_json::Value;
@@ -22,6 +21,8 @@ pub(in super::super) const SCAVENGE: Scavenge = Scavenge;
 /// With a queue as long as those of many access links: 240 ms of full packets.
 const LINK: &str = "rate=20mbit delay=10ms queue=400";
 const LINK_BPS: f64 = 20e6;
+/// What the kernels use.
+const CONGESTION: &str = "cubic";
 const CALLS: u32 = 20;
 /// What a copy has to find its rate.
 const WARM: Duration = Duration::from_secs(5);
@@ -79,17 +80,21 @@ impl Experiment for Scavenge {
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
         let load = LOADS[cell.parameter("load") as usize];
-        let site = Site::new(&[LINK], seed)?;
-        let relays = Relays::start(&plan.program, &site)?;
+        let site = Site::chain(&[LINK], CONGESTION, seed)?;
+        let relays = Relays::start(&plan.program, &site, &[])?;
         let mut row = Row::of(cell);
         let copying = match load {
             Load::Calls => None,
-            _ => Some(relays.begin(&Copy {
-                bytes: u64::MAX,
-                congestion: "cubic",
-                stripes: &[1],
-                scavenges: load != Load::CallsAndCopy,
-            })?),
+            _ => {
+                let copy = Copy {
+                    to: 1,
+                    via: Some(Vec::new()),
+                    stripes: vec![1],
+                    scavenges: load != Load::CallsAndCopy,
+                    ..Copy::default()
+                };
+                Some(relays.begin(&site, &copy)?)
+            }
         };
         let calls = (load != Load::Scavenger)
             .then(|| relays.command(&["call", "--answer"], 1).spawn())

@@ -1,6 +1,6 @@
 //! The goals for real relays, held against what was measured.
 
-use super::{CONGESTION, value};
+use super::{CONGESTION, Links, value};
 use crate::experiment::{Rows, Verdict};
 
 /// What all relays together have to gain over one connection. The model has 6·√6 = 14.7, before the links'
@@ -13,11 +13,10 @@ const PREDICTED: f64 = 0.2;
 const STRIPED: f64 = 0.15;
 
 pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
-    let reno = |key: &str| value(rows, 0, false, key);
-    let mbit = |bps: f64| format!("{:.2} Mbit/s", bps / 1e6);
+    let reno = |key: &str| value(rows, 0, Links::Alike, key);
     let (direct, relays, slowest) = (reno("direct_bps"), reno("relays_bps"), reno("slowest_bps"));
     let others = (1..CONGESTION.len()).map(|kind| {
-        let of = |key: &str| value(rows, kind, false, key);
+        let of = |key: &str| value(rows, kind, Links::Alike, key);
         format!(
             "{}: one connection {}, slowest segment {}, relays {}",
             CONGESTION[kind],
@@ -31,7 +30,7 @@ pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
     let share = relays / slowest;
     let predicted = reno("predicted_bps");
     let off = predicted / relays - 1.0;
-    let striped = |key: &str| value(rows, 0, true, key);
+    let striped = |key: &str| value(rows, 0, Links::OneWorse, key);
     let lift = striped("relays_bps") / striped("optimum_bps") - 1.0;
     vec![
         Verdict::of(
@@ -54,12 +53,8 @@ pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
                 mbit(relays),
                 off * 100.0
             ),
-        )
-        .note(format!(
-            "before anything was transferred: {} predicted, {} achieved",
-            mbit(reno("first_predicted_bps")),
-            mbit(reno("first_bps"))
-        )),
+        ),
+        capacity(rows),
         Verdict::of(
             "real-stripes",
             lift.abs() <= STRIPED,
@@ -73,4 +68,30 @@ pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
             ),
         ),
     ]
+}
+
+/// Where nothing is lost and one link carries less.
+fn capacity(rows: &Rows) -> Verdict {
+    let of = |kind: usize, key: &str| value(rows, kind, Links::OneNarrow, key);
+    let mut holds = true;
+    let said = (0..CONGESTION.len()).map(|kind| {
+        let [predicted, achieved, slowest] =
+            ["predicted_bps", "relays_bps", "slowest_bps"].map(|key| of(kind, key));
+        let off = predicted / achieved - 1.0;
+        holds &= off.abs() <= PREDICTED && achieved >= SHARE * slowest;
+        format!(
+            "{}: {} predicted, {} achieved ({:+.0} %), the slowest link alone {}",
+            CONGESTION[kind],
+            mbit(predicted),
+            mbit(achieved),
+            off * 100.0,
+            mbit(slowest)
+        )
+    });
+    let said: Vec<String> = said.collect();
+    Verdict::of("real-capacity", holds, said.join("; "))
+}
+
+fn mbit(bps: f64) -> String {
+    format!("{:.2} Mbit/s", bps / 1e6)
 }

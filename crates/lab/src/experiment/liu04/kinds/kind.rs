@@ -1,0 +1,175 @@
+//! The kinds of links: hosts, what is between them, and who else is there.
+
+use crate::experiment::liu04::hosts::Link;
+
+/// Connections on each segment of a placement.
+pub(super) const STRIPES: [u8; 4] = [1, 2, 4, 8];
+/// The kind whose rate is part of what has to be reached, and what that is.
+pub(super) const LONG: usize = 3;
+pub(super) const LONG_MBIT: f64 = 1_000.0;
+
+/// A kind of links. The copy goes from host 0.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// What each link carries, unless another rate is wanted.
+    pub(super) mbit: f64,
+    /// Pairs of hosts, and what else is to be said of the link between them.
+    links: &'static [([usize; 2], &'static str)],
+    /// Where the copy goes.
+    pub(super) to: usize,
+    /// The relays of each way that is tried.
+    pub(super) ways: &'static [&'static [usize]],
+    pub(super) beside: Beside,
+}
+
+/// Who else is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nobody,
+    /// A connection that sends all it can over the same link.
+    Connection,
+    /// A transfer that has the only place of this relay.
+    Transfer(usize),
+}
+
+/// All kinds, by the cells' number.
+pub(super) const KINDS: [Kind; 7] = [
+    Kind {
+        name: "clean",
+        mbit: 20.0,
+        links: &[([0, 1], "delay=10ms queue=100")],
+        to: 1,
+        ways: &[&[]],
+        beside: Beside::Nobody,
+    },
+    Kind {
+        name: "lossy",
+        mbit: 100.0,
+        links: &[([0, 1], LOSSY)],
+        to: 1,
+        ways: &[&[]],
+        beside: Beside::Nobody,
+    },
+    Kind {
+        name: "three lossy",
+        mbit: 100.0,
+        links: &[([0, 1], LOSSY), ([1, 2], LOSSY), ([2, 3], LOSSY)],
+        to: 3,
+        // The first relay alone is as good as the second.
+        ways: &[&[], &[2], &[1, 2]],
+        beside: Beside::Nobody,
+    },
+    Kind {
+        name: "long",
+        // Choice: two processors that also run the nodes emulate no more.
+        mbit: 300.0,
+        links: &[([0, 1], "delay=80ms loss=0.01% queue=2000")],
+        to: 1,
+        ways: &[&[]],
+        beside: Beside::Nobody,
+    },
+    Kind {
+        name: "short and bad",
+        mbit: 100.0,
+        links: &[
+            ([0, 1], "delay=200us loss=20% queue=200"),
+            ([0, 2], "delay=10ms loss=1% queue=200"),
+            ([2, 1], "delay=10ms loss=1% queue=200"),
+        ],
+        to: 1,
+        ways: &[&[], &[2]],
+        beside: Beside::Nobody,
+    },
+    Kind {
+        name: "shared",
+        mbit: 50.0,
+        links: &[([0, 1], "delay=10ms queue=200")],
+        to: 1,
+        ways: &[&[]],
+        beside: Beside::Connection,
+    },
+    Kind {
+        name: "busy relay",
+        mbit: 100.0,
+        links: &[
+            ([0, 1], "delay=40ms loss=1% queue=200"),
+            ([0, 2], LOSSY),
+            ([2, 1], LOSSY),
+            ([0, 3], "delay=15ms loss=0.5% queue=200"),
+            ([3, 1], "delay=15ms loss=0.5% queue=200"),
+        ],
+        to: 1,
+        // Through host 2 goes the other transfer.
+        ways: &[&[], &[3]],
+        beside: Beside::Transfer(2),
+    },
+];
+
+const LOSSY: &str = "delay=10ms loss=0.5% queue=200";
+
+impl Kind {
+    /// The links, at this rate.
+    pub(super) fn links(&self, mbit: f64) -> Vec<Link> {
+        let link = |(ends, words): &([usize; 2], &str)| Link {
+            ends: *ends,
+            words: format!("rate={mbit}mbit {words}"),
+        };
+        self.links.iter().map(link).collect()
+    }
+
+    /// All placements that are tried: relays, and connections on each segment.
+    pub(super) fn placements(&self) -> Vec<(Vec<usize>, u8)> {
+        let ways = self.ways.iter();
+        ways.flat_map(|way| STRIPES.map(|stripes| (way.to_vec(), stripes)))
+            .collect()
+    }
+
+    /// What it is, for the report.
+    pub(super) fn shown(&self) -> String {
+        let mut words: Vec<&str> = self.links.iter().map(|(_, words)| *words).collect();
+        words.dedup();
+        let beside = match self.beside {
+            Beside::Nobody => String::new(),
+            Beside::Connection => ", beside a connection that sends all it can".to_owned(),
+            Beside::Transfer(_) => ", and the better relay has no place free".to_owned(),
+        };
+        format!(
+            "{}: {} link(s) of {} Mbit/s ({}){beside}",
+            self.name,
+            self.links.len(),
+            self.mbit,
+            words.join("; ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::impair::Model;
+
+    #[test]
+    fn links_are_such_as_can_be_emulated_and_ways_lead_over_them() {
+        for kind in &KINDS {
+            let links = kind.links(kind.mbit);
+            for link in &links {
+                let model = link.words.parse::<Model>();
+                assert!(model.is_ok(), "{}: {model:?}", link.words);
+            }
+            let hosts = links.iter().flat_map(|link| link.ends).max();
+            assert!(hosts.is_some_and(|last| kind.to <= last), "{}", kind.name);
+            assert_eq!(kind.placements().len(), kind.ways.len() * STRIPES.len());
+            // Relays on a way have links with each other and the target, and the first is dialled if need be.
+            for way in kind.ways.iter().filter(|way| !way.is_empty()) {
+                let nodes = way.iter().copied().chain([kind.to]);
+                let nodes: Vec<usize> = nodes.collect();
+                for pair in nodes.windows(2) {
+                    let joins =
+                        |ends: [usize; 2]| ends == [pair[0], pair[1]] || ends == [pair[1], pair[0]];
+                    assert!(links.iter().any(|link| joins(link.ends)), "{}", kind.name);
+                }
+            }
+        }
+        assert!(KINDS[LONG].mbit < LONG_MBIT, "as the claim says");
+    }
+}
