@@ -50,7 +50,7 @@ const PACE_CHANGED: f64 = 10.0;
 /// estimate of 10 % is at 1 % after 5000 packets, which are a minute and a half of a call; with it after 1000.
 const RUNS_DUE: u64 = 2 * LOSS_EVENTS as u64;
 /// The last runs are others than those before if they are so many times as long. Choice: of runs of two packets on
-/// average, ten are five long on average once in a million.
+/// average, ten are five long on average four times in a million, and of runs of four ten long 52 times.
 const RUNS_LONGER: f64 = 2.5;
 /// Losses that one run can contribute if the others are short. Choice: half of the history, so that
 /// one outage (the business of `hello`) does not make the link look as if it had lost everything always.
@@ -223,26 +223,22 @@ impl Loss {
 
     /// The mean length of a run of losses, of those of late that were no outage; one without any.
     pub fn run(&self) -> f64 {
-        let Some(from) = self.runs.len().checked_sub(1) else {
+        if self.runs.is_empty() {
             return 1.0;
-        };
+        }
         let longest = self.longest_usual();
-        let from = from.saturating_sub(LOSS_EVENTS - 1);
-        let mean = |from: usize, until: usize| {
-            let lost: u64 = self
-                .runs
-                .range(from..until)
-                .map(|run| run.lost.min(longest))
-                .sum();
-            lost as f64 / (until - from).max(1) as f64
+        let mean = |range: core::ops::Range<usize>| {
+            let runs = range.len().max(1) as f64;
+            let lost = self.runs.range(range).map(|run| run.lost.min(longest));
+            lost.sum::<u64>() as f64 / runs
         };
         let all = self.runs.len();
         let recent = all.saturating_sub(RUNS_RECENT);
         // The last ones alone, if they are quite other ones.
-        if recent >= from + RUNS_RECENT && mean(recent, all) > mean(from, recent) * RUNS_LONGER {
-            return mean(recent, all);
+        match recent >= RUNS_RECENT && mean(recent..all) > mean(0..recent) * RUNS_LONGER {
+            true => mean(recent..all),
+            false => mean(0..all),
         }
-        mean(from, all)
     }
 
     /// Runs of losses that have begun since the link did, without those of packets that have come after all.

@@ -136,7 +136,7 @@ impl Link {
     }
 
     /// The neighbour tells how many datagrams of this link have arrived there in all, and how many are lost.
-    pub(crate) fn on_told(&mut self, now: Time, arrived: u32, lost: u32) {
+    pub(crate) fn on_told(&mut self, arrived: u32, lost: u32) {
         let before = self.told.replace((arrived, lost));
         let Some((arrived_before, lost_before)) = before else {
             return;
@@ -145,7 +145,7 @@ impl Link {
         let since = |before: u32, now: u32| now.wrapping_sub(before).cast_signed().max(0);
         let arrived = u64::from(since(arrived_before, arrived).unsigned_abs());
         let lost = u64::from(since(lost_before, lost).unsigned_abs());
-        self.pilot.on_told(now, arrived, lost);
+        self.pilot.on_told(arrived, lost);
         if let Some(brake) = &mut self.brake {
             brake.on_told(arrived, lost);
         }

@@ -324,6 +324,7 @@ impl Link {
         }
         (self.full_since, self.is_priced_full) = (None, false);
         (self.told, self.dialling) = (None, Dialling::default());
+        self.pilot.on_new_path();
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
         self.reliable

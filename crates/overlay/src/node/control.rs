@@ -386,7 +386,7 @@ impl Node {
         let is_answer = path.hello.rtt().samples() > measured;
         link.on_stamp(now - waited, id, hello.stamp_us, measured);
         if !is_spare {
-            link.on_told(now, hello.arrived, hello.lost);
+            link.on_told(hello.arrived, hello.lost);
             if is_answer {
                 link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
             }

@@ -18,6 +18,7 @@ mod aims;
 mod case;
 mod predict;
 mod recent;
+mod revised;
 mod spacing;
 #[cfg(test)]
 mod tests;
@@ -25,13 +26,15 @@ mod tests;
 pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};
 
-use case::{Case, NEARLY};
+use case::Case;
 use predict::{Predictions, asked};
 use recent::Recent;
+use revised::{Revised, cheaper_after};
 use spacing::Spacing;
 
-use super::{RoundTrip, Share};
+use super::RoundTrip;
 use base::{Duration, Time};
+use std::collections::VecDeque;
 use wire::control::REPAIR_AGES;
 
 /// The plan is looked at so often.
@@ -44,17 +47,8 @@ const BEGINS: u32 = 4;
 /// Fewer losses are no reason to do anything; of more, nothing that is added arrives.
 const LOSS_LEAST: f64 = 0.0005;
 const LOSS_MOST: f64 = 0.35;
-/// Before a cheaper plan is taken it must have been good enough for so long, with so much to spare: for as long as it
-/// takes to lose so many packets, between these. Choice: the loss rate is estimated over fifty losses, which one call has
-/// in twenty seconds; four estimates in a row are not all too low by chance.
-const CHEAPER_LOSSES: f64 = 200.0;
-const CHEAPER_AFTER: Duration = Duration::from_secs(10);
-const CHEAPER_AFTER_MOST: Duration = Duration::from_secs(120);
-const TO_SPARE: f64 = 3.0;
 /// A plan stays while it leaves no more than so many times the target.
 pub const TOLERANCE: f64 = 2.0;
-/// Another plan of the same cost must leave so many times less.
-const SAME_COST: f64 = 2.0;
 /// Runs of losses have become longer when they are so many times as long.
 const LONGER_RUNS: f64 = 1.5;
 /// Repair rests for so long after the brake has met a queue, then twice as long, up to the most.
@@ -66,8 +60,8 @@ pub const SLACK_LEAST: Duration = Duration::from_millis(3);
 const SPARE: Duration = Duration::from_millis(2);
 /// Without a deadline an answer is of use so long.
 const NO_DEADLINE: Duration = Duration::from_millis(500);
-/// Repair packets are as long as the longest packet: its length against the mean counts when it is so for so many looks in a
-/// row. Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
+/// Repair packets are as long as the longest packet: its length against the mean counts as in the middle one of so many looks.
+/// Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
 const LENGTHS: usize = 3;
 /// The shortest pause: it does not count as a distance of packets.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -129,18 +123,16 @@ pub struct Pilot {
     passing: Passed,
     passed: Passed,
     /// The mean length of packets by the longest, of the last looks.
-    evenness: [f64; LENGTHS],
+    evenness: VecDeque<f64>,
     last_packet: Time,
     looked: Time,
-    /// The losses that the plan was made for.
+    /// The losses at the last look, and the mean length of their runs.
     made_for: f64,
     made_for_run: f64,
-    /// The same when it changed last.
+    /// The losses when the plan changed last.
     planned_for: f64,
     run: f64,
     recent: Recent,
-    /// Losses that were expected ended just now.
-    is_over: bool,
     /// Since when a cheaper plan would do.
     cheaper_since: Option<Time>,
     rests_until: Time,
@@ -181,7 +173,7 @@ impl Pilot {
             plan: Plan::default(),
             passing: Passed::default(),
             passed: Passed::default(),
-            evenness: [0.0; LENGTHS],
+            evenness: VecDeque::with_capacity(LENGTHS),
             last_packet: Time::ZERO,
             looked: Time::ZERO,
             made_for: 0.0,
@@ -189,7 +181,6 @@ impl Pilot {
             planned_for: 0.0,
             run: 1.0,
             recent: Recent::default(),
-            is_over: false,
             cheaper_since: None,
             rests_until: Time::ZERO,
             rest: REST,
@@ -260,8 +251,13 @@ impl Pilot {
     }
 
     /// A hello tells how many datagrams have arrived, and how many were lost, since the one before.
-    pub fn on_told(&mut self, now: Time, arrived: u64, lost: u64) {
-        self.recent.on_told(now, arrived, lost);
+    pub fn on_told(&mut self, arrived: u64, lost: u64) {
+        self.recent.on_told(arrived, lost);
+    }
+
+    /// The link goes by another path: what was told was told of the one before.
+    pub fn on_new_path(&mut self) {
+        self.recent = Recent::default();
     }
 
     /// The neighbour tells what has become of the packets.
@@ -300,7 +296,6 @@ impl Pilot {
     pub fn look(&mut self, now: Time, link: &Link) -> bool {
         let (share, is_over) = self.recent.share(link.share, self.run);
         let link = &Link { share, ..*link };
-        self.is_over |= is_over;
         if !link.is_random && self.plan.share.is_some() {
             self.rests_until = now + self.rest;
             self.rest = (self.rest * 2).min(REST_MOST);
@@ -320,10 +315,9 @@ impl Pilot {
             self.note_lengths();
         }
         (self.made_for, self.made_for_run) = (link.share, self.run);
-        let next = self.choose(now, link);
+        let next = self.choose(now, link, is_over);
         let is_new = next.share != self.plan.share;
         self.plan = next;
-        self.is_over = false;
         if is_new {
             self.changes += 1;
             self.planned_for = link.share;
@@ -332,7 +326,8 @@ impl Pilot {
         is_new
     }
 
-    fn choose(&mut self, now: Time, link: &Link) -> Plan {
+    /// `is_over`: losses have ended just now.
+    fn choose(&mut self, now: Time, link: &Link, is_over: bool) -> Plan {
         let passed = self.passed;
         let idle = Plan::default();
         if !self.aims.protect.repairs() {
@@ -432,9 +427,9 @@ impl Pilot {
             requests_do,
             target,
             is_clean: link.share < LOSS_LEAST,
-            wait: match self.is_over {
+            wait: match is_over {
                 true => Duration::ZERO,
-                false => cheaper_after(self.planned_for, &passed),
+                false => cheaper_after(self.planned_for * f64::from(passed.packets)),
             },
         };
         revised.settle(now, &mut self.cheaper_since, &mut case)
@@ -447,11 +442,14 @@ impl Pilot {
             longest,
             ..
         } = self.passed;
-        if packets > 0 {
-            self.evenness.rotate_left(1);
-            let mean = bytes as f64 / f64::from(packets);
-            self.evenness[LENGTHS - 1] = mean / longest.max(1) as f64;
+        if packets == 0 {
+            return;
         }
+        if self.evenness.len() == LENGTHS {
+            self.evenness.pop_front();
+        }
+        let mean = bytes as f64 / f64::from(packets);
+        self.evenness.push_back(mean / longest.max(1) as f64);
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.
@@ -460,82 +458,14 @@ impl Pilot {
             true => self.aims.most_single,
             false => self.aims.most,
         };
-        most * self.evenness.iter().copied().fold(0.0, f64::max)
-    }
-}
-
-/// A lane that is repaired already, and what would do for it.
-struct Revised {
-    plan: Plan,
-    before: Share,
-    wanted: Option<(Share, f64)>,
-    requests_do: bool,
-    target: f64,
-    is_clean: bool,
-    /// A cheaper plan must have been good enough for so long.
-    wait: Duration,
-}
-
-impl Revised {
-    /// The plan stays unless it leaves too much, or much less would do for long.
-    fn settle(&self, now: Time, since_cheaper: &mut Option<Time>, case: &mut Case<'_>) -> Plan {
-        let present = (self.before, case.leaves(self.before));
-        let is_within = self.before.ratio() <= case.cap;
-        let dearer = self
-            .wanted
-            .filter(|(share, _)| share.ratio() >= self.before.ratio() && *share != self.before);
-        if let Some(found) = dearer
-            && present.1 > self.target * TOLERANCE
-            && found.1 * worth(found.0, self.before) < present.1
-        {
-            *since_cheaper = None;
-            return self.plan.with(found, reason(found.1, self.target));
+        let mut evenness = [0.0; LENGTHS];
+        let known = self.evenness.len();
+        for (to, from) in evenness.iter_mut().zip(&self.evenness) {
+            *to = *from;
         }
-        let easy = self.target / TO_SPARE;
-        let cheaper = match self.plan.requests <= easy || self.is_clean {
-            true => Some(None),
-            false => case
-                .cheapest(easy)
-                .filter(|(share, _)| share.ratio() < self.before.ratio())
-                .map(Some),
-        };
-        let cheaper = match (cheaper, self.wanted) {
-            // Nothing that is allowed helps any more.
-            (None, None) if !self.requests_do => Some(None),
-            (cheaper, _) => cheaper,
-        };
-        let Some(cheaper) = cheaper else {
-            *since_cheaper = None;
-            return self.plan.with(present, reason(present.1, self.target));
-        };
-        let since = *since_cheaper.get_or_insert(now);
-        if is_within && now.since(since) < self.wait {
-            return self.plan.with(present, reason(present.1, self.target));
-        }
-        *since_cheaper = None;
-        match cheaper {
-            Some(found) => self.plan.with(found, reason(found.1, self.target)),
-            None if self.is_clean => self.plan.rests(Reason::Clean),
-            None if self.plan.requests <= self.target => self.plan.rests(Reason::RequestsDo),
-            None => self.plan.rests(Reason::Clean),
-        }
+        evenness[..known].sort_unstable_by(f64::total_cmp);
+        most * evenness[known / 2]
     }
-}
-
-/// By how much less a dearer plan, or one of the same cost, must leave.
-fn worth(found: Share, before: Share) -> f64 {
-    match found.ratio() > before.ratio() {
-        true => NEARLY,
-        false => SAME_COST,
-    }
-}
-
-/// How long a cheaper plan must have been good enough.
-fn cheaper_after(share: f64, passed: &Passed) -> Duration {
-    let lost_a_second = share * f64::from(passed.packets);
-    let seconds = CHEAPER_LOSSES / lost_a_second.max(f64::MIN_POSITIVE);
-    let most = CHEAPER_AFTER_MOST.as_secs_f64();
-    Duration::from_secs_f64(seconds.min(most)).max(CHEAPER_AFTER)
 }
 
 /// Half round trips that are tried for the time that requests need.

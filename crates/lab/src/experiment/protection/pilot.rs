@@ -35,6 +35,8 @@ const STEP_END_S: u64 = 110;
 /// What the plan comes to is that of the last seconds of a run.
 const LAST_S: u64 = 20;
 const LOOK: Duration = Duration::from_millis(50);
+/// A change that is not made takes all the time.
+const NEVER_S: f64 = (STEP_END_S - STEP_S) as f64;
 /// The part of a change that must have been made.
 const MADE: f64 = 0.75;
 /// The first minute of an hour, and of a steady cell, is the beginning.
@@ -107,12 +109,11 @@ fn watch(
     Ok((looked, missed_pct(&report), missed as f64))
 }
 
-/// How long after the step the plan has made most of its change, in seconds; none if it stays as it was.
+/// How long after the step the plan has made most of its change, in seconds, and all the time if it never has; none if it
+/// stays as it was.
 fn in_force(looked: &[Looked]) -> Option<f64> {
-    let before = looked
-        .iter()
-        .rfind(|look| look.at_s <= STEP_S as f64)?
-        .repair_pct;
+    let before = looked.iter().rfind(|look| look.at_s <= STEP_S as f64);
+    let before = before.map_or(0.0, |look| look.repair_pct);
     let last: Vec<f64> = looked
         .iter()
         .filter(|look| look.at_s > (STEP_END_S - LAST_S) as f64)
@@ -125,8 +126,8 @@ fn in_force(looked: &[Looked]) -> Option<f64> {
     }
     let has_made = |look: &&Looked| (look.repair_pct - before) / change >= MADE;
     let mut later = looked.iter().filter(|look| look.at_s > STEP_S as f64);
-    let found = later.find(has_made)?;
-    Some(found.at_s - STEP_S as f64)
+    let after_s = |look: &Looked| look.at_s - STEP_S as f64;
+    Some(later.find(has_made).map_or(NEVER_S, after_s))
 }
 
 /// Predicted within the factor of what was missed.
@@ -172,14 +173,14 @@ impl Experiment for Pilot {
         let seconds = case.seconds(plan.size);
         let mut row = Row::of(cell);
         match case.kind {
-            Kind::Step(_) => {
+            Kind::Step(_) | Kind::StepAtLimit(_) => {
                 let mut took = Vec::new();
                 for n in 0..runs(plan.size) {
                     let (looked, ..) = watch(&case, seconds, LOOK, seed.wrapping_add(n))?;
                     match in_force(&looked) {
                         Some(after_s) => took.push(after_s),
-                        None if case.may_stay() => {}
-                        None => took.push((STEP_END_S - STEP_S) as f64),
+                        None if matches!(case.kind, Kind::StepAtLimit(_)) => {}
+                        None => took.push(NEVER_S),
                     }
                 }
                 if !took.is_empty() {

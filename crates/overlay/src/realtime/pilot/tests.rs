@@ -2,6 +2,7 @@
 
 use super::super::{Decoder, History, Settings};
 use super::*;
+use crate::realtime::Share;
 use base::Rng;
 use base::impair::{Line, LossModel, Model};
 use wire::control::Repair;
@@ -261,7 +262,7 @@ fn requests_are_not_relied_on_for_packets_whose_loss_is_seen_late() {
 fn tell(lane: &mut Lane, share: f64) {
     let packets = 50 * lane.flows;
     let lost = (packets as f64 * share) as u64;
-    lane.pilot.on_told(at(lane.now), packets - lost, lost);
+    lane.pilot.on_told(packets - lost, lost);
 }
 
 #[test]

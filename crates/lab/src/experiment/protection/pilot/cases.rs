@@ -8,6 +8,8 @@ use crate::experiment::{Cell, CellError, Size};
 pub(super) enum Kind {
     /// The path becomes this one.
     Step(&'static str),
+    /// The same, and the plan has nothing to add: it is at its limit before.
+    StepAtLimit(&'static str),
     Hour,
     Steady,
 }
@@ -82,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
         1,
     ),
     case(
-        Kind::Step("delay=50ms loss=5% burst=75%"),
+        Kind::StepAtLimit("delay=50ms loss=5% burst=75%"),
         "burst-1",
         "delay=50ms loss=5%",
         110,
@@ -183,20 +185,15 @@ impl Case {
 
     pub(super) fn kind(&self) -> &'static str {
         match self.kind {
-            Kind::Step(_) => "step",
+            Kind::Step(_) | Kind::StepAtLimit(_) => "step",
             Kind::Hour => "hour",
             Kind::Steady => "steady",
         }
     }
 
-    /// A single call is at its cap before losses come in longer runs, so its plan has nothing to add.
-    pub(super) fn may_stay(&self) -> bool {
-        self.calls == 1 && matches!(self.kind, Kind::Step(path) if path.contains("burst"))
-    }
-
     pub(super) fn seconds(&self, size: Size) -> u64 {
         match (self.kind, self.calls, size) {
-            (Kind::Step(_), ..) => STEP_END_S,
+            (Kind::Step(_) | Kind::StepAtLimit(_), ..) => STEP_END_S,
             (Kind::Hour, ..) => BEGINNING_S + HOUR_S,
             (Kind::Steady, 1, Size::Quick) => BEGINNING_S + 1_200,
             (Kind::Steady, _, Size::Quick) => BEGINNING_S + 120,
@@ -215,7 +212,7 @@ impl Case {
         if self.kind == Kind::Steady {
             text += &format!("[measure]\nfrom = \"{BEGINNING_S}s\"\n");
         }
-        if let Kind::Step(path) = self.kind {
+        if let Kind::Step(path) | Kind::StepAtLimit(path) = self.kind {
             text += &format!(
                 "[[fault]]\nat = \"{STEP_S}s\"\nkind = \"link-set\"\na = \"a\"\nb = \"b\"\npath = \"{path}\"\n"
             );
