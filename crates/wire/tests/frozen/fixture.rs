@@ -2,7 +2,7 @@
 //!
 //! What a value is written as today must be what the file says, and what the file says must be read as that value. A
 //! value of a new format has no line yet: the test fails with the lines that are to be added. Lines that are there never
-//! change, but for transcripts, which tests of `secure` record.
+//! change. Only transcripts of handshakes may be recorded anew, as the test of `secure` says.
 
 use std::fmt::Write as _;
 
