@@ -204,8 +204,11 @@ fn at(n: u8) -> UnderlayAddr {
     }
 }
 
-/// Node 1 dials node 2: all that is said, and the two sessions.
-fn talk(of_ends: bool, post_quantum: PostQuantum) -> (Vec<Vec<u8>>, [Session; 2]) {
+/// Node 1 dials node 2. Both hear the frozen datagrams, and say the same today.
+fn talk(
+    fixtures: &mut Fixtures,
+    (name, of_ends, post_quantum): (&str, bool, PostQuantum),
+) -> [Session; 2] {
     let mut authority = Authority::generate(&[1; 32]);
     let mut nodes = [1, 2].map(|n| {
         let asked = request(&authority, n);
@@ -221,12 +224,16 @@ fn talk(of_ends: bool, post_quantum: PostQuantum) -> (Vec<Vec<u8>>, [Session; 2]
     });
     let init = nodes[0].dial(Time::ZERO, at(2), Some(address(2))).unwrap();
     let mut flying = VecDeque::from([(1, init)]);
-    let mut said = Vec::new();
     let mut sessions = [None, None];
+    let mut said = 0;
     while let Some((to, datagram)) = flying.pop_front() {
         let from = at(if to == 1 { 1 } else { 2 });
-        let outcome = nodes[to].on_datagram(Time::ZERO, NOW_S, from, &datagram);
-        said.push(datagram);
+        let mut heard = datagram.clone();
+        fixtures.hold(&format!("{name}-{said}"), &datagram, |frozen| {
+            heard = frozen.to_vec();
+        });
+        said += 1;
+        let outcome = nodes[to].on_datagram(Time::ZERO, NOW_S, from, &heard);
         let answers = match outcome {
             Outcome::Reply(answers) => answers,
             Outcome::Established(established) => {
@@ -237,24 +244,20 @@ fn talk(of_ends: bool, post_quantum: PostQuantum) -> (Vec<Vec<u8>>, [Session; 2]
         };
         flying.extend(answers.into_iter().map(|answer| (1 - to, answer)));
     }
-    (said, sessions.map(Option::unwrap))
+    sessions.map(Option::unwrap)
 }
 
 #[test]
 fn handshakes_and_what_they_seal() {
     let mut fixtures = open!("handshake");
     let bound: Bound = core::array::from_fn(|i| i as u8);
-    for (name, of_ends, post_quantum) in [
+    for kind @ (name, of_ends, _) in [
         ("link", false, PostQuantum::Off),
         ("link-hybrid", false, PostQuantum::Require),
         ("ends", true, PostQuantum::Off),
         ("ends-hybrid", true, PostQuantum::Require),
     ] {
-        let (said, [mut dialler, mut acceptor]) = talk(of_ends, post_quantum);
-        for (i, datagram) in said.iter().enumerate() {
-            // What is read of it has been said in answer.
-            fixtures.hold(&format!("{name}-{i}"), datagram, |_| {});
-        }
+        let [mut dialler, mut acceptor] = talk(&mut fixtures, kind);
         for (direction, kind) in [("there", Kind::Data), ("back", Kind::Control)] {
             let (from, to) = match direction {
                 "there" => (&mut dialler, &mut acceptor),

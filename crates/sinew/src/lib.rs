@@ -37,6 +37,9 @@ pub mod echo;
 pub mod emulate;
 pub mod exits;
 pub mod failure;
+#[cfg(test)]
+#[path = "../../wire/tests/frozen/fixture.rs"]
+mod fixture;
 pub mod forward;
 pub mod gate;
 pub mod gateway;

@@ -22,7 +22,6 @@ mod world;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use world::World;
 use world::streams::{INTERVAL, Stream};
@@ -165,22 +164,27 @@ impl Network {
         cost
     }
 
-    /// Streams and copies between each pair of a node that has been replaced and one that has not.
-    fn mixed(&self, i: usize, copies: bool) {
+    /// Streams and copies between the node that has been replaced and the next one, which has not; only behind the last
+    /// node comes the first one, so that all are of one program then. What is sent is new in each step: what is left of
+    /// an earlier one is no copy.
+    fn mixed(&self, (step, i): (u32, usize), copies: bool) {
         let (here, there) = (NODES[i], NODES[(i + 1) % NODES.len()]);
-        for (from, to) in [(here, there), (there, here)] {
+        for (way, (from, to)) in [(here, there), (there, here)].into_iter().enumerate() {
+            let salt = 2 * step + way as u32;
             let content: Vec<u8> = (0..300_000u32)
-                .map(|at| (at.wrapping_mul(7) >> 3) as u8)
+                .map(|at| (at.wrapping_mul(2 * salt + 7) >> 3) as u8)
                 .collect();
             fs::write(self.world.dir.join("sent"), &content).unwrap();
-            let mut listen = self.begin(&format!("listen 4000 --out got --node net/{to}"));
+            let listen = self
+                .world
+                .begin(&format!("listen 4000 --out got --node net/{to}"));
             let taken = client::Node::at(self.world.socket(to));
             self.world.wait("somebody listens", || {
                 taken.bind(4000, client::Options::stream()).is_err()
             });
             self.world
                 .sinew(&format!("send {to}:4000 sent --node net/{from}"));
-            assert!(listen.wait().unwrap().success());
+            assert!(listen.wait_with_output().unwrap().status.success());
             assert!(fs::read(self.world.dir.join("got")).unwrap() == content);
             if copies {
                 self.world
@@ -190,7 +194,7 @@ impl Network {
             }
         }
         if copies {
-            // By way of one that has not been replaced, to one that may have been.
+            // By way of one of the other program, except at the last node, to one of either.
             let end = NODES[(i + 2) % NODES.len()];
             let words = format!("cp sent {end}:relayed --via {there} --node net/{here}");
             self.world.sinew(&words);
@@ -198,17 +202,6 @@ impl Network {
             let sent = self.world.dir.join("sent");
             assert!(fs::read(relayed).unwrap() == fs::read(sent).unwrap());
         }
-    }
-
-    fn begin(&self, words: &str) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_sinew"))
-            .args(words.split_whitespace())
-            .current_dir(&self.world.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap()
     }
 
     fn note_drops(&mut self, name: &str) {
@@ -238,6 +231,7 @@ fn five_nodes_are_upgraded_and_back_during_twenty_calls() {
     let copies = std::env::var_os("SINEW_OLD_COPIES").is_none_or(|says| says != "no");
     let new = PathBuf::from(env!("CARGO_BIN_EXE_sinew"));
     let mut network = Network::new(&old);
+    let mut step = 0;
     for (program, word) in [(&new, "upgraded"), (&old, "downgraded")] {
         for (i, name) in NODES.iter().enumerate() {
             let cost = network.replace(i, program);
@@ -250,7 +244,8 @@ fn five_nodes_are_upgraded_and_back_during_twenty_calls() {
             );
             assert!(cost.others <= AROUND, "{name}: {cost:?}");
             assert!(cost.own <= BACK, "{name}: {cost:?}");
-            network.mixed(i, copies);
+            network.mixed((step, i), copies);
+            step += 1;
         }
     }
     for name in NODES {

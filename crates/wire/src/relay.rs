@@ -29,7 +29,8 @@
 //! ```
 //! Between nodes TLS agrees on the version before the preamble: each side names those that it speaks as protocols of
 //! ALPN ([`PROTOCOL`]), and the highest that both name is spoken. One that names none speaks version 6. On the node's
-//! own socket, and where a stripe begins, the preamble alone says it.
+//! own socket, and where a stripe begins, the preamble alone says it: under TLS it repeats what was agreed on, and
+//! stripes say what control said.
 //!
 //! Frame:
 //! ```text
@@ -135,25 +136,28 @@ impl Preamble {
         }
     }
 
-    /// Reads a whole preamble.
-    pub fn parse(bytes: &[u8]) -> Result<Preamble, Malformed> {
+    /// Reads a whole preamble, and the version that it says.
+    pub fn parse(bytes: &[u8]) -> Result<(u8, Preamble), Malformed> {
         let start = bytes.first_chunk().ok_or(Malformed::Short)?;
+        let version = start[4];
         let wanted = Preamble::bytes(start)?;
         let mut r = Reader::new(&bytes[CONTROL_PREAMBLE_BYTES..]);
         if wanted == CONTROL_PREAMBLE_BYTES {
             r.finish()?;
-            return Ok(match start[5] {
+            let preamble = match start[5] {
                 0 => Preamble::Control,
                 _ => Preamble::Link,
-            });
+            };
+            return Ok((version, preamble));
         }
         let (transfer, proof) = (r.array()?, r.array()?);
         r.finish()?;
-        Ok(Preamble::Data {
+        let preamble = Preamble::Data {
             transfer,
             stripe: start[6],
             proof,
-        })
+        };
+        Ok((version, preamble))
     }
 
     /// Writes it in a version that both sides speak, and says how long it is.
@@ -234,7 +238,8 @@ impl Frame {
     }
 }
 
-const fn is_optional(kind: u8) -> bool {
+/// Who does not know a message or an item of this kind skips it.
+pub const fn is_optional(kind: u8) -> bool {
     kind & 0xc0 == OPTIONAL
 }
 

@@ -521,9 +521,9 @@ fn relay_frame(data: &[u8]) {
     {
         assert_eq!(frame.to_bytes(), *head);
     }
-    if let Ok(preamble) = relay::Preamble::parse(data) {
+    if let Ok((version, preamble)) = relay::Preamble::parse(data) {
         let mut again = vec![0xa5; data.len()];
-        assert_eq!(preamble.emit(data[4], &mut again), Ok(data.len()));
+        assert_eq!(preamble.emit(version, &mut again), Ok(data.len()));
         assert_eq!(again, data);
     }
 }

@@ -220,6 +220,7 @@ fn stripe_on(
     };
     let mut bytes = [0; DATA_PREAMBLE_BYTES];
     let len = preamble.emit(version, &mut bytes);
+    data.speak(version)?;
     data.write_all(&bytes[..len.expect("it has as many bytes")])?;
     data.socket.set_patience(None)?;
     Ok(data)

@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wire::relay::{MESSAGE_HEAD_BYTES, Message, head};
+use wire::relay::{MESSAGE_HEAD_BYTES, Message, head, is_optional};
 
 /// How long the other side may leave a message unread that there is no room for. Choice: a terminal
 /// that is held for a moment holds up a command that way; between nodes the kernel ends it sooner.
@@ -81,6 +81,13 @@ impl Duplex {
         self.version
     }
 
+    /// Those data connections are in the version of this connection.
+    pub(super) fn is_in_version_of(&self, stripes: &[Data]) -> bool {
+        let is_same =
+            |data: &Data| matches!(data.version(), Ok(version) if version == self.version);
+        stripes.iter().all(is_same)
+    }
+
     /// Both sides see the end.
     pub(super) fn close(&self) {
         self.socket.shutdown(Shutdown::Both);
@@ -144,7 +151,11 @@ impl Duplex {
                     inbox.drain(..whole);
                     let received = Received { kind, body };
                     // A later version says more than is known here, and than has to be.
-                    if matches!(received.message(), Ok(Message::Unknown { .. })) {
+                    if is_optional(kind)
+                        && matches!(received.message(), Ok(Message::Unknown { .. }))
+                    {
+                        // Who sends only such messages is not waited for longer.
+                        left(until)?;
                         continue;
                     }
                     return Ok(Some(received));
@@ -177,16 +188,22 @@ impl Duplex {
     }
 
     fn wait(&self, read: bool, until: Option<Instant>) -> io::Result<()> {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(ErrorKind::TimedOut.into());
-        }
+        let left = left(until)?;
         poll(&mut [Polled::new(self.socket.as_fd(), read, !read)], left)?;
         Ok(())
     }
 
     fn tls(&self) -> MutexGuard<'_, Option<Connection>> {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long there is still to wait; for ever with none.
+fn left(until: Option<Instant>) -> io::Result<Option<Duration>> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    match left.is_some_and(|left| left.is_zero()) {
+        true => Err(ErrorKind::TimedOut.into()),
+        false => Ok(left),
     }
 }
 
@@ -221,6 +238,37 @@ pub(super) struct Peer {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn stripes_in_another_version_are_told_from_its_own() {
+        let plain = || Data::plain(Socket::Unix(UnixStream::pair().unwrap().0));
+        let (mut control, mut stripe) = (plain(), plain());
+        control.speak(7).unwrap();
+        stripe.speak(7).unwrap();
+        let control = Duplex::new(control).unwrap();
+        assert!(control.is_in_version_of(&[]));
+        let mut stripes = vec![stripe];
+        assert!(control.is_in_version_of(&stripes));
+        let mut other = plain();
+        other.speak(6).unwrap();
+        stripes.push(other);
+        assert!(!control.is_in_version_of(&stripes));
+    }
+
+    #[test]
+    fn who_sends_nothing_but_optional_messages_is_not_waited_for_longer() {
+        let (mut far, near) = UnixStream::pair().unwrap();
+        let control = Duplex::new(Data::plain(Socket::Unix(near))).unwrap();
+        let ack = Message::Ack(NodeAddr(0x0a07_0001), 7);
+        let mut bytes = [0; 64];
+        let len = ack.emit(&mut bytes).unwrap();
+        far.write_all(&[64, 0, 0, 0]).unwrap();
+        far.write_all(&bytes[..len]).unwrap();
+        let late = control.receive(Some(Instant::now())).map(drop).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        let received = control.receive(None).unwrap().unwrap();
+        assert_eq!(received.message().unwrap(), ack);
+    }
 
     #[test]
     fn messages_that_a_later_version_made_optional_are_stepped_over_and_others_end_it() {

@@ -113,6 +113,7 @@ fn first_byte(tcp: &TcpStream) -> io::Result<u8> {
     }
 }
 
+/// From here on the connection is in the version that the preamble says.
 fn read_preamble(data: &mut Data) -> io::Result<Preamble> {
     let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
     let mut bytes = [0; DATA_PREAMBLE_BYTES];
@@ -121,5 +122,7 @@ fn read_preamble(data: &mut Data) -> io::Result<Preamble> {
     let first: &[u8; CONTROL_PREAMBLE_BYTES] = (&*first).try_into().expect("it was split so");
     let len = Preamble::bytes(first).map_err(malformed)?;
     data.read_exact(&mut rest[..len - CONTROL_PREAMBLE_BYTES])?;
-    Preamble::parse(&bytes[..len]).map_err(malformed)
+    let (version, preamble) = Preamble::parse(&bytes[..len]).map_err(malformed)?;
+    data.speak(version)?;
+    Ok(preamble)
 }

@@ -102,6 +102,8 @@ impl Write for &Socket {
 pub(crate) struct Data {
     pub(crate) socket: Arc<Socket>,
     tls: Option<Box<Sealed>>,
+    /// What the preamble says, once it is there.
+    said: Option<u8>,
 }
 
 struct Sealed {
@@ -115,7 +117,11 @@ struct Sealed {
 impl Data {
     pub(crate) fn plain(socket: impl Into<Arc<Socket>>) -> Data {
         let socket = socket.into();
-        Data { socket, tls: None }
+        Data {
+            socket,
+            tls: None,
+            said: None,
+        }
     }
 
     /// With TLS, whose handshake is over or not.
@@ -131,6 +137,7 @@ impl Data {
         Data {
             socket: socket.into(),
             tls: Some(Box::new(sealed)),
+            said: None,
         }
     }
 
@@ -158,14 +165,23 @@ impl Data {
         super::tls::peer_key(&sealed.tls)
     }
 
-    /// The version in which the other side is spoken to, once hands are shaken. Without TLS it is on this host, and
-    /// takes the highest.
+    /// The version in which the other side is spoken to, once hands are shaken: what TLS has agreed on. Without TLS the
+    /// preamble says it, and before there is one the highest is taken: the other side is on this host.
     pub(crate) fn version(&self) -> io::Result<u8> {
         let version = match &self.tls {
             Some(sealed) => super::tls::version_of(&sealed.tls),
-            None => Some(*VERSIONS.end()),
+            None => self.said.or(Some(*VERSIONS.end())),
         };
         version.ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+
+    /// The preamble says this version, which is no other one than TLS has agreed on.
+    pub(crate) fn speak(&mut self, version: u8) -> io::Result<()> {
+        if self.tls.is_some() && self.version()? != version {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        self.said = Some(version);
+        Ok(())
     }
 
     /// Nothing more will be written.
@@ -217,9 +233,11 @@ impl Sealed {
         let mut rest = &self.inbox[self.taken..self.filled];
         let took = self.tls.read_tls(&mut rest)?;
         self.taken += took;
-        self.tls
-            .process_new_packets()
-            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        if let Err(error) = self.tls.process_new_packets() {
+            // The other side is told why, if it listens.
+            let _ = self.send(socket);
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
         Ok(took)
     }
 }

@@ -71,7 +71,13 @@ pub(super) fn run(
     transfer.add_data(&stripes);
     let monitor = Monitor::new(trust.own(), &before.control, account, recent, open);
     let certificate = trust.certificate();
-    let reached = reach((trust, rights), open, &transfer);
+    let reached = match before.control.is_in_version_of(&stripes) {
+        true => reach((trust, rights), open, &transfer),
+        false => {
+            let text = "its stripes are in another version than control is";
+            Err(Failure::new(trust.own(), FailureKind::Unusable, text))
+        }
+    };
     let stage = Stage {
         trust,
         began: began(open, before, trust.own()),

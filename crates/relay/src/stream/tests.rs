@@ -216,6 +216,63 @@ fn what_is_the_same_in_another_file_is_named_and_not_sent() {
     }
 }
 
+/// Programs of other versions write and read them.
+#[test]
+fn pieces_holes_and_what_is_the_same_are_these_bytes() {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    encoder.entry(&DIRECTORY, &mut out).unwrap();
+    encoder.compare(&mut out);
+    encoder.entry(&file("x", 8), &mut out).unwrap();
+    let pieces = out.len();
+    encoder.hole(5, &mut out);
+    encoder.content(&[7, 8]);
+    encoder.same(2, &mut out);
+    encoder.content(b"h");
+    out.extend(piece_head(1));
+    out.push(b'h');
+    let digest = encoder.file_end(&mut out);
+    assert_eq!(digest, *blake3::hash(b"\0\0\0\0\0\x07\x08h").as_bytes());
+    let expected = [
+        &[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5][..],
+        &[0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
+        &[0, 0, 0, 1, b'h'],
+        &[0, 0, 0, 0],
+        &digest,
+    ];
+    assert_eq!(out[pieces..], expected.concat());
+    encoder.entry(&file("y", 1), &mut out).unwrap();
+    let pieces = out.len();
+    encoder.give_up(&mut out);
+    assert_eq!(out[pieces..], [0xff; 4]);
+    encoder.end(&mut out);
+
+    let mut decoder = Decoder::default();
+    let (mut seen, mut bytes) = (Vec::new(), &out[..]);
+    while let Some(event) = decoder.next(&mut bytes).unwrap() {
+        match event {
+            Event::Hole(len) => seen.push(("hole", len)),
+            Event::Same(len) => {
+                seen.push(("same", len));
+                decoder.same(&[7, 8]);
+            }
+            Event::Content(bytes) => seen.push(("content", bytes.len() as u64)),
+            Event::FileEnd(_) => seen.push(("end", 0)),
+            Event::GivenUp => seen.push(("given up", 0)),
+            _ => {}
+        }
+    }
+    let all = [
+        ("hole", 5),
+        ("same", 2),
+        ("content", 1),
+        ("end", 0),
+        ("given up", 0),
+    ];
+    assert_eq!(seen, all);
+    assert!(decoder.has_ended());
+}
+
 #[test]
 fn what_is_said_of_an_entry_fits_it() {
     let said = |items: &[Item<'_>]| {

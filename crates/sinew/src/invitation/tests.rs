@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixture::open;
 
 fn token() -> Token {
     Token {
@@ -25,6 +26,22 @@ fn a_token_is_one_line_and_comes_back() {
         !format!("{:?}", token()).contains("3, 3"),
         "a secret in a log"
     );
+}
+
+#[test]
+fn tokens_of_version_1_stay_as_they_are() {
+    let mut fixtures = open!("token");
+    let alone = Token {
+        endpoints: Vec::new(),
+        ..token()
+    };
+    for (name, token) in [("two-endpoints", token()), ("no-endpoint", alone)] {
+        let text = token.to_string();
+        fixtures.hold(name, text.as_bytes(), |frozen| {
+            assert_eq!(str::from_utf8(frozen).unwrap().parse(), Ok(token));
+        });
+    }
+    fixtures.end();
 }
 
 #[test]

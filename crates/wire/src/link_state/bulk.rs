@@ -77,7 +77,7 @@ impl Sending {
 pub struct Bulk {
     /// It relays for nobody.
     pub is_closed: bool,
-    /// It relays for some nodes only: who is none of them is told so when he asks.
+    /// It relays for some nodes only. Its record does not say for which; it refuses the others when they ask.
     pub is_for_some: bool,
     /// Of its places for transfers so many quarters are taken, [`Bulk::LOAD_FULL`] of them when all are.
     pub load: u8,

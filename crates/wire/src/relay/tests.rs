@@ -48,17 +48,17 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 6, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
-    assert_eq!(Preamble::parse(&bytes), Ok(data));
+    assert_eq!(Preamble::parse(&bytes), Ok((6, data)));
     for cut in 0..bytes.len() {
         assert_eq!(Preamble::parse(&bytes[..cut]), Err(Malformed::Short));
     }
     let mut control = [0xa5; 8];
     assert_eq!(Preamble::Control.emit(6, &mut control), Ok(8));
-    assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
+    assert_eq!(Preamble::parse(&control), Ok((6, Preamble::Control)));
     let mut link = [0; CONTROL_PREAMBLE_BYTES];
     assert_eq!(Preamble::Link.emit(6, &mut link), Ok(8));
     assert_eq!(link, *b"SNRL\x06\x02\0\0");
-    assert_eq!(Preamble::parse(&link), Ok(Preamble::Link));
+    assert_eq!(Preamble::parse(&link), Ok((6, Preamble::Link)));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
         (4, 1, Malformed::Version),

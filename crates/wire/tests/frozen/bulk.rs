@@ -25,7 +25,7 @@ fn beginnings_and_frames() {
     for (name, preamble) in preambles {
         let bytes = written(|bytes| preamble.emit(6, bytes));
         fixtures.hold(name, &bytes, |frozen| {
-            assert_eq!(Preamble::parse(frozen), Ok(preamble));
+            assert_eq!(Preamble::parse(frozen), Ok((6, preamble)));
         });
     }
     let kinds = [
@@ -200,7 +200,11 @@ fn control_of_a_transfer() {
         check(&mut fixtures, &format!("failed-{}", kind.label()), failed);
     }
     let part = end_part(&[1; 16], (A, &[2; 32]), &[3; 32]);
-    fixtures.hold("signed-by-an-end", &part, |_| {});
+    // Nobody reads what is signed: who verifies it writes it, too.
+    fixtures.hold("signed-by-an-end", &part, |frozen| {
+        let fields = [&[1; 16][..], &A.0.to_be_bytes(), &[2; 32], &[3; 32]];
+        assert_eq!(frozen, fields.concat());
+    });
     let ordered = Ordered {
         unix_s: 1_790_000_000,
         key: [1; 32],
@@ -213,7 +217,12 @@ fn control_of_a_transfer() {
         assert_eq!(Ordered::parse(frozen), Ok(ordered));
     });
     let part = written(|bytes| ordered.signed_part((&[1; 16], open.flags()), bytes));
-    fixtures.hold("signed-by-who-began", &part, |_| {});
+    fixtures.hold("signed-by-who-began", &part, |frozen| {
+        let flags = open.flags().to_be_bytes();
+        let time = 1_790_000_000u64.to_be_bytes();
+        let fields = [&[1; 16][..], &flags, &time, &[1; 32], &[2; 32], &[3; 32]];
+        assert_eq!(frozen, fields.concat());
+    });
     fixtures.end();
 }
 

@@ -2,13 +2,14 @@
 //!
 //! What a value is written as today must be what the file says, and what the file says must be read as that value. A
 //! value of a new format has no line yet: the test fails with the lines that are to be added. Lines that are there never
-//! change.
+//! change. Only transcripts of handshakes may be recorded anew, as the test of `secure` says.
 
 use std::fmt::Write as _;
 
 /// What to do about a difference.
-const ADVICE: &str = "This format has been released, and nodes that speak it are out there: it does not change. Add a new \
-version, option or kind beside it, as \"How formats change\" in docs/wire.md says, and leave these bytes as they are";
+const ADVICE: &str = "This format has been released, and nodes use it: it does not change. Add a new version, option or \
+kind beside it, as \"How formats change\" in docs/wire.md says, and leave these bytes as they are. Only a transcript of \
+a handshake may be recorded anew, if nothing but the order of random numbers has changed";
 
 pub(crate) struct Fixtures {
     format: &'static str,
@@ -49,7 +50,8 @@ impl Fixtures {
         }
     }
 
-    /// `written` is a value as it is written today; `read` has that value come of the bytes that it is given.
+    /// `written` is a value as it is written today. `read` reads the bytes that it is given, and asserts that the same
+    /// value comes out.
     pub(crate) fn hold(&mut self, name: &str, written: &[u8], read: impl FnOnce(&[u8])) {
         let Some((_, frozen)) = self.lines.iter().find(|(line, _)| *line == name) else {
             writeln!(self.missing, "{name}: {}", hex_of(written)).unwrap();

@@ -8,6 +8,7 @@ use wire::certificate::{self as format, Options};
 use wire::control::{CRITICAL, Message, Messages, kind};
 use wire::groups::Groups;
 use wire::record::{Record, RecordKind};
+use wire::relay::VERSIONS;
 use wire::{Malformed, bytes::Reader};
 
 /// Kinds that nobody has given out yet.
@@ -160,8 +161,9 @@ fn what_cannot_be_skipped_has_a_label_of_its_own() {
         wire::relay::Preamble::bytes(&[b'S', b'N', b'R', b'L', version, role, 0, 0])
     };
     assert_eq!(preamble(6, 3), Err(Malformed::Value));
-    assert_eq!(preamble(5, 0), Err(Malformed::Version));
-    assert_eq!(preamble(7, 0), Err(Malformed::Version));
+    for version in [VERSIONS.start() - 1, VERSIONS.end() + 1] {
+        assert_eq!(preamble(version, 0), Err(Malformed::Version));
+    }
     assert_eq!(wire::relay::head([17, 0, 0, 0]), Err(Malformed::Kind));
     // A transport kind and a message of Scribe: only they are dropped, and counted.
     assert_eq!(wire::transport::Kind::of(&[6]), Err(Malformed::Kind));

@@ -15,6 +15,7 @@ mod later;
 mod packets;
 mod records;
 mod scribe;
+mod transport;
 
 use base::NodeAddr;
 use fixture::{Fixtures, open};
@@ -26,7 +27,7 @@ const C: NodeAddr = NodeAddr(0x0a07_0003);
 /// 239.1.2.3
 const GROUP: NodeAddr = NodeAddr(0xef01_0203);
 
-/// What an emitter writes that says how much that is.
+/// The bytes that an emitter writes. It gives their number.
 fn written(emit: impl FnOnce(&mut [u8]) -> Result<usize, Full>) -> Vec<u8> {
     let mut bytes = vec![0xa5; 70_000];
     let len = emit(&mut bytes).unwrap();
