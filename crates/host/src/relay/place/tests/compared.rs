@@ -114,6 +114,16 @@ fn what_changes_while_it_is_compared_does_not_become_the_copy() {
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// All keys that a source is told which asks for them.
+fn keys(writing: &mut Writing, asked: (u64, u64)) -> Vec<u64> {
+    writing.compare(asked);
+    let mut told = Vec::new();
+    while writing.is_asked() {
+        told.extend(writing.keys());
+    }
+    told
+}
+
 #[test]
 fn keys_of_pieces_are_told_of_what_may_be_read() {
     let dir = test_directory("place-keys");
@@ -128,35 +138,41 @@ fn keys_of_pieces_are_told_of_what_may_be_read() {
     writing.on_event(&Event::Compare).unwrap();
     let entry = entry(EntryKind::File, "", 6 << 20);
     writing.on_event(&Event::Entry(entry, 0)).unwrap();
-    let mut told = Vec::new();
-    let mut ask = |most: u64| {
-        told.clear();
-        writing
-            .compare(most, &mut |keys| {
-                told.extend_from_slice(keys);
-                Ok(())
-            })
-            .unwrap();
-        told.clone()
-    };
+    let mut ask = |from: u64, size: u64| keys(&mut writing, (from, size));
     let whole = resume::piece_key(&MANNER.transfer, &vec![7; 1 << 20]);
     let one = resume::piece_key(&MANNER.transfer, &[7]);
-    assert_eq!(ask(6 << 20), [[whole; 5].to_vec(), vec![one]].concat());
-    assert_eq!(ask(1 << 20), [whole]);
+    assert_eq!(ask(0, 6 << 20), [[whole; 5].to_vec(), vec![one]].concat());
+    assert_eq!(ask(0, (5 << 20) + 1).last(), Some(&one));
+    // Of a piece of any length the key would tell the bytes.
+    assert_eq!(ask(0, (1 << 20) + 1), [whole]);
+    assert_eq!(ask(0, 3), Vec::<u64>::new());
+    // What was sent before is not read again.
+    let behind = ask((3 << 20) + 1, 6 << 20);
+    assert_eq!((behind.len(), behind[3], behind[4]), (6, 0, whole));
+    // Nobody offered these.
+    for (path, size) in [("small", 3), ("elsewhere", 6 << 20)] {
+        let entry = super::entry(EntryKind::File, path, size);
+        writing.on_event(&Event::Compare).unwrap();
+        writing.on_event(&Event::Entry(entry, 0)).unwrap();
+        assert_eq!(keys(&mut writing, (0, size)), Vec::<u64>::new(), "{path}");
+        assert!(writing.same(1, &mut |_| ()).is_err(), "{path}");
+    }
     drop(writing);
     let (mut writing, there) = begin(named(&dir, "out").hidden(true), &MANNER).unwrap();
     assert!(!is_offered(&there), "who may only write learns nothing");
     writing.on_event(&Event::Compare).unwrap();
     writing.on_event(&Event::Entry(entry, 0)).unwrap();
-    let mut tell = |keys: &[u64]| panic!("{keys:?}");
-    writing.compare(6 << 20, &mut tell).unwrap();
+    assert_eq!(keys(&mut writing, (0, 6 << 20)), Vec::<u64>::new());
     assert!(writing.same(1, &mut |_| ()).is_err());
     drop(writing);
     let fresh = Manner {
         fresh: true,
         ..MANNER
     };
-    let (_, there) = begin(named(&dir, "out"), &fresh).unwrap();
+    let (mut writing, there) = begin(named(&dir, "out"), &fresh).unwrap();
     assert!(!is_offered(&there));
+    writing.on_event(&Event::Compare).unwrap();
+    writing.on_event(&Event::Entry(entry, 0)).unwrap();
+    assert_eq!(keys(&mut writing, (0, 6 << 20)), Vec::<u64>::new());
     fs::remove_dir_all(dir).unwrap();
 }
