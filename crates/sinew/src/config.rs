@@ -35,7 +35,7 @@
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
 //! probe = 268435456                  # bytes that it may send to find out what a segment carries
-//! passes = true                      # it relays for other nodes; false: what is for it or from it alone; or some: ["ams"]
+//! passes = true                      # it relays for other nodes; false: for none; ["ams"]: what ams begins
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here

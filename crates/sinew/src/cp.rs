@@ -581,7 +581,7 @@ fn size(path: &Path) -> Option<u64> {
 /// Entries that are counted before a copy begins: some 10 µs each, a tenth of a second for all.
 const COUNTED_MAX: usize = 10_000;
 
-/// Of what is not copied.
+/// What is left out, as patterns.
 fn patterns(args: &Copy) -> Vec<Vec<u8>> {
     let patterns = args.exclude.iter();
     patterns.map(|p| p.as_bytes().to_vec()).collect()

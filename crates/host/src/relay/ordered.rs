@@ -37,9 +37,14 @@ pub(super) struct Beginner {
 
 impl Beginner {
     /// It has this name, or this address.
-    pub(super) fn is_named(&self, name: &str) -> bool {
-        name.eq_ignore_ascii_case(&self.name) || name.parse() == Ok(self.node)
+    pub(super) fn is_named(&self, known: &str) -> bool {
+        is_named((&self.name, self.node), known)
     }
+}
+
+/// A node with a name is called so, by that or by its address.
+pub(super) fn is_named((name, node): (&str, NodeAddr), known: &str) -> bool {
+    name.eq_ignore_ascii_case(known) || known.parse() == Ok(node)
 }
 
 /// Orders that have counted, by the node that began them.

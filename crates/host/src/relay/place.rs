@@ -22,9 +22,11 @@ mod there;
 use super::failure::{Failure, FailureKind};
 use super::pump::Outcome;
 use base::NodeAddr;
+use basis::Changed;
 use files::Files;
 use net::beneath::Directory;
 use relay::Event;
+use relay::resume::{KEYS_MAX, PIECE_BYTES};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -39,6 +41,10 @@ const JOURNAL: &str = ".sinew-journal";
 
 /// What is read at once to look into a file.
 const READ_BYTES: usize = 256 * 1024;
+
+/// So far ahead of what has come the source is told what is there: as far as it may send ahead, and as much again, so that
+/// it need not wait where all differs.
+const AHEAD_BYTES: u64 = 2 * relay::WINDOW_BYTES;
 
 /// How a copy is kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +210,16 @@ pub(super) fn is_meant_as_directory(path: &Path) -> bool {
 pub(super) struct Writing {
     here: NodeAddr,
     to: To,
+    asked: Option<Asked>,
+}
+
+/// A source waits for the keys of what is there.
+struct Asked {
+    /// Pieces that were told.
+    told: u64,
+    /// What lies before this one is not wanted, so it is not read.
+    first: u64,
+    end: u64,
 }
 
 /// What is here of a file whose content comes.
@@ -254,7 +270,12 @@ impl Writing {
             Place::Stream(stream) => (To::Stream(stream), There::default()),
             Place::Discard => (To::Discard, There::default()),
         };
-        Ok((Writing { here, to }, there))
+        let writing = Writing {
+            here,
+            to,
+            asked: None,
+        };
+        Ok((writing, there))
     }
 
     /// What is here of the file that was named last, whose content comes from this byte on: for the decoder.
@@ -270,16 +291,68 @@ impl Writing {
         kept.ok_or_else(|| not_kept(here))
     }
 
-    /// Tells what is in another file under the path of the one that was named last, as far as that file will have
-    /// so many bytes: the keys of its pieces.
-    pub(super) fn compare(
-        &mut self,
-        most: u64,
-        tell: &mut dyn FnMut(&[u64]) -> Outcome,
-    ) -> Outcome {
+    /// The source waits for the keys of the pieces of another file under the path of the one that was named last, which
+    /// will have so many bytes, and comes from some byte on.
+    pub(super) fn compare(&mut self, (from, size): (u64, u64)) {
+        let end = match &self.to {
+            To::Files(files) => files.pieces(size),
+            To::Stream(_) | To::Discard => 0,
+        };
+        // All can be told at once, however slowly the source looks at them.
+        let end = end.min(KEYS_MAX as u64);
+        let first = from.div_ceil(PIECE_BYTES).min(end);
+        self.asked = Some(Asked {
+            told: 0,
+            first,
+            end,
+        });
+    }
+
+    /// It does, and has come so near to what it was told that it could have to wait.
+    pub(super) fn is_awaited(&self, at: u64) -> bool {
+        let is_near = |asked: &Asked| asked.told * PIECE_BYTES < at.saturating_add(AHEAD_BYTES);
+        self.asked.as_ref().is_some_and(is_near)
+    }
+
+    /// It does.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The keys of the next pieces; none when it was told all, and then it waits no longer.
+    pub(super) fn keys(&mut self) -> Vec<u64> {
+        let Some(asked) = &mut self.asked else {
+            return Vec::new();
+        };
+        let keys = match &self.to {
+            To::Files(_) if asked.told < asked.first => {
+                let more = asked.first - asked.told;
+                vec![0; more.min(wire::relay::KEYS_MAX as u64) as usize]
+            }
+            To::Files(files) => files.keys(asked.told, asked.end),
+            To::Stream(_) | To::Discard => Vec::new(),
+        };
+        asked.told += keys.len() as u64;
+        if keys.is_empty() {
+            self.asked = None;
+        }
+        keys
+    }
+
+    /// The file ends: a source that was not told all does not wait for that any more; whether it has to hear so.
+    pub(super) fn end_answer(&mut self) -> bool {
+        self.asked.take().is_some()
+    }
+
+    /// What came has another digest than was sent, because what is there of it has changed meanwhile.
+    pub(super) fn differs(&mut self) -> Option<Failure> {
+        let here = self.here;
         match &mut self.to {
-            To::Files(files) => files.compare(most, tell),
-            To::Stream(_) | To::Discard => Ok(()),
+            To::Files(files) => {
+                let error = files.differs()?;
+                Some(failed(here, files.what(&Event::Begin), &error))
+            }
+            To::Stream(_) | To::Discard => None,
         }
     }
 
@@ -289,7 +362,7 @@ impl Writing {
         match &mut self.to {
             To::Files(files) => {
                 let done = files.same(len, give);
-                done.map_err(|error| Failure::file(here, "what is there of a file", &error))
+                done.map_err(|error| failed(here, files.what(&Event::Same(len)), &error))
             }
             To::Stream(_) | To::Discard => Err(not_kept(here)),
         }
@@ -301,7 +374,7 @@ impl Writing {
         match &mut self.to {
             To::Files(files) => {
                 let done = files.on_event(event);
-                done.map_err(|error| Failure::file(here, files.what(event), &error))
+                done.map_err(|error| failed(here, files.what(event), &error))
             }
             To::Discard => Ok(()),
             To::Stream(stream) => match event {
@@ -321,6 +394,14 @@ impl Writing {
                 _ => Ok(()),
             },
         }
+    }
+}
+
+/// Something with a file failed. Who writes to it while it is compared has it in use: another attempt gets it whole.
+fn failed(here: NodeAddr, what: String, error: &io::Error) -> Failure {
+    match Changed::is(error) {
+        true => Failure::new(here, FailureKind::InUse, format_args!("{what}: {error}")),
+        false => Failure::file(here, what, error),
     }
 }
 

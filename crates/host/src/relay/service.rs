@@ -213,6 +213,13 @@ impl Known for Neighbourhood<'_> {
     }
 }
 
+/// What a node asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    Copy,
+    Probe,
+}
+
 struct Node {
     trust: Trust,
     roots: Roots,
@@ -440,7 +447,7 @@ impl Node {
             ordered: ordered.as_deref().unwrap_or(open.ordered),
             ..*open
         };
-        let entered = self.enter(open, peer)?;
+        let entered = self.enter(open, peer, Asks::Copy)?;
         let part = match self.end(open, key.is_none()) {
             Ok(part) => part,
             Err(why) => {
@@ -470,7 +477,7 @@ impl Node {
         peer: &Peer,
         key: Option<[u8; 32]>,
     ) -> Result<(), Failure> {
-        let entered = self.enter(open, peer)?;
+        let entered = self.enter(open, peer, Asks::Probe)?;
         let rights = match key {
             None => Rights::Operator,
             Some(_) => Rights::Others(&self.allow),
@@ -500,12 +507,12 @@ impl Node {
     }
 
     /// Has it among the transfers under way, unless it cannot be or there are too many.
-    fn enter(&self, open: &Open<'_>, peer: &Peer) -> Result<Entered, Failure> {
+    fn enter(&self, open: &Open<'_>, peer: &Peer, asks: Asks) -> Result<Entered, Failure> {
         let here = self.trust.own();
         let refused = if open.route.node != here {
             let text = format!("this is {here}, and {} is asked for", open.route.node);
             Failure::new(here, FailureKind::Unusable, text)
-        } else if let Err(refused) = self.passes_on(open, peer) {
+        } else if let Err(refused) = self.passes_on(open, peer.node, asks) {
             refused
         } else if let Some(entered) = self.ledger.begin(open, peer.node) {
             return Ok(entered);
@@ -521,12 +528,12 @@ impl Node {
         Err(refused)
     }
 
-    /// What is neither for this node nor from it is passed on for those it relays for. What a probe asks of other
-    /// nodes has nobody's signature, so there the neighbour counts that asks.
-    fn passes_on(&self, open: &Open<'_>, peer: &Peer) -> Result<(), Failure> {
+    /// What is neither for this node nor from it is passed on for those it relays for. Nobody signs a probe that
+    /// begins at another node, so there the neighbour counts that asks.
+    fn passes_on(&self, open: &Open<'_>, peer: NodeAddr, asks: Asks) -> Result<(), Failure> {
         let here = self.trust.own();
         let forbidden = |text: String| Err(Failure::new(here, FailureKind::Forbidden, text));
-        if open.route.path.is_some() || peer.node == here {
+        if open.route.path.is_some() || peer == here {
             return Ok(());
         }
         let names = match &self.passes {
@@ -537,24 +544,22 @@ impl Node {
             }
             Passes::Some(names) => names,
         };
-        let unix_s = self.clock.unix_s();
-        let (is_one, shown) = if open.ordered.is_empty() {
-            let certificate = Certificate::from_bytes(open.certificate).ok();
-            let name = certificate.map(|c| c.fields().subject.name.to_owned());
-            let is_one = |known: &String| {
-                let is_named = name.as_ref().is_some_and(|n| known.eq_ignore_ascii_case(n));
-                is_named || known.parse() == Ok(peer.node)
-            };
-            (names.iter().any(is_one), peer.node.to_string())
-        } else {
-            let beginner = ordered::judge(&self.trust, open, unix_s)?;
-            let is_one = names.iter().any(|name| beginner.is_named(name));
-            (is_one, beginner.name)
+        let (name, node) = match asks {
+            Asks::Probe if open.ordered.is_empty() => {
+                let certificate = Certificate::from_bytes(open.certificate).ok();
+                let name = certificate.map(|c| c.fields().subject.name.to_owned());
+                (name.unwrap_or_else(|| peer.to_string()), peer)
+            }
+            _ => {
+                let beginner = ordered::judge(&self.trust, open, self.clock.unix_s())?;
+                (beginner.name, beginner.node)
+            }
         };
-        match is_one {
+        let is_one = |known: &String| ordered::is_named((&name, node), known);
+        match names.iter().any(is_one) {
             true => Ok(()),
             false => forbidden(format!(
-                "it relays for some nodes, and {shown} is none of them: `[relay] passes` of its configuration \
+                "it relays for some nodes, and {name} is none of them: `[relay] passes` of its configuration \
                  names them"
             )),
         }
@@ -633,5 +638,84 @@ impl Node {
             prepare(data, open.congestion).map_err(|text| unusable(&text))?;
         }
         Ok(come)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{AMS, FRA, TestNode, identity};
+    use wire::bytes::Writer;
+    use wire::relay::{Hop, HopRepr, TRANSFER_BYTES};
+
+    fn node(test: &TestNode, passes: &[&str]) -> Node {
+        let (network, commander) = (test.authority.network(), test.commander.clone());
+        let strangers = Arc::new(Places::new(GREETING_MAX, GREETING_SHARE));
+        let names = passes.iter().map(|name| (*name).to_owned());
+        let (_, lines) = Lines::new("ams", Clock::new(), true);
+        Node {
+            trust: Trust::new(test.identity.clone(), None, network, commander).unwrap(),
+            roots: Roots::new(AMS, Vec::new()),
+            allow: Allowed::default(),
+            transfers: 1,
+            passes: Passes::Some(names.collect()),
+            probe_bytes: 0,
+            admission: None,
+            links: false,
+            ledger: Arc::new(Ledger::new(1, strangers)),
+            stripes: Stripes::default(),
+            recent: Arc::new(Recent::new()),
+            counted: Counted::default(),
+            clock: Clock::new(),
+            log: Mutex::new(Log::new(lines.clone())),
+            lines,
+        }
+    }
+
+    #[test]
+    fn a_copy_without_an_order_is_in_nobody_s_name() {
+        let mut test = TestNode::start("relay-service-passes");
+        let fra = identity(&mut test.authority, [2; 64], FRA);
+        let hop = |node, path, below: &[u8]| {
+            let mut bytes = [0; 64];
+            let mut w = Writer::new(&mut bytes);
+            let repr = HopRepr {
+                node,
+                stripes: 1,
+                adapts: false,
+                endpoint: "",
+                path,
+                discard: false,
+                below,
+            };
+            repr.emit(&mut w).unwrap();
+            w.written().to_vec()
+        };
+        let end = hop(NodeAddr(0x0a07_0003), Some(&b"x"[..]), &[]);
+        let route = hop(AMS, None, &end);
+        let open = Open {
+            transfer: [7; TRANSFER_BYTES],
+            pull: false,
+            plain: false,
+            scavenge: false,
+            fresh: false,
+            keep: false,
+            delete: false,
+            spare: false,
+            dry: false,
+            attributes: false,
+            congestion: "",
+            certificate: fra.certificate().as_bytes(),
+            ordered: &[],
+            route: Hop::parse(&route).unwrap(),
+        };
+        // The neighbour, by name or address, and another.
+        for (named, is_one) in [("fra", true), ("10.7.0.2", true), ("lon", false)] {
+            let node = node(&test, &[named]);
+            let passes = |asks: Asks| node.passes_on(&open, FRA, asks);
+            assert_eq!(passes(Asks::Probe).is_ok(), is_one, "{named}");
+            let why = passes(Asks::Copy).unwrap_err();
+            assert!(why.text.contains("who began the transfer"), "{why}");
+        }
     }
 }

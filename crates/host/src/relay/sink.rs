@@ -15,6 +15,7 @@ use super::socket::Data;
 use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
 use relay::stage::Next;
+use relay::stream::StreamError;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
 use secure::ends::Speech;
 use std::sync::Arc;
@@ -45,6 +46,22 @@ pub(super) struct Sink<'a> {
     pub(super) inflow: &'a Inflow,
     pub(super) secrets: &'a Inbound,
     pub(super) transfer: &'a Transfer,
+}
+
+/// What is next.
+enum Came {
+    Frame(Vec<u8>),
+    Nothing,
+    End,
+}
+
+/// The stream is not what was sent, or a file that was compared has changed.
+fn corrupted(here: NodeAddr, why: StreamError, writing: &mut Writing) -> Failure {
+    let changed = match why {
+        StreamError::Content => writing.differs(),
+        _ => None,
+    };
+    changed.unwrap_or_else(|| Failure::new(here, FailureKind::Corrupt, why))
 }
 
 /// Takes the frames of one connection in.
@@ -150,22 +167,33 @@ impl Sink<'_> {
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
         let (mut content, mut path) = (0, Vec::new());
-        let mut compares = false;
+        let (mut compares, mut at) = (false, 0);
         let mut acked_at = Instant::now();
         let mut digest = None;
         loop {
+            if writing.is_awaited(at) {
+                self.tell_keys(&writing.keys(), &mut speech)?;
+            }
+            // What it was not told yet is looked at where nothing else is to be done.
+            let is_asked = writing.is_asked();
             let next = self.inflow.wait(self.transfer, |r| match r.take() {
-                Some(bytes) => Some(Some(bytes)),
-                None => r.is_complete().then_some(None),
+                Some(bytes) => Some(Came::Frame(bytes)),
+                None if r.is_complete() => Some(Came::End),
+                None => is_asked.then_some(Came::Nothing),
             });
-            let Ok(next) = next else {
-                return Err(self.over());
+            let bytes = match next {
+                Err(Over) => return Err(self.over()),
+                Ok(Came::End) => break,
+                Ok(Came::Frame(bytes)) => bytes,
+                Ok(Came::Nothing) => {
+                    self.tell_keys(&writing.keys(), &mut speech)?;
+                    continue;
+                }
             };
-            let Some(bytes) = next else { break };
             let mut input = &bytes[..bytes.len().saturating_sub(overhead)];
             loop {
                 let event = decoder.next(&mut input);
-                match event.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))? {
+                match event.map_err(|why| corrupted(here, why, &mut writing))? {
                     None => break,
                     // Its turn is when it is known that nothing follows.
                     Some(Event::End(told)) => digest = Some(told),
@@ -177,6 +205,7 @@ impl Sink<'_> {
                             Event::Same(len) => {
                                 tell(Progress::From(*len));
                                 same = Some(*len);
+                                at += len;
                             }
                             Event::Total(total) => {
                                 tell(Progress::Total(*total));
@@ -195,8 +224,14 @@ impl Sink<'_> {
                                 path.clear();
                                 path.extend_from_slice(entry.path);
                             }
-                            Event::Content(bytes) => content += bytes.len() as u64,
-                            Event::Hole(len) => content += len,
+                            Event::Content(bytes) => {
+                                content += bytes.len() as u64;
+                                at += bytes.len() as u64;
+                            }
+                            Event::Hole(len) => {
+                                content += len;
+                                at += len;
+                            }
                             Event::FileEnd(digest) => tell(Progress::File(&path, *digest)),
                             Event::Spared(path, why) if !why.is_empty() => {
                                 tell(Progress::Spared(path, why));
@@ -207,7 +242,11 @@ impl Sink<'_> {
                             }
                             _ => {}
                         }
+                        let ends = matches!(event, Event::FileEnd(_) | Event::GivenUp);
                         writing.on_event(&event)?;
+                        if ends && writing.end_answer() {
+                            self.tell_keys(&[], &mut speech)?;
+                        }
                         if let Some(len) = same {
                             writing.same(len, &mut |bytes| decoder.same(bytes))?;
                         }
@@ -216,10 +255,9 @@ impl Sink<'_> {
                                 Kept::Beginning(content) => decoder.resume(*content),
                                 Kept::Whole => decoder.drop_content(),
                             }
+                            at = from;
                             if std::mem::take(&mut compares) {
-                                writing
-                                    .compare(size, &mut |keys| self.tell_keys(keys, &mut speech))?;
-                                self.tell_keys(&[], &mut speech)?;
+                                writing.compare((from, size));
                             }
                         }
                     }

@@ -88,7 +88,8 @@ pub(super) type Again<'a> = &'a (dyn Fn(&Achieved) -> Option<Planned> + Sync);
 /// Watches one attempt.
 pub(super) struct Doubt<'a> {
     predicted: Option<Prediction>,
-    nodes: Vec<NodeAddr>,
+    /// The way, as it was asked for.
+    route: Vec<u8>,
     again: Again<'a>,
     seen: Mutex<Seen>,
     /// By this attempt and those before.
@@ -106,7 +107,7 @@ impl<'a> Doubt<'a> {
     ) -> Doubt<'a> {
         Doubt {
             predicted: planned.predicted,
-            nodes: planned.nodes.clone(),
+            route: planned.bytes.clone(),
             again,
             seen: Mutex::default(),
             achieved,
@@ -124,17 +125,17 @@ impl<'a> Doubt<'a> {
         };
         let achieved = &mut *self.achieved.lock().unwrap_or_else(PoisonError::into_inner);
         achieved.note(slowest, bps);
-        if (self.again)(achieved).is_some_and(|plan| is_better(&plan, &self.nodes, bps)) {
+        if (self.again)(achieved).is_some_and(|plan| is_better(&plan, &self.route, bps)) {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// Another way is so much faster than what is achieved that it is worth going on by it.
-fn is_better(plan: &Planned, nodes: &[NodeAddr], achieved_bps: u64) -> bool {
+fn is_better(plan: &Planned, route: &[u8], achieved_bps: u64) -> bool {
     let least = plan.predicted.filter(|p| p.is_known).map(|p| p.low_bps);
     let wanted = achieved_bps.saturating_mul(GAIN_PCT) / 100;
-    plan.nodes != nodes && least.is_some_and(|least| least > wanted)
+    plan.bytes != route && least.is_some_and(|least| least > wanted)
 }
 
 #[cfg(test)]
@@ -153,8 +154,7 @@ mod tests {
 
     fn planned(nodes: &[u32], low_bps: u64, is_known: bool) -> Planned {
         Planned {
-            bytes: Vec::new(),
-            nodes: nodes.iter().map(|n| NodeAddr(*n)).collect(),
+            bytes: nodes.iter().flat_map(|n| n.to_be_bytes()).collect(),
             predicted: Some(Prediction {
                 rate_bps: 2 * low_bps,
                 low_bps,
@@ -248,10 +248,8 @@ mod tests {
             let ends = [1, 2].map(|n| NodeAddr(n).to_string());
             let plan = explain::plan(&view, &ends[0], &ends[1], &PlanAsked::default()).unwrap();
             let best = plan.best();
-            let nodes = best.addresses.iter().map(|a| a.parse().unwrap());
             Some(Planned {
-                bytes: Vec::new(),
-                nodes: nodes.collect(),
+                bytes: best.addresses.join(" ").into_bytes(),
                 predicted: Some(Prediction {
                     rate_bps: best.rate_bps,
                     low_bps: best.low_bps,
@@ -262,8 +260,12 @@ mod tests {
                 is_around: false,
             })
         };
+        let by = |nodes: &[u32]| {
+            let nodes = nodes.iter().map(|n| NodeAddr(*n).to_string());
+            nodes.collect::<Vec<_>>().join(" ").into_bytes()
+        };
         let before = again(&Achieved::default()).unwrap();
-        assert_eq!(before.nodes, [1, 2].map(NodeAddr), "so it was foretold");
+        assert_eq!(before.bytes, by(&[1, 2]), "so it was foretold");
         let (stop, achieved) = (Arc::default(), Mutex::default());
         let doubt = Doubt::of(&before, &again, &achieved, &stop);
         let ended = (1..60).find(|_| {
@@ -272,6 +274,6 @@ mod tests {
         });
         assert_eq!(ended, Some(20), "seconds");
         let after = again(&achieved.lock().unwrap()).unwrap();
-        assert_eq!(after.nodes, [1, 3, 2].map(NodeAddr), "the next attempt");
+        assert_eq!(after.bytes, by(&[1, 3, 2]), "the next attempt");
     }
 }

@@ -1,5 +1,7 @@
 //! The way of a copy: a path, or, to several nodes, a tree.
 
+mod tree;
+
 use super::Copy;
 use super::branches::Branches;
 use super::doubt::Achieved;
@@ -110,8 +112,6 @@ pub(super) struct Probes<'a> {
 /// A route, ready to be asked for.
 pub(super) struct Planned {
     pub(super) bytes: Vec<u8>,
-    /// The nodes of the way to the last end, from here on.
-    pub(super) nodes: Vec<NodeAddr>,
     /// What it is expected to carry.
     pub(super) predicted: Option<Prediction>,
     /// It takes nothing that was to be avoided.
@@ -237,73 +237,8 @@ impl Route {
         Ok(Planned {
             bytes: shape.hop(self.own, 0)?,
             predicted: self.pace(ways, ends, &branches),
-            nodes: branches.nodes(self.own),
             is_around: !std::ptr::eq(ways, &raw const self.all),
         })
-    }
-
-    /// The ways to all of these ends, as a tree.
-    ///
-    /// Choice: what goes to several ends goes by the overlay's routes, which share most of their segments, unless the
-    /// way that is planned for each of them is expected to bring it to the slowest of them faster.
-    fn branches(&self, ways: &Ways, ends: &Ends) -> Result<Branches, Failure> {
-        let planned = match self.is_free() {
-            true => Some(self.joined(ways, ends, |end| self.plan(ways, end))?),
-            false => None,
-        };
-        if let Some(planned) = &planned
-            && ends.len() == 1
-        {
-            return Ok(planned.clone());
-        }
-        let shared = self.joined(ways, ends, |_| None)?;
-        let pace = |branches: &Branches| {
-            let pace = self.pace(ways, ends, branches);
-            pace.filter(|pace| pace.is_known).map(|pace| pace.rate_bps)
-        };
-        let is_faster = |planned: &Branches| pace(planned) > pace(&shared);
-        Ok(planned.filter(is_faster).unwrap_or(shared))
-    }
-
-    /// The ways to these ends as they are planned, or else the shortest; each from where it leaves the ones before.
-    fn joined(
-        &self,
-        ways: &Ways,
-        ends: &Ends,
-        plan: impl Fn(NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)>,
-    ) -> Result<Branches, Failure> {
-        let mut branches = Branches::default();
-        for &end in ends.keys() {
-            let (path, stripes) = match plan(end) {
-                Some(planned) => planned,
-                None => {
-                    let path = self.path(ways, end)?;
-                    let stripes = self.stripes_along(ways, &path);
-                    (path, stripes)
-                }
-            };
-            let stripes = match self.stripes.is_empty() {
-                true => stripes,
-                false => self.stripes.clone(),
-            };
-            branches.join(&path, &stripes);
-        }
-        Ok(branches)
-    }
-
-    /// What the slowest of the ends is expected to get: it sets the pace for all.
-    fn pace(&self, ways: &Ways, ends: &Ends, branches: &Branches) -> Option<Prediction> {
-        let mut slowest: Option<Prediction> = None;
-        for &end in ends.keys() {
-            let next = self.predict(ways, &branches.path(end), branches)?;
-            let is_known = next.is_known && slowest.is_none_or(|slowest| slowest.is_known);
-            let least = slowest.filter(|slowest| slowest.rate_bps <= next.rate_bps);
-            slowest = Some(Prediction {
-                is_known,
-                ..least.unwrap_or(next)
-            });
-        }
-        slowest
     }
 
     /// One of these ends to which no way is known.
@@ -438,7 +373,13 @@ impl Shape<'_> {
         let mut w = Writer::new(&mut bytes);
         let written = hop.emit(&mut w).map(|()| w.len());
         let len = written.map_err(|_| {
-            Failure::misused("the route or its paths are too long: copy to fewer nodes at once")
+            Failure::misused(match self.route.pull {
+                true => {
+                    "the path at the node, with the patterns of --exclude, is too long: name fewer patterns, or \
+                     shorter ones"
+                }
+                false => "the route or its paths are too long: copy to fewer nodes at once",
+            })
         })?;
         bytes.truncate(len);
         Ok(bytes)
@@ -530,6 +471,50 @@ mod tests {
         nodes.iter().map(|n| (node(*n), path(n))).collect()
     }
 
+    /// The nodes of a route, each before those behind it.
+    fn nodes(planned: &Planned) -> Vec<NodeAddr> {
+        fn put(hop: &Hop<'_>, nodes: &mut Vec<NodeAddr>) {
+            nodes.push(hop.node);
+            hop.below().for_each(|below| put(&below, nodes));
+        }
+        let mut nodes = Vec::new();
+        put(&Hop::parse(&planned.bytes).unwrap(), &mut nodes);
+        nodes
+    }
+
+    #[test]
+    fn patterns_that_are_too_many_are_what_is_too_long() {
+        let long = Ends::from([(node(3), vec![b'x'; ROUTE_BYTES_MAX])]);
+        for (pull, text) in [(true, "--exclude"), (false, "fewer nodes")] {
+            let route = Route { pull, ..route() };
+            let why = route.to(&long).map(drop).unwrap_err();
+            assert!(why.text().contains(text), "{}", why.text());
+        }
+    }
+
+    #[test]
+    fn what_several_ends_share_is_shared_by_them() {
+        // A chain of 90 against a star whose ends get half of this each.
+        let planned = |each: u32| {
+            let route = Route {
+                all: measured(&[
+                    (1, 2, 1, Some(each)),
+                    (2, 3, 1, Some(90_000)),
+                    (1, 3, 9, Some(each)),
+                ]),
+                stripes: vec![1],
+                ..route()
+            };
+            let planned = route.to(&ends(&[2, 3])).unwrap();
+            let first = Hop::parse(&planned.bytes).unwrap();
+            let below = first.below().count();
+            (below, planned.predicted.unwrap().rate_bps / 1_000)
+        };
+        assert_eq!(planned(100_000), (1, 90_000));
+        assert_eq!(planned(190_000), (1, 90_000), "hardly faster");
+        assert_eq!(planned(250_000), (2, 125_000));
+    }
+
     #[test]
     fn what_is_avoided_is_gone_around_where_there_is_a_way() {
         let one = |planned: &Planned| {
@@ -571,15 +556,15 @@ mod tests {
         let far = |fast: Option<u32>| Route {
             all: measured(&[
                 (1, 2, 1, Some(1_000)),
-                (2, 3, 1, Some(50_000)),
-                (2, 4, 1, Some(60_000)),
+                (2, 3, 1, Some(80_000)),
+                (2, 4, 1, Some(90_000)),
                 (1, 5, 9, fast),
                 (5, 2, 9, Some(30_000)),
             ]),
             ..route()
         };
         let planned = far(Some(40_000)).to(&ends(&[3, 4])).unwrap();
-        assert_eq!(planned.nodes, [1, 5, 2, 3, 4].map(node));
+        assert_eq!(nodes(&planned), [1, 5, 2, 3, 4].map(node));
         let predicted = planned.predicted.unwrap();
         assert!(predicted.is_known);
         assert!(predicted.rate_bps >= 30_000_000, "{predicted:?}");
@@ -587,12 +572,12 @@ mod tests {
         assert_eq!((first.ends(), first.below().count()), (2, 1));
         // By what is no faster nobody goes.
         let planned = far(Some(900)).to(&ends(&[3, 4])).unwrap();
-        assert_eq!(planned.nodes, [1, 2, 3, 4].map(node));
+        assert_eq!(nodes(&planned), [1, 2, 3, 4].map(node));
         let predicted = planned.predicted.unwrap();
         assert!(predicted.rate_bps < 10_000_000, "{predicted:?}");
         // One of them on the way to the other.
         let planned = far(Some(40_000)).to(&ends(&[2, 3])).unwrap();
-        assert_eq!(planned.nodes, [1, 5, 2, 3].map(node));
+        assert_eq!(nodes(&planned), [1, 5, 2, 3].map(node));
         let first = Hop::parse(&planned.bytes).unwrap();
         let second = first.below().next().unwrap().below().next().unwrap();
         assert_eq!((second.node, second.path), (node(2), Some(&b"/p2"[..])));

@@ -6,21 +6,24 @@
 //!   copy   all was the same so far, and now something differs
 //!   stays  all was the same to the end: nothing is written but its time and permissions
 //! ```
-//! Choice: what is the same is read twice, for its keys and for the digest of the whole content. Nothing of the first
-//! reading is trusted then.
+//! Choice: what is the same is read for its keys, for the digest of the whole content, and where something differs to be
+//! written. No reading trusts the one before: the digest of the content shows whether the second was of what the first
+//! was of, and that of the copy whether the third was.
 
-use crate::relay::pump::Outcome;
 use net::beneath::{Directory, data_from};
 use nix::unistd::Uid;
 use relay::resume::{self, PIECE_BYTES};
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, SystemTime};
 use wire::relay::TRANSFER_BYTES;
 
-/// Keys that are told together: of 64 MiB, a tenth of a second of reading.
-const TOLD_KEYS: usize = 64;
+/// What a file system may keep of a time is this coarse.
+const TIME_GRAIN: Duration = Duration::from_secs(2);
 /// What is read at once. A hole of so many bytes stays one where it is written again.
 const BLOCK_BYTES: usize = 64 * 1024;
 
@@ -46,11 +49,11 @@ impl Basis {
         self.found.len()
     }
 
-    /// It can be the copy itself: it has no other name, and is of this process's user or gets its owner from the
-    /// source.
-    pub(super) fn may_stay(&self, gets_owner: bool) -> bool {
+    /// It can be the copy itself: it has no other name, and is of this process's user. Another user may have it open,
+    /// and would write to what has got its owner from the source.
+    pub(super) fn may_stay(&self) -> bool {
         let is_own = self.found.uid() == Uid::effective().as_raw();
-        self.found.nlink() == 1 && (is_own || gets_owner)
+        self.found.nlink() == 1 && is_own
     }
 
     /// Nobody has written to it since it was opened.
@@ -65,34 +68,39 @@ impl Basis {
         Ok(of(&self.found) == of(&self.file.metadata()?))
     }
 
-    /// Tells the keys of its pieces, of at most so many bytes. Where it cannot be read, they end.
-    pub(super) fn tell(
-        &self,
-        transfer: &[u8; TRANSFER_BYTES],
-        most: u64,
-        tell: &mut dyn FnMut(&[u64]) -> Outcome,
-    ) -> Outcome {
-        let until = most.min(self.bytes());
-        let mut keys = Vec::with_capacity(TOLD_KEYS);
+    /// It has still the size and the time that it was given, or had.
+    pub(super) fn is_as_set(&self, mtime: Option<SystemTime>) -> io::Result<bool> {
+        let now = self.file.metadata()?;
+        let set = match mtime {
+            Some(mtime) => mtime,
+            None => self.found.modified()?,
+        };
+        let is_set = set
+            .duration_since(now.modified()?)
+            .is_ok_and(|lost| lost < TIME_GRAIN);
+        Ok(now.len() == self.found.len() && is_set)
+    }
+
+    /// Pieces of it that a file of so many bytes may have too. One that is shorter is its own last one: of a piece of
+    /// any length that somebody wishes the key would tell the bytes.
+    pub(super) fn pieces(&self, most: u64) -> u64 {
+        match most >= self.bytes() {
+            true => self.bytes().div_ceil(PIECE_BYTES),
+            false => most / PIECE_BYTES,
+        }
+    }
+
+    /// The keys of some of its pieces. Where it cannot be read, they end.
+    pub(super) fn keys(&self, transfer: &[u8; TRANSFER_BYTES], pieces: Range<u64>) -> Vec<u64> {
         let mut buffer = vec![0; PIECE_BYTES as usize];
-        let mut at = 0;
-        while at < until {
-            let len = PIECE_BYTES.min(until - at);
+        let mut key = |piece: u64| {
+            let at = piece * PIECE_BYTES;
+            let len = PIECE_BYTES.min(self.bytes().saturating_sub(at));
             let piece = &mut buffer[..len as usize];
-            if self.file.read_exact_at(piece, at).is_err() {
-                break;
-            }
-            keys.push(resume::piece_key(transfer, piece));
-            if keys.len() == TOLD_KEYS {
-                tell(&keys)?;
-                keys.clear();
-            }
-            at += len;
-        }
-        match keys.is_empty() {
-            true => Ok(()),
-            false => tell(&keys),
-        }
+            self.file.read_exact_at(piece, at).ok()?;
+            Some(resume::piece_key(transfer, piece))
+        };
+        pieces.map_while(&mut key).collect()
     }
 
     /// Gives so many bytes from some place on to `act`, which are there if the source is right.
@@ -107,16 +115,21 @@ impl Basis {
         while at < end {
             let len = (end - at).min(BLOCK_BYTES as u64);
             let block = &mut buffer[..len as usize];
-            self.file.read_exact_at(block, at)?;
+            match self.file.read_exact_at(block, at) {
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(Changed.into());
+                }
+                read => read?,
+            }
             act(block)?;
             at += len;
         }
         Ok(())
     }
 
-    /// Copies its first bytes to the beginning of an empty file, without what are holes; an error if somebody
-    /// has changed it since it was opened, because what was checked of it may be gone.
-    pub(super) fn copy(&self, mut to: &File, bytes: u64) -> io::Result<()> {
+    /// Copies its first bytes, which have this digest, to the beginning of an empty file, without what are holes, and
+    /// leaves that behind them.
+    pub(super) fn copy(&self, mut to: &File, bytes: u64, digest: blake3::Hash) -> io::Result<()> {
         let mut from = &self.file;
         let mut at = 0;
         while at < bytes
@@ -128,16 +141,46 @@ impl Basis {
             // The kernel copies it, or has both share it.
             let copied = io::copy(&mut from.take(end - begin), &mut to)?;
             if copied != end - begin {
-                break;
+                return Err(Changed.into());
             }
             at = end;
         }
-        match self.is_unchanged()? {
+        // Behind the last data is a hole.
+        to.set_len(bytes)?;
+        to.seek(SeekFrom::Start(0))?;
+        let mut content = blake3::Hasher::new();
+        let read = super::hash(to, bytes, &mut content)?;
+        match read == bytes && content.finalize() == digest {
             true => Ok(()),
-            false => {
-                let text = "it has changed while it was compared: run the same command again";
-                Err(io::Error::new(ErrorKind::ResourceBusy, text))
-            }
+            false => Err(Changed.into()),
         }
+    }
+}
+
+/// Somebody has written to what is there while it was compared.
+#[derive(Debug)]
+pub(super) struct Changed;
+
+impl Changed {
+    /// That is what went wrong.
+    pub(super) fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Changed>())
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "what was there has changed while it was compared: the next attempt gets the whole file; run the same \
+             command again",
+        )
+    }
+}
+
+impl std::error::Error for Changed {}
+
+impl From<Changed> for io::Error {
+    fn from(changed: Changed) -> io::Error {
+        io::Error::other(changed)
     }
 }

@@ -9,13 +9,14 @@
 //! A file that is whole gets its time, then its name. So what has name, size and time of an entry of
 //! the source is that, and an attempt after this one need not look into it.
 
+mod compared;
+
 use super::basis::Basis;
 use super::journal::{Journal, Past};
 use super::partial::Partial;
 use super::there::{There, found, partial};
 use super::{JOURNAL, Kept, Manner, Named, PART, beside, shown};
 use crate::relay::attributes::{Attributes, Gathered};
-use crate::relay::pump::Outcome;
 use crate::relay::tree::taken;
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
@@ -61,8 +62,8 @@ pub(super) struct Files {
     /// What was said of the next entry.
     gathered: Gathered,
     transfer: [u8; TRANSFER_BYTES],
-    /// The keys of the files that are there, in their order.
-    whole: Arc<Vec<u64>>,
+    /// The keys that the source was told, in their order.
+    told: Arc<Vec<u64>>,
     /// What all that comes takes of the disk, if the source has told, and what is there of it or is replaced.
     room: u64,
     there: u64,
@@ -95,8 +96,10 @@ struct Level {
 
 struct Current {
     file: File,
-    /// All that came is what is there, and nothing is written.
-    is_there: bool,
+    /// All that came is what is there, and nothing is written: what has taken it.
+    is_there: Option<Box<blake3::Hasher>>,
+    /// Some of what came is what is there.
+    has_same: bool,
     /// What it takes of the disk if it is written.
     missing: u64,
     /// What has been written, holes included.
@@ -105,16 +108,6 @@ struct Current {
     mode: u32,
     mtime: Option<SystemTime>,
     attributes: Option<Attributes>,
-}
-
-impl Current {
-    /// Writes what is read from somewhere on this host: holes in it stay holes.
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match bytes.iter().all(|byte| *byte == 0) {
-            true => self.file.seek(SeekFrom::Start(self.bytes)).map(drop),
-            false => self.file.write_all(bytes),
-        }
-    }
 }
 
 impl Files {
@@ -130,16 +123,18 @@ impl Files {
             // Attempts after this one believe only what this and they have brought.
             journal.begin_anew()?;
         }
-        let (keys, there) = found(&place, &part, in_place, &past, manner)?;
-        let keys = Arc::new(keys);
+        let looked = found(&place, &part, in_place, &past, manner)?;
         let root = if in_place { &place.name } else { &part };
         let (partial, have) = match past.current.as_deref() {
             Some(head) => partial(&place.parent, root, head, manner).unwrap_or_default(),
             None => Default::default(),
         };
-        let have = Have {
-            kept: keys.len() as u64,
-            ..have
+        let there = There {
+            have: Have {
+                kept: looked.entries,
+                ..have
+            },
+            keys: Arc::new(looked.keys),
         };
         if partial.is_none() {
             journal.on_stored(SystemTime::now())?;
@@ -153,9 +148,9 @@ impl Files {
             journal,
             in_place,
             transfer: manner.transfer,
-            whole: Arc::clone(&keys),
+            told: Arc::clone(&there.keys),
             room: 0,
-            there,
+            there: looked.room,
             partial,
             compares: false,
             basis: None,
@@ -166,7 +161,7 @@ impl Files {
             is_kept: false,
             stored: Instant::now(),
         };
-        Ok((files, There { keys, have }))
+        Ok((files, there))
     }
 
     /// What there is of the file that was named last, whose content comes from this byte on; none if there is
@@ -186,71 +181,6 @@ impl Files {
             }
             None => Ok(None),
         }
-    }
-
-    /// Tells the keys of the pieces of what is there, of at most so many bytes.
-    pub(super) fn compare(&self, most: u64, tell: &mut dyn FnMut(&[u64]) -> Outcome) -> Outcome {
-        match &self.basis {
-            Some(basis) => basis.tell(&self.transfer, most, tell),
-            None => Ok(()),
-        }
-    }
-
-    /// So many bytes that come next are at the same place of what is there.
-    pub(super) fn same(&mut self, len: u64, give: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        if self.drops {
-            return Ok(());
-        }
-        let (Some(basis), Some(current)) = (&self.basis, &mut self.file) else {
-            return Err(ErrorKind::InvalidData.into());
-        };
-        basis.read((current.bytes, len), |bytes| {
-            give(bytes);
-            current.bytes += bytes.len() as u64;
-            match current.is_there {
-                true => Ok(()),
-                false => current.put(bytes),
-            }
-        })
-    }
-
-    /// Something differs from here on: what is there of the file that comes is written to where that goes on.
-    fn write_out(&mut self) -> io::Result<()> {
-        if !self.file.as_ref().is_some_and(|current| current.is_there) {
-            return Ok(());
-        }
-        let missing = self.file.as_ref().map_or(0, |current| current.missing);
-        check_free(self.seat(b"").0, missing)?;
-        if let (Some(basis), Some(current)) = (&self.basis, &mut self.file) {
-            current.is_there = false;
-            basis.copy(&current.file, current.bytes)?;
-            current.file.seek(SeekFrom::Start(current.bytes))?;
-        }
-        Ok(())
-    }
-
-    /// What is there is all that has come.
-    fn is_all_there(&self) -> io::Result<bool> {
-        match (&self.basis, &self.file) {
-            (Some(basis), Some(current)) if current.is_there => {
-                Ok(basis.bytes() == current.bytes && basis.is_unchanged()?)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// What is there stays, as the file that has come.
-    fn stay(&mut self) -> io::Result<()> {
-        let (Some(basis), Some(current)) = (self.basis.take(), self.file.take()) else {
-            return Err(ErrorKind::InvalidData.into());
-        };
-        let file = basis.file();
-        finish(file, current.mode, current.mtime)?;
-        if let Some(attributes) = &current.attributes {
-            attributes.settle(file, EntryKind::File, current.mode)?;
-        }
-        self.is_kept = current.path.is_empty();
-        self.forget(&current.path)
     }
 
     /// Does what the stream says.
@@ -366,14 +296,20 @@ impl Files {
     /// It is there whole, as the source was told.
     fn has(&self, entry: &Entry<'_>) -> bool {
         let key = || resume::key(&self.transfer, entry);
-        !self.whole.is_empty() && self.whole.binary_search(&key()).is_ok()
+        !self.told.is_empty() && self.told.binary_search(&key()).is_ok()
+    }
+
+    /// The source was told that what has its path can be compared.
+    fn has_offered(&self, entry: &Entry<'_>) -> bool {
+        let key = resume::path_key(&self.transfer, entry.path);
+        self.told.binary_search(&key).is_ok()
     }
 
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
         let compares = std::mem::take(&mut self.compares);
         // Also of who asks without having been offered it.
-        self.basis = match compares && !self.place.is_hidden {
+        self.basis = match compares && self.has_offered(entry) {
             true => self.basis(entry),
             false => None,
         };
@@ -439,9 +375,9 @@ impl Files {
                             .saturating_sub(part.map_or(0, |part| taken(&part)))
                     }
                 };
-                let stays = |basis: &Basis| basis.may_stay(attributes.is_some());
-                let is_there = from == 0 && self.basis.as_ref().is_some_and(stays);
-                if !is_there {
+                let stays = from == 0 && self.basis.as_ref().is_some_and(Basis::may_stay);
+                let is_there = stays.then(Box::default);
+                if is_there.is_none() {
                     check_free(directory, missing)?;
                 }
                 let mut file = match from {
@@ -463,6 +399,7 @@ impl Files {
                 self.file = Some(Current {
                     file,
                     is_there,
+                    has_same: false,
                     missing,
                     bytes: from,
                     path: entry.path.to_vec(),

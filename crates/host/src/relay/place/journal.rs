@@ -3,11 +3,12 @@
 //!
 //! ```text
 //!   "SNJ3" | the boot that wrote it, 16 bytes | stored until, 64 bits (ns since 1970)
-//!          | begun anew at, 64 bits (the same), 0: it was not | a head, or nothing
+//!          | begun anew at, 64 bits (the same), 0: it was not | a head, or nothing | Compare, or nothing
 //! ```
 //! What is complete needs no note: it has its name, its size and its time from then on. Only where the
 //! host has been started anew since, what was not stored by then is not believed. And where the copy has
-//! begun anew, nothing is believed that was made before.
+//! begun anew, nothing is believed that was made before. Compare behind a head: that file was compared with what is under
+//! its path, and that has changed meanwhile, so it is not compared again.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +27,8 @@ pub(super) struct Journal {
     boot: [u8; BOOT_BYTES],
     stored_ns: u64,
     anew_ns: u64,
-    has_current: bool,
+    /// The head of the file that is being written, if that is worth going on with.
+    current: Option<Vec<u8>>,
 }
 
 /// What an earlier attempt has noted.
@@ -38,12 +40,23 @@ pub(super) struct Past {
     pub(super) anew_ns: Option<i128>,
     /// The head of the file that was being written.
     pub(super) current: Option<Vec<u8>>,
+    /// What is under that file's path has changed while it was compared.
+    pub(super) has_changed: bool,
+}
+
+impl Past {
+    /// What has this path is to be compared.
+    pub(super) fn compares(&self, path: &[u8]) -> bool {
+        let current = self.current.as_deref().filter(|_| self.has_changed);
+        let entry = current.and_then(|head| entry(head).ok());
+        entry.is_none_or(|entry| entry.path != path)
+    }
 }
 
 impl Journal {
     /// Reads what is there.
     pub(super) fn open(file: File) -> io::Result<(Journal, Past)> {
-        let mut bytes = vec![0; FIXED_BYTES + HEAD_BYTES_MAX];
+        let mut bytes = vec![0; FIXED_BYTES + 2 * HEAD_BYTES_MAX];
         let len = file.read_at(&mut bytes, 0)?;
         let boot = boot();
         let mut past = Past {
@@ -60,67 +73,82 @@ impl Journal {
             past.believed_ns = (of != boot).then_some(stored.into());
             past.anew_ns = (anew > 0).then_some(anew.into());
             anew_ns = anew;
-            past.current = entry(head).is_ok().then(|| head.to_vec());
+            if let Ok((Item::Entry(_), len)) = Item::read(head)
+                && entry(head).is_ok()
+            {
+                let (head, mark) = head.split_at(len);
+                past.current = Some(head.to_vec());
+                past.has_changed = matches!(Item::read(mark), Ok((Item::Compare, _)));
+            }
         }
         let journal = Journal {
             file,
             boot,
             stored_ns: 0,
             anew_ns,
-            has_current: past.current.is_some(),
+            current: past.current.clone(),
         };
         Ok((journal, past))
     }
 
     /// The next attempt needs nothing that is noted.
     pub(super) fn is_empty(&self) -> bool {
-        !self.has_current && self.anew_ns == 0
+        self.current.is_none() && self.anew_ns == 0
     }
 
     /// The copy begins anew: nothing that was noted holds any more.
     pub(super) fn begin_anew(&mut self) -> io::Result<()> {
-        self.write(None)?;
+        self.current = None;
+        self.write(false)?;
         // By the clock that what is written gets its time from.
         let now = self.file.metadata()?;
         let since = i128::from(now.ctime()) * 1_000_000_000 + i128::from(now.ctime_nsec());
         self.anew_ns = u64::try_from(since).unwrap_or(0).max(1);
-        self.write(None)
+        self.write(false)
     }
 
     /// What was there before `now` is stored.
     pub(super) fn on_stored(&mut self, now: SystemTime) -> io::Result<()> {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.stored_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        self.write(None)
+        self.current = None;
+        self.write(false)
     }
 
     /// A file is being written that is worth going on with.
     pub(super) fn begin(&mut self, entry: &Entry<'_>) -> io::Result<()> {
-        self.write(Some(entry))
+        let mut head = vec![0; HEAD_BYTES_MAX];
+        let len = Item::Entry(*entry).emit(&mut head);
+        head.truncate(len.map_err(io::Error::other)?);
+        self.current = Some(head);
+        self.write(false)
+    }
+
+    /// What is under its path has changed while it was compared.
+    pub(super) fn on_changed(&mut self) -> io::Result<()> {
+        self.write(self.current.is_some())
     }
 
     /// It is whole, or gone.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        match self.has_current {
-            true => self.write(None),
-            false => Ok(()),
+        match self.current.take() {
+            Some(_) => self.write(false),
+            None => Ok(()),
         }
     }
 
-    fn write(&mut self, current: Option<&Entry<'_>>) -> io::Result<()> {
-        let mut bytes = vec![0; FIXED_BYTES + HEAD_BYTES_MAX];
+    fn write(&mut self, has_changed: bool) -> io::Result<()> {
+        let mut bytes = vec![0; FIXED_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..4 + BOOT_BYTES].copy_from_slice(&self.boot);
         let times = [self.stored_ns, self.anew_ns].map(u64::to_be_bytes);
         bytes[4 + BOOT_BYTES..FIXED_BYTES].copy_from_slice(times.as_flattened());
-        let head = match current {
-            Some(entry) => Item::Entry(*entry)
-                .emit(&mut bytes[FIXED_BYTES..])
-                .map_err(io::Error::other)?,
-            None => 0,
-        };
-        self.has_current = current.is_some();
-        bytes.truncate(FIXED_BYTES + head);
+        bytes.extend(self.current.iter().flatten());
+        if has_changed {
+            let mut mark = [0; HEAD_BYTES_MAX];
+            let len = Item::Compare.emit(&mut mark).map_err(io::Error::other)?;
+            bytes.extend(&mark[..len]);
+        }
         self.file.write_all_at(&bytes, 0)?;
         self.file.set_len(bytes.len() as u64)
     }

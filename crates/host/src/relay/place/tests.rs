@@ -1,6 +1,7 @@
 //! Copies reach their place whole or not at all, and go on where they ended.
 
 mod compared;
+mod real;
 
 use super::*;
 use crate::files::test_directory;

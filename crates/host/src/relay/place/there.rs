@@ -24,36 +24,47 @@ pub(in crate::relay) struct There {
 /// What is there, where nothing is to be written.
 pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
     let (part, past) = (place.with(PART), Past::default());
-    let (keys, _) = found(place, &part, place.is_directory(), &past, manner)?;
+    let looked = found(place, &part, place.is_directory(), &past, manner)?;
     let have = Have {
-        kept: keys.len() as u64,
+        kept: looked.entries,
         ..Have::default()
     };
     Ok(There {
-        keys: Arc::new(keys),
+        keys: Arc::new(looked.keys),
         have,
     })
 }
 
-/// The keys of what is there and believed, in their order, and what all files there take of the disk. In a
-/// directory that is updated some of them may stay beside what comes: the sum tells too little then, and
-/// each file is looked at again.
+/// What a look at the place has found.
+#[derive(Default)]
+pub(super) struct Looked {
+    /// The keys of what is there and believed, and of the paths of what can be compared, in their order.
+    pub(super) keys: Vec<u64>,
+    /// How many are of entries.
+    pub(super) entries: u64,
+    /// What all files there take of the disk. In a directory that is updated some of them may stay beside what comes:
+    /// the sum tells too little then, and each file is looked at again.
+    pub(super) room: u64,
+}
+
+/// Looks what is there. Choice: where there are more keys than may be told, those of entries come first, because they
+/// spare a file altogether.
 pub(super) fn found(
     place: &Named,
     part: &OsStr,
     in_place: bool,
     past: &Past,
     manner: &Manner,
-) -> io::Result<(Vec<u64>, u64)> {
+) -> io::Result<Looked> {
     let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
     // A part that is a file is not the target yet, so it tells nothing.
     let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
         true => (&*place.name, None, past.anew_ns),
         false => (part, past.believed_ns, None),
     };
-    let (mut keys, mut room) = (Vec::new(), 0u64);
+    let (mut keys, mut paths, mut room) = (Vec::new(), Vec::new(), 0u64);
     let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
-        return Ok((keys, room));
+        return Ok(Looked::default());
     };
     let mut tree = tree.sparing(true);
     let mut walker = tree.walk();
@@ -70,13 +81,21 @@ pub(super) fn found(
             && !manner.fresh
             && head.kind == EntryKind::File
             && head.size >= COMPARED_BYTES_MIN
+            && past.compares(&head.path)
             && anew_ns.is_none_or(|since| head.made_ns > since);
-        if is_compared && keys.len() < resume::KEYS_MAX {
-            keys.push(resume::path_key(&manner.transfer, &head.path));
+        if is_compared && paths.len() < resume::KEYS_MAX {
+            paths.push(resume::path_key(&manner.transfer, &head.path));
         }
     }
+    let entries = keys.len();
+    paths.truncate(resume::KEYS_MAX - entries);
+    keys.append(&mut paths);
     keys.sort_unstable();
-    Ok((keys, room))
+    Ok(Looked {
+        keys,
+        entries: entries as u64,
+        room,
+    })
 }
 
 /// What there is of the file with this head.

@@ -41,6 +41,7 @@ impl Source<'_> {
         }
         while at < head.size {
             let end = head.size.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
+            look.buffer.clear();
             let is_same = at.is_multiple_of(PIECE_BYTES)
                 && match self
                     .feedback
@@ -55,12 +56,29 @@ impl Source<'_> {
             }
             if same > 0 && (!is_same || end == head.size || same + PIECE_BYTES > SAME_BYTES_MAX) {
                 encoder.same(std::mem::take(&mut same), &mut out.buffer);
-                out.flush_if_full()?;
+                // By itself: a frame has room for more of them than a sink reads without a word.
+                out.flush()?;
             }
             if !is_same {
-                self.stretch(file, head, (at, end), (encoder, out))?;
+                match look.has(end - at) {
+                    Some(piece) => self.read_piece(piece, (encoder, out))?,
+                    None => self.stretch(file, head, (at, end), (encoder, out))?,
+                }
             }
             at = end;
+        }
+        Ok(())
+    }
+
+    /// Sends a piece that was read for its key.
+    fn read_piece(
+        &self,
+        mut piece: &[u8],
+        (encoder, out): (&mut Encoder, &mut Out<'_>),
+    ) -> Result<(), Unread> {
+        while !piece.is_empty() {
+            let most = piece.len() as u64;
+            self.piece(&mut piece, (most, true), encoder, out)?;
         }
         Ok(())
     }
@@ -76,6 +94,12 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// What was read of a piece of so many bytes, unless what are holes in it is to be found.
+    fn has(&self, len: u64) -> Option<&[u8]> {
+        let is_read = !self.is_sparse && self.buffer.len() as u64 == len;
+        is_read.then_some(&self.buffer[..])
+    }
+
     /// The bytes from one place to another have this key: the encoder takes them.
     fn is_same(
         &mut self,
@@ -86,7 +110,6 @@ impl Look<'_> {
     ) -> Result<bool, Unread> {
         let len = end - at;
         let is_hole = self.is_sparse && data_from(&*file, at)?.is_none_or(|(from, _)| from >= end);
-        self.buffer.clear();
         if is_hole {
             let key = match self.zeros.filter(|_| len == PIECE_BYTES) {
                 Some(key) => key,
