@@ -140,7 +140,7 @@ fn a_relay_ends_with_its_input_and_is_hidden() {
 fn bulk_carries_a_copy_and_compares() {
     let small = "bulk --seconds 0.1 --repeats 1 --megabytes 1";
     let found = json(&small.split(' ').collect::<Vec<_>>());
-    assert_keys(&found, "load seconds repeats plain same_ends sealed");
+    assert_keys(&found, "load seconds repeats plain same_ends sealed cores");
     for cover in ["plain", "same_ends", "sealed"] {
         assert_keys(&found[cover], "bare relay rate_ratio cpu_ratio");
         for who in ["bare", "relay"] {
@@ -148,6 +148,13 @@ fn bulk_carries_a_copy_and_compares() {
             assert!(number(&found[cover][who]["gbps"]) > 0.0, "{cover} {who}");
         }
     }
+    let cores = &found["cores"];
+    assert_keys(cores, "on apart");
+    for on in cores["on"].as_array().unwrap() {
+        assert_keys(on, "processors gbps gbps_per_processor cpu_s_per_gb");
+        assert!(number(&on["gbps"]) > 0.0, "{on}");
+    }
+    assert_keys(&cores["apart"], "processors gbps processes");
 }
 
 #[test]
