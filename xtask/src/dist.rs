@@ -24,7 +24,7 @@ use std::process::Command;
 
 /// What a package may weigh at most.
 const DEB_BYTES_MAX: u64 = 10_000_000;
-const PROGRAM_BYTES_MAX: u64 = 30_000_000;
+const PROGRAM_BYTES_MAX: u64 = 27_000_000;
 
 type Result<T> = core::result::Result<T, String>;
 
