@@ -1,4 +1,4 @@
-//! A real node on a thread, for the tests of what asks it.
+//! What tests share: a real node on a thread, identities, and what opens a copy.
 
 use crate::command::Commander;
 use crate::driver::{Driver, Setup};
@@ -12,6 +12,8 @@ use secure::{Authority, Identity, Keys, Network, Validity};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use wire::bytes::Writer;
+use wire::relay::{Hop, HopRepr, Open, TRANSFER_BYTES};
 
 pub(crate) const AMS: NodeAddr = NodeAddr(0x0a07_0001);
 pub(crate) const FRA: NodeAddr = NodeAddr(0x0a07_0002);
@@ -110,5 +112,42 @@ pub(crate) fn validity() -> Validity {
     Validity {
         not_before_s: now_s - 60,
         not_after_s: now_s + 86_400,
+    }
+}
+
+/// A hop of a route that stores under this path, or passes on.
+pub(crate) fn hop(node: NodeAddr, path: Option<&[u8]>, below: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 256];
+    let repr = HopRepr {
+        node,
+        stripes: 1,
+        adapts: false,
+        endpoint: "",
+        path,
+        discard: false,
+        below,
+    };
+    let mut w = Writer::new(&mut bytes);
+    repr.emit(&mut w).unwrap();
+    w.written().to_vec()
+}
+
+/// What opens a plain copy by this route.
+pub(crate) fn open<'a>(route: &'a [u8], ordered: &'a [u8]) -> Open<'a> {
+    Open {
+        transfer: [7; TRANSFER_BYTES],
+        pull: false,
+        plain: false,
+        scavenge: false,
+        fresh: false,
+        keep: false,
+        delete: false,
+        spare: false,
+        dry: false,
+        attributes: false,
+        congestion: "",
+        certificate: &[],
+        ordered,
+        route: Hop::parse(route).unwrap(),
     }
 }

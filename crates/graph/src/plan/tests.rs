@@ -418,6 +418,20 @@ mod tried {
     use super::*;
     use proptest::prelude::*;
 
+    /// A network as it was drawn, of nodes that do not relay and others.
+    fn drawn(links: Vec<(u32, u32, u32, u32)>, shut: Vec<u32>) -> Topology {
+        let links: Vec<_> = links
+            .into_iter()
+            .filter(|(a, b, ..)| a != b)
+            .map(|(a, b, ms, thousandths)| (a, b, ms, f64::from(thousandths) / 10.0))
+            .collect();
+        let mut t = topology(&links);
+        for node in shut {
+            t.set_shut(NodeAddr(node), true);
+        }
+        t
+    }
+
     proptest! {
         /// A search over the links of the overlay finds what the dynamic program finds on the best of all paths,
         /// with any bound on the relays and around those who do not relay: so plans need only the search.
@@ -427,15 +441,7 @@ mod tried {
             shut in proptest::collection::vec(0u32..6, 0..3),
             relays in 0usize..5,
         ) {
-            let links: Vec<_> = links
-                .into_iter()
-                .filter(|(a, b, ..)| a != b)
-                .map(|(a, b, ms, thousandths)| (a, b, ms, f64::from(thousandths) / 10.0))
-                .collect();
-            let mut t = topology(&links);
-            for node in shut {
-                t.set_shut(NodeAddr(node), true);
-            }
+            let t = drawn(links, shut);
             let question = Question { margin: 0.0, relays, ..ask(0, 1) };
             let ends = (t.index(NodeAddr(0)), t.index(NodeAddr(1)));
             if let (Some(from), Some(to)) = ends {
@@ -455,15 +461,7 @@ mod tried {
             links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..50, 1u32..60), 1..18),
             shut in proptest::collection::vec(0u32..6, 0..3),
         ) {
-            let links: Vec<_> = links
-                .into_iter()
-                .filter(|(a, b, ..)| a != b)
-                .map(|(a, b, ms, thousandths)| (a, b, ms, f64::from(thousandths) / 10.0))
-                .collect();
-            let mut t = topology(&links);
-            for node in shut {
-                t.set_shut(NodeAddr(node), true);
-            }
+            let t = drawn(links, shut);
             let question = Question { margin: 0.0, ..ask(0, 1) };
             let ends = (t.index(NodeAddr(0)), t.index(NodeAddr(1)));
             if let (Ok(plan), (Some(from), Some(to))) = (plan(&t, &question), ends) {

@@ -186,29 +186,13 @@ fn mark(hop: &Hop<'_>) -> [u8; DIGEST_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{AMS, FRA, identity};
+    use crate::testing::{AMS, FRA, hop, identity, open};
     use net::Clock;
     use secure::Authority;
     use wire::bytes::Writer;
     use wire::relay::HopRepr;
 
     const LON: NodeAddr = NodeAddr(0x0a07_0003);
-
-    fn hop(node: NodeAddr, path: Option<&[u8]>, below: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; 256];
-        let repr = HopRepr {
-            node,
-            stripes: 1,
-            adapts: false,
-            endpoint: "",
-            path,
-            discard: false,
-            below,
-        };
-        let mut w = Writer::new(&mut bytes);
-        repr.emit(&mut w).unwrap();
-        w.written().to_vec()
-    }
 
     /// What comes there is thrown away.
     fn discarding(node: NodeAddr, path: &[u8]) -> Vec<u8> {
@@ -225,25 +209,6 @@ mod tests {
         };
         repr.emit(&mut w).unwrap();
         w.written().to_vec()
-    }
-
-    fn open<'a>(route: &'a [u8], ordered: &'a [u8]) -> Open<'a> {
-        Open {
-            transfer: [7; TRANSFER_BYTES],
-            pull: false,
-            plain: false,
-            scavenge: false,
-            fresh: false,
-            keep: false,
-            delete: false,
-            spare: false,
-            dry: false,
-            attributes: false,
-            congestion: "",
-            certificate: &[],
-            ordered,
-            route: Hop::parse(route).unwrap(),
-        }
     }
 
     #[test]

@@ -7,6 +7,9 @@
 //! Who is no node of this network costs a place and a thread while he greets; nothing is kept of
 //! him. All that happens is in the [`Ledger`].
 
+#[cfg(test)]
+mod tests;
+
 use super::allow::{Allowed, Rights};
 use super::dial::prepare;
 use super::door::{Door, GREETING_MAX, GREETING_SHARE, Guest};
@@ -638,84 +641,5 @@ impl Node {
             prepare(data, open.congestion).map_err(|text| unusable(&text))?;
         }
         Ok(come)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{AMS, FRA, TestNode, identity};
-    use wire::bytes::Writer;
-    use wire::relay::{Hop, HopRepr, TRANSFER_BYTES};
-
-    fn node(test: &TestNode, passes: &[&str]) -> Node {
-        let (network, commander) = (test.authority.network(), test.commander.clone());
-        let strangers = Arc::new(Places::new(GREETING_MAX, GREETING_SHARE));
-        let names = passes.iter().map(|name| (*name).to_owned());
-        let (_, lines) = Lines::new("ams", Clock::new(), true);
-        Node {
-            trust: Trust::new(test.identity.clone(), None, network, commander).unwrap(),
-            roots: Roots::new(AMS, Vec::new()),
-            allow: Allowed::default(),
-            transfers: 1,
-            passes: Passes::Some(names.collect()),
-            probe_bytes: 0,
-            admission: None,
-            links: false,
-            ledger: Arc::new(Ledger::new(1, strangers)),
-            stripes: Stripes::default(),
-            recent: Arc::new(Recent::new()),
-            counted: Counted::default(),
-            clock: Clock::new(),
-            log: Mutex::new(Log::new(lines.clone())),
-            lines,
-        }
-    }
-
-    #[test]
-    fn a_copy_without_an_order_is_in_nobody_s_name() {
-        let mut test = TestNode::start("relay-service-passes");
-        let fra = identity(&mut test.authority, [2; 64], FRA);
-        let hop = |node, path, below: &[u8]| {
-            let mut bytes = [0; 64];
-            let mut w = Writer::new(&mut bytes);
-            let repr = HopRepr {
-                node,
-                stripes: 1,
-                adapts: false,
-                endpoint: "",
-                path,
-                discard: false,
-                below,
-            };
-            repr.emit(&mut w).unwrap();
-            w.written().to_vec()
-        };
-        let end = hop(NodeAddr(0x0a07_0003), Some(&b"x"[..]), &[]);
-        let route = hop(AMS, None, &end);
-        let open = Open {
-            transfer: [7; TRANSFER_BYTES],
-            pull: false,
-            plain: false,
-            scavenge: false,
-            fresh: false,
-            keep: false,
-            delete: false,
-            spare: false,
-            dry: false,
-            attributes: false,
-            congestion: "",
-            certificate: fra.certificate().as_bytes(),
-            ordered: &[],
-            route: Hop::parse(&route).unwrap(),
-        };
-        // The neighbour, by name or address, and another.
-        for (named, is_one) in [("fra", true), ("10.7.0.2", true), ("lon", false)] {
-            let node = node(&test, &[named]);
-            let passes = |asks: Asks| node.passes_on(&open, FRA, asks);
-            assert_eq!(passes(Asks::Probe).is_ok(), is_one, "{named}");
-            let why = passes(Asks::Copy).unwrap_err();
-            assert!(why.text.contains("who began the transfer"), "{why}");
-        }
     }
 }

@@ -228,24 +228,21 @@ fn packets_that_come_sixty_places_late_are_not_lost() {
 fn runs_of_losses_are_read_right() {
     // Runs of 33 on average, 5 % lost.
     let (p, burst) = (0.05, 0.97);
-    let (mut loss, mut rng) = (Loss::default(), Rng::new(6));
-    let (mut was_lost, mut good, mut all) = (false, 0, 0);
-    for seq in 0..400_000u64 {
-        let chance = if was_lost {
-            burst
-        } else {
-            p * (1.0 - burst) / (1.0 - p)
-        };
-        was_lost = rng.chance(chance);
-        if !was_lost {
-            loss.on_packet(seq);
-        }
-        if seq > 30_000 && seq % 100 == 0 {
-            all += 1;
-            good += u32::from((p / 2.0..p * 2.0).contains(&loss.rate()));
-        }
-    }
-    assert!(good * 100 > all * 95, "{good} of {all}");
+    let (mut loss, mut rng, mut seq) = (Loss::default(), Rng::new(6), 0);
+    let reads = pass_in_runs(
+        &mut loss,
+        &mut rng,
+        &mut seq,
+        400_000,
+        1.0 / (1.0 - burst),
+        Loss::rate,
+    );
+    let late = &reads[300..];
+    let good = late
+        .iter()
+        .filter(|read| (p / 2.0..p * 2.0).contains(*read))
+        .count();
+    assert!(good * 100 > late.len() * 95, "{good} of {}", late.len());
 }
 
 #[test]
@@ -292,8 +289,15 @@ fn losses_that_swing_hardly_ever_seem_to_have_ended() {
     }
 }
 
-/// The packets of a link that loses a share of them in runs of this mean length; what the run reads at each hundredth.
-fn pass_in_runs(loss: &mut Loss, rng: &mut Rng, seq: &mut u64, count: u64, run: f64) -> Vec<f64> {
+/// The packets of a link that loses 5 % of them in runs of this mean length; what is read at each hundredth.
+fn pass_in_runs(
+    loss: &mut Loss,
+    rng: &mut Rng,
+    seq: &mut u64,
+    count: u64,
+    run: f64,
+    read: fn(&Loss) -> f64,
+) -> Vec<f64> {
     let (p, burst) = (0.05, 1.0 - 1.0 / run);
     let (mut was_lost, mut reads) = (false, Vec::new());
     for n in 0..count {
@@ -308,7 +312,7 @@ fn pass_in_runs(loss: &mut Loss, rng: &mut Rng, seq: &mut u64, count: u64, run: 
         }
         *seq += 1;
         if n % 100 == 99 {
-            reads.push(loss.run());
+            reads.push(read(loss));
         }
     }
     reads
@@ -317,14 +321,14 @@ fn pass_in_runs(loss: &mut Loss, rng: &mut Rng, seq: &mut u64, count: u64, run: 
 #[test]
 fn runs_that_become_longer_are_known_after_ten_of_them_and_steady_ones_stay_as_they_are() {
     let (mut loss, mut rng, mut seq) = (Loss::default(), Rng::new(8), 0);
-    pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, 1.05);
+    pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, 1.05, Loss::run);
     // A second of twenty calls: a dozen runs.
-    let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000, 4.0);
+    let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000, 4.0, Loss::run);
     assert!(reads[9] > 2.5, "{reads:?}");
     for run in [1.05, 2.0, 4.0] {
         let (mut loss, mut seq) = (Loss::default(), 0);
-        pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, run);
-        let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000_000, run);
+        pass_in_runs(&mut loss, &mut rng, &mut seq, 20_000, run, Loss::run);
+        let reads = pass_in_runs(&mut loss, &mut rng, &mut seq, 1_000_000, run, Loss::run);
         let odd = reads.iter().filter(|read| **read > run * 2.0).count();
         assert!(odd * 1_000 <= reads.len(), "{odd} of runs of {run}");
     }

@@ -1,45 +1,10 @@
 use super::*;
-use wire::bytes::Writer;
-use wire::relay::{Done, Have, Hop, HopRepr, Keys};
+use crate::testing::{hop, open};
+use wire::relay::{Done, Have, Keys};
 
 const AMS: NodeAddr = NodeAddr(0x0a07_0001);
 const LON: NodeAddr = NodeAddr(0x0a07_0003);
 const PAR: NodeAddr = NodeAddr(0x0a07_0004);
-
-fn open(route: &[u8]) -> Open<'_> {
-    Open {
-        transfer: [7; TRANSFER_BYTES],
-        pull: false,
-        plain: false,
-        scavenge: false,
-        fresh: false,
-        keep: false,
-        delete: false,
-        spare: false,
-        dry: false,
-        attributes: false,
-        congestion: "",
-        certificate: &[],
-        ordered: &[],
-        route: Hop::parse(route).unwrap(),
-    }
-}
-
-fn route() -> Vec<u8> {
-    let mut bytes = vec![0; 256];
-    let repr = HopRepr {
-        node: LON,
-        stripes: 1,
-        adapts: false,
-        endpoint: "",
-        path: Some(b"data"),
-        discard: false,
-        below: &[],
-    };
-    let mut w = Writer::new(&mut bytes);
-    repr.emit(&mut w).unwrap();
-    w.written().to_vec()
-}
 
 fn ended(node: NodeAddr, key: &Ephemeral) -> Message<'static> {
     Message::Ended(Ended {
@@ -52,8 +17,8 @@ fn ended(node: NodeAddr, key: &Ephemeral) -> Message<'static> {
 
 /// A source that has heard its sink's key, and what the sink shares with it.
 fn pair() -> (Sinks, Agreed) {
-    let route = route();
-    let open = open(&route);
+    let route = hop(LON, Some(b"data"), &[]);
+    let open = open(&route, &[]);
     let (source, sink) = (Ephemeral::new([1; 32]), Ephemeral::new([2; 32]));
     let pair = Pair {
         transfer: open.transfer,
