@@ -12,10 +12,11 @@ use voice::pair;
 /// Arguments of `sinew gateway rtp`.
 #[derive(Debug, Args)]
 pub struct RtpArgs {
-    /// Receive at this address; given twice, merge one stream from two paths (SMPTE ST 2022-7)
+    /// Receive at this address; given twice, merge one stream from two paths (SMPTE ST 2022-7). SOURCE is
+    /// the only host from which a group is received; 232.x groups need it
     #[arg(
         long = "in",
-        value_name = "ADDRESS:PORT[@INTERFACE]",
+        value_name = "[SOURCE@]ADDRESS:PORT[@INTERFACE]",
         requires = "to",
         conflicts_with = "from"
     )]
