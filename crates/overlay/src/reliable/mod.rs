@@ -18,6 +18,9 @@
 //! like the first. The last packets before a silence have nobody behind them: after two round trips
 //! one more packet is sent as a probe, and after a timeout everything is.
 //!
+//! A packet whose deadline would pass on the way is given up before it has a number. What has one is repeated
+//! until it has come, for the receiver waits for it.
+//!
 //! How much may be in flight is the business of the [`congestion`] family. A packet that had to
 //! wait for long carries a mark of congestion on, and the session at the exit tells the source.
 //! [Amir03 §II]
@@ -49,7 +52,7 @@ mod told;
 pub use lane::{Lane, LaneStats};
 pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
-pub use sender::{Outgoing, Sender, SenderStats};
+pub use sender::{Outgoing, RestOfPath, Sender, SenderStats};
 pub use told::Told;
 
 pub use congestion::Family;

@@ -303,3 +303,49 @@ fn a_lossy_long_link_carries_about_what_a_tcp_would() {
     let rate = carried(7, (Family::Cubic, true), path, 65);
     assert!(rate > 8e6, "{rate}");
 }
+
+/// What a lane cannot carry in time it must not carry at all: else everything behind is late as well.
+#[test]
+fn an_overloaded_lane_carries_what_is_in_time() {
+    let mut nodes = Nodes::new(9, 3, &chain(3), "delay=10ms rate=4mbit queue=20");
+    nodes.run_ms(2_000);
+    let options = Options {
+        deadline: Some(Duration::from_millis(150)),
+        ..reliable()
+    };
+    nodes.bind(2, options);
+    nodes.set_sender(0, SENDER, options);
+    let start = nodes.world.now() + Duration::from_millis(1);
+    // 1.5 times what a link carries of packets that take 1100 bytes with all headers, for 20 s.
+    let (count, bytes) = (13_600, 1_000);
+    let interval = Duration::from_micros(1_467);
+    let (mut in_time, mut late, mut refused) = (0, 0, 0);
+    for n in 0..count {
+        let at = start + interval * n;
+        nodes.send_to(at, 0, SENDER, (2, PORT), n, bytes);
+        if n % 100 == 99 {
+            nodes.world.run_until(at);
+        }
+    }
+    nodes.run_ms(3_000);
+    for answer in nodes.world.take_replies() {
+        match answer.reply {
+            Reply::Datagram { payload, .. } => {
+                let delay = answer.at.since(read(payload.bytes()).1);
+                match delay <= Duration::from_millis(150) {
+                    true => in_time += 1,
+                    false => late += 1,
+                }
+            }
+            Reply::Refused(RequestError::Congested) => refused += 1,
+            _ => {}
+        }
+    }
+    let expired = nodes.count().drops(Drop::Expired);
+    let share = f64::from(in_time) / count as f64;
+    assert!(
+        share >= 0.6,
+        "{share}: {late} late, {refused} refused, {expired} expired"
+    );
+    nodes.world.close().unwrap();
+}
