@@ -242,6 +242,8 @@ impl Node {
                     0 => own_deadline,
                     ms => Some(Duration::from_millis(ms.into())),
                 };
+                // Of a longer one the header told this much at first, whatever was set.
+                let deadline = Remaining::from_deadline(deadline).duration();
                 // A packet tells how much time it has left: with the deadline that is its age.
                 let left = after.map(|after| deadline.unwrap_or_default() - after);
                 Some(Order::AsSent(left))
