@@ -9,8 +9,8 @@ pub use groups::{
     SecondStatus, SettingStatus, SourceTotals, StarvedStatus, TroubleStatus, WaysStatus,
 };
 pub use network::{
-    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownLane, KnownLink, NamedNode,
-    NetworkSnapshot, PendingChange,
+    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownDiversion, KnownLane, KnownLink,
+    KnownSuspect, NamedNode, NetworkSnapshot, PendingChange,
 };
 
 use core::num::NonZeroU8;
