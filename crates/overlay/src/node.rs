@@ -55,6 +55,7 @@ use crate::flow::Flows;
 use crate::fragment::Reassembly;
 use crate::group_keys::{OwnKeys, ReceivedKeys};
 use crate::groups::{Errand, Local, Reports, Shared, Trees};
+use crate::lately::Lately;
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
@@ -140,6 +141,8 @@ pub struct Node {
     /// What packets that were sealed from end to end are known again by.
     marks: PacketMarks,
     resequencer: Resequencer<deliver::Arrived>,
+    /// Gaps that were given up for want of room.
+    held_given_up: Lately,
     database: Database,
     flood: Flood,
     signers: routing::Signers,
@@ -258,6 +261,7 @@ impl Node {
             flows: Flows::new(),
             marks: PacketMarks::new(&config.seed),
             resequencer: Resequencer::default(),
+            held_given_up: Lately::default(),
             database,
             flood: Flood::new(),
             signers: routing::Signers::default(),
@@ -467,6 +471,8 @@ impl Node {
             self.tend_clock(now, out);
             self.end_old_roots(now, out);
             self.keep_records(now);
+            let given_up = self.resequencer.totals().given_up;
+            self.held_given_up.look(now, given_up);
         }
         self.report_groups(now, out);
     }

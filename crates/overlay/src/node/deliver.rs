@@ -276,6 +276,7 @@ impl Node {
             bytes_limit: NODE_BYTES_MAX,
             flow_bytes_limit: FLOW_BYTES_MAX,
             given_up: totals.given_up,
+            given_up_lately: self.held_given_up.grown(totals.given_up),
             holders: holders.take(HOLDERS_SHOWN).map(holder).collect(),
         }
     }

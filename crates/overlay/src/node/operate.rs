@@ -378,6 +378,8 @@ impl Link {
                 too_late: sent.too_late,
                 ahead: sent.ahead,
                 probes: sent.probes,
+                overrun: sent.overrun,
+                overrun_lately: self.overrun.grown(sent.overrun),
                 brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
                 repairs: sent.repairs,
                 decoded: received.decoded,
