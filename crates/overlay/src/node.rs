@@ -110,6 +110,8 @@ pub struct Neighbor {
     pub more: Vec<UnderlayAddr>,
     /// What the link to it can carry, in kbit/s; 0 if that is not known.
     pub capacity_kbps: u32,
+    /// What its reliable lane does otherwise than the settings say.
+    pub reliable: crate::reliable::LinkSettings,
 }
 
 /// A node of the overlay.
@@ -226,6 +228,8 @@ impl Node {
             link.dial = neighbor.at;
             link.dial_more.clone_from(&neighbor.more);
             link.capacity_kbps = neighbor.capacity_kbps;
+            let reliable = config.settings.reliable.of_link(neighbor.reliable);
+            link.reliable.sender.configure(reliable);
             links.add(link);
         }
         let parameters = config.settings.parameters();

@@ -126,7 +126,31 @@ impl Default for Settings {
     }
 }
 
+/// What the lane of one link does otherwise than its node's settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// The rule for the window.
+    pub family: Option<Family>,
+    /// The most flows that it behaves like.
+    pub flows_max: Option<usize>,
+    /// Whether a loss that is not congestion leaves the window as it is.
+    pub spares_random_losses: Option<bool>,
+}
+
 impl Settings {
+    /// The same, as one link has it.
+    #[must_use]
+    pub fn of_link(self, link: LinkSettings) -> Settings {
+        Settings {
+            family: link.family.unwrap_or(self.family),
+            flows_max: link.flows_max.unwrap_or(self.flows_max),
+            spares_random_losses: link
+                .spares_random_losses
+                .unwrap_or(self.spares_random_losses),
+            ..self
+        }
+    }
+
     /// The paper's: one flow with the window of the TCPs of its time.
     pub fn paper() -> Settings {
         Settings {
