@@ -189,10 +189,10 @@ impl Audits {
         audit.ledger.note(now, sent);
     }
 
-    /// The packets that were noted last have not left this node.
-    pub(crate) fn excuse(&mut self, to: NodeAddr, packets: u32) {
+    /// So many of the packets that were noted at `at` have not left this node.
+    pub(crate) fn excuse(&mut self, at: Time, to: NodeAddr, packets: u32) {
         if let Some(audit) = self.all.get_mut(&to) {
-            audit.ledger.excuse(packets);
+            audit.ledger.excuse(at, packets);
         }
     }
 

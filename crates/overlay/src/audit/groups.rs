@@ -184,10 +184,10 @@ impl GroupAudits {
         true
     }
 
-    /// So many of the packets that were noted last have not left this node for a neighbour.
-    pub(crate) fn excuse(&mut self, group: NodeAddr, next: NodeAddr, packets: u16) {
+    /// So many of the packets that were noted at `at` have not left this node for a neighbour.
+    pub(crate) fn excuse(&mut self, at: Time, group: NodeAddr, (next, packets): (NodeAddr, u16)) {
         if let Some(audit) = self.groups.get_mut(&group) {
-            audit.sent.excuse(next, packets);
+            audit.sent.excuse(at, next, packets);
         }
     }
 

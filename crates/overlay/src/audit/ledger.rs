@@ -120,10 +120,11 @@ impl Ledger {
         });
     }
 
-    /// Some of what was noted last has not been sent.
-    pub(crate) fn excuse(&mut self, packets: u32) {
-        if let Some(last) = self.runs.back_mut() {
-            last.excused = (last.excused + packets).min(last.sent.count);
+    /// So many of the packets that were noted at `at` have not been sent: they are of the newest run that had begun.
+    pub(crate) fn excuse(&mut self, at: Time, packets: u32) {
+        let mut newest_first = self.runs.iter_mut().rev();
+        if let Some(run) = newest_first.find(|run| run.at <= at) {
+            run.excused = (run.excused + packets).min(run.sent.count);
         }
     }
 
@@ -239,7 +240,6 @@ impl Run {
         (session, first + u64::from(count)) == (sent.session, sent.first)
             && (way, link) == (sent.way, sent.link)
             && is_data == sent.is_data
-            && self.excused == 0
             && count + sent.count <= u32::from(u16::MAX)
             && now.since(self.at) < RUN_LASTS
     }

@@ -13,7 +13,7 @@ use super::send::next_hop;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, mark};
-use crate::reliable::{HELD_BYTES, Packet, RestOfPath};
+use crate::reliable::{HELD_BYTES, Overdue, Packet, RestOfPath};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
@@ -117,7 +117,7 @@ impl Node {
         self.links.touch(index);
         if is_own && dropped + too_long > 0 {
             let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
-            self.excuse(index, to, dropped + too_long);
+            self.excuse(now, index, to, dropped + too_long);
         }
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {
@@ -193,11 +193,11 @@ impl Node {
     fn count_overdue(
         &mut self,
         index: LinkIndex,
-        overdue: &[(NodeAddr, bool)],
+        overdue: &[Overdue],
         out: &mut impl Outbox<Node>,
     ) {
-        for (to, _) in overdue.iter().filter(|(_, is_own)| *is_own) {
-            self.excuse(index, *to, 1);
+        for packet in overdue.iter().filter(|packet| packet.is_own) {
+            self.excuse(packet.entered, index, packet.to, 1);
         }
         out.report(Event::Dropped {
             reason: Drop::Expired,

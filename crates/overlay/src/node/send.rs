@@ -91,7 +91,7 @@ impl Node {
                 self.tell_refused(now, &packet, out);
             }
             let to = Header::trusted(&packet.segment(0)[CLEAR_BYTES..]).destination();
-            self.excuse(index, to, 1);
+            self.excuse(now, index, to, 1);
         }
         let reason = match stop {
             Verdict::Sent | Verdict::Braked => Drop::Braked,
@@ -100,15 +100,15 @@ impl Node {
         self.drop_one(reason, out);
     }
 
-    /// Packets of this node's own have not left by a link: no relay has swallowed them.
-    pub(super) fn excuse(&mut self, index: LinkIndex, to: NodeAddr, packets: u32) {
+    /// Packets of this node's own that were sealed at `at` have not left by a link: no relay has swallowed them.
+    pub(super) fn excuse(&mut self, at: Time, index: LinkIndex, to: NodeAddr, packets: u32) {
         match to.is_multicast() {
             true => {
                 let next = self.links.at(index).peer;
                 let packets = u16::try_from(packets).unwrap_or(u16::MAX);
-                self.group_audits.excuse(to, next, packets);
+                self.group_audits.excuse(at, to, (next, packets));
             }
-            false => self.audits.excuse(to, packets),
+            false => self.audits.excuse(at, to, packets),
         }
     }
 

@@ -97,6 +97,17 @@ pub struct Outgoing<'a> {
     pub is_own: bool,
 }
 
+/// A packet that was given up because it could not be in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// Where it was to go.
+    pub to: NodeAddr,
+    /// It was one of this node's own.
+    pub is_own: bool,
+    /// When it was handed in.
+    pub entered: Time,
+}
+
 /// The packets on their way to one neighbour.
 #[derive(Debug)]
 pub struct Sender {
@@ -111,8 +122,8 @@ pub struct Sender {
     /// (order, number) of transmissions that may still be outstanding.
     sent: VecDeque<(u64, u64)>,
     lost: VecDeque<u64>,
-    /// Packets that were given up because they could not be in time: to where, and whether they were own ones.
-    overdue: Vec<(NodeAddr, bool)>,
+    /// Packets that were given up because they could not be in time.
+    overdue: Vec<Overdue>,
     /// What leaves next, once it was looked at.
     chosen: Option<u64>,
     in_flight: usize,

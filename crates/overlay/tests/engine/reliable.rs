@@ -347,6 +347,11 @@ fn an_overloaded_lane_carries_what_is_in_time() {
         share >= 0.6,
         "{share}: {late} late, {refused} refused, {expired} expired"
     );
+    // The queue of the link may grow when a packet has left, so some are late all the same.
+    assert!(
+        expired > 0 && late <= count / 50,
+        "{late} late, {expired} expired"
+    );
     nodes.world.close().unwrap();
 }
 

@@ -66,14 +66,16 @@ impl Stretches {
         self.0.push_back(sent);
     }
 
-    /// So many packets of what was noted last have not been sent to a neighbour.
-    pub(super) fn excuse(&mut self, next: NodeAddr, packets: u16) {
-        let Some(last) = self.0.back_mut() else {
+    /// So many of the packets that were noted at `at` have not been sent to a neighbour: they are of the newest stretch
+    /// that had begun.
+    pub(super) fn excuse(&mut self, at: Time, next: NodeAddr, packets: u16) {
+        let mut newest_first = self.0.iter_mut().rev();
+        let Some(stretch) = newest_first.find(|stretch| stretch.at <= at) else {
             return;
         };
-        match last.excused.iter_mut().find(|(node, _)| *node == next) {
-            Some((_, excused)) => *excused = excused.saturating_add(packets).min(last.count),
-            None => last.excused.push((next, packets.min(last.count))),
+        match stretch.excused.iter_mut().find(|(node, _)| *node == next) {
+            Some((_, excused)) => *excused = excused.saturating_add(packets).min(stretch.count),
+            None => stretch.excused.push((next, packets.min(stretch.count))),
         }
     }
 

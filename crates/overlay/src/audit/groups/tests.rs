@@ -217,7 +217,7 @@ fn starved_without(members: u32, path_now: impl Fn(u32, NodeAddr) -> Vec<NodeAdd
     for turn in 0..1_000 {
         bench.now += EVERY;
         bench.seal();
-        bench.audits.excuse(GROUP, NEXT[0], 1);
+        bench.audits.excuse(bench.now, GROUP, (NEXT[0], 1));
         let path = |to: NodeAddr| path_now(turn, to);
         let way = |to: NodeAddr, _| {
             let path = path(to);
@@ -237,6 +237,29 @@ fn starved_without(members: u32, path_now: impl Fn(u32, NodeAddr) -> Vec<NodeAdd
         }
     }
     bench
+}
+
+#[test]
+fn what_is_given_up_late_is_excused_in_its_own_stretch() {
+    let mut stretches = Stretches::default();
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    for (ms, first) in [(0, 0), (60, 1), (120, 2)] {
+        let sent = Stretch {
+            key: KEY,
+            first,
+            count: 1,
+            carried: CARRIED,
+            at: at(ms),
+            left: None,
+            excused: Vec::new(),
+        };
+        stretches.note(at(ms), sent);
+    }
+    stretches.excuse(at(60), NEXT[0], 1);
+    let way = (CARRIED.routing, Duration::ZERO);
+    let ripe = stretches.ripe(at(5_000), Time::ZERO, way);
+    let excused: Vec<u16> = ripe.iter().map(|s| s.excused_for(NEXT[0])).collect();
+    assert_eq!(excused, [0, 1, 0]);
 }
 
 #[test]

@@ -65,10 +65,40 @@ fn runs_end_where_the_way_changes_and_are_asked_about_when_they_are_old() {
 fn what_did_not_leave_is_no_loss() {
     let mut ledger = Ledger::default();
     ledger.note(Time::ZERO, sent(0, 10, Some(WAY)));
-    ledger.excuse(4);
+    ledger.excuse(Time::ZERO, 4);
     let question = ledger.ask(Time::ZERO + OLD, LATENCY).unwrap();
     let judged = told(&mut ledger, question.number, &[6]);
     assert_eq!((judged[0].sent, judged[0].lost), (6, 0));
+}
+
+#[test]
+fn what_is_given_up_late_is_excused_in_its_own_run() {
+    let mut ledger = Ledger::default();
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    for (ms, first) in [(0, 0), (10, 10), (60, 20), (120, 30)] {
+        ledger.note(at(ms), sent(first, 10, Some(WAY)));
+    }
+    ledger.excuse(at(10), 4);
+    ledger.excuse(at(60), 10);
+    ledger.excuse(at(60), 1);
+    let question = ledger.ask(at(120) + OLD, LATENCY).unwrap();
+    assert_eq!(question.lengths, [20, 10, 10]);
+    let judged = told(&mut ledger, question.number, &[16, 0, 9]);
+    let counts: Vec<_> = judged.iter().map(|j| (j.sent, j.lost)).collect();
+    assert_eq!(counts, [(16, 0), (0, 0), (10, 1)]);
+}
+
+#[test]
+fn a_run_goes_on_when_some_of_it_did_not_leave() {
+    let mut ledger = Ledger::default();
+    for first in 0..50 {
+        let now = Time::ZERO + Duration::from_millis(first);
+        ledger.note(now, sent(first, 1, Some(WAY)));
+        ledger.excuse(now, 1);
+    }
+    let question = ledger.ask(Time::ZERO + OLD, LATENCY).unwrap();
+    assert_eq!(question.lengths, [50]);
+    assert_eq!(told(&mut ledger, question.number, &[0])[0].lost, 0);
 }
 
 #[test]

@@ -8,9 +8,9 @@
 
 use super::super::queue::{Packet, Toward};
 use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
-use super::{Entry, Outgoing, RestOfPath, Sender, State};
+use super::{Entry, Outgoing, Overdue, RestOfPath, Sender, State};
 use crate::flow::FlowKey;
-use base::{Duration, NodeAddr, Time};
+use base::{Duration, Time};
 use congestion::delivery::Stamp;
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq};
@@ -292,7 +292,11 @@ impl Sender {
             if !left.is_expired() && left.allows(way) {
                 return Some(packet);
             }
-            self.overdue.push((to, packet.came.is_none()));
+            self.overdue.push(Overdue {
+                to,
+                is_own: packet.came.is_none(),
+                entered: packet.entered,
+            });
             self.queue.on_arrived(&packet.bytes);
             self.queue.recycle(packet.bytes);
         }
@@ -309,8 +313,8 @@ impl Sender {
         least.div(2) + queue
     }
 
-    /// The packets that could not be in time since the last call: where they went, and whether they were this node's own.
-    pub fn take_overdue(&mut self) -> Vec<(NodeAddr, bool)> {
+    /// The packets that could not be in time since the last call.
+    pub fn take_overdue(&mut self) -> Vec<Overdue> {
         core::mem::take(&mut self.overdue)
     }
 
