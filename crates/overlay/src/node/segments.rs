@@ -11,7 +11,6 @@ use super::Node;
 use super::ends::Around;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
-use crate::settings::Sealing;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
 use base::{Burst, NodeAddr, Outbox, Time};
 use core::ops::Range;
@@ -191,8 +190,8 @@ impl Node {
     }
 
     /// Whether somebody is there who may have called. What was sealed shows that; of what came in the open, a
-    /// record of the node and a way back to it do, or whoever invents addresses would take all places. Who is
-    /// heard of only later calls again.
+    /// record of the node and a way back to it do, or whoever invents addresses would take all places. A node whose
+    /// record has not come yet repeats its call, and is then let in.
     fn may_call(&self, peer: NodeAddr, around: Around) -> bool {
         let is_known = || {
             let has_way = self
@@ -201,7 +200,7 @@ impl Node {
                 .is_some();
             self.database.links_of(peer).is_some() && has_way
         };
-        self.settings.sealing == Sealing::Off || around.is_end() || peer == self.addr || is_known()
+        around.is_end() || peer == self.addr || is_known()
     }
 
     /// Somebody wants to connect.

@@ -492,25 +492,32 @@ fn call(from: NodeAddr, number: u32) -> Ask {
 
 #[test]
 fn streams_from_addresses_that_nobody_has_cost_nothing() {
-    let mut siege = Siege::from_inside_of(6, sealing());
-    let mut sessions = Sessions::default();
-    sessions.listen(&mut siege.nodes, TARGET, None);
-    sessions.run_ms(&mut siege.nodes, 10);
-    assert_eq!(sessions.listening, [TARGET]);
-    for wave in 0..100 {
-        for n in 50 * wave..50 * (wave + 1) {
-            siege.ask(call(addr(1_000 + n as usize), n));
-        }
+    // Nodes that seal nothing know each other's records as well.
+    for sealing in [Sealing::On, Sealing::Off] {
+        let settings = Settings {
+            sealing,
+            ..Settings::modern()
+        };
+        let mut siege = Siege::from_inside_of(6, settings);
+        let mut sessions = Sessions::default();
+        sessions.listen(&mut siege.nodes, TARGET, None);
         sessions.run_ms(&mut siege.nodes, 10);
+        assert_eq!(sessions.listening, [TARGET]);
+        for wave in 0..100 {
+            for n in 50 * wave..50 * (wave + 1) {
+                siege.ask(call(addr(1_000 + n as usize), n));
+            }
+            sessions.run_ms(&mut siege.nodes, 10);
+        }
+        assert_eq!(siege.nodes.count().drops(Drop::BadSource), 5_000);
+        assert_eq!(siege.nodes.snapshot(TARGET).streams.len(), 0);
+        assert_eq!(sessions.called, 0, "the listener has heard nothing");
+        sessions.connect(&mut siege.nodes, (0, TARGET), Framing::Bytes, None);
+        assert!(sessions.run_until(&mut siege.nodes, 1_000, |s| s.called == 1));
     }
-    assert_eq!(siege.nodes.count().drops(Drop::BadSource), 5_000);
-    assert_eq!(siege.nodes.snapshot(TARGET).streams.len(), 0);
-    assert_eq!(sessions.called, 0, "the listener has heard nothing");
-    sessions.connect(&mut siege.nodes, (0, TARGET), Framing::Bytes, None);
-    assert!(sessions.run_until(&mut siege.nodes, 1_000, |s| s.called == 1));
 }
 
-/// A call in the open is heard when its node is known: until then it is repeated.
+/// A call in the open is heard when its node is known and there is a way to it: until then it is repeated.
 #[test]
 fn who_calls_before_its_record_has_come_is_heard_afterwards() {
     let mut siege = Siege::from_inside_of(7, sealing());
@@ -523,12 +530,16 @@ fn who_calls_before_its_record_has_come_is_heard_afterwards() {
         (sessions.called, siege.nodes.count().drops(Drop::BadSource)),
         (0, 1)
     );
-    let record = siege.rogue().record(1, &[(addr(TARGET), 5_000)]);
-    siege.say(Kind::Control, [record]);
-    sessions.run_ms(&mut siege.nodes, 2_000);
-    siege.ask(call(intruder, 1));
-    sessions.run_ms(&mut siege.nodes, 100);
-    assert_eq!(sessions.called, 1);
+    // A link that its other end does not tell of leads nowhere.
+    for (number, to, called) in [(1, 500, 0), (2, TARGET, 1)] {
+        let record = siege.rogue().record(number, &[(addr(to), 5_000)]);
+        siege.say(Kind::Control, [record]);
+        sessions.run_ms(&mut siege.nodes, 2_000);
+        siege.ask(call(intruder, 1));
+        sessions.run_ms(&mut siege.nodes, 100);
+        assert_eq!(sessions.called, called, "a record of {to}");
+    }
+    assert_eq!(siege.nodes.count().drops(Drop::BadSource), 2);
 }
 
 fn siege_say(packet: Vec<u8>) -> Ask {
