@@ -1,9 +1,9 @@
-//! By how much a counter has grown of late: what is wrong now, and not what was last week.
+//! By how much a counter has grown in the last one to two minutes: what is wrong now, and not what was wrong once.
 
 use base::{Duration, Time};
 
-/// Half of the window. Choice: what is told is 30 s to a minute old, so that who looks once a minute misses nothing.
-const HALF: Duration = Duration::from_secs(30);
+/// Half of the window. Choice: what happened is told for one to two minutes, so who looks once a minute misses nothing.
+const HALF: Duration = Duration::from_secs(60);
 
 /// The growth of one counter.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,13 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_than_a_minute_does_not_count() {
+    fn what_is_older_than_two_minutes_does_not_count_and_the_last_minute_does() {
         let mut lately = Lately::default();
         let mut at = |s: u64, total| {
             lately.look(Time::ZERO + Duration::from_secs(s), total);
             lately.grown(total)
         };
-        assert_eq!([at(1, 5), at(29, 9), at(31, 9)], [5, 9, 9]);
-        assert_eq!([at(59, 10), at(62, 10), at(95, 10)], [10, 1, 0]);
+        assert_eq!([at(1, 5), at(59, 9), at(61, 9)], [5, 9, 9]);
+        assert_eq!([at(119, 10), at(122, 10), at(179, 10)], [10, 1, 1]);
+        assert_eq!(at(183, 10), 0);
     }
 }

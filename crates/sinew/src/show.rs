@@ -324,8 +324,8 @@ mod tests {
             "bridge eth1: this node may not send to 2 groups to which its network sends",
             "bridge eth1: a host joins more groups than one may",
             "200 packets were lost in this host",
-            "link to fra: 7 packets of the last minute could not be kept for repair",
-            "2 gaps of the last minute were given up for want of room",
+            "link to fra: 7 packets of the last one to two minutes could not be kept for repair",
+            "2 gaps of the last one to two minutes were given up for want of room",
         ] {
             assert!(line.contains(expected), "{expected}: {line}");
         }

@@ -208,6 +208,6 @@ fn a_history_that_is_too_short_for_its_deadlines_is_told() {
     send_for(&mut nodes, 20_000);
     let (all, lately) = overrun(&nodes);
     assert!(all > 1_000 && lately == all, "{all} {lately}");
-    nodes.run_ms(70_000);
+    nodes.run_ms(130_000);
     assert_eq!(overrun(&nodes), (all, 0));
 }

@@ -147,7 +147,7 @@ fn wrong(status: &Value) -> Vec<String> {
         }
         if let overrun @ 1.. = total(&link["realtime"]["overrun_lately"]) {
             wrong.push(format!(
-                "link to {name}: {overrun} packets of the last minute could not be kept for repair until their deadlines, \
+                "link to {name}: {overrun} packets of the last one to two minutes could not be kept for repair until their deadlines, \
                  because the history is full: shorten the deadlines, or send less over this link"
             ));
         }
@@ -184,7 +184,7 @@ fn wrong(status: &Value) -> Vec<String> {
     }
     if let given_up @ 1.. = total(&snapshot["held"]["given_up_lately"]) {
         wrong.push(format!(
-            "{given_up} gaps of the last minute were given up for want of room: flows with delivery in order wait for packets"
+            "{given_up} gaps of the last one to two minutes were given up for want of room: flows with delivery in order wait for packets"
         ));
     }
     let lost = total(&host["udp"]["dropped_by_kernel"]);
