@@ -101,22 +101,17 @@ pub struct EndStatus {
 /// A relay or link whose paths to a node deliver less than their links promise. Packets go around it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuspectStatus {
-    /// The relay, or where the link begins.
-    pub node: String,
-    /// Where the link ends; null for a relay.
-    pub link_to: Option<String>,
+    /// What it is.
+    #[serde(flatten)]
+    pub suspect: KnownSuspect,
     /// Where the paths lead.
     pub path_to: String,
-    /// The share that was lost.
-    pub lost: f64,
     /// It is one of so many.
     pub among: usize,
     /// How often paths with it were found bad.
     pub strikes: u32,
     /// For so many seconds.
     pub for_s: f64,
-    /// In so many seconds it gets another chance.
-    pub retry_in_s: f64,
 }
 
 /// What waits at a node for its predecessors, for it is to be delivered in order.
@@ -132,7 +127,7 @@ pub struct HeldStatus {
     pub flow_bytes_limit: usize,
     /// Gaps that were given up because as much was held as may be.
     pub given_up: u64,
-    /// The same of the last minute, or half of it.
+    /// The same of the last one to two minutes.
     pub given_up_lately: u64,
     /// Who holds most, or has given up gaps: the first few.
     pub holders: Vec<HolderStatus>,
@@ -284,7 +279,7 @@ pub struct LaneStatus {
     pub probes: u64,
     /// Packets that could not be kept for repair as long as their deadlines, because the history has no more room.
     pub overrun: u64,
-    /// The same of the last minute, or half of it.
+    /// The same of the last one to two minutes.
     pub overrun_lately: u64,
     /// The rate that the lane keeps to while it meets congestion.
     pub brake_bps: Option<u64>,

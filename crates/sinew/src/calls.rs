@@ -13,7 +13,7 @@ use base::Duration;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
-use tools::explain::{self, Asked, Help, LinkNumbers, LinkProtection, View};
+use tools::explain::{self, Asked, Diverted, Help, LinkNumbers, LinkProtection, View};
 
 /// The directions of a call: their key, and for people.
 const DIRECTIONS: [(&str, &str); 2] = [
@@ -200,6 +200,8 @@ fn deadline(answer: &Value) -> Duration {
 struct Way {
     hops: Vec<Hop>,
     reason: String,
+    /// Where packets go instead, because something on this way swallows them.
+    diverted: Option<Diverted>,
     deadline_ms: f64,
     missed_pct: f64,
     protection: Vec<LinkProtection>,
@@ -223,7 +225,7 @@ impl Way {
             })
         });
         json!({
-            "hops": hops.collect::<Vec<_>>(), "reason": self.reason,
+            "hops": hops.collect::<Vec<_>>(), "reason": self.reason, "diverted": self.diverted,
             "deadline_ms": self.deadline_ms, "missed_pct": self.missed_pct,
             "protection": self.protection, "assumed": self.assumed, "help": self.help,
         })
@@ -245,6 +247,7 @@ fn ways(view: &View, (own, peer): (&str, &str), deadline: Duration) -> Vec<Way> 
         Some(Way {
             hops: hops.collect(),
             reason: why.choice.reason,
+            diverted: why.diverted,
             deadline_ms: why.deadline_ms,
             missed_pct: path.missed_pct,
             protection: why.protection,
@@ -300,7 +303,14 @@ fn told(call: &Value, ways: &[Way]) -> String {
         );
     }
     for way in ways {
-        let _ = writeln!(out, "path now: {}", way.reason);
+        let by = match &way.diverted {
+            Some(diverted) => {
+                let _ = writeln!(out, "path now: {diverted}");
+                "path by table"
+            }
+            None => "path now",
+        };
+        let _ = writeln!(out, "{by}: {}", way.reason);
         for Hop { link, .. } in &way.hops {
             let _ = writeln!(
                 out,
@@ -396,13 +406,17 @@ mod tests {
     }
 
     fn network(latency_us: u32) -> View {
+        network_around(latency_us, json!([]))
+    }
+
+    fn network_around(latency_us: u32, diverted: Value) -> View {
         let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
         let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": latency_us, "loss": 3_277, "strikes": 5});
         let network = json!({
             "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
             "protect": "auto",
             "nodes": [{"address": ams, "name": "ams"}, {"address": nyc, "name": "nyc"}],
-            "links": [link(ams, nyc), link(nyc, ams)], "holds": [],
+            "links": [link(ams, nyc), link(nyc, ams)], "holds": [], "diverted": diverted,
             "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
                      "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
         });
@@ -427,6 +441,29 @@ mod tests {
             assert!(told.contains(&hop), "{hop}: {told}");
         }
         assert_eq!(ways[0].json()["hops"][0]["loss_expected_after"], left / 1e2);
+    }
+
+    #[test]
+    fn a_call_that_avoids_a_suspect_is_told_with_its_way() {
+        let diverted = json!([{
+            "to": "10.7.0.2", "way": ["10.7.0.1", "10.7.0.3", "10.7.0.2"],
+            "suspects": [{"node": "10.7.0.1", "link_to": "10.7.0.2", "lost": 0.5, "retry_in_s": 9.0}],
+        }]);
+        let view = network_around(20_000, diverted);
+        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), Duration::from_millis(150));
+        let told = told(&call(Value::Null), &ways);
+        let now: Vec<&str> = told
+            .lines()
+            .filter(|line| line.starts_with("path"))
+            .collect();
+        let words = "path now: packets take ams-10.7.0.3-nyc instead: the link from ams to nyc swallows 50 % (next try in 9 s)";
+        assert_eq!(now[0], words);
+        assert!(now[1].starts_with("path by table: "), "{told}");
+        assert!(
+            now[2].starts_with("path now: least"),
+            "the way back: {told}"
+        );
+        assert_eq!(ways[0].json()["diverted"]["path"][1], "10.7.0.3");
     }
 
     #[test]

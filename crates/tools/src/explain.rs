@@ -26,7 +26,7 @@ mod view;
 mod whatif;
 
 pub use advice::{Advice, CANDIDATES_MAX, Candidate, NewLink, advise};
-pub use diverted::{Diverted, Suspected};
+pub use diverted::Diverted;
 pub use edits::{EDIT_BYTES_MAX, EDITS_MAX};
 pub use graph::explain::{Class, RUNNERS_UP_MAX};
 pub use graph::plan::{CONNECTIONS, Connections, MARGIN, RELAYS_MAX};

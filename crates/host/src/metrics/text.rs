@@ -97,13 +97,14 @@ fn node(page: &mut Page, status: &Status) {
         "gauge",
         "The share that was lost on paths to a node with this relay, or link from it, that look well.",
     );
-    for suspect in &snapshot.suspects {
+    for status in &snapshot.suspects {
+        let suspect = &status.suspect;
         let link_to = suspect.link_to.as_deref().unwrap_or_default();
         suspects.sample(
             &[
                 ("node", &suspect.node),
                 ("link_to", &link_to),
-                ("path_to", &suspect.path_to),
+                ("path_to", &status.path_to),
             ],
             suspect.lost,
         );

@@ -11,7 +11,7 @@ use super::Node;
 use super::ends::PORT;
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
-use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, WayId, Ways};
+use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, Suspicion, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
@@ -262,15 +262,7 @@ impl Node {
     pub(super) fn diversions(&self, now: Time) -> Vec<KnownDiversion> {
         let diversion = |(to, ways): (NodeAddr, &Ways)| {
             let way = ways.settled_on()?.iter().map(NodeAddr::to_string);
-            let suspects = ways.suspicions().map(|s| {
-                let (node, link_to) = names_of(s.suspect);
-                KnownSuspect {
-                    node,
-                    link_to,
-                    lost: s.loss,
-                    retry_in_s: s.until.since(now).as_secs_f64(),
-                }
-            });
+            let suspects = ways.suspicions().map(|s| known(now, s));
             Some(KnownDiversion {
                 to: to.to_string(),
                 way: way.collect(),
@@ -284,28 +276,28 @@ impl Node {
     pub(super) fn suspect_statuses(&self, now: Time) -> Vec<SuspectStatus> {
         let all = self.audits.suspected();
         let all = all.flat_map(|(to, ways)| ways.suspicions().map(move |s| (to, s)));
-        let status = |(to, s): (NodeAddr, &crate::audit::Suspicion)| {
-            let (node, link_to) = names_of(s.suspect);
-            SuspectStatus {
-                node,
-                link_to,
-                path_to: to.to_string(),
-                lost: s.loss,
-                among: s.among,
-                strikes: s.strikes,
-                for_s: now.since(s.since).as_secs_f64(),
-                retry_in_s: s.until.since(now).as_secs_f64(),
-            }
+        let status = |(to, s): (NodeAddr, &Suspicion)| SuspectStatus {
+            suspect: known(now, s),
+            path_to: to.to_string(),
+            among: s.among,
+            strikes: s.strikes,
+            for_s: now.since(s.since).as_secs_f64(),
         };
         all.map(status).collect()
     }
 }
 
-/// A relay, or both ends of a link.
-fn names_of(suspect: Suspect) -> (String, Option<String>) {
-    match suspect {
-        Suspect::Node(node) => (node.to_string(), None),
-        Suspect::Link(from, to) => (from.to_string(), Some(to.to_string())),
+/// A suspicion, as it is told.
+fn known(now: Time, suspicion: &Suspicion) -> KnownSuspect {
+    let (node, link_to) = match suspicion.suspect {
+        Suspect::Node(node) => (node, None),
+        Suspect::Link(from, to) => (from, Some(to)),
+    };
+    KnownSuspect {
+        node: node.to_string(),
+        link_to: link_to.map(|to| to.to_string()),
+        lost: suspicion.loss,
+        retry_in_s: suspicion.until.since(now).as_secs_f64(),
     }
 }
 

@@ -189,8 +189,8 @@ pub struct KnownDiversion {
 pub struct KnownSuspect {
     /// The relay, or where the link begins.
     pub node: String,
-    /// Where the link ends; none for a relay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where the link ends; null for a relay.
+    #[serde(default)]
     pub link_to: Option<String>,
     /// The share that was lost.
     pub lost: f64,

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::ends::{Tapped, as_it_is, end, sealed};
-use crate::world::{Nodes, Plan, SENDER, addr, chain, voice};
-use base::Rng;
+use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, voice};
+use base::{Duration, Rng};
 use overlay::Settings;
 use overlay::event::Drop;
+use overlay::request::Options;
+use wire::data::LinkProtocol;
 
 /// A relay that is driven by hand, and a link beside it that is longer.
 fn tapped() -> Tapped {
@@ -54,7 +56,10 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
         assert!(last.unwrap() < 100 + bar, "{share}: {last:?}");
         assert!(last.unwrap() < count - 400, "{share}: {last:?}");
         let suspects = tapped.nodes.snapshot(0).suspects;
-        let named: Vec<_> = suspects.iter().map(|s| (&*s.node, &*s.path_to)).collect();
+        let named: Vec<_> = suspects
+            .iter()
+            .map(|s| (&*s.suspect.node, &*s.path_to))
+            .collect();
         let (relay, exit) = (addr(2).to_string(), addr(1).to_string());
         assert_eq!(named, [(&*relay, &*exit)], "{share}");
         // What explains paths tells where packets go instead.
@@ -192,6 +197,44 @@ fn links_that_lose_what_they_say_are_no_reproach() {
     nodes.link(0, 2, "delay=40ms loss=5%");
     nodes.run_ms(20_000);
     talk(&mut nodes, 2, 120);
+    let snapshot = nodes.snapshot(0);
+    assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
+}
+
+/// The first link carries too little for the deadline, so this node gives up some of its own packets. They have waited
+/// when it does, and others were sealed meanwhile.
+#[test]
+fn what_an_overloaded_lane_gives_up_is_no_loss_of_a_relay() {
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2), (0, 2)],
+        ..sealed(3)
+    };
+    let mut nodes = Nodes::planned(5, plan);
+    nodes.link(0, 1, "delay=10ms rate=4mbit queue=20");
+    nodes.link(1, 2, "delay=10ms");
+    nodes.link(0, 2, "delay=110ms");
+    nodes.run_ms(5_000);
+    let mut options = Options {
+        deadline: Some(Duration::from_millis(150)),
+        ..voice()
+    };
+    options.class.link = LinkProtocol::Reliable;
+    nodes.bind(2, options);
+    nodes.set_sender(0, SENDER, options);
+    // 1.5 times what the link carries, for 20 s.
+    let start = nodes.world.now();
+    for number in 0..13_600 {
+        let at = start + Duration::from_micros(1_467) * number;
+        nodes.send_to(at, 0, SENDER, (2, PORT), number, 1_000);
+        if number % 100 == 99 {
+            nodes.world.run_until(at);
+        }
+    }
+    nodes.run_ms(10_000);
+    let by_relay = nodes.link_status(0, 1).counts.data_out;
+    assert!(by_relay > 6_000, "{by_relay} by the relay");
+    let expired = nodes.count().drops(Drop::Expired);
+    assert!(expired > 1_000, "{expired}");
     let snapshot = nodes.snapshot(0);
     assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
 }

@@ -115,7 +115,10 @@ fn a_relay_that_swallows_all_is_gone_around_and_named() {
     assert!(last.unwrap() < 300, "{last:?}");
     assert_eq!(status(&tapped.nodes, 0).starved.len(), 1);
     let suspects = tapped.nodes.snapshot(0).suspects;
-    let named: Vec<_> = suspects.iter().map(|s| (&*s.node, &*s.path_to)).collect();
+    let named: Vec<_> = suspects
+        .iter()
+        .map(|s| (&*s.suspect.node, &*s.path_to))
+        .collect();
     let (relay, member) = (addr(2).to_string(), addr(1).to_string());
     assert_eq!(named, [(&*relay, &*member)]);
 }

@@ -13,22 +13,8 @@ pub struct Diverted {
     pub path: Vec<String>,
     /// Their addresses.
     pub addresses: Vec<String>,
-    /// What is suspected to swallow them, of what the path by table has.
-    pub suspects: Vec<Suspected>,
-}
-
-/// A suspect.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Suspected {
-    /// A relay, or where a link begins.
-    pub node: String,
-    /// Where the link ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_to: Option<String>,
-    /// What was lost there.
-    pub lost_pct: f64,
-    /// In so many seconds it gets another chance.
-    pub retry_in_s: f64,
+    /// What is suspected to swallow them, of what the path by table has; nodes by their names.
+    pub suspects: Vec<KnownSuspect>,
 }
 
 impl Diverted {
@@ -49,7 +35,7 @@ impl Diverted {
         let mut all = snapshot.diverted.iter();
         let KnownDiversion { way, suspects, .. } = all.find(|diversion| diversion.to == to)?;
         let met = suspects.iter().filter(|s| is_on(s, &path.addresses));
-        let suspects: Vec<Suspected> = met.map(|s| Suspected::of(view, s)).collect();
+        let suspects: Vec<KnownSuspect> = met.map(|s| named(view, s)).collect();
         if suspects.is_empty() || *way == path.addresses {
             return None;
         }
@@ -61,14 +47,12 @@ impl Diverted {
     }
 }
 
-impl Suspected {
-    fn of(view: &View, known: &KnownSuspect) -> Suspected {
-        Suspected {
-            node: name(view, &known.node),
-            link_to: known.link_to.as_ref().map(|to| name(view, to)),
-            lost_pct: percent(known.lost),
-            retry_in_s: known.retry_in_s,
-        }
+/// The same with names for addresses.
+fn named(view: &View, suspect: &KnownSuspect) -> KnownSuspect {
+    KnownSuspect {
+        node: name(view, &suspect.node),
+        link_to: suspect.link_to.as_ref().map(|to| name(view, to)),
+        ..suspect.clone()
     }
 }
 
@@ -87,27 +71,28 @@ fn name(view: &View, address: &str) -> String {
     node.map_or_else(|_| address.to_owned(), |node| view.name(node))
 }
 
-impl fmt::Display for Diverted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lost = self.suspects.iter().map(|s| s.lost_pct).fold(0.0, f64::max);
-        let retry = self.suspects.iter().map(|s| s.retry_in_s);
-        let words: Vec<String> = self.suspects.iter().map(Suspected::to_string).collect();
-        write!(
-            f,
-            "packets take {} instead: {} swallows {lost:.0} % of them; next try in {:.0} s",
-            self.path.join("-"),
-            words.join(" or "),
-            retry.fold(f64::INFINITY, f64::min)
-        )
-    }
+/// What it swallows, and until when it is avoided.
+fn words(suspect: &KnownSuspect) -> String {
+    let what = match &suspect.link_to {
+        None => suspect.node.clone(),
+        Some(to) => format!("the link from {} to {to}", suspect.node),
+    };
+    format!(
+        "{what} swallows {:.0} % (next try in {:.0} s)",
+        percent(suspect.lost),
+        suspect.retry_in_s
+    )
 }
 
-impl fmt::Display for Suspected {
+impl fmt::Display for Diverted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.link_to {
-            None => f.write_str(&self.node),
-            Some(to) => write!(f, "the link from {} to {to}", self.node),
-        }
+        let words: Vec<String> = self.suspects.iter().map(words).collect();
+        write!(
+            f,
+            "packets take {} instead: {}",
+            self.path.join("-"),
+            words.join(" or ")
+        )
     }
 }
 
@@ -152,17 +137,18 @@ mod tests {
         assert_eq!(told.choice.chosen[0].path, ["a", "b", "d"], "by table");
         let way = told.diverted.as_ref().unwrap();
         assert_eq!(way.path, ["a", "c", "d"]);
-        let words = "packets take a-c-d instead: b swallows 52 % of them; next try in 48 s";
+        let words = "packets take a-c-d instead: b swallows 52 % (next try in 48 s)";
         assert_eq!(way.to_string(), words);
         let whole = told.to_string();
         assert!(whole.contains(&format!("\nnow   {words}\n")), "{whole}");
-        let link =
-            json!([{"node": "10.7.0.2", "link_to": "10.7.0.4", "lost": 1.0, "retry_in_s": 9.0}]);
-        let told = explained("10.7.0.1", link).diverted.unwrap().to_string();
-        assert!(
-            told.contains("the link from b to d swallows 100 %"),
-            "{told}"
-        );
+        // Of several, each has its own numbers.
+        let both = json!([
+            {"node": "10.7.0.2", "lost": 0.52, "retry_in_s": 47.6},
+            {"node": "10.7.0.2", "link_to": "10.7.0.4", "lost": 1.0, "retry_in_s": 9.0},
+        ]);
+        let told = explained("10.7.0.1", both).diverted.unwrap().to_string();
+        let also = " or the link from b to d swallows 100 % (next try in 9 s)";
+        assert_eq!(told, format!("{words}{also}"));
         // Others know nothing of it, and what is not on the path diverts nothing.
         assert_eq!(explained("10.7.0.3", relay).diverted, None);
         let elsewhere = json!([{"node": "10.7.0.3", "lost": 0.5, "retry_in_s": 9.0}]);
