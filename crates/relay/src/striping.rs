@@ -33,6 +33,8 @@ const JUDGE_LOOKS: u32 = 2;
 const GAIN_PCT: u64 = 20;
 /// So many judgements of a level are waited for, before more connections are tried though nothing is shown.
 const PATIENCE: u32 = 3;
+/// After so many in which nothing was shown, fewer are measured once more. Choice: as many as are kept.
+const LONG: u32 = 12;
 /// So many judgements have to find a queue. Choice: a second for a burst to go away.
 const SURE: u32 = 2;
 /// The same while something is lost: a window that outgrew the path by a burst shrinks only with losses.
@@ -157,6 +159,7 @@ impl Striping {
     pub fn go_on(mut self, most: u8) -> Striping {
         self.most = most.max(1);
         self.has_judged = false;
+        self.retry = RETRY_LOOKS_LEAST;
         self.levels.retain(|(count, _)| *count <= self.most);
         self.set(self.active.min(self.most));
         self
@@ -221,6 +224,9 @@ impl Striping {
             rtt_us,
             is_queueing,
         );
+        if !self.is_full && self.is_shown_to_be_all() {
+            (self.is_full, self.calm) = (true, 0);
+        }
         let Some(here) = self.level(self.active) else {
             return;
         };
@@ -268,6 +274,9 @@ impl Striping {
         };
         if rises || is_in_vain {
             self.descend();
+        } else if gain == Gain::Unknown && here.judged >= LONG {
+            // What is not known well enough is what fewer have.
+            self.set(fewer);
         } else if is_queueing {
             self.is_full = true;
         } else if (gain == Gain::Some || (gain == Gain::Unknown && is_patient))
@@ -319,15 +328,22 @@ impl Striping {
         level.queued = if is_queueing { level.queued + 1 } else { 0 };
     }
 
+    /// By what this level has now, more connections have not carried more.
+    fn is_shown_to_be_all(&self) -> bool {
+        self.above()
+            .is_some_and(|more| self.gain(self.active, more) == Some(Gain::None))
+    }
+
     /// The next level was left because of what this one had by chance: by what it has now, it gains.
     fn was_misjudged(&self) -> bool {
-        let above = self.levels.iter().filter(|(count, _)| *count > self.active);
-        let next = above.min_by_key(|(count, _)| *count);
-        let (Some((count, next)), Some(here)) = (next, self.level(self.active)) else {
+        let Some(more) = self.above() else {
+            return false;
+        };
+        let (Some(next), Some(here)) = (self.level(more), self.level(self.active)) else {
             return false;
         };
         here.judged >= PATIENCE
-            && self.gain(self.active, *count) == Some(Gain::Some)
+            && self.gain(self.active, more) == Some(Gain::Some)
             && !next.rises_over(here, RTT_RISE_US)
     }
 
@@ -375,6 +391,12 @@ impl Striping {
         Some(mean)
     }
 
+    /// The level above, if it was tried.
+    fn above(&self) -> Option<u8> {
+        let tried = self.levels.iter().map(|(n, _)| *n);
+        tried.filter(|n| *n > self.active).min()
+    }
+
     /// The level below, if there is one.
     fn below(&self, count: u8) -> Option<u8> {
         let tried = self.levels.iter().map(|(n, _)| *n);
@@ -384,10 +406,10 @@ impl Striping {
     fn climb(&mut self) {
         let next = self.active.saturating_mul(2).min(self.most);
         if next > self.active {
-            // What was seen there at another time is not held against it.
-            self.levels.retain(|(count, _)| *count != next);
-            if self.is_full {
-                // Tried once more: the next time is later.
+            // What was seen there, and beyond, at another time is not held against it.
+            self.levels.retain(|(count, _)| *count < next);
+            if self.is_time_to_retry() {
+                // The next time is later.
                 self.retry = (self.retry * 2).min(RETRY_LOOKS);
             }
             self.set(next);

@@ -351,6 +351,7 @@ impl Sending {
             idle_permille: waited + starved,
             rtt_us: now.rtt_us,
             min_rtt_us: now.min_rtt_us,
+            resent: u32::try_from(now.resent.saturating_sub(last.resent)).unwrap_or(u32::MAX),
         });
         let active = self.striping.active();
         if active != before {

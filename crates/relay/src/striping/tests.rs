@@ -359,3 +359,36 @@ fn a_level_that_begins_with_a_burst_does_not_stop_the_next_one() {
     }
     assert_eq!(striping.active(), 8);
 }
+
+#[test]
+fn what_a_probe_said_wrongly_of_a_lossy_path_a_copy_finds_out_in_seconds() {
+    let look = |rate_mbit: u64| Look {
+        span_us: LOOK_US,
+        bytes: rate_mbit * MBIT * LOOK_US / 8_000_000,
+        idle_permille: 0,
+        rtt_us: 20_000,
+        min_rtt_us: 20_000,
+        resent: 40,
+    };
+    // By chance, for as long as it takes to be believed, more connections carry no more.
+    let mut probe = Striping::new(8, true);
+    for _ in 0..1_000 {
+        if (probe.active(), probe.carried().is_full) == (1, true) {
+            break;
+        }
+        probe.on_look(look(11));
+    }
+    assert_eq!((probe.active(), probe.carried().is_full), (1, true));
+    let mut copy = probe.go_on(8);
+    let mut looks = Vec::new();
+    for at in 0..60 {
+        copy.on_look(look(11 * u64::from(copy.active())));
+        if copy.active() == 8 {
+            looks.push(at);
+        }
+    }
+    let first = looks.first().copied();
+    assert!(first.is_some_and(|at| at <= 32), "16 s: {first:?}");
+    assert_eq!(copy.active(), 8, "and for good");
+    assert!(!copy.carried().is_full);
+}

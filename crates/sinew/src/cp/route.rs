@@ -27,6 +27,9 @@ pub(super) type Ends = BTreeMap<NodeAddr, Vec<u8>>;
 /// The longest route that is written.
 const ROUTE_BYTES_MAX: usize = 32 * 1024;
 
+/// A link that loses so much is a lossy one, in 65 536ths. Choice: half a thousandth, as sure as it can be known.
+const LOSSY: u16 = 32;
+
 /// How routes from the own node are found.
 pub(super) struct Route {
     own: NodeAddr,
@@ -235,7 +238,7 @@ impl Route {
             branches: &branches,
         };
         Ok(Planned {
-            bytes: shape.hop(self.own, 0)?,
+            bytes: shape.hop(self.own, None)?,
             predicted: self.pace(ways, ends, &branches),
             is_around: !std::ptr::eq(ways, &raw const self.all),
         })
@@ -319,6 +322,16 @@ impl Route {
         })
     }
 
+    /// The segment between these hops loses packets, as far as is known.
+    fn loses(&self, before: NodeAddr, node: NodeAddr) -> bool {
+        let (from, to) = match self.pull {
+            true => (node.to_string(), before.to_string()),
+            false => (before.to_string(), node.to_string()),
+        };
+        let mut links = self.all.view.snapshot().links.iter();
+        links.any(|link| link.from == from && link.to == to && link.loss >= LOSSY)
+    }
+
     /// From here to a node.
     fn path(&self, ways: &Ways, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
         let mut path = vec![self.own];
@@ -350,19 +363,24 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// A hop and all below it; `depth` segments lead to it from the own node.
-    fn hop(&self, node: NodeAddr, depth: usize) -> Result<Vec<u8>, Failure> {
+    /// A hop and all below it; the segment to it begins at `before`, unless it is the own node.
+    fn hop(&self, node: NodeAddr, before: Option<NodeAddr>) -> Result<Vec<u8>, Failure> {
         let mut below = Vec::new();
         for next in self.branches.below(node) {
-            below.extend(self.hop(next, depth + 1)?);
+            below.extend(self.hop(next, Some(node))?);
         }
         let via = self.route.via.iter().find(|(via, _)| *via == node);
         let path = self.ends.get(&node);
-        let adapts = depth > 0 && self.route.stripes.is_empty();
+        let adapts = before.is_some() && self.route.stripes.is_empty();
+        let loses = before.is_some_and(|before| self.route.loses(before, node));
         let stripes = self.branches.stripes(node);
         let hop = HopRepr {
             node,
-            stripes: if adapts { offered(stripes) } else { stripes },
+            stripes: if adapts {
+                offered(stripes, loses)
+            } else {
+                stripes
+            },
             adapts,
             endpoint: via.map_or("", |(_, at)| at.as_str()),
             path: path.map(Vec::as_slice),
@@ -392,14 +410,16 @@ fn count(stripes: usize) -> u8 {
         .min(STRIPES_MAX)
 }
 
-/// Connections that the sender of a segment may use where so many are planned.
+/// Connections that the sender of a segment may use where so many are planned, and whether it `loses` packets.
 ///
 /// Choice: where more than one helps, as many as a probe tries. The plan takes the fewest that would carry what was
-/// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help.
-fn offered(planned: u8) -> u8 {
-    match planned {
-        0 | 1 => 1,
-        several => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
+/// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help. Where packets
+/// are lost, the same holds for a plan of one: what was seen of several may have been chance. Elsewhere it was not, and
+/// relays pass on single connections within the kernel.
+fn offered(planned: u8, loses: bool) -> u8 {
+    match (planned, loses) {
+        (0 | 1, false) => 1,
+        (several, _) => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
     }
 }
 
@@ -697,6 +717,18 @@ mod tests {
     #[test]
     fn where_more_than_one_helps_the_sender_finds_out_how_many() {
         let planned = [0, 1, 2, 5, 8, 20, STRIPES_MAX];
-        assert_eq!(planned.map(offered), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
+        let all = |loses| planned.map(|planned| offered(planned, loses));
+        assert_eq!(all(false), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
+        assert_eq!(all(true), [8, 8, 8, 8, 8, 20, STRIPES_MAX]);
+        let mut network = route().all.view.snapshot().clone();
+        network.links[0].loss = 327;
+        let lossy = Route {
+            all: Ways::new(node(1), View::new(network).unwrap()),
+            ..route()
+        };
+        let planned = lossy.to(&ends(&[3])).unwrap();
+        let first = Hop::parse(&planned.bytes).unwrap().below().next().unwrap();
+        let second = first.below().next().unwrap();
+        assert_eq!((first.stripes, second.stripes), (8, 1));
     }
 }
