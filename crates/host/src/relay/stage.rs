@@ -34,7 +34,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 use wire::certificate::KEY_BYTES;
 use wire::link_state::Rates;
 use wire::relay::{Message, Open, Ordered, TRANSFER_BYTES};
