@@ -15,13 +15,15 @@
 //! they do not. What was shown there is tried again after some seconds, and then ever later.
 //!
 //! What was seen at each level is kept apart: one connection alone, and those of a level together. Two that
-//! carry what one did are the segment's capacity; nothing is ever divided or multiplied here. Only
+//! carry what one did are the segment's capacity; a level is never said to have what another one would make it. Only
 //! spans in which the network alone held the segment back count, not those in which it waited for data
 //! or for the next node.
 
+mod levels;
 mod rates;
 
-use rates::{Gain, Judgement, Mean, Rates};
+use levels::{Level, Levels};
+use rates::{Gain, Judgement};
 
 /// How often a segment is looked at. Choice: some round trips of most paths.
 pub const LOOK_US: u64 = 500_000;
@@ -52,13 +54,11 @@ const IDLE_PERMILLE: u16 = 250;
 const RETRY_LOOKS: u32 = 120;
 /// At first sooner: what was said may be wrong.
 const RETRY_LOOKS_LEAST: u32 = 16;
-/// A path is lossy that loses such a share of the segments.
-const LOSSY: f64 = 0.000_2;
 /// What a segment of TCP carries.
 const SEGMENT_BYTES: f64 = 1_448.0;
 /// What was measured may be off by this at least, in per cent.
 const SPREAD_LEAST_PCT: u8 = 10;
-/// Judged seconds whose extremes are kept, for the spread.
+/// And by no more than this.
 const SPREAD_MAX_PCT: u8 = 100;
 
 /// What was seen of the connections in use since the last look.
@@ -104,8 +104,10 @@ pub struct Striping {
     looks: u32,
     /// Sums of the judgement under way.
     now: Sum,
-    /// The last judgement of each level that was tried, by connections.
-    levels: Vec<(u8, Level)>,
+    /// Something was lost since this level was taken up, while it settled too.
+    has_lost: bool,
+    /// What was seen at the levels that were tried.
+    levels: Levels,
     /// Looks since something was tried.
     calm: u32,
     is_full: bool,
@@ -125,18 +127,6 @@ struct Sum {
     resent: u64,
 }
 
-/// What a level carries.
-#[derive(Clone, Debug)]
-struct Level {
-    /// What was measured of it lately.
-    rates: Rates,
-    rtt_us: u32,
-    /// So many judgements in a row, up to the last one, have found a queue.
-    queued: u32,
-    /// Judgements since it was taken up.
-    judged: u32,
-}
-
 impl Striping {
     /// Up to `most` connections; all of them, and always, unless it is free to choose.
     pub fn new(most: u8, is_free: bool) -> Striping {
@@ -147,7 +137,8 @@ impl Striping {
             is_free,
             looks: 0,
             now: Sum::default(),
-            levels: Vec::new(),
+            has_lost: false,
+            levels: Levels::default(),
             calm: 0,
             is_full: false,
             retry: RETRY_LOOKS_LEAST,
@@ -160,7 +151,7 @@ impl Striping {
         self.most = most.max(1);
         self.has_judged = false;
         self.retry = RETRY_LOOKS_LEAST;
-        self.levels.retain(|(count, _)| *count <= self.most);
+        self.levels.keep(self.most);
         self.set(self.active.min(self.most));
         self
     }
@@ -184,6 +175,7 @@ impl Striping {
     pub fn on_look(&mut self, look: Look) {
         self.looks = self.looks.saturating_add(1);
         self.calm = self.calm.saturating_add(1);
+        self.has_lost |= look.resent > 0;
         if self.looks <= SETTLE_LOOKS || look.span_us < LOOK_US / 4 {
             return;
         }
@@ -215,7 +207,8 @@ impl Striping {
         let rtt_us = (sum.rtt_us / u64::from(sum.looks.max(1))) as u32;
         let queue_us = rtt_us.saturating_sub(sum.min_rtt_us);
         let is_queueing = queue_us > QUEUE_US.max(sum.min_rtt_us / 4);
-        self.note(
+        self.levels.note(
+            self.active,
             Judgement {
                 rate_bps,
                 bytes: sum.bytes,
@@ -227,27 +220,29 @@ impl Striping {
         if !self.is_full && self.is_shown_to_be_all() {
             (self.is_full, self.calm) = (true, 0);
         }
-        let Some(here) = self.level(self.active) else {
+        let Some(here) = self.levels.of(self.active) else {
             return;
         };
-        let sure = if here.rates.has_lost_lately() {
-            SURE_LOSSY
-        } else {
-            SURE
+        let sure = match (here.rates.has_lost_lately(), self.has_lost) {
+            (true, _) => SURE_LOSSY,
+            // In slow start, as far as is known.
+            (false, true) => PATIENCE,
+            (false, false) => SURE,
         };
         let has_filled = here.queued >= sure;
         if !self.is_free {
             self.is_full |= has_filled;
             return;
         }
-        if !is_queueing && self.was_misjudged() {
+        if !is_queueing && self.may_have_left_too_early() {
             // Before what is below is believed: it was seen even earlier.
+            self.is_full = false;
             return self.climb();
         }
-        let Some(fewer) = self.below(self.active) else {
+        let Some(fewer) = self.levels.below(self.active) else {
             // One connection: more are tried unless it queues already.
             // Once more were tried and gained nothing, that stays known.
-            let has_tried_more = self.levels.len() >= 2;
+            let has_tried_more = self.levels.above(self.active).is_some();
             self.is_full = has_filled || (self.is_full && has_tried_more);
             let is_untried = !has_tried_more || self.is_time_to_retry();
             if !is_queueing && is_untried {
@@ -255,7 +250,11 @@ impl Striping {
             }
             return;
         };
-        let Some((before, gain)) = self.level(fewer).zip(self.gain(fewer, self.active)) else {
+        let Some((before, gain)) = self
+            .levels
+            .of(fewer)
+            .zip(self.levels.gain(fewer, self.active))
+        else {
             return;
         };
         let rises = here.rises_over(before, RTT_RISE_US);
@@ -270,7 +269,7 @@ impl Striping {
             // Fewer may do as well: a longer queue or a path that loses nothing speaks for it. Where there are losses and
             // no queue, a second connection should have as much as the first.
             Gain::Unknown if is_queueing => here.rises_over(before, RTT_RISE_US / 2),
-            Gain::Unknown => is_patient && !self.is_lossy(),
+            Gain::Unknown => is_patient && !self.levels.is_lossy(),
         };
         if rises || is_in_vain {
             self.descend();
@@ -280,8 +279,7 @@ impl Striping {
         } else if is_queueing {
             self.is_full = true;
         } else if (gain == Gain::Some || (gain == Gain::Unknown && is_patient))
-            && (self.levels.iter().all(|(count, _)| *count <= self.active)
-                || self.is_time_to_retry())
+            && (self.levels.above(self.active).is_none() || self.is_time_to_retry())
         {
             self.is_full = false;
             self.climb();
@@ -290,7 +288,7 @@ impl Striping {
 
     /// What was said of more connections is old, or was said for the first time.
     fn is_time_to_retry(&self) -> bool {
-        let retry = if self.is_lossy() {
+        let retry = if self.levels.is_lossy() {
             self.retry
         } else {
             RETRY_LOOKS
@@ -298,116 +296,35 @@ impl Striping {
         self.calm >= retry
     }
 
-    fn note(&mut self, judgement: Judgement, rtt_us: u32, is_queueing: bool) {
-        let found = self
-            .levels
-            .iter_mut()
-            .find(|(count, _)| *count == self.active);
-        let Some((_, level)) = found else {
-            let mut rates = Rates::default();
-            rates.add(judgement);
-            self.levels.push((
-                self.active,
-                Level {
-                    rates,
-                    rtt_us,
-                    queued: u32::from(is_queueing),
-                    judged: 1,
-                },
-            ));
-            return;
-        };
-        level.judged += 1;
-        level.rates.add(judgement);
-        if level.judged == PATIENCE {
-            // It has been measured anew: what was before may have been on another path.
-            level.rates.keep(PATIENCE as usize);
-        }
-        // Choice: half of the last judgement, so that a path which changes is followed in some seconds.
-        level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
-        level.queued = if is_queueing { level.queued + 1 } else { 0 };
-    }
-
     /// By what this level has now, more connections have not carried more.
     fn is_shown_to_be_all(&self) -> bool {
-        self.above()
-            .is_some_and(|more| self.gain(self.active, more) == Some(Gain::None))
+        self.levels
+            .above(self.active)
+            .is_some_and(|more| self.levels.gain(self.active, more) == Some(Gain::None))
     }
 
-    /// The next level was left because of what this one had by chance: by what it has now, it gains.
-    fn was_misjudged(&self) -> bool {
-        let Some(more) = self.above() else {
+    /// The next level was left because of what this one had by chance, and by what it has now, that one gains; or it was
+    /// left to measure this one anew, and still nothing is shown.
+    fn may_have_left_too_early(&self) -> bool {
+        let Some(more) = self.levels.above(self.active) else {
             return false;
         };
-        let (Some(next), Some(here)) = (self.level(more), self.level(self.active)) else {
+        let (Some(next), Some(here)) = (self.levels.of(more), self.levels.of(self.active)) else {
             return false;
         };
-        here.judged >= PATIENCE
-            && self.gain(self.active, more) == Some(Gain::Some)
-            && !next.rises_over(here, RTT_RISE_US)
-    }
-
-    /// Whether more connections carry more.
-    fn gain(&self, fewer: u8, more: u8) -> Option<Gain> {
-        let (fewer, more) = (self.sober(fewer)?, self.mean(more)?);
-        Some(more.over(fewer))
-    }
-
-    /// What a level has, with the losses of all levels together: they are those of the path.
-    fn mean(&self, count: u8) -> Option<Mean> {
-        Some(self.level(count)?.rates.mean(self.loss()))
-    }
-
-    /// Segments sent again for each byte that arrived.
-    fn loss(&self) -> f64 {
-        let all = self.levels.iter().map(|(_, level)| level.rates.sums());
-        let (bytes, resent) = all.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-        resent as f64 / (bytes as f64).max(1.0)
-    }
-
-    /// Losses are the path's own: what sets the pace there is chance.
-    fn is_lossy(&self) -> bool {
-        self.loss() * SEGMENT_BYTES > LOSSY
-    }
-
-    fn level(&self, count: u8) -> Option<&Level> {
-        let found = self.levels.iter().find(|(n, _)| *n == count);
-        found.map(|(_, level)| level)
-    }
-
-    /// A level, as more connections are compared with it: no connection carries more because there are others
-    /// beside it, so what is more than its share of a lower level is the burst that a new one begins with.
-    fn sober(&self, count: u8) -> Option<Mean> {
-        let mut mean = self.mean(count)?;
-        for (fewer, below) in self.levels.iter().filter(|(fewer, _)| *fewer < count) {
-            let most = below
-                .rates
-                .mean(self.loss())
-                .times(f64::from(count) / f64::from(*fewer));
-            if most.rate_bps < mean.rate_bps {
-                mean = most;
-            }
-        }
-        Some(mean)
-    }
-
-    /// The level above, if it was tried.
-    fn above(&self) -> Option<u8> {
-        let tried = self.levels.iter().map(|(n, _)| *n);
-        tried.filter(|n| *n > self.active).min()
-    }
-
-    /// The level below, if there is one.
-    fn below(&self, count: u8) -> Option<u8> {
-        let tried = self.levels.iter().map(|(n, _)| *n);
-        tried.filter(|n| *n < count).max()
+        let is_open = match self.levels.gain(self.active, more) {
+            Some(Gain::Some) => true,
+            Some(Gain::Unknown) => !self.is_full,
+            Some(Gain::None) | None => false,
+        };
+        here.judged >= PATIENCE && is_open && !next.rises_over(here, RTT_RISE_US)
     }
 
     fn climb(&mut self) {
         let next = self.active.saturating_mul(2).min(self.most);
         if next > self.active {
             // What was seen there, and beyond, at another time is not held against it.
-            self.levels.retain(|(count, _)| *count < next);
+            self.levels.keep(self.active);
             if self.is_time_to_retry() {
                 // The next time is later.
                 self.retry = (self.retry * 2).min(RETRY_LOOKS);
@@ -419,8 +336,8 @@ impl Striping {
     /// Back to the fewest that carry as much.
     fn descend(&mut self) {
         let mut count = self.active;
-        while let Some(fewer) = self.below(count) {
-            if count != self.active && self.gain(fewer, count) != Some(Gain::None) {
+        while let Some(fewer) = self.levels.below(count) {
+            if count != self.active && self.levels.gain(fewer, count) != Some(Gain::None) {
                 break;
             }
             count = fewer;
@@ -431,35 +348,36 @@ impl Striping {
 
     fn set(&mut self, count: u8) {
         (self.active, self.looks, self.calm) = (count, 0, 0);
-        for (_, level) in &mut self.levels {
-            (level.judged, level.queued) = (0, 0);
-        }
-        self.now = Sum::default();
+        self.levels.begin();
+        (self.now, self.has_lost) = (Sum::default(), false);
     }
 
     /// It has found what it wanted to know: more would not help, or there are no more. What was not compared with more
     /// has to be steady: one that fills a queue by itself may share it with others, and comes to its share only by and
     /// by; new ones on a path with losses begin with several times their share.
     pub fn is_settled(&self) -> bool {
-        let Some(here) = self.level(self.active) else {
+        let Some(here) = self.levels.of(self.active) else {
             return false;
         };
-        let has_tried_more = self.levels.iter().any(|(count, _)| *count > self.active);
-        let is_believed = !self.is_lossy() || here.judged >= PATIENCE;
+        let has_tried_more = self.levels.above(self.active).is_some();
+        let is_believed = !self.levels.is_lossy() || here.judged >= PATIENCE;
         let gain = self
+            .levels
             .below(self.active)
-            .map(|fewer| self.gain(fewer, self.active));
+            .map(|fewer| self.levels.gain(fewer, self.active));
         let is_last = self.active == self.most && gain.is_none_or(|gain| gain == Some(Gain::Some));
         // More judgements of the last level would not tell either: what is not known is how much fewer have.
         let is_open = self.active == self.most && here.judged >= 2 * PATIENCE;
+        // What was steady before it was left for more was so by chance, perhaps.
+        let is_steady = here.judged >= 2 && here.rates.is_steady();
         (self.is_full && has_tried_more && is_believed)
-            || ((self.is_full || is_last) && here.rates.is_steady())
+            || ((self.is_full || is_last) && is_steady)
             || is_open
     }
 
     /// Nothing more will be seen: what has been seen of a level that was never judged is judged.
     pub fn close(&mut self) {
-        if self.now.looks > 0 && self.level(self.active).is_none() {
+        if self.now.looks > 0 && self.levels.of(self.active).is_none() {
             self.judge();
         }
     }
@@ -467,8 +385,8 @@ impl Striping {
     /// There is no time for more. What was not shown to be in vain is kept, and not called full.
     pub fn hurry(&mut self) {
         self.close();
-        let fewer = self.below(self.active).filter(|_| self.is_free);
-        if fewer.is_some_and(|fewer| self.gain(fewer, self.active) == Some(Gain::None)) {
+        let fewer = self.levels.below(self.active).filter(|_| self.is_free);
+        if fewer.is_some_and(|fewer| self.levels.gain(fewer, self.active) == Some(Gain::None)) {
             self.descend();
         }
     }
@@ -476,15 +394,15 @@ impl Striping {
     /// What it has carried; nothing of what was never seen.
     pub fn carried(&self) -> Carried {
         let rate_of = |level: &Level| level.rates.mean(0.0).rate_bps as u64;
-        let one = self.level(1);
+        let one = self.levels.of(1);
+        let best = self.levels.all().max_by_key(|level| rate_of(level));
+        // What a few more connections had beyond those that are used was not worth having them.
         let best = self
             .levels
-            .iter()
-            .map(|(_, level)| level)
-            .max_by_key(|level| rate_of(level));
-        // What a few more connections had beyond those that are used was not worth having them.
-        let best = self.level(self.active).filter(|_| self.is_full).or(best);
-        let used = self.level(self.active).or(best);
+            .of(self.active)
+            .filter(|_| self.is_full)
+            .or(best);
+        let used = self.levels.of(self.active).or(best);
         let spread = used.map_or(0, |level| level.rates.spread_pct());
         Carried {
             one_bps: one.map(rate_of),
@@ -492,13 +410,6 @@ impl Striping {
             is_full: self.is_full && best.is_some(),
             spread_pct: spread.clamp(SPREAD_LEAST_PCT, SPREAD_MAX_PCT),
         }
-    }
-}
-
-impl Level {
-    /// Its round trip is longer by more than this.
-    fn rises_over(&self, fewer: &Level, by_us: u32) -> bool {
-        self.rtt_us > fewer.rtt_us.saturating_add(by_us)
     }
 }
 

@@ -95,30 +95,41 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     })
 }
 
-/// So many at the same time: each takes a round trip, and a second more if its first packet is lost.
+/// Connections that are made at the same time. Choice: the door of a node has places for 64 from an address that have
+/// not proved who they are, so that eight copies may begin at once.
+const AT_ONCE: u8 = 8;
+
+/// Makes so many, some at the same time: each takes a round trip, and a second more if its first packet is lost.
 fn side_by_side(
     count: u8,
     here: NodeAddr,
     stripe: &(impl Fn(u8) -> Result<Data, Failure> + Sync),
 ) -> Result<Vec<Data>, Failure> {
-    thread::scope(|scope| {
-        let begin = |at| {
-            let dialler = thread::Builder::new().name("relay-dial".into());
-            dialler.spawn_scoped(scope, move || stripe(at))
-        };
-        let threads: Vec<_> = (0..count).map(begin).collect();
-        let made = threads.into_iter().map(|thread| {
-            let none = |text: String| Failure::new(here, FailureKind::Busy, text);
-            let thread = thread.map_err(|error| {
-                none(format!(
-                    "no thread could be started: {error}; try again later"
-                ))
-            })?;
-            let made = thread.join();
-            made.unwrap_or_else(|_| Err(none("a thread has broken".to_owned())))
+    let mut all = Vec::new();
+    while all.len() < count.into() {
+        let first = all.len() as u8;
+        let made: Result<Vec<Data>, Failure> = thread::scope(|scope| {
+            let begin = |at| {
+                let dialler = thread::Builder::new().name("relay-dial".into());
+                dialler.spawn_scoped(scope, move || stripe(at))
+            };
+            let last = count.min(first.saturating_add(AT_ONCE));
+            let threads: Vec<_> = (first..last).map(begin).collect();
+            let made = threads.into_iter().map(|thread| {
+                let busy = |text: String| Failure::new(here, FailureKind::Busy, text);
+                let thread = thread.map_err(|error| {
+                    busy(format!(
+                        "no thread could be started: {error}; try again later"
+                    ))
+                })?;
+                let made = thread.join();
+                made.unwrap_or_else(|_| Err(busy("a thread has broken".to_owned())))
+            });
+            made.collect()
         });
-        made.collect()
-    })
+        all.extend(made?);
+    }
+    Ok(all)
 }
 
 enum Why {

@@ -498,17 +498,9 @@ impl Source<'_> {
         if out.room() < PIECE_BYTES_MIN {
             out.flush()?;
         }
-        let start = out.buffer.len() + 4;
         let room = (out.room() - 4) as u64;
-        out.buffer.resize(start, 0);
-        let len = read(room, &mut out.buffer)?;
-        match len {
-            0 => out.buffer.truncate(start - 4),
-            len => {
-                out.buffer[start - 4..start].copy_from_slice(&piece_head(len as u32));
-                encoder.content(&out.buffer[start..]);
-            }
-        }
+        let len = put_piece(&mut out.buffer, |into| read(room, into))?;
+        encoder.content(&out.buffer[out.buffer.len() - len..]);
         Ok(len)
     }
 
@@ -520,6 +512,22 @@ impl Source<'_> {
         let text = format!("`{what}` has changed while it was copied: run the same command again");
         Failure::new(self.here, FailureKind::File, text)
     }
+}
+
+/// Puts the head of a piece, and what is read, behind what is there; nothing at the end, or if it cannot be read: what
+/// follows then tells of that.
+fn put_piece(
+    buffer: &mut Vec<u8>,
+    read: impl FnOnce(&mut Vec<u8>) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let start = buffer.len() + 4;
+    buffer.resize(start, 0);
+    let read = read(buffer);
+    match read {
+        Ok(len) if len > 0 => buffer[start - 4..start].copy_from_slice(&piece_head(len as u32)),
+        _ => buffer.truncate(start - 4),
+    }
+    read
 }
 
 /// One read, of at most `most` bytes, behind what is there.
@@ -640,5 +648,29 @@ impl Out<'_> {
         })?;
         self.offset += len as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_piece_that_cannot_be_read_nothing_is_left() {
+        let mut buffer = b"before".to_vec();
+        let failed = put_piece(&mut buffer, |into| {
+            into.extend_from_slice(b"some");
+            Err(io::ErrorKind::Other.into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(buffer, b"before");
+        assert_eq!(put_piece(&mut buffer, |_| Ok(0)).unwrap(), 0);
+        assert_eq!(buffer, b"before");
+        let whole = put_piece(&mut buffer, |into| {
+            into.extend_from_slice(b"some");
+            Ok(4)
+        });
+        assert_eq!(whole.unwrap(), 4);
+        assert_eq!(buffer, [&b"before"[..], &piece_head(4), b"some"].concat());
     }
 }

@@ -1,7 +1,7 @@
 //! What a level was measured to carry, how far that may be off, and whether another one carries more.
 //!
 //! What sets the rate of a lossy path is chance: a second of one connection has a few losses, and its rate is off by a
-//! third. So two levels are told apart by the standard errors of their means, or not at all. An error is estimated
+//! quarter or more. So two levels are told apart by the standard errors of their means, or not at all. An error is estimated
 //! from how far the judgements of a level lie apart, and from the number of losses: a few judgements may agree by chance,
 //! and the same loss is felt in several of them.
 
@@ -13,14 +13,15 @@ const KEPT: usize = 12;
 /// A level is steady once two judgements one after the other are so close. Choice: a connection that comes to its share
 /// within ten seconds changes by a tenth or more in each.
 const STEADY: f64 = 0.12;
-/// Where nothing is lost, a judgement is off by so much before any was seen.
+/// The error that is expected of a judgement where nothing is lost. Choice: what the kernel's numbers differ by.
 const CALM: f64 = 0.05;
-/// So many judgements that is worth.
+/// The weight of the expected error, in judgements. Choice: as many as make a level known.
 const PRIOR: f64 = 3.0;
-/// After so many losses a rate is off by this divided by their square root. Choice: between losses windows go by about as
+/// The share by which a rate is off after one loss; after more, this is divided by the square root of their number. Choice: between losses windows go by about as
 /// much as they shrink with one.
 const PER_LOSS: f64 = 0.8;
-/// By so many times the share of what is lost that is more: then timeouts follow each other, each twice the last one.
+/// That grows by the share of packets that is lost, times this. Choice: with many losses, timeouts follow each other, and
+/// each takes twice as long as the one before.
 const PER_SHARE: f64 = 5.0;
 /// So many standard errors lie between what was seen and the gain that counts, if there is none. Choice: each of some
 /// judgements of each of three levels may be the one that errs.

@@ -29,6 +29,9 @@ const ROUTE_BYTES_MAX: usize = 32 * 1024;
 
 /// A link that loses so much is a lossy one, in 65 536ths. Choice: half a thousandth, as sure as it can be known.
 const LOSSY: u16 = 32;
+/// What carries less is passed on through a relay's memory at little cost. Choice: at a gigabit per second that takes
+/// a few per cent of a processor.
+const SLOW_KBPS: u32 = 1_000_000;
 
 /// How routes from the own node are found.
 pub(super) struct Route {
@@ -322,14 +325,20 @@ impl Route {
         })
     }
 
-    /// The segment between these hops loses packets, as far as is known.
-    fn loses(&self, before: NodeAddr, node: NodeAddr) -> bool {
+    /// The segment between these hops may turn out to need more connections than are planned: it is known to lose packets,
+    /// or to be slow. Whoever hears nothing of losses may have heard too little: one packet in a thousand halves what a
+    /// connection carries, and a probe of some seconds sees few of them.
+    fn may_need_more(&self, before: NodeAddr, node: NodeAddr) -> bool {
         let (from, to) = match self.pull {
             true => (node.to_string(), before.to_string()),
             false => (before.to_string(), node.to_string()),
         };
-        let mut links = self.all.view.snapshot().links.iter();
-        links.any(|link| link.from == from && link.to == to && link.loss >= LOSSY)
+        let links = self.all.view.snapshot().links.iter();
+        let mut these = links.filter(|link| link.from == from && link.to == to);
+        these.any(|link| {
+            let known_kbps = link.measured_kbps.max(link.together_kbps);
+            link.loss >= LOSSY || known_kbps.is_some_and(|kbps| kbps < SLOW_KBPS)
+        })
     }
 
     /// From here to a node.
@@ -372,12 +381,12 @@ impl Shape<'_> {
         let via = self.route.via.iter().find(|(via, _)| *via == node);
         let path = self.ends.get(&node);
         let adapts = before.is_some() && self.route.stripes.is_empty();
-        let loses = before.is_some_and(|before| self.route.loses(before, node));
+        let is_open = before.is_some_and(|before| self.route.may_need_more(before, node));
         let stripes = self.branches.stripes(node);
         let hop = HopRepr {
             node,
             stripes: if adapts {
-                offered(stripes, loses)
+                offered(stripes, is_open)
             } else {
                 stripes
             },
@@ -410,14 +419,13 @@ fn count(stripes: usize) -> u8 {
         .min(STRIPES_MAX)
 }
 
-/// Connections that the sender of a segment may use where so many are planned, and whether it `loses` packets.
+/// Connections that the sender of a segment may use where so many are planned; `is_open` where more may be needed.
 ///
-/// Choice: where more than one helps, as many as a probe tries. The plan takes the fewest that would carry what was
-/// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help. Where packets
-/// are lost, the same holds for a plan of one: what was seen of several may have been chance. Elsewhere it was not, and
+/// Choice: as many as a probe tries. The plan takes the fewest that would carry what was seen, and some seconds are off by
+/// chance. The sender goes on only while more help, and those that wait cost little. Elsewhere a plan of one is kept:
 /// relays pass on single connections within the kernel.
-fn offered(planned: u8, loses: bool) -> u8 {
-    match (planned, loses) {
+fn offered(planned: u8, is_open: bool) -> u8 {
+    match (planned, is_open) {
         (0 | 1, false) => 1,
         (several, _) => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
     }
@@ -717,18 +725,28 @@ mod tests {
     #[test]
     fn where_more_than_one_helps_the_sender_finds_out_how_many() {
         let planned = [0, 1, 2, 5, 8, 20, STRIPES_MAX];
-        let all = |loses| planned.map(|planned| offered(planned, loses));
+        let all = |is_open| planned.map(|planned| offered(planned, is_open));
         assert_eq!(all(false), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
         assert_eq!(all(true), [8, 8, 8, 8, 8, 20, STRIPES_MAX]);
         let mut network = route().all.view.snapshot().clone();
         network.links[0].loss = 327;
-        let lossy = Route {
-            all: Ways::new(node(1), View::new(network).unwrap()),
-            ..route()
+        let offers = |network| {
+            let route = Route {
+                all: Ways::new(node(1), View::new(network).unwrap()),
+                ..route()
+            };
+            let planned = route.to(&ends(&[3])).unwrap();
+            let first = Hop::parse(&planned.bytes).unwrap().below().next().unwrap();
+            let second = first.below().next().unwrap();
+            (first.stripes, second.stripes)
         };
-        let planned = lossy.to(&ends(&[3])).unwrap();
-        let first = Hop::parse(&planned.bytes).unwrap().below().next().unwrap();
-        let second = first.below().next().unwrap();
-        assert_eq!((first.stripes, second.stripes), (8, 1));
+        assert_eq!(offers(network.clone()), (8, 1));
+        // A probe has seen 19 Mbit/s of one connection, "and no more": that may be slow start's.
+        for (kbps, stripes) in [(19_000, 8), (9_000_000, 1)] {
+            let link = &mut network.links[0];
+            (link.loss, link.measured_kbps) = (0, Some(kbps));
+            (link.together_kbps, link.together_is_all) = (Some(kbps), true);
+            assert_eq!(offers(network.clone()), (stripes, 1), "{kbps}");
+        }
     }
 }
