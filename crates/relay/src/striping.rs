@@ -39,7 +39,8 @@ const PATIENCE: u32 = 3;
 const LONG: u32 = 12;
 /// So many judgements have to find a queue. Choice: a second for a burst to go away.
 const SURE: u32 = 2;
-/// The same while something is lost: a window that outgrew the path by a burst shrinks only with losses.
+/// The same while something is lost: a window that outgrew the path by a burst shrinks only with losses. Choice: on a
+/// segment of 20 Mbit/s and 40 ms that loses one packet in a thousand, that takes two to three seconds.
 const SURE_LOSSY: u32 = 4;
 /// More connections may not make the round trip so much longer.
 pub const RTT_RISE_US: u32 = 20_000;
@@ -52,7 +53,7 @@ const IDLE_PERMILLE: u16 = 250;
 /// After so many looks in which nothing grew, one level more is tried again: the path may have changed.
 /// Choice: a minute, so that a path that does not change is bothered for a thirtieth of the time.
 const RETRY_LOOKS: u32 = 120;
-/// At first sooner: what was said may be wrong.
+/// At first sooner: what was said may be wrong. Choice: eight seconds, two of which trying it takes.
 const RETRY_LOOKS_LEAST: u32 = 16;
 /// What a segment of TCP carries.
 const SEGMENT_BYTES: f64 = 1_448.0;

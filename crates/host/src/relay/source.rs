@@ -660,7 +660,7 @@ mod tests {
         let mut buffer = b"before".to_vec();
         let failed = put_piece(&mut buffer, |into| {
             into.extend_from_slice(b"some");
-            Err(io::ErrorKind::Other.into())
+            Err(ErrorKind::Other.into())
         });
         assert!(failed.is_err());
         assert_eq!(buffer, b"before");

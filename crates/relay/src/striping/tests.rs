@@ -468,3 +468,27 @@ fn what_is_tried_again_is_not_called_all_before_it_is_known() {
     assert_eq!(striping.active(), 2);
     assert!(!striping.carried().is_full);
 }
+
+#[test]
+fn what_was_never_shown_to_be_in_vain_is_not_given_up() {
+    // Each level has a little more than the one before, and losses make that uncertain.
+    let mut striping = Striping::new(8, true);
+    let mut seen = Vec::new();
+    for _ in 0..800 {
+        let rate_bps = 10 * MBIT * 115_u64.pow(striping.active().ilog2())
+            / 100_u64.pow(striping.active().ilog2());
+        striping.on_look(Look {
+            span_us: LOOK_US,
+            bytes: rate_bps * LOOK_US / 8_000_000,
+            idle_permille: 0,
+            rtt_us: 20_000,
+            min_rtt_us: 20_000,
+            resent: 2,
+        });
+        seen.push(striping.active());
+    }
+    let later = seen.iter().skip_while(|active| **active < 8);
+    let fewer = later.clone().filter(|active| **active < 8).count();
+    assert!(later.clone().all(|active| *active >= 4), "{seen:?}");
+    assert!((1..=later.count() / 2).contains(&fewer), "{fewer} looks");
+}
