@@ -298,9 +298,14 @@ fn probes_of_segments_that_lose_by_chance_are_seldom_wrong() {
         assert!(c.large <= SEEDS * 10 / 100, "too large: {cell}");
         assert!(c.copy >= 0.8, "a copy does not mend it: {cell}");
         if loss_pct == 0.0 {
-            // By its queue, as soon as there is one: slow start and a second or two.
-            assert!(c.connections < 1.3 && c.settled_s < 10.0, "clean: {cell}");
-            assert!(rtt_ms > 40.0 || c.settled_s < 3.2, "clean and near: {cell}");
+            // By its queue, as soon as there is one: slow start and a second or two. Far away, slow start loses so much that
+            // the queue is gone for some seconds, and a second connection is tried.
+            let is_near = rtt_ms <= 40.0;
+            let (connections, settled_s) = if is_near { (1.05, 3.2) } else { (1.6, 10.0) };
+            assert!(
+                c.connections < connections && c.settled_s < settled_s,
+                "clean: {cell}"
+            );
         }
     }
     // Of 11 200.
