@@ -19,6 +19,7 @@ pub mod bare;
 pub mod beneath;
 pub mod clock;
 pub mod epoll;
+pub mod file;
 pub mod hops;
 pub mod interface;
 mod library;

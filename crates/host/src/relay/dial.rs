@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 use wire::relay::{DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES};
 
@@ -72,17 +73,19 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
         Why::Failed(failure) => failure,
         Why::Io(error) => broken(&error),
     })?;
-    let mut data = Vec::new();
-    for stripe in 0..hop.stripes {
-        let made = connect().and_then(|socket| {
-            let version = control.version();
-            stripe_on(socket, version, &open.transfer, stripe, &ticket)
-        });
+    let version = control.version();
+    let stripe = |stripe: u8| -> Result<Data, Failure> {
+        let made = connect()
+            .and_then(|socket| stripe_on(socket, version, &open.transfer, stripe, &ticket));
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
             .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
-        data.push(made);
-    }
+        Ok(made)
+    };
+    let data = match hop.stripes {
+        1 => vec![stripe(0)?],
+        count => side_by_side(count, here, &stripe)?,
+    };
     Ok(Next {
         node: hop.node,
         control: Arc::new(control),
@@ -90,6 +93,43 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
         adapts: hop.adapts,
         used: Used::all(),
     })
+}
+
+/// Connections that are made at the same time. Choice: the door of a node has places for 64 from an address that have
+/// not proved who they are, so that eight copies may begin at once.
+const AT_ONCE: u8 = 8;
+
+/// Makes so many, some at the same time: each takes a round trip, and a second more if its first packet is lost.
+fn side_by_side(
+    count: u8,
+    here: NodeAddr,
+    stripe: &(impl Fn(u8) -> Result<Data, Failure> + Sync),
+) -> Result<Vec<Data>, Failure> {
+    let mut all = Vec::new();
+    while all.len() < count.into() {
+        let first = all.len() as u8;
+        let made: Result<Vec<Data>, Failure> = thread::scope(|scope| {
+            let begin = |at| {
+                let dialler = thread::Builder::new().name("relay-dial".into());
+                dialler.spawn_scoped(scope, move || stripe(at))
+            };
+            let last = count.min(first.saturating_add(AT_ONCE));
+            let threads: Vec<_> = (first..last).map(begin).collect();
+            let made = threads.into_iter().map(|thread| {
+                let busy = |text: String| Failure::new(here, FailureKind::Busy, text);
+                let thread = thread.map_err(|error| {
+                    busy(format!(
+                        "no thread could be started: {error}; try again later"
+                    ))
+                })?;
+                let made = thread.join();
+                made.unwrap_or_else(|_| Err(busy("a thread has broken".to_owned())))
+            });
+            made.collect()
+        });
+        all.extend(made?);
+    }
+    Ok(all)
 }
 
 enum Why {

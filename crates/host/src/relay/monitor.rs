@@ -188,8 +188,7 @@ impl Monitor {
         self.learnt(&learn);
     }
 
-    /// Watches a probe until it has found out what it can, or for as long as it may last; whatever has been
-    /// sent by then may still arrive.
+    /// Watches a probe until it has found out what it can, or for as long as it may last.
     pub(super) fn find_out(&self, transfer: &Transfer) -> Carried {
         let begun = self.clock.now();
         let mut rtt_us = 0;
@@ -351,6 +350,7 @@ impl Sending {
             idle_permille: waited + starved,
             rtt_us: now.rtt_us,
             min_rtt_us: now.min_rtt_us,
+            resent: u32::try_from(now.resent.saturating_sub(last.resent)).unwrap_or(u32::MAX),
         });
         let active = self.striping.active();
         if active != before {

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// For so long it counts. Choice: copies of one job follow each other within seconds, and what others send changes in
 /// minutes.
 const FRESH: Duration = Duration::from_secs(120);
-/// Segments that are remembered at once: a kilobyte each.
+/// Segments that are remembered at once: some kilobytes each.
 const SEGMENTS_MAX: usize = 256;
 
 /// What is remembered.

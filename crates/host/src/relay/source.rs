@@ -18,6 +18,7 @@ use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
 use net::beneath::data_from;
+use net::file;
 use relay::resume::{self, COMPARED_BYTES_MIN, Pieces, There, TooMuch};
 use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
@@ -412,7 +413,8 @@ impl Source<'_> {
                 // Whoever waits at the other end gets what is there.
                 out.flush()?;
                 loop {
-                    match self.piece(&mut stream, (u64::MAX, false), encoder, out) {
+                    let read = |most, into: &mut Vec<u8>| read_some(&mut stream, most, into);
+                    match self.piece(read, encoder, out) {
                         Ok(0) => break Ok(()),
                         Ok(_) => out.flush()?,
                         Err(why) => break Err(why),
@@ -474,7 +476,10 @@ impl Source<'_> {
             }
             file.seek(SeekFrom::Start(at))?;
             while at < end.min(until) {
-                match self.piece(file, (end.min(until) - at, true), encoder, out)? {
+                let left = end.min(until) - at;
+                let read =
+                    |most: u64, into: &mut Vec<u8>| file::append(&*file, most.min(left), into);
+                match self.piece(read, encoder, out)? {
                     0 => return Err(Unread::Changed),
                     len => at += len as u64,
                 }
@@ -483,35 +488,19 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Reads a piece, at most `most` bytes, into the frame that is being filled; 0 at the end.
+    /// Reads a piece into the frame that is being filled, by what reads so many bytes at most; 0 at the end.
     fn piece(
         &self,
-        from: &mut impl Read,
-        (most, is_file): (u64, bool),
+        read: impl FnOnce(u64, &mut Vec<u8>) -> io::Result<usize>,
         encoder: &mut Encoder,
         out: &mut Out<'_>,
     ) -> Result<usize, Unread> {
         if out.room() < PIECE_BYTES_MIN {
             out.flush()?;
         }
-        let start = out.buffer.len() + 4;
         let room = (out.room() - 4) as u64;
-        out.buffer.resize(start, 0);
-        // A file fills it, without its being cleared first. A stream gives what there is.
-        let len = match is_file {
-            true => from
-                .by_ref()
-                .take(most.min(room))
-                .read_to_end(&mut out.buffer)?,
-            false => read_some(from, most.min(room), &mut out.buffer)?,
-        };
-        match len {
-            0 => out.buffer.truncate(start - 4),
-            len => {
-                out.buffer[start - 4..start].copy_from_slice(&piece_head(len as u32));
-                encoder.content(&out.buffer[start..]);
-            }
-        }
+        let len = put_piece(&mut out.buffer, |into| read(room, into))?;
+        encoder.content(&out.buffer[out.buffer.len() - len..]);
         Ok(len)
     }
 
@@ -523,6 +512,22 @@ impl Source<'_> {
         let text = format!("`{what}` has changed while it was copied: run the same command again");
         Failure::new(self.here, FailureKind::File, text)
     }
+}
+
+/// Puts the head of a piece, and what is read, behind what is there; nothing at the end, or if it cannot be read: what
+/// follows then tells of that.
+fn put_piece(
+    buffer: &mut Vec<u8>,
+    read: impl FnOnce(&mut Vec<u8>) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let start = buffer.len() + 4;
+    buffer.resize(start, 0);
+    let read = read(buffer);
+    match read {
+        Ok(len) if len > 0 => buffer[start - 4..start].copy_from_slice(&piece_head(len as u32)),
+        _ => buffer.truncate(start - 4),
+    }
+    read
 }
 
 /// One read, of at most `most` bytes, behind what is there.
@@ -643,5 +648,29 @@ impl Out<'_> {
         })?;
         self.offset += len as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_piece_that_cannot_be_read_nothing_is_left() {
+        let mut buffer = b"before".to_vec();
+        let failed = put_piece(&mut buffer, |into| {
+            into.extend_from_slice(b"some");
+            Err(ErrorKind::Other.into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(buffer, b"before");
+        assert_eq!(put_piece(&mut buffer, |_| Ok(0)).unwrap(), 0);
+        assert_eq!(buffer, b"before");
+        let whole = put_piece(&mut buffer, |into| {
+            into.extend_from_slice(b"some");
+            Ok(4)
+        });
+        assert_eq!(whole.unwrap(), 4);
+        assert_eq!(buffer, [&b"before"[..], &piece_head(4), b"some"].concat());
     }
 }

@@ -34,15 +34,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 use wire::certificate::KEY_BYTES;
 use wire::link_state::Rates;
 use wire::relay::{Message, Open, Ordered, TRANSFER_BYTES};
 
 /// What waits of a probe's noise at most, so that little is left when it is over.
 const PROBE_QUEUE_BYTES: usize = 512 << 10;
-/// So long what is left of it may take to arrive.
-const PROBE_REST: Duration = Duration::from_secs(1);
 
 /// What a node does with the data beside passing it on.
 pub(super) enum End {
@@ -397,10 +394,9 @@ impl Stage<'_> {
                 let certificate = self.certificate;
                 probe::answer(&self.before.control, (here, node), carried, certificate);
             }
-            // What lies in queues is given a moment to arrive. The copy that comes next is not held up by it.
-            if !transfer.wait(PROBE_REST) {
-                transfer.fail_at_once(Failure::new(here, FailureKind::Over, "the probe is over"));
-            }
+            // What still waits to be sent would delay the copy that comes next. The node there hears that it is over, and
+            // resets the connections; whatever is over already stays done.
+            transfer.fail_at_once(Failure::new(here, FailureKind::Over, "the probe is over"));
             control.close();
         });
     }

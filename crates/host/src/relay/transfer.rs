@@ -221,8 +221,14 @@ impl Spare {
 
 /// A value that threads of a transfer wait for changes of.
 pub(super) struct Shared<T> {
-    value: Mutex<T>,
+    held: Mutex<Held<T>>,
     changed: Condvar,
+}
+
+struct Held<T> {
+    value: T,
+    /// Threads that wait for a change.
+    waiting: usize,
 }
 
 /// The transfer has failed meanwhile.
@@ -232,16 +238,16 @@ pub(super) struct Over;
 impl<T> Shared<T> {
     pub(super) fn new(value: T) -> Shared<T> {
         Shared {
-            value: Mutex::new(value),
+            held: Mutex::new(Held { value, waiting: 0 }),
             changed: Condvar::new(),
         }
     }
 
     /// Looks or changes, and wakes those who wait.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
-        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = act(&mut value);
-        self.changed.notify_all();
+        let mut held = self.lock();
+        let result = act(&mut held.value);
+        self.wake(held);
         result
     }
 
@@ -251,17 +257,32 @@ impl<T> Shared<T> {
         transfer: &Transfer,
         mut attempt: impl FnMut(&mut T) -> Option<R>,
     ) -> Result<R, Over> {
-        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.lock();
         loop {
-            if let Some(result) = attempt(&mut value) {
-                self.changed.notify_all();
+            if let Some(result) = attempt(&mut held.value) {
+                self.wake(held);
                 return Ok(result);
             }
             if transfer.has_failed() {
                 return Err(Over);
             }
-            let waited = self.changed.wait_timeout(value, LOOK);
-            value = waited.unwrap_or_else(PoisonError::into_inner).0;
+            held.waiting += 1;
+            let waited = self.changed.wait_timeout(held, LOOK);
+            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+            held.waiting -= 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held<T>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is woken where nobody waits, which would be a system call, nor while the lock is still held.
+    fn wake(&self, held: MutexGuard<'_, Held<T>>) {
+        let is_awaited = held.waiting > 0;
+        drop(held);
+        if is_awaited {
+            self.changed.notify_all();
         }
     }
 }

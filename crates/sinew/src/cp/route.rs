@@ -27,6 +27,12 @@ pub(super) type Ends = BTreeMap<NodeAddr, Vec<u8>>;
 /// The longest route that is written.
 const ROUTE_BYTES_MAX: usize = 32 * 1024;
 
+/// A link that loses so much is a lossy one, in 65 536ths. Choice: half a thousandth, as sure as it can be known.
+const LOSSY: u16 = 32;
+/// What carries less is passed on through a relay's memory at little cost. Choice: at a gigabit per second that takes
+/// a few per cent of a processor.
+const SLOW_KBPS: u32 = 1_000_000;
+
 /// How routes from the own node are found.
 pub(super) struct Route {
     own: NodeAddr,
@@ -235,7 +241,7 @@ impl Route {
             branches: &branches,
         };
         Ok(Planned {
-            bytes: shape.hop(self.own, 0)?,
+            bytes: shape.hop(self.own, None)?,
             predicted: self.pace(ways, ends, &branches),
             is_around: !std::ptr::eq(ways, &raw const self.all),
         })
@@ -319,6 +325,22 @@ impl Route {
         })
     }
 
+    /// The segment between these hops may turn out to need more connections than are planned: it is known to lose packets,
+    /// or to be slow. Whoever hears nothing of losses may have heard too little: one packet in a thousand halves what a
+    /// connection carries, and a probe of some seconds sees few of them.
+    fn may_need_more(&self, before: NodeAddr, node: NodeAddr) -> bool {
+        let (from, to) = match self.pull {
+            true => (node.to_string(), before.to_string()),
+            false => (before.to_string(), node.to_string()),
+        };
+        let links = self.all.view.snapshot().links.iter();
+        let mut these = links.filter(|link| link.from == from && link.to == to);
+        these.any(|link| {
+            let known_kbps = link.measured_kbps.max(link.together_kbps);
+            link.loss >= LOSSY || known_kbps.is_some_and(|kbps| kbps < SLOW_KBPS)
+        })
+    }
+
     /// From here to a node.
     fn path(&self, ways: &Ways, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
         let mut path = vec![self.own];
@@ -350,19 +372,24 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// A hop and all below it; `depth` segments lead to it from the own node.
-    fn hop(&self, node: NodeAddr, depth: usize) -> Result<Vec<u8>, Failure> {
+    /// A hop and all below it; the segment to it begins at `before`, unless it is the own node.
+    fn hop(&self, node: NodeAddr, before: Option<NodeAddr>) -> Result<Vec<u8>, Failure> {
         let mut below = Vec::new();
         for next in self.branches.below(node) {
-            below.extend(self.hop(next, depth + 1)?);
+            below.extend(self.hop(next, Some(node))?);
         }
         let via = self.route.via.iter().find(|(via, _)| *via == node);
         let path = self.ends.get(&node);
-        let adapts = depth > 0 && self.route.stripes.is_empty();
+        let adapts = before.is_some() && self.route.stripes.is_empty();
+        let is_open = before.is_some_and(|before| self.route.may_need_more(before, node));
         let stripes = self.branches.stripes(node);
         let hop = HopRepr {
             node,
-            stripes: if adapts { offered(stripes) } else { stripes },
+            stripes: if adapts {
+                offered(stripes, is_open)
+            } else {
+                stripes
+            },
             adapts,
             endpoint: via.map_or("", |(_, at)| at.as_str()),
             path: path.map(Vec::as_slice),
@@ -392,14 +419,15 @@ fn count(stripes: usize) -> u8 {
         .min(STRIPES_MAX)
 }
 
-/// Connections that the sender of a segment may use where so many are planned.
+/// Connections that the sender of a segment may use where so many are planned; `is_open` where more may be needed.
 ///
-/// Choice: where more than one helps, as many as a probe tries. The plan takes the fewest that would carry what was
-/// seen, by what one had in a second, and that is off by chance. The sender goes on only while more help.
-fn offered(planned: u8) -> u8 {
-    match planned {
-        0 | 1 => 1,
-        several => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
+/// Choice: as many as a probe tries. The plan takes the fewest that would carry what was seen, and some seconds are off by
+/// chance. The sender goes on only while more help, and those that wait cost little. Elsewhere a plan of one is kept:
+/// relays pass on single connections within the kernel.
+fn offered(planned: u8, is_open: bool) -> u8 {
+    match (planned, is_open) {
+        (0 | 1, false) => 1,
+        (several, _) => several.clamp(relay::PROBE_STRIPES, STRIPES_MAX),
     }
 }
 
@@ -697,6 +725,28 @@ mod tests {
     #[test]
     fn where_more_than_one_helps_the_sender_finds_out_how_many() {
         let planned = [0, 1, 2, 5, 8, 20, STRIPES_MAX];
-        assert_eq!(planned.map(offered), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
+        let all = |is_open| planned.map(|planned| offered(planned, is_open));
+        assert_eq!(all(false), [1, 1, 8, 8, 8, 20, STRIPES_MAX]);
+        assert_eq!(all(true), [8, 8, 8, 8, 8, 20, STRIPES_MAX]);
+        let mut network = route().all.view.snapshot().clone();
+        network.links[0].loss = 327;
+        let offers = |network| {
+            let route = Route {
+                all: Ways::new(node(1), View::new(network).unwrap()),
+                ..route()
+            };
+            let planned = route.to(&ends(&[3])).unwrap();
+            let first = Hop::parse(&planned.bytes).unwrap().below().next().unwrap();
+            let second = first.below().next().unwrap();
+            (first.stripes, second.stripes)
+        };
+        assert_eq!(offers(network.clone()), (8, 1));
+        // A probe has seen 19 Mbit/s of one connection, "and no more": that may be slow start's.
+        for (kbps, stripes) in [(19_000, 8), (9_000_000, 1)] {
+            let link = &mut network.links[0];
+            (link.loss, link.measured_kbps) = (0, Some(kbps));
+            (link.together_kbps, link.together_is_all) = (Some(kbps), true);
+            assert_eq!(offers(network.clone()), (stripes, 1), "{kbps}");
+        }
     }
 }

@@ -77,8 +77,14 @@ impl Source<'_> {
         (encoder, out): (&mut Encoder, &mut Out<'_>),
     ) -> Result<(), Unread> {
         while !piece.is_empty() {
-            let most = piece.len() as u64;
-            self.piece(&mut piece, (most, true), encoder, out)?;
+            let take = |room: u64, into: &mut Vec<u8>| {
+                let room = usize::try_from(room).unwrap_or(usize::MAX);
+                let (now, later) = piece.split_at(piece.len().min(room));
+                into.extend_from_slice(now);
+                piece = later;
+                Ok(now.len())
+            };
+            self.piece(take, encoder, out)?;
         }
         Ok(())
     }

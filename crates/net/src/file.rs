@@ -1,0 +1,69 @@
+//! Reading files into buffers that were not cleared first.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Reads behind what is in `into`, at most `most` bytes, until these are there or the file ends; says how many.
+///
+/// One system call reads all that a file in the page cache has, where the standard library asks for eight
+/// kilobytes first, and then for twice as many each time.
+///
+/// # Errors
+/// What the kernel says. What was read before stays.
+pub fn append(file: impl AsFd, most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let begin = into.len();
+    into.try_reserve(most)?;
+    while into.len() - begin < most {
+        let left = most - (into.len() - begin);
+        let room = &mut into.spare_capacity_mut()[..left];
+        // SAFETY: "read() attempts to read up to count bytes from file descriptor fd into the buffer starting at
+        // buf": the kernel only writes there, and no more than the room that is borrowed meanwhile.
+        let result = unsafe {
+            libc::read(
+                file.as_fd().as_raw_fd(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+            )
+        };
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        let read = result.cast_unsigned();
+        if read == 0 {
+            break;
+        }
+        // SAFETY: "On success, the number of bytes read is returned": so many behind its length are written now,
+        // and they are within what was reserved.
+        unsafe { into.set_len(into.len() + read) };
+    }
+    Ok(into.len() - begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_is_there_is_read_behind_what_was_there() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"one two").unwrap();
+        let mut into = b"zero ".to_vec();
+        assert_eq!(append(&far, 3, &mut into).unwrap(), 3);
+        assert_eq!(into, b"zero one");
+        assert_eq!(append(&far, 0, &mut into).unwrap(), 0);
+        // To the end, which comes later.
+        let later = std::thread::spawn(move || near.write_all(b" three"));
+        assert_eq!(append(&far, 1_000, &mut into).unwrap(), 10);
+        later.join().unwrap().unwrap();
+        assert_eq!(into, b"zero one two three");
+        far.set_nonblocking(true).unwrap();
+        assert_eq!(append(&far, 1_000, &mut into).unwrap(), 0, "it has ended");
+    }
+}
