@@ -23,6 +23,7 @@ mod path;
 mod paths;
 mod protection;
 mod sending;
+mod spread;
 mod table;
 mod verifications;
 
@@ -104,6 +105,8 @@ pub struct Link {
     pub(crate) choice: Choice,
     pub(crate) opening: Opening,
     uplinks: Uplinks,
+    /// Bulk data of the reliable lane takes all paths.
+    spreads: bool,
     /// The neighbour takes sessions of further paths.
     pub(crate) peer_knows_paths: bool,
     hello_settings: hello::Settings,
@@ -200,6 +203,8 @@ pub struct Counts {
     pub copies_out_bytes: u64,
     /// Copies that should have gone and did not: no buffer, longer than the path takes, or no session.
     pub copies_unsent: u64,
+    /// Bytes of the data datagrams that went by a path beside the one in use, to share the load.
+    pub spread_out_bytes: u64,
     /// Times that another path was taken.
     pub path_changes: u64,
     /// Times that the link came up.
@@ -246,6 +251,7 @@ impl Link {
             choice: Choice::default(),
             opening: Opening::default(),
             uplinks: settings.uplinks,
+            spreads: settings.spread_bulk,
             peer_knows_paths: false,
             hello_settings: settings.hello,
             parameters: settings.parameters(),

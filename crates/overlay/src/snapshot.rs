@@ -242,6 +242,10 @@ pub struct PathStatus {
     pub loss_in_pct: f64,
     /// Lost on the way to the neighbour, in percent, as it measures.
     pub loss_out_pct: f64,
+    /// Bytes of all datagrams that went by it, and that came.
+    pub out_bytes: u64,
+    /// See `out_bytes`.
+    pub in_bytes: u64,
     /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
     pub mtu_bytes: u16,
     /// What it costs in the choice among the link's paths: milliseconds of expected latency, with loss and outages of

@@ -84,6 +84,8 @@ pub struct Path {
     /// The highest counter seen: only newer datagrams move the neighbour's address.
     newest: u64,
     pub(super) metric: MetricOf,
+    /// Bytes of all datagrams that went by it, and that came.
+    pub(crate) bytes: (u64, u64),
 }
 
 impl Path {
@@ -111,6 +113,7 @@ impl Path {
             counted: None,
             newest: 0,
             metric,
+            bytes: (0, 0),
         }
     }
 
@@ -252,6 +255,7 @@ impl Path {
         } else {
             self.loss.on_packet(counter);
         }
+        self.bytes.1 += datagram.len() as u64;
         self.hello.on_traffic(now);
         self.heard = now;
         self.dials = 0;
@@ -338,6 +342,7 @@ impl Path {
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
         let Some(at) = self.at else { return };
+        self.bytes.0 += burst.len() as u64;
         match &mut self.impairment {
             None => out.send(at, burst),
             Some(impairment) => impairment.transmit(now, at, burst, out),

@@ -237,7 +237,7 @@ impl Node {
         let link = self.links.at_mut(index);
         let peer = link.peer;
         let (was_up, carried) = (link.is_up(), link.carries());
-        let mut ended = link.end_spares(|_| true);
+        let mut ended = link.end_spares(now, |_| true);
         ended.extend(link.path.sessions.clear());
         link.path.at = None;
         link.down_why = Some(why);
@@ -372,7 +372,7 @@ impl Node {
             let event = link.path.hello.on_restart(now);
             link.reset_lanes(now);
             link.forget_clock();
-            let ended = link.end_spares(|_| true);
+            let ended = link.end_spares(now, |_| true);
             self.release(ended);
             self.on_hello_event(now, (index, id), event, out);
         }

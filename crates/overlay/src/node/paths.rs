@@ -108,7 +108,7 @@ impl Node {
             if let Some(event) = event.filter(|_| is_spare) {
                 link.path.on_hello_event(now, event);
             }
-            let ended = link.end_spares(|_| true);
+            let ended = link.end_spares(now, |_| true);
             self.release(ended);
             return event;
         }
@@ -149,6 +149,8 @@ impl Link {
                     .map(|rtt| rtt.as_secs_f64() * 1e3),
                 loss_in_pct: path.loss.rate() * 100.0,
                 loss_out_pct: path.hello.loss_out().share() * 100.0,
+                out_bytes: path.bytes.0,
+                in_bytes: path.bytes.1,
                 mtu_bytes: path.mtu.usable(),
                 cost_ms: Metric::ExpectedLatency.in_natural_unit(Cost(self.cost_of(now, path))),
                 heard_s: path.silence(now).map(|silence| silence.as_secs_f64()),

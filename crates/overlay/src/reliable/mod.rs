@@ -18,6 +18,9 @@
 //! like the first. The last packets before a silence have nobody behind them: after two round trips
 //! one more packet is sent as a probe, and after a timeout everything is.
 //!
+//! A link of several paths has a window for each of them ([`Sender`]), so that bulk data takes all, each by what it
+//! carries. What one overtakes on another path is not lost.
+//!
 //! How much may be in flight is the business of the [`congestion`] family. A packet that had to
 //! wait for long carries a mark of congestion on, and the session at the exit tells the source.
 //! [Amir03 §II]
@@ -49,6 +52,7 @@ mod told;
 pub use lane::{Lane, LaneStats};
 pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
+pub(crate) use sender::Open;
 pub use sender::{Outgoing, Sender, SenderStats};
 pub use told::Told;
 

@@ -177,8 +177,21 @@ impl Queue {
         self.put(place, packet);
     }
 
-    /// The packet whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<Packet> {
+    /// The packet whose turn it is, if it is no longer than that.
+    pub(super) fn pop(&mut self, bytes_most: usize) -> Option<Packet> {
+        self.pop_behind(0, bytes_most)
+    }
+
+    /// The same, if others of its flow wait behind it: what there is one of takes the best path, however soon it could
+    /// leave by another one.
+    pub(super) fn pop_of_bulk(&mut self, bytes_most: usize) -> Option<Packet> {
+        self.pop_behind(1, bytes_most)
+    }
+
+    fn pop_behind(&mut self, more: usize, bytes_most: usize) -> Option<Packet> {
+        let fits = |packet: &Packet| packet.bytes.len() <= bytes_most;
+        let goes =
+            |flow: &Flow| flow.packets.len() > more && flow.packets.front().is_some_and(fits);
         let mut at = self.next_band()?;
         loop {
             if self.bands[at].packets == 0 {
@@ -193,7 +206,10 @@ impl Queue {
                 if !self.held.is_empty() && self.stands_aside(place, is_new) {
                     continue;
                 }
-                return self.take(place);
+                return match goes(&self.flows[place as usize]) {
+                    true => self.take(place),
+                    false => None,
+                };
             }
             list.pop_front();
             if (flow.packets.is_empty() || flow.is_aside) && !is_new {
