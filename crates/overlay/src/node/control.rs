@@ -173,6 +173,7 @@ impl Node {
             let why = Refusal::TooManyPaths(address);
             return out.report(Event::Refused { from, why });
         };
+        self.handshakes.on_taken(from, address);
         self.release(ended);
         self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
