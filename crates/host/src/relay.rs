@@ -26,6 +26,7 @@ pub mod failure;
 mod greeting;
 pub mod join;
 pub mod ledger;
+mod legs;
 mod monitor;
 mod ordered;
 pub mod origin;

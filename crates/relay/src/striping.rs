@@ -1,7 +1,8 @@
 //! How many of a segment's connections are used, and what that tells of the segment. [Liu04 §III-C]
 //!
 //! ```text
-//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged
+//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged. Where the connections
+//!                                  take several uplinks, the first level is one for each of them
 //!   └──── back to the last level that helped, once twice as many carry less than a fifth more in three
 //!         judgements, or the round trip has grown by more than 20 ms: what they carry is then what the
 //!         segment has
@@ -83,6 +84,8 @@ pub struct Striping {
     most: u8,
     /// So many are used.
     active: u8,
+    /// One for each uplink: never fewer.
+    least: u8,
     /// It is free to choose.
     is_free: bool,
     /// Looks at this level, those that settle included.
@@ -132,6 +135,7 @@ impl Striping {
         Striping {
             most,
             active: if is_free { 1 } else { most },
+            least: 1,
             is_free,
             looks: 0,
             now: Sum::default(),
@@ -140,6 +144,19 @@ impl Striping {
             is_full: false,
             has_judged: false,
         }
+    }
+
+    /// The first connections of which the first level is made take so many uplinks. What was seen over another number of
+    /// them says nothing.
+    pub fn over(self, uplinks: u8) -> Striping {
+        let least = uplinks.clamp(1, self.most);
+        if least == self.least {
+            return self;
+        }
+        let mut fresh = Striping::new(self.most, self.is_free);
+        fresh.least = least;
+        fresh.active = fresh.active.max(least);
+        fresh
     }
 
     /// Up to `most` connections of another transfer over the same segment, which begins where this one has ended.

@@ -7,6 +7,7 @@
 
 use super::account::Account;
 use super::duplex::Duplex;
+use super::failure::{Failure, FailureKind};
 use super::recent::Recent;
 use super::socket::{Data, Socket};
 use super::transfer::Transfer;
@@ -27,6 +28,8 @@ const TELL: base::Duration = base::Duration::from_secs(1);
 const PROBE_NEAR_US: u32 = 40_000;
 /// So often.
 const LOOK_NEAR_US: u64 = 300_000;
+/// A connection over one of several uplinks of which nothing is heard for so long is lost. Choice: as control is.
+const SILENT_MS: u32 = 10_000;
 /// How often it is told to the network what segments carry, while they do.
 const LEARN: base::Duration = base::Duration::from_secs(10);
 
@@ -46,6 +49,8 @@ struct Sending {
 struct Stripe {
     socket: Arc<Socket>,
     pacer: Pacer,
+    /// Which of the pairs of hosts' addresses it connects.
+    uplink: u8,
 }
 
 #[derive(Clone, Default)]
@@ -128,14 +133,25 @@ impl Monitor {
     /// A segment begins here, which chooses how many connections it uses if it `adapts`. One within the
     /// host has nothing to tell.
     pub(super) fn watch(&self, to: NodeAddr, data: &[Data], adapts: bool) -> Used {
-        let stripes: Vec<Stripe> = data
-            .iter()
-            .filter(|data| data.socket.tcp().is_some())
-            .map(|data| Stripe {
+        let mut uplinks = Vec::new();
+        let mut stripes = Vec::new();
+        for data in data {
+            let Some(tcp) = data.socket.tcp() else {
+                continue;
+            };
+            let ends = (tcp.local_addr().ok(), tcp.peer_addr().ok());
+            let ends = (ends.0.map(|at| at.ip()), ends.1.map(|at| at.ip()));
+            let known = uplinks.iter().position(|known| *known == ends);
+            let uplink = known.unwrap_or_else(|| {
+                uplinks.push(ends);
+                uplinks.len() - 1
+            });
+            stripes.push(Stripe {
                 socket: Arc::clone(&data.socket),
                 pacer: Pacer::default(),
-            })
-            .collect();
+                uplink: u8::try_from(uplink).unwrap_or(u8::MAX),
+            });
+        }
         let used = Used::all();
         let Some(most) = u8::try_from(stripes.len()).ok().filter(|most| *most > 0) else {
             return used;
@@ -144,6 +160,8 @@ impl Monitor {
         let before = before.filter(|_| adapts && !self.scavenge);
         let striping =
             before.map_or_else(|| Striping::new(most, adapts), |before| before.go_on(most));
+        let uplinks = stripes.iter().map(|stripe| stripe.uplink).max();
+        let striping = striping.over(uplinks.map_or(1, |last| last.saturating_add(1)));
         used.set(striping.active());
         if self.scavenge {
             for stripe in &stripes {
@@ -179,6 +197,13 @@ impl Monitor {
             }
             if self.with(|state| now.since(state.told) >= TELL) {
                 self.tell();
+            }
+            if let Some(to) = self.with(|state| state.silent_uplink()) {
+                let text = format!(
+                    "one of the uplinks to {to} is silent; run the same command again to go on from here"
+                );
+                let failure = Failure::new(self.here, FailureKind::Broken, text);
+                transfer.fail(failure.about(to));
             }
             if self.with(|state| now.since(state.learnt) >= LEARN) {
                 self.with(|state| state.learnt = now);
@@ -303,6 +328,21 @@ fn least_idle(last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
     least.unwrap_or((0, 1_000))
 }
 
+impl State {
+    /// A node of which one uplink takes nothing any more, while control goes on over another one. What was sent into it
+    /// comes when the kernel gives up, after a quarter of an hour; on a new attempt it goes where paths are up.
+    fn silent_uplink(&self) -> Option<NodeAddr> {
+        let several = |segment: &&Sending| segment.stripes.iter().any(|s| s.uplink > 0);
+        let is_silent = |stripe: &Stripe| {
+            let info = stripe.info();
+            info.unacked > 0 && info.silent_ms >= SILENT_MS
+        };
+        let mut segments = self.segments.iter().filter(several);
+        let silent = segments.find(|segment| segment.stripes.iter().any(is_silent));
+        silent.map(|segment| segment.to)
+    }
+}
+
 impl Sending {
     /// Those that are used; others that were have something to repeat still, which does not count.
     fn active(&self) -> &[Stripe] {
@@ -317,15 +357,24 @@ impl Sending {
             now.bytes += info.acked;
             now.resent += u64::from(info.resent);
         }
+        // Of uplinks of unequal length each has a queue of its own: the longest counts.
+        let mut uplinks: Vec<(u32, u32)> = Vec::new();
         for stripe in self.active() {
             let info = stripe.info();
             now.each_us.push((info.busy_us, info.window_limited_us));
-            now.rtt_us = now.rtt_us.max(info.rtt_us);
-            now.min_rtt_us = match now.min_rtt_us {
+            let place = usize::from(stripe.uplink);
+            uplinks.resize(uplinks.len().max(place + 1), (0, 0));
+            let (rtt, least) = &mut uplinks[place];
+            *rtt = info.rtt_us.max(*rtt);
+            *least = match *least {
                 0 => info.min_rtt_us,
                 least => least.min(info.min_rtt_us),
             };
         }
+        let longest = uplinks
+            .into_iter()
+            .max_by_key(|(rtt, least)| rtt.saturating_sub(*least));
+        (now.rtt_us, now.min_rtt_us) = longest.unwrap_or_default();
         now
     }
 
