@@ -32,11 +32,16 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
 /// A tunnel that has lasted so long was no failure.
 const LASTED: Duration = Duration::from_secs(30);
+/// Nodes that are remembered: four times as many as a node makes direct links, beside those that are configured.
+const DIALLED_MAX: usize = 32 + overlay::link::MAX_LINKS;
 /// Buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Where neighbours are dialled: host names or addresses, each with its TCP port.
 pub type Targets = BTreeMap<NodeAddr, Vec<String>>;
+
+/// A node to which a tunnel is of use, and where it is dialled by UDP.
+pub type Wanted = (NodeAddr, SocketAddr);
 
 /// Dials, until the loop has gone.
 #[derive(Debug)]
@@ -51,6 +56,13 @@ struct Dialled {
     rest: Option<(Instant, Duration)>,
     /// The problem that was told last.
     told: Option<String>,
+}
+
+impl Dialled {
+    fn is_remembered(&self) -> bool {
+        let rests = |(until, _): (Instant, Duration)| Instant::now() < until + REST_MAX;
+        self.is_busy || self.rest.is_some_and(rests)
+    }
 }
 
 struct Shared {
@@ -74,13 +86,14 @@ enum DialFailed {
 }
 
 impl Dialler {
-    /// Dials those of `targets` that come by `wanted`, in the name of `identity`, whose renewed certificate is in
+    /// Dials those that come by `wanted`, where `targets` says; who is not in there, at the port that it has for UDP:
+    /// a direct link's far end, which no configuration names. All in the name of `identity`, whose renewed certificate is in
     /// `certificate`.
     ///
     /// # Errors
     /// No thread can be started, or the node's key is not what TLS takes.
     pub fn start(
-        wanted: Receiver<NodeAddr>,
+        wanted: Receiver<Wanted>,
         targets: Targets,
         (identity, certificate): (Identity, Option<PathBuf>),
         network: Network,
@@ -96,8 +109,8 @@ impl Dialler {
             lines,
         });
         let work = move || {
-            for neighbor in wanted {
-                shared.consider(neighbor);
+            for wanted in wanted {
+                shared.consider(wanted);
             }
         };
         let thread = thread::Builder::new().name("tunnels".into());
@@ -112,12 +125,18 @@ impl Dialler {
 }
 
 impl Shared {
-    fn consider(self: &Arc<Shared>, neighbor: NodeAddr) {
-        let Some(endpoints) = lock(&self.targets).get(&neighbor).cloned() else {
-            return;
-        };
+    fn consider(self: &Arc<Shared>, (neighbor, at): Wanted) {
+        let configured = lock(&self.targets).get(&neighbor).cloned();
+        let is_configured = configured.is_some();
+        let endpoints = configured.unwrap_or_else(|| vec![at.to_string()]);
         {
             let mut dialled = lock(&self.dialled);
+            if !is_configured && dialled.len() >= DIALLED_MAX {
+                dialled.retain(|_, dialled| dialled.is_remembered());
+                if dialled.len() >= DIALLED_MAX {
+                    return;
+                }
+            }
             let dialled = dialled.entry(neighbor).or_default();
             let rests = (dialled.rest).is_some_and(|(until, _)| Instant::now() < until);
             if dialled.is_busy || rests {
@@ -129,7 +148,8 @@ impl Shared {
         let thread = thread::Builder::new().name("tunnel".into());
         let work = move || {
             let began = Instant::now();
-            let failed = shared.dial(neighbor, &endpoints);
+            // That a direct link does not come about is no trouble: its traffic has another way.
+            let failed = shared.dial(neighbor, &endpoints).filter(|_| is_configured);
             shared.rest(neighbor, began.elapsed() >= LASTED, failed);
         };
         if let Err(error) = thread.stack_size(STACK_BYTES).spawn(work) {

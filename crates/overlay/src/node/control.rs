@@ -76,6 +76,7 @@ impl Node {
 
     /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let gets_none = self.gets_no_datagrams();
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
             let Some(to) = link.dialled_at() else {
@@ -90,8 +91,14 @@ impl Node {
                 });
             }
             let silence = link.unanswered(now);
-            if link.dial.is_some() && link.fallback.asks(now, silence) {
-                out.report(Event::NoDatagrams { peer });
+            // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
+            // a port of a host that only this one reaches.
+            let is_asked = gets_none || !self.direct.is_attempted(peer);
+            if let Some(at) = link.dial
+                && is_asked
+                && link.fallback.asks(now, silence)
+            {
+                out.report(Event::NoDatagrams { peer, at });
             }
             let datagrams = link.dial.filter(|_| to.is_stream());
             if let Some(to) = datagrams.filter(|_| link.fallback.probes(now))
