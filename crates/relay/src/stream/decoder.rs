@@ -2,6 +2,7 @@
 
 use super::{StreamError, Walk};
 use wire::Malformed;
+use wire::handshake::VersionRange;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
     Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, SAME, Total,
@@ -26,6 +27,8 @@ pub enum Event<'a> {
     Begin,
     /// What all entries will be.
     Total(Total),
+    /// Which versions the source speaks.
+    Speaks(VersionRange),
     /// The next entry, which the sink has said that it has.
     Kept(Entry<'a>),
     /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
@@ -412,6 +415,12 @@ fn act<'a>(
         {
             walk.attribute(&item);
             Ok(Event::Total(total))
+        }
+        // The same.
+        (State::Head, Item::Speaks(versions))
+            if walk.entries() == 0 && !is_said && *attributes == Attributes::None =>
+        {
+            Ok(Event::Speaks(versions))
         }
         (State::Head, Item::Owner(owner)) if !is_said => {
             attributes.begin()?;
