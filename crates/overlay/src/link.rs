@@ -33,6 +33,7 @@ pub use impairment::Impairment;
 pub(crate) use opening::Opening;
 pub use path::{MAX_PATHS, Path, PathId};
 pub(crate) use paths::{Choice, place_mut};
+pub(crate) use spread::Shares;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
@@ -105,8 +106,8 @@ pub struct Link {
     pub(crate) choice: Choice,
     pub(crate) opening: Opening,
     uplinks: Uplinks,
-    /// Bulk data of the reliable lane takes all paths.
-    spreads: bool,
+    /// Which of them bulk data takes.
+    pub(crate) shares: Shares,
     /// The neighbour takes sessions of further paths.
     pub(crate) peer_knows_paths: bool,
     hello_settings: hello::Settings,
@@ -251,7 +252,7 @@ impl Link {
             choice: Choice::default(),
             opening: Opening::default(),
             uplinks: settings.uplinks,
-            spreads: settings.spread_bulk,
+            shares: Shares::new(settings.spread_bulk),
             peer_knows_paths: false,
             hello_settings: settings.hello,
             parameters: settings.parameters(),

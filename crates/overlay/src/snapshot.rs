@@ -234,6 +234,8 @@ pub struct PathStatus {
     pub state: &'static str,
     /// What this node sends takes it.
     pub in_use: bool,
+    /// Bulk data takes it beside the path in use: streams, and connections of `sinew cp`.
+    pub shares: bool,
     /// It carries data, one way or the other.
     pub active: bool,
     /// Round trip.

@@ -172,6 +172,11 @@ impl Path {
         self.hello.rtt().present().unwrap_or_default()
     }
 
+    /// A round trip that is longer tells of a queue in which what goes by it waits; none before one is measured.
+    pub(super) fn queue_from(&self) -> Option<Duration> {
+        self.hello.rtt().least().map(|least| least + QUEUED)
+    }
+
     /// What an answer to a request takes.
     pub(super) fn round_trip(&self) -> RoundTrip {
         let rtt = self.hello.rtt();

@@ -243,12 +243,18 @@ impl Link {
         if self.spares.is_empty() {
             return None;
         }
-        let in_doubt = self.path.is_doubtful(now) || self.path.is_late(now);
+        let in_doubt = self.is_in_trouble(now);
         let copies = in_doubt || self.uplinks == Uplinks::Copies;
         copies
             .then(|| self.best_spare(now))
             .flatten()
             .map(|place| (place, in_doubt))
+    }
+
+    /// Nobody knows whether the path in use brings calls in time.
+    #[inline]
+    pub(super) fn is_in_trouble(&self, now: Time) -> bool {
+        self.path.is_doubtful(now) || self.path.is_late(now)
     }
 
     /// What a path costs for the choice among those of one link, in nanoseconds: its expected latency, and what it loses.
@@ -344,6 +350,7 @@ impl Link {
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
         let to = self.path.as_way();
         self.reliable.sender.on_new_path(now, to, is_gone);
+        self.choose_shares(now);
         Some(changed)
     }
 

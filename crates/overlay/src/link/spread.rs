@@ -7,16 +7,40 @@
 //! ```
 //! Nobody is told what a path carries, and nobody is believed: a path gets what it is heard to deliver. What the lane
 //! brings out of order the end of each session puts back, as it does with what was repaired.
+//!
+//! Which spares these are is chosen where hellos or paths change; a flush asks only whether one of them is in doubt.
 
 use super::paths::place_mut;
 use super::{Link, MAX_PATHS, Path, PathId};
 use crate::reliable::Open;
+use crate::settings::Uplinks;
 use base::{Duration, Time};
+use congestion::brake::Brake;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// A path whose round trip is longer by more than that takes no bulk data of this one. Choice: sessions wait for what
 /// comes last, and 200 ms of 100 Mbit/s are 2.5 MB of it.
 const LONGER_MAX: Duration = Duration::from_millis(200);
+
+/// The spares that share the load.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Bulk data takes all paths.
+    spreads: bool,
+    chosen: [Option<PathId>; MAX_PATHS],
+    /// The spare that copies of calls take always: bulk data would make the queue that they wait in.
+    of_copies: Option<PathId>,
+}
+
+impl Shares {
+    /// None yet; none ever, unless bulk data may be spread.
+    pub(super) fn new(spreads: bool) -> Shares {
+        Shares {
+            spreads,
+            ..Shares::default()
+        }
+    }
+}
 
 impl Path {
     /// What the lane is told of it.
@@ -31,21 +55,32 @@ impl Path {
 }
 
 impl Link {
-    /// Tells the reliable lane which paths its packets may take, and has what is under way on one that has fallen silent
-    /// sent again by others.
+    /// Tells the reliable lane which paths its packets may take, and by which calls go beside them, and has what is under
+    /// way on one that has fallen silent sent again by others.
     pub(crate) fn spread(&mut self, now: Time) {
+        let mut queues = [None; MAX_PATHS];
+        let of_used = self.brake.as_ref().and_then(Brake::queue_from);
+        queues[usize::from(self.path.id.0)] = of_used;
         if self.spares.is_empty() {
-            return self.reliable.sender.open_ways(now, &[], false);
+            self.reliable.sender.open_ways(now, &[], false);
+            return self.reliable.sender.spare_calls(queues);
         }
         let mut open = [self.path.as_way(); MAX_PATHS];
         let mut count = 0;
-        for place in self.places_beside(now).into_iter().flatten() {
-            open[count] = self.spares[place].as_way();
-            count += 1;
+        for spare in &self.spares {
+            if self.takes_bulk(now, spare) {
+                open[count] = spare.as_way();
+                count += 1;
+            }
+        }
+        if let (Some(place), Some(_)) = (self.spare_of_calls(now), of_used) {
+            let spare = &self.spares[place];
+            queues[usize::from(spare.id.0)] = spare.queue_from();
         }
         let is_doubtful = self.path.is_doubtful(now);
         let sender = &mut self.reliable.sender;
         sender.open_ways(now, &open[..count], is_doubtful && count > 0);
+        sender.spare_calls(queues);
         if is_doubtful && count > 0 {
             sender.lose_path(now, self.path.id.0);
         }
@@ -54,54 +89,60 @@ impl Link {
         }
     }
 
-    /// The places of the spares that share the load, the cheapest first. Two that have an end in common share an uplink,
+    /// The place of the spare that calls take as well, because the path in use is in trouble.
+    fn spare_of_calls(&self, now: Time) -> Option<usize> {
+        self.is_in_trouble(now)
+            .then(|| self.best_spare(now))
+            .flatten()
+    }
+
+    /// Bulk data may take this spare now. The one that copies of calls take is theirs, unless there is no other way.
+    pub(crate) fn takes_bulk(&self, now: Time, spare: &Path) -> bool {
+        let is_chosen = self.shares.chosen.contains(&Some(spare.id));
+        let is_of_calls = self.shares.of_copies == Some(spare.id) && !self.path.is_doubtful(now);
+        let of_datagrams = !self.is_over_stream() && !spare.is_over_stream();
+        is_chosen && !is_of_calls && of_datagrams && spare.is_sound(now)
+    }
+
+    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink,
     /// and two windows there would take twice what is the lane's; so where there are paths without a common end, only
     /// those count.
-    fn places_beside(&self, now: Time) -> [Option<usize>; MAX_PATHS] {
-        let mut chosen = [None; MAX_PATHS];
-        if !self.spreads || self.is_over_stream() {
-            return chosen;
+    pub(crate) fn choose_shares(&mut self, now: Time) {
+        (self.shares.chosen, self.shares.of_copies) = Default::default();
+        if !self.shares.spreads || self.spares.is_empty() || self.is_over_stream() {
+            return;
         }
+        let copies = self.uplinks == Uplinks::Copies;
+        let of_copies = copies.then(|| self.best_spare(now)).flatten();
+        self.shares.of_copies = of_copies.map(|place| self.spares[place].id);
         let longest = self.path.rtt() + LONGER_MAX;
-        let shares = |path: &Path| {
-            let is_known = path.hello.rtt().samples() > 0 && path.rtt() <= longest;
-            path.is_sound(now) && !path.is_over_stream() && is_known
-        };
-        let sound = || (0..self.spares.len()).filter(|place| shares(&self.spares[*place]));
         let common = |one: &Path, other: &Path| {
             let ends = one.at.zip(other.at);
             ends.map_or(2, |(one, other)| super::paths::ends_shared(one, other))
         };
-        let of_place = |place: &usize| common(&self.path, &self.spares[*place]);
-        let Some(least) = sound()
-            .map(|place| of_place(&place))
-            .min()
-            .filter(|n| *n < 2)
-        else {
-            return chosen;
+        let mut fit: Vec<(u64, &Path)> = self
+            .spares
+            .iter()
+            .filter(|path| path.is_sound(now) && !path.is_over_stream())
+            .filter(|path| path.hello.rtt().samples() > 0 && path.rtt() <= longest)
+            .map(|path| (self.cost_of(now, path), path))
+            .collect();
+        fit.sort_by_key(|(cost, path)| (*cost, path.id));
+        let of_used = fit.iter().map(|(_, path)| common(&self.path, path));
+        let Some(least) = of_used.min().filter(|ends| *ends < 2) else {
+            return;
         };
-        for count in 0..MAX_PATHS {
-            let others = || {
-                chosen
-                    .iter()
-                    .flatten()
-                    .map(|place: &usize| &self.spares[*place])
-            };
-            let is_apart = |place: &usize| {
-                let path = &self.spares[*place];
-                let mut all = others().chain([&self.path]);
-                all.all(|other| other.id != path.id && common(other, path) <= least)
-            };
-            let key = |place: &usize| {
-                let path = &self.spares[*place];
-                (self.cost_of(now, path), path.id)
-            };
-            let Some(next) = sound().filter(is_apart).min_by_key(key) else {
-                break;
-            };
-            chosen[count] = Some(next);
+        let mut chosen = vec![&self.path];
+        for (_, path) in fit {
+            if chosen.iter().all(|other| common(other, path) <= least) {
+                chosen.push(path);
+            }
         }
-        chosen
+        let mut ids = [None; MAX_PATHS];
+        for (id, path) in ids.iter_mut().zip(chosen.into_iter().skip(1)) {
+            *id = Some(path.id);
+        }
+        self.shares.chosen = ids;
     }
 
     /// The path of this number and the lane, to send on one what the other gives.

@@ -226,8 +226,9 @@ impl Node {
 
     /// All links that are up run over streams.
     pub(super) fn gets_no_datagrams(&self) -> bool {
-        let mut up = self.links.iter().filter(|(_, link)| link.is_up());
-        up.all(|(_, link)| link.is_over_stream()) && self.links.iter().any(|(_, link)| link.is_up())
+        let up = self.links.iter().filter(|(_, link)| link.is_up());
+        let mut over_stream = up.map(|(_, link)| link.is_over_stream()).peekable();
+        over_stream.peek().is_some() && over_stream.all(|it| it)
     }
 
     /// An endpoint, by the socket through which neighbours of the same family are reached. A node whose links all run over

@@ -34,6 +34,7 @@ impl Node {
                 self.send_plain(to, &init, out);
             }
             self.choose_path(now, index, out);
+            self.links.at_mut(index).choose_shares(now);
         }
     }
 
@@ -93,6 +94,7 @@ impl Node {
         if event == hello::Event::Up {
             link.on_path_up(id);
         }
+        link.choose_shares(now);
         let is_spare = link.path.id != id;
         let was_up = link.is_up();
         let is_closing = |event| {
@@ -141,6 +143,7 @@ impl Link {
                 at: path.at.map(|at| at.to_string()),
                 state: path.state(),
                 in_use: path.id == used,
+                shares: path.id != used && self.takes_bulk(now, path),
                 active: path.hello.is_active(),
                 rtt_ms: path
                     .hello

@@ -16,7 +16,6 @@ use crate::link::{Link, LinkIndex, PathId, mark};
 use crate::reliable::{HELD_BYTES, Packet};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
 use wire::control::{Builder, ReliableSkip};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::Kind;
@@ -159,8 +158,6 @@ impl Node {
         }
         let rtt = link.rtt();
         link.reliable.sender.seed_rtt(now, rtt);
-        let queue_from = link.brake.as_ref().and_then(Brake::queue_from);
-        link.reliable.sender.spare_calls(queue_from);
         link.spread(now);
         link.reliable.sender.on_timeout(now);
         let mut left = FLUSH_PACKETS;

@@ -176,14 +176,16 @@ impl Sender {
         }
     }
 
-    /// Calls go over the link beside this lane: round trips from here on tell of a queue that they wait in. None where
-    /// none go.
+    /// Calls go beside this lane, by the paths of these numbers: round trips from here on tell of a queue that they wait in.
+    /// None where no calls go.
     ///
     /// A slow start ends at the queue then, not where the queue overflows: what a stream makes up for after an outage is
     /// in time a little later as well, what a call says meanwhile is not. As HyStart++ does [RFC 9406], with the
     /// round trips of before the outage.
-    pub fn spare_calls(&mut self, queue_from: Option<Duration>) {
-        self.ways[self.used].own_queue.set_from(queue_from);
+    pub fn spare_calls(&mut self, queues_from: [Option<Duration>; WAYS_MAX]) {
+        for (way, queue_from) in self.ways.iter_mut().zip(queues_from) {
+            way.own_queue.set_from(queue_from);
+        }
     }
 
     fn next_seq(&self) -> u64 {

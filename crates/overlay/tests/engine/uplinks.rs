@@ -20,7 +20,7 @@ use wire::link::Kind;
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const LIMIT: Duration = Duration::from_millis(150);
 
-fn settings(uplinks: Uplinks) -> Settings {
+pub(crate) fn settings(uplinks: Uplinks) -> Settings {
     Settings {
         uplinks,
         ..Settings::modern()
@@ -28,7 +28,7 @@ fn settings(uplinks: Uplinks) -> Settings {
 }
 
 /// Two nodes with two attachments each, and a path between each two of the same number.
-fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
+pub(crate) fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
     planned(seed, settings(uplinks), paths, |_| {})
 }
 
@@ -337,7 +337,7 @@ fn a_neighbour_that_stops_takes_the_link_down_and_not_only_a_path() {
 }
 
 /// A stream from 0 to 1 that is never short of something to send.
-fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
+pub(crate) fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
     let class = Class {
         link,
         ..DEFAULT_CLASS
@@ -560,116 +560,5 @@ fn where_all_paths_die_packets_go_around_at_once() {
     streams.finish(&mut nodes);
     let gap = longest_gap(&streams);
     assert!(gap <= MS * 250, "{gap}");
-    nodes.world.close().unwrap();
-}
-
-/// The bytes that node `i` has sent by each of its paths to the other one, by their numbers.
-fn sent_by(nodes: &Nodes, i: usize) -> [u64; 2] {
-    let paths = nodes.link_status(i, 1 - i).paths;
-    [0, 1].map(|number| {
-        let of = |path: &&PathStatus| path.number == number;
-        paths.iter().find(of).unwrap().out_bytes
-    })
-}
-
-/// What a stream from 0 to 1 gets of two paths, as a share of both rates, and the shares of each path.
-fn spread(seed: u64, settings: Settings, paths: [&str; 2], mbps: [f64; 2]) -> (f64, [f64; 2]) {
-    let mut nodes = planned(seed, settings, paths, |_| {});
-    let (mut sessions, _) = busy(&mut nodes, LinkProtocol::Reliable);
-    sessions.run_ms(&mut nodes, 5_000);
-    let (read, sent) = (sessions.called(0).read, sent_by(&nodes, 0));
-    sessions.run_ms(&mut nodes, 10_000);
-    let share = |bytes: u64, mbps: f64| bytes as f64 * 8.0 / 10.0 / (mbps * 1e6);
-    let goodput = share(sessions.called(0).read - read, mbps[0] + mbps[1]);
-    let after = sent_by(&nodes, 0);
-    let of_path = [0, 1].map(|i| share(after[i] - sent[i], mbps[i]));
-    drop(sessions);
-    nodes.world.close().unwrap();
-    (goodput, of_path)
-}
-
-#[test]
-fn bulk_takes_two_paths_of_unequal_rate_and_delay_in_proportion() {
-    let paths = ["delay=10ms rate=20mbit", "delay=40ms rate=10mbit"];
-    let lossy = "delay=10ms rate=20mbit loss=0.5%";
-    for (seed, paths, mbps) in [
-        (21, paths, [20.0, 10.0]),
-        (22, [paths[1], paths[0]], [10.0, 20.0]),
-        (23, [paths[0], paths[0]], [20.0, 20.0]),
-        (24, [lossy, paths[1]], [20.0, 10.0]),
-    ] {
-        let (goodput, of_path) = spread(seed, settings(Uplinks::One), paths, mbps);
-        assert!(goodput >= 0.85, "{paths:?}: {goodput:.3}");
-        assert!(of_path.iter().all(|share| *share >= 0.85), "{of_path:.3?}");
-    }
-}
-
-#[test]
-fn who_pays_for_an_uplink_by_the_byte_keeps_bulk_from_it() {
-    let paths = ["delay=10ms rate=20mbit", "delay=40ms rate=10mbit"];
-    let one = Settings {
-        spread_bulk: false,
-        ..settings(Uplinks::One)
-    };
-    let (goodput, [first, second]) = spread(21, one, paths, [20.0, 10.0]);
-    assert!(goodput < 0.67 && first > 0.85, "{goodput:.3}");
-    assert!(second < 0.05, "hellos, and acknowledgements: {second:.3}");
-}
-
-/// One of two paths that a stream takes dies without a word: what was under way on it goes by the other.
-#[test]
-fn a_stream_over_two_paths_goes_on_when_either_dies() {
-    for (seed, dies) in [(25, 0), (26, 1)] {
-        let paths = ["delay=10ms rate=20mbit", "delay=40ms rate=10mbit"];
-        let mut nodes = two_uplinks(seed, Uplinks::One, paths);
-        let (mut sessions, caller) = busy(&mut nodes, LinkProtocol::Reliable);
-        sessions.run_ms(&mut nodes, 5_000);
-        nodes.set_path_outage((0, dies), (1, dies), true);
-        let mut silent = Duration::ZERO;
-        let mut longest = Duration::ZERO;
-        let mut before = sessions.called(0).read;
-        for _ in 0..300 {
-            sessions.run_ms(&mut nodes, 10);
-            silent += MS * 10;
-            if core::mem::replace(&mut before, sessions.called(0).read) != before {
-                silent = Duration::ZERO;
-            }
-            longest = longest.max(silent);
-        }
-        // The doubt comes after 150 ms, and what was lost crosses the other path then.
-        assert!(longest <= MS * 600, "{longest}");
-        let read = sessions.called(0).read;
-        sessions.run_ms(&mut nodes, 5_000);
-        let left = [10.0, 20.0][usize::from(dies)];
-        let rate = (sessions.called(0).read - read) as f64 * 8.0 / 5.0 / (left * 1e6);
-        assert!(rate >= 0.8, "{rate:.2} of the path that is left");
-        // Both again, and nothing was lost or given twice: the far end checks each byte that comes.
-        nodes.set_path_outage((0, dies), (1, dies), false);
-        sessions.run_ms(&mut nodes, 15_000);
-        let (read, sent) = (sessions.called(0).read, sent_by(&nodes, 0));
-        sessions.run_ms(&mut nodes, 5_000);
-        let rate = (sessions.called(0).read - read) as f64 * 8.0 / 5.0 / 30e6;
-        let after = sent_by(&nodes, 0);
-        assert!(rate >= 0.8, "{rate:.2} of both after path {dies} is back");
-        assert!(after.iter().zip(sent).all(|(after, sent)| *after > sent));
-        assert_eq!(sessions.end(caller).reset, None);
-        drop(sessions);
-        nodes.world.close().unwrap();
-    }
-}
-
-/// Calls take the path in use, whatever else fills both: in time on the other one they would be by luck.
-#[test]
-fn calls_keep_to_the_best_path_beside_bulk() {
-    let paths = ["delay=10ms rate=20mbit", "delay=60ms rate=20mbit"];
-    let mut nodes = two_uplinks(27, Uplinks::One, paths);
-    let (mut sessions, _) = busy(&mut nodes, LinkProtocol::Reliable);
-    sessions.run_ms(&mut nodes, 2_000);
-    let calls = (0..4).map(|n| call(0, 1, MS * n));
-    let mut streams = Streams::begin(&mut nodes, calls.collect());
-    streams.run(&mut nodes, MS * 10_000);
-    let late = streams.missed(LIMIT);
-    assert!(late <= 4 * 500 / 50, "{late}");
-    drop(sessions);
     nodes.world.close().unwrap();
 }

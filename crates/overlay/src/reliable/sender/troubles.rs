@@ -4,6 +4,7 @@
 //!   silence ── 2 round trips ──▶ probe ── again ──▶ probe ── timeout ──▶ all is lost, backed off
 //! ```
 
+use super::super::own_queue::OwnQueue;
 use super::super::queue::Packet;
 use super::super::{ACK_DELAY, WINDOW_MAX};
 use super::way::{Open, WAYS_MAX, Way};
@@ -163,10 +164,11 @@ impl Sender {
     /// window begins anew, as that of a new connection.
     pub fn resume(&mut self, now: Time) {
         self.lose_all();
+        let flows = self.flows();
         for (at, way) in self.ways.iter_mut().enumerate() {
             match at == self.used {
                 true => way.begin_anew(self.settings),
-                false => *way = Way::new(self.settings),
+                false => way.renew(self.settings, flows),
             }
         }
         self.arm(now, self.used);
@@ -177,28 +179,25 @@ impl Sender {
     /// arrives still, unless that `is_gone`: then the window begins anew too. Choice: it was made while the lane gave
     /// the path a part of its load, and one that is too small grows for ten seconds on a long path.
     pub(crate) fn on_new_path(&mut self, now: Time, to: Open, is_gone: bool) {
-        let before = self.used;
+        let (before, flows) = (self.used, self.flows());
         self.used = self.place(to.way);
         let way = &mut self.ways[self.used];
         if !way.is_open {
-            let (sent, in_flight) = (core::mem::take(&mut way.sent), way.in_flight);
-            let next_order = way.next_order;
-            *way = Way {
-                sent,
-                in_flight,
-                next_order,
-                ..Way::new(self.settings)
-            };
+            way.renew(self.settings, flows);
             way.seed_rtt(now, to.rtt);
         }
         way.packet_bytes = usize::MAX;
         if is_gone && before != self.used {
             self.ways[before].sampler.on_timeout();
             self.lose_way(before);
-            self.ways[before] = Way::new(self.settings);
+            self.ways[before].renew(self.settings, flows);
             self.ways[self.used].begin_anew(self.settings);
         }
         self.ways[before].is_open = false;
+        if before != self.used {
+            // Calls have gone over to the other one.
+            self.ways[before].own_queue = OwnQueue::default();
+        }
         self.arm(now, self.used);
     }
 
@@ -251,11 +250,11 @@ impl Sender {
     /// There is no path of this number any more.
     pub(crate) fn end_path(&mut self, now: Time, way: u8) {
         self.lose_path(now, way);
-        let at = usize::from(way);
+        let (at, flows) = (usize::from(way), self.flows());
         if at != self.used
             && let Some(way) = self.ways.get_mut(at)
         {
-            *way = Way::new(self.settings);
+            way.renew(self.settings, flows);
         }
     }
 

@@ -140,6 +140,21 @@ impl Way {
         self.timeout_at = None;
     }
 
+    /// The path is as good as another one, for so many flows: nothing of before says what it carries. What goes on is the
+    /// order of transmissions, and what is in flight. Those of before may be acknowledged still, even after they were
+    /// taken for lost; where the order began anew, all that leaves next would look overtaken by them.
+    pub(super) fn renew(&mut self, settings: Settings, flows: usize) {
+        let mut fresh = Way {
+            sent: core::mem::take(&mut self.sent),
+            in_flight: self.in_flight,
+            next_order: self.next_order,
+            sampler: core::mem::take(&mut self.sampler),
+            ..Way::new(settings)
+        };
+        fresh.controls.set_flows(flows, fresh.next_order);
+        *self = fresh;
+    }
+
     /// Nothing of it is in flight any more.
     pub(super) fn clear(&mut self) {
         self.sent.clear();

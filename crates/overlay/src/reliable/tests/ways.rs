@@ -72,19 +72,117 @@ fn the_spare_takes_what_others_of_its_flow_wait_behind() {
     assert_eq!(leave(&mut lane, at(now), 0), []);
     let second = leave(&mut lane, at(now), SPARE);
     assert!(!second.is_empty());
-    // Another flow has one packet, which is next, and waits for the better path; then two.
+    // Another flow has one packet, which is next, and waits for the better path; the bulk behind it does not.
     push(&mut lane, at(now), 2, 1_000..1_001, 200);
-    assert_eq!(leave(&mut lane, at(now + 50), SPARE), []);
-    push(&mut lane, at(now + 50), 2, 1_001..1_002, 200);
     let third = leave(&mut lane, at(now + 50), SPARE);
-    assert_eq!(third[0].1, 1_000, "{third:?}");
-    // Neither takes it what is too long there.
-    push(&mut lane, at(now + 50), 3, 2_000..2_010, 800);
-    let fourth = leave(&mut lane, at(now + 500), SPARE);
+    assert!(!third.is_empty(), "one packet shuts no path");
+    assert!(third.iter().all(|(_, number)| *number < 1_000), "{third:?}");
+    // Once there are two, it is next here too.
+    let come: Vec<u32> = second.iter().chain(&third).map(|(seq, _)| *seq).collect();
+    acknowledge(&mut lane, at(now + 130), &come);
+    push(&mut lane, at(now + 130), 2, 1_001..1_002, 200);
+    let fourth = leave(&mut lane, at(now + 130), SPARE);
+    assert_eq!(fourth[0].1, 1_000, "{fourth:?}");
+    // What is too long there waits for the other one.
+    push(&mut lane, at(now + 130), 3, 2_000..2_010, 800);
+    let fifth = leave(&mut lane, at(now + 500), SPARE);
     assert!(
-        fourth.iter().all(|(_, number)| *number < 2_000),
-        "{fourth:?}"
+        !fifth.is_empty() && fifth.iter().all(|(_, number)| *number < 2_000),
+        "{fifth:?}"
     );
+}
+
+/// What is heard of a path late, after it has ended, says nothing of the one that has its number next.
+#[test]
+fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
+    let mut lane = two();
+    push(&mut lane, at(0), 1, 0..60, 200);
+    let mut before = Vec::new();
+    for now in 0..60 {
+        before.extend(leave(&mut lane, at(now), SPARE));
+    }
+    assert!(before.len() >= 6, "{before:?}");
+    lane.sender.end_path(at(60), SPARE);
+    lane.sender.open_ways(at(70), &[spare()], false);
+    // The last of them has come after all.
+    let come = vec![before[before.len() - 1].0];
+    acknowledge(&mut lane, at(80), &come);
+    let mut after = Vec::new();
+    for now in 80..140 {
+        after.extend(leave(&mut lane, at(now), SPARE));
+    }
+    assert!(after.len() >= 4, "{after:?}");
+    lane.sender.on_timeout(at(141));
+    assert_eq!(lane.sender.in_flight(), after.len(), "none is overtaken");
+    assert_eq!(lane.sender.stats().cuts, 0);
+    // And an acknowledgement of the first makes none of them lost.
+    let come = vec![before[before.len() - 1].0, after[0].0];
+    acknowledge(&mut lane, at(165), &come);
+    lane.sender.on_timeout(at(165));
+    assert_eq!(lane.sender.in_flight(), after.len() - 1);
+    assert_eq!(lane.sender.stats().cuts, 0);
+}
+
+/// Calls go by the spare while the other path is in doubt: bulk data makes no queue there.
+#[test]
+fn a_spare_that_calls_take_gets_no_queue() {
+    let window = |queue_from| {
+        let mut lane = two();
+        lane.sender.open_ways(at(0), &[spare()], true);
+        lane.sender.spare_calls([None, queue_from, None, None]);
+        push(&mut lane, at(0), 1, 0..400, 200);
+        let mut come: Vec<u32> = Vec::new();
+        for round in 0..5 {
+            let begun = round * 120;
+            let mut sent = Vec::new();
+            for now in begun..begun + 90 {
+                sent.extend(leave(&mut lane, at(now), SPARE));
+            }
+            come.extend(sent.iter().map(|(seq, _)| *seq));
+            acknowledge(&mut lane, at(begun + 110), &come);
+        }
+        lane.sender.congestion_window()
+    };
+    assert!(window(Some(ms(1))) * 2.0 < window(None));
+}
+
+/// Priorities have their turns whoever asks in vain: a path that takes nothing of what waits uses none up.
+#[test]
+fn who_takes_nothing_uses_up_no_turn() {
+    let turns = |asks: bool| {
+        let mut lane = two();
+        // All too long for the spare.
+        let long = |flow: u16, numbers: core::ops::Range<u32>, priority: u8, lane: &mut Lane| {
+            for number in numbers {
+                let mut packet = packet(flow, number, 800);
+                let mut header = Header::trusted(&mut packet[..]);
+                let class = header.class();
+                header.set_class(wire::data::Class { priority, ..class });
+                assert!(matches!(lane.sender.push(at(0), &packet, None), Ok(None)));
+            }
+        };
+        long(1, 0..100, 5, &mut lane);
+        long(2, 1_000..1_010, 1, &mut lane);
+        let mut order = Vec::new();
+        for now in 0..2_000 {
+            let now = at(now);
+            if asks {
+                assert_eq!(leave(&mut lane, now, SPARE), []);
+            }
+            let left = leave(&mut lane, now, 0);
+            let seqs: Vec<u32> = left.iter().map(|(seq, _)| *seq).collect();
+            order.extend(left.iter().map(|(_, number)| *number));
+            let all: Vec<u32> = (0..order.len() as u32).collect();
+            if !seqs.is_empty() {
+                acknowledge(&mut lane, now, &all);
+            }
+        }
+        order
+    };
+    let alone = turns(false);
+    assert_eq!(alone.len(), 110);
+    assert!(alone[..40].iter().any(|number| *number >= 1_000));
+    assert_eq!(turns(true), alone);
 }
 
 /// Three packets that left later have come, by the shorter path: none of the longer one is lost by that.
