@@ -43,8 +43,10 @@ mod source;
 mod stage;
 mod stripes;
 pub(crate) mod tls;
+mod totals;
 mod transfer;
 pub mod tree;
+mod uplinks;
 mod willing;
 
 pub use allow::Allowed;

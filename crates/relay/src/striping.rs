@@ -1,8 +1,8 @@
 //! How many of a segment's connections are used, and what that tells of the segment. [Liu04 §III-C]
 //!
 //! ```text
-//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged. Where the connections
-//!                                  take several uplinks, the first level is one for each of them
+//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged. With several
+//!                                  uplinks, the first level has a connection for each
 //!   └──── back to the last level that helped, once twice as many carry less than a fifth more in three
 //!         judgements, or the round trip has grown by more than 20 ms: what they carry is then what the
 //!         segment has
@@ -84,7 +84,7 @@ pub struct Striping {
     most: u8,
     /// So many are used.
     active: u8,
-    /// One for each uplink: never fewer.
+    /// Never fewer: each uplink has one of these.
     least: u8,
     /// It is free to choose.
     is_free: bool,
@@ -146,10 +146,10 @@ impl Striping {
         }
     }
 
-    /// The first connections of which the first level is made take so many uplinks. What was seen over another number of
-    /// them says nothing.
-    pub fn over(self, uplinks: u8) -> Striping {
-        let least = uplinks.clamp(1, self.most);
+    /// So many of the first connections are never fewer, since it takes them all to use each uplink. What was seen with
+    /// another number says nothing.
+    pub fn over(self, least: u8) -> Striping {
+        let least = least.clamp(1, self.most);
         if least == self.least {
             return self;
         }

@@ -83,6 +83,8 @@ pub struct Decoder {
     /// It is compared, or the file is whose content comes.
     compares: bool,
     attributes: Attributes,
+    /// The source has said which versions it speaks.
+    has_spoken: bool,
     /// The beginning of what is not there whole yet.
     held: Vec<u8>,
     /// What is held has been told.
@@ -100,6 +102,7 @@ impl Default for Decoder {
             from: 0,
             compares: false,
             attributes: Attributes::None,
+            has_spoken: false,
             held: Vec::new(),
             told: false,
         }
@@ -165,7 +168,8 @@ impl Decoder {
                         &mut self.compares,
                         &mut self.attributes,
                     );
-                    return act(&mut self.state, &mut self.walk, said, item).map(Some);
+                    let spoken = &mut self.has_spoken;
+                    return act(&mut self.state, &mut self.walk, said, spoken, item).map(Some);
                 }
                 State::PieceLength => {
                     let Some(bytes) = self.fixed::<4>(input) else {
@@ -379,6 +383,7 @@ fn act<'a>(
     state: &mut State,
     walk: &mut Walk,
     (kept, from, compares, attributes): (&mut bool, &mut u64, &mut bool, &mut Attributes),
+    has_spoken: &mut bool,
     item: Item<'a>,
 ) -> Result<Event<'a>, StreamError> {
     let is_said = *kept || *from > 0 || *compares;
@@ -416,9 +421,12 @@ fn act<'a>(
             walk.attribute(&item);
             Ok(Event::Total(total))
         }
-        // The same.
+        // The same, and once: each answer costs the sink more than the question costs the source.
         (State::Head, Item::Speaks(versions))
-            if walk.entries() == 0 && !is_said && *attributes == Attributes::None =>
+            if walk.entries() == 0
+                && !is_said
+                && *attributes == Attributes::None
+                && !core::mem::replace(has_spoken, true) =>
         {
             Ok(Event::Speaks(versions))
         }

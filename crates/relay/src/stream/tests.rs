@@ -494,4 +494,6 @@ fn a_source_names_its_versions_in_front_of_its_first_entry_alone() {
     .concat();
     assert!(late.len() > before);
     assert_eq!(read(&late, 7), Err(Malformed::Kind.into()));
+    let twice = [&bytes[..6], &bytes[1..]].concat();
+    assert_eq!(read(&twice, 7), Err(Malformed::Kind.into()));
 }

@@ -31,7 +31,7 @@ use base::NodeAddr;
 /// The versions of a stream, and of what its sinks say, that are spoken here.
 pub const END_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 /// The kind of the item, and of the message, that names the versions of an end. Optional.
-/// Choice: kinds 64, 102 and 127 stand for those of nobody in tests of this program and of earlier ones.
+/// Choice: tests of this program and of earlier ones use 64, 102 and 127 as kinds that nobody knows.
 pub const SPEAKS: u8 = 96;
 
 /// A key of 32 bytes, sealed.

@@ -21,9 +21,9 @@
 //! it, and Total is its beginning. Total was counted before the copy began: what is copied may have changed since.
 //!
 //! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and so many bytes.
-//! Who does not know it skips it. Kind 96 stands in front of the first entry and names the versions that the source
-//! speaks as an end: the lowest and the highest, 8 bits each. It stands where the head of an entry can, or what is said of one, and is not in the
-//! digest.
+//! Who does not know it skips it. It stands where the head of an entry can, or what is said of one, and is not in the
+//! digest. Kind 96 stands once, in front of the first entry, and names the versions that the source speaks as an end: the
+//! lowest and the highest, 8 bits each.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
