@@ -416,14 +416,14 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
         is_linked("b", "c") && is_linked("c", "b")
     });
     eprintln!("direct link over TCP after {:?}", began.elapsed());
+    // What comes to nothing at a direct link's far end is told too.
+    let failed = format!("{} has no answer", world.overlay_address("c"));
     let log = world.log("b");
-    assert!(
-        !log.contains("has no answer by UDP, and none by TCP"),
-        "{log}"
-    );
+    assert!(!log.contains(&failed), "{log}");
 }
 
-/// A port that takes nothing, and one that takes connections and says nothing: the doctor tells them apart, and ends.
+/// A port that takes nothing, and one that takes connections and says nothing: the doctor says what it has seen of each, and
+/// ends.
 #[test]
 fn the_doctor_tells_what_answers_where_a_link_is_down() {
     let Some(mut site) = site("tunnel-doctor") else {
@@ -444,20 +444,18 @@ fn the_doctor_tells_what_answers_where_a_link_is_down() {
         let told = command.output().unwrap();
         String::from_utf8_lossy(&told.stdout).into_owned()
     };
-    let began = Instant::now();
     let told = doctor(&site);
     assert!(
         told.contains("neither UDP nor TCP has an answer from 10.96.0.1:7700"),
         "{told}"
     );
-    assert!(began.elapsed() < Duration::from_secs(60), "it ends");
     site.block(false);
     site.block(true);
     // Something else has the port, and says nothing.
     let listener = site.a.run(|| TcpListener::bind("10.96.0.1:7700"));
     let _listener = listener.unwrap().unwrap();
     site.world.wait("TCP is said to work", || {
-        doctor(&site).contains("TCP to 10.96.0.1:7700 works")
+        doctor(&site).contains("no answer by UDP; a TCP connection to 10.96.0.1:7700 succeeds")
     });
     let link = over(&site.world, "b", "a");
     assert_eq!(link, None, "who says nothing is no neighbour");

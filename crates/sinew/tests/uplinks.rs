@@ -1,5 +1,5 @@
-//! Two hosts with two uplinks each: one uplink dies without a word while calls go over it; bulk data takes both ([`bulk`]). Real nodes in network
-//! namespaces of the test; needs root, says so and skips without.
+//! Two hosts with two uplinks each: one uplink dies without a word while calls go over it; bulk data takes both
+//! ([`bulk`]). Real nodes in network namespaces of the test; needs root, says so and skips without.
 //!
 //! ```text
 //!   10.91.1.1 ─── veth, dies ─── 10.91.1.2

