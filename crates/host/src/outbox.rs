@@ -5,8 +5,9 @@ use crate::counters::Counters;
 use crate::log::Log;
 use crate::resident::{Desk, place};
 use crate::station::Station;
-use crate::tunnel::Tunnels;
+use crate::tunnel::{Tunnels, Wanted};
 use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, UnderlayAddr};
+use net::addr::socket_addr;
 use net::udp::SendQueue;
 use overlay::event::{Drop, Event};
 use overlay::request::{Reply, RequestError};
@@ -29,7 +30,7 @@ pub struct Io {
     /// Byte streams that carry links.
     pub tunnels: Tunnels,
     /// Who opens more of them. What does not fit is told again.
-    pub tunnels_wanted: Option<SyncSender<NodeAddr>>,
+    pub tunnels_wanted: Option<SyncSender<Wanted>>,
     /// Totals.
     pub counters: Counters,
     /// Lines for people.
@@ -93,8 +94,8 @@ impl Outbox<Station> for Io {
         self.counters.apply(&event);
         self.log.event(self.now, &event);
         self.routes_changed |= matches!(event, Event::RoutesChanged { .. });
-        if let (Event::NoDatagrams { peer }, Some(queue)) = (&event, &self.tunnels_wanted) {
-            let _ = queue.try_send(*peer);
+        if let (Event::NoDatagrams { peer, at }, Some(queue)) = (&event, &self.tunnels_wanted) {
+            let _ = queue.try_send((*peer, socket_addr(*at)));
         }
         if let (Event::LinkUp { peer } | Event::Moved { peer, .. }, Some(queue)) =
             (&event, &self.links_up)

@@ -26,6 +26,7 @@ pub mod failure;
 mod greeting;
 pub mod join;
 pub mod ledger;
+mod legs;
 mod monitor;
 mod ordered;
 pub mod origin;
@@ -42,8 +43,10 @@ mod source;
 mod stage;
 mod stripes;
 pub(crate) mod tls;
+mod totals;
 mod transfer;
 pub mod tree;
+mod uplinks;
 mod willing;
 
 pub use allow::Allowed;

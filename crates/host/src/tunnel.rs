@@ -23,7 +23,7 @@ mod dial;
 mod greeting;
 mod table;
 
-pub use dial::{Dialler, Targets};
+pub use dial::{Dialler, Targets, Wanted};
 pub use table::{Counts, Ended, Offer, TUNNELS_MAX, Tunnels};
 
 pub(crate) use carrier::Carrier;

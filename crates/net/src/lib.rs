@@ -18,6 +18,7 @@ pub mod addr;
 pub mod bare;
 pub mod beneath;
 pub mod clock;
+pub mod dial;
 pub mod epoll;
 pub mod file;
 pub mod hops;

@@ -115,6 +115,10 @@ pub struct Info {
     pub rtt_us: u32,
     /// The least round trip of late.
     pub min_rtt_us: u32,
+    /// Segments sent of which nothing was heard yet.
+    pub unacked: u32,
+    /// Since the other end acknowledged anything, or answered a question.
+    pub silent_ms: u32,
     /// Segments sent again.
     pub resent: u32,
     /// Segments sent, those again included.
@@ -138,6 +142,8 @@ pub fn info(socket: impl AsFd) -> io::Result<Info> {
     Ok(Info {
         rtt_us: raw.u32(68),
         min_rtt_us: raw.u32(148),
+        unacked: raw.u32(24),
+        silent_ms: raw.u32(56),
         resent: raw.u32(100),
         sent: raw.u32(156),
         acked: raw.u64(120),

@@ -454,6 +454,7 @@ impl Ends {
         end.heard = Some(now);
         end.boot = end.boot.or(boot);
         self.by_session.insert(index, with);
+        self.handshakes.on_taken(below(with), with);
         true
     }
 

@@ -300,6 +300,8 @@ pub enum Event {
     NoDatagrams {
         /// The neighbour.
         peer: NodeAddr,
+        /// Where it is dialled by datagrams. What takes them there mostly takes streams at the same port.
+        at: UnderlayAddr,
     },
     /// A path to `to` delivers less than its links promise. Packets take two paths while others are tried.
     PathBad {

@@ -23,6 +23,7 @@ mod path;
 mod paths;
 mod protection;
 mod sending;
+mod spread;
 mod table;
 mod verifications;
 
@@ -32,6 +33,7 @@ pub use impairment::Impairment;
 pub(crate) use opening::Opening;
 pub use path::{MAX_PATHS, Path, PathId};
 pub(crate) use paths::{Choice, place_mut};
+pub(crate) use spread::Shares;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
@@ -105,6 +107,8 @@ pub struct Link {
     pub(crate) choice: Choice,
     pub(crate) opening: Opening,
     uplinks: Uplinks,
+    /// Which of them bulk data takes.
+    pub(crate) shares: Shares,
     /// The neighbour takes sessions of further paths.
     pub(crate) peer_knows_paths: bool,
     hello_settings: hello::Settings,
@@ -203,6 +207,8 @@ pub struct Counts {
     pub copies_out_bytes: u64,
     /// Copies that should have gone and did not: no buffer, longer than the path takes, or no session.
     pub copies_unsent: u64,
+    /// Bytes of the data datagrams that went by a path beside the one in use, to share the load.
+    pub spread_out_bytes: u64,
     /// Times that another path was taken.
     pub path_changes: u64,
     /// Times that the link came up.
@@ -249,6 +255,7 @@ impl Link {
             choice: Choice::default(),
             opening: Opening::default(),
             uplinks: settings.uplinks,
+            shares: Shares::new(settings.spread_bulk),
             peer_knows_paths: false,
             hello_settings: settings.hello,
             parameters: settings.parameters(),

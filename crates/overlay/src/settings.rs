@@ -78,6 +78,8 @@ pub struct Settings {
     pub direct_links: bool,
     /// Whether links have several paths, and packets take two.
     pub uplinks: Uplinks,
+    /// Whether bulk data of the reliable lane takes all of them.
+    pub spread_bulk: bool,
     /// What the metrics of its links are made of.
     pub metric: MetricOf,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
@@ -116,6 +118,8 @@ impl Settings {
             alarms: true,
             // Choice: copies cost as much as what they copy, and only an outage needs them.
             uplinks: Uplinks::One,
+            // Choice: who has two uplinks wants their rates; who pays for one by the byte says no.
+            spread_bulk: true,
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.
             codec_threshold: Duration::from_millis(150),
@@ -153,6 +157,7 @@ impl Settings {
             // Losses are averaged, and told every 30 s.
             alarms: false,
             uplinks: Uplinks::Off,
+            spread_bulk: false,
             metric: MetricOf::Paper,
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),

@@ -231,6 +231,8 @@ pub struct PathStatus {
     pub state: &'static str,
     /// What this node sends takes it.
     pub in_use: bool,
+    /// Bulk data takes it beside the path in use: streams, and connections of `sinew cp`.
+    pub shares: bool,
     /// It carries data, one way or the other.
     pub active: bool,
     /// Round trip.
@@ -239,6 +241,10 @@ pub struct PathStatus {
     pub loss_in_pct: f64,
     /// Lost on the way to the neighbour, in percent, as it measures.
     pub loss_out_pct: f64,
+    /// Bytes of all datagrams that went by it, and that came.
+    pub out_bytes: u64,
+    /// See `out_bytes`.
+    pub in_bytes: u64,
     /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
     pub mtu_bytes: u16,
     /// What it costs in the choice among the link's paths: milliseconds of expected latency, with loss and outages of

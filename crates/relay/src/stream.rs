@@ -14,6 +14,7 @@ pub use decoder::{
 };
 
 use wire::Malformed;
+use wire::handshake::VersionRange;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
     Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, REASON_BYTES_MAX, SAME, Total,
@@ -130,6 +131,11 @@ impl Encoder {
         let item = Item::Total(total);
         self.walk.attribute(&item);
         put(&item, out);
+    }
+
+    /// Which versions of this stream, and of what sinks say of it, the source speaks; before the first entry.
+    pub fn speaks(&mut self, versions: VersionRange, out: &mut Vec<u8>) {
+        put(&Item::Speaks(versions), out);
     }
 
     /// The next entry, which all sinks have.

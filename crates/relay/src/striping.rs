@@ -1,7 +1,8 @@
 //! How many of a segment's connections are used, and what that tells of the segment. [Liu04 §III-C]
 //!
 //! ```text
-//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then seconds that are judged
+//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then seconds that are judged. With several
+//!                                  uplinks, the first level has a connection for each
 //!   └──── back to the fewest that are as good, once it is shown that twice as many carry less than a fifth more,
 //!         or the round trip has grown by more than 20 ms: what they carry is then what the segment has
 //! ```
@@ -99,6 +100,8 @@ pub struct Striping {
     most: u8,
     /// So many are used.
     active: u8,
+    /// Never fewer: each uplink has one of these.
+    least: u8,
     /// It is free to choose.
     is_free: bool,
     /// Looks at this level, those that settle included.
@@ -135,6 +138,7 @@ impl Striping {
         Striping {
             most,
             active: if is_free { 1 } else { most },
+            least: 1,
             is_free,
             looks: 0,
             now: Sum::default(),
@@ -145,6 +149,19 @@ impl Striping {
             retry: RETRY_LOOKS_LEAST,
             has_judged: false,
         }
+    }
+
+    /// So many of the first connections are never fewer, since it takes them all to use each uplink. What was seen with
+    /// another number says nothing.
+    pub fn over(self, least: u8) -> Striping {
+        let least = least.clamp(1, self.most);
+        if least == self.least {
+            return self;
+        }
+        let mut fresh = Striping::new(self.most, self.is_free);
+        fresh.least = least;
+        fresh.active = fresh.active.max(least);
+        fresh
     }
 
     /// Up to `most` connections of another transfer over the same segment, which begins where this one has ended.

@@ -20,7 +20,8 @@
 //! 2. `dial(now, to, expect)` gives the Init to send. Datagrams of the four handshake kinds go to
 //!    `on_datagram`, which answers with an [`Outcome`]; `on_timeout(now)` gives repetitions to send
 //!    and says which dials were given up; `next_timeout()` says when.
-//! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node sends its
+//! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node takes it, and says so by
+//!    `on_taken`, or gives its index back by `release`. It sends its
 //!    `reply` (a Finish, or what is behind it), puts the session into the neighbour's [`Sessions`], maps `session.local_index()` to
 //!    that neighbour, and says hello at once: that first sealed datagram confirms the session to
 //!    the dialler.

@@ -264,6 +264,8 @@ impl Party {
             Outcome::Cookie(datagram) => vec![datagram.to_vec()],
             Outcome::Established(established) => {
                 self.established += 1;
+                let peer = established.peer.address();
+                self.handshakes.on_taken(established.from, peer);
                 self.peer = Some(established.peer);
                 if let Some(index) = self.sessions.install(now, established.session) {
                     self.handshakes.release(index);

@@ -11,6 +11,7 @@
 mod files;
 mod host;
 mod running;
+mod tcp;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;

@@ -12,7 +12,7 @@ use net::netns::{Namespace, available};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -317,4 +317,146 @@ fn a_path_over_udp_through_a_third_node_is_preferred() {
     });
     let why = site.world.sinew("why b a --node net/b");
     assert!(why.contains("runs over TCP"), "{why}");
+}
+
+/// How the link of a node to another runs, as it says, if it is up.
+fn over(world: &World, name: &str, peer: &str) -> Option<String> {
+    let status = world.status(name);
+    let links = status["snapshot"]["links"].as_array()?;
+    let link = links.iter().find(|link| link["name"] == *peer)?;
+    let is_up = link["state"] == "up";
+    is_up.then(|| link["over"].as_str().map(str::to_owned))?
+}
+
+#[test]
+fn a_host_without_udp_joins_by_a_token_and_is_linked_over_tcp() {
+    let Some(mut site) = site("tunnel-join") else {
+        return;
+    };
+    site.world.sinew("net delegate net a");
+    site.block(true);
+    site.world.launch_in("a", &site.a);
+    let socket = site.world.control("a");
+    site.world
+        .wait("a answers", || UnixStream::connect(&socket).is_ok());
+    let token = site.world.sinew("invite net/a").trim().to_owned();
+    let began = Instant::now();
+    let mut join = site.b.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
+    let words = "--name home --dir net/home --listen 10.96.0.2:7700 --start no";
+    let joined = join
+        .current_dir(&site.world.dir)
+        .args(["join", &token])
+        .args(words.split_whitespace())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&joined.stderr);
+    assert!(joined.status.success(), "{said}");
+    site.world.launch_in("home", &site.b);
+    site.world.wait("home is linked over TCP", || {
+        site.world.control("home").exists()
+            && over(&site.world, "home", "a").as_deref() == Some("tcp")
+    });
+    eprintln!("joined and linked over TCP after {:?}", began.elapsed());
+    site.world.ping("a --node net/home --count 3");
+    let told = site.world.try_sinew("doctor net/home");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("UDP is blocked, TCP works"), "{told}");
+}
+
+/// `b` has no UDP, `c` has: both know `a` alone.
+#[test]
+fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
+    let Some(mut site) = site("tunnel-direct") else {
+        return;
+    };
+    let c = Namespace::new().unwrap();
+    for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "vb2")] {
+        c.veth(here, at, there).unwrap();
+        let add = |at: &Namespace, last: u8, device: &str| {
+            let address = format!("10.95.{n}.{last}/24");
+            at.ip(&["addr", "add", &address, "dev", device]).unwrap();
+        };
+        add(&c, 3, here);
+        add(at, 1, there);
+    }
+    // What a sees of c, b reaches by the other wire.
+    let to_c = ["route", "add", "10.95.1.3/32", "via", "10.95.2.3"];
+    site.b.ip(&to_c).unwrap();
+    let world = &mut site.world;
+    world.sinew("net add net c --address 10.95.1.3:7700 --link none");
+    world.listen("c", "0.0.0.0:7700");
+    let hub = world.overlay_address("a");
+    let neighbor =
+        format!("\n[[neighbor]]\nname = 'a'\naddress = '{hub}'\nendpoint = '10.95.1.1:7700'\n");
+    for name in ["a", "b", "c"] {
+        world.configure(name, "direct_links = true");
+    }
+    let path = world.node("c").join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text + &neighbor).unwrap();
+    let all = "table ip block {\n\
+        chain in { type filter hook input priority 0; meta l4proto udp drop; }\n\
+        chain out { type filter hook output priority 0; meta l4proto udp drop; }\n}\n";
+    assert!(nft::load(&site.b, all));
+    world.launch_in("c", &c);
+    site.launch();
+    let world = &site.world;
+    world.wait_for_link("a", "c");
+    world.wait("b is linked to a over TCP", || {
+        over(world, "b", "a").as_deref() == Some("tcp")
+    });
+    world.wait("b knows a way to c", || {
+        world.has_route("b", &world.overlay_address("c"))
+    });
+    let began = Instant::now();
+    world.wait("the two are linked over TCP", || {
+        let words = "ping c --node net/b --count 5 --interval 200ms";
+        let _ = world.try_sinew(words);
+        let is_linked = |name, peer| over(world, name, peer).as_deref() == Some("tcp");
+        is_linked("b", "c") && is_linked("c", "b")
+    });
+    eprintln!("direct link over TCP after {:?}", began.elapsed());
+    // What comes to nothing at a direct link's far end is told too.
+    let failed = format!("{} has no answer", world.overlay_address("c"));
+    let log = world.log("b");
+    assert!(!log.contains(&failed), "{log}");
+}
+
+/// A port that takes nothing, and one that takes connections and says nothing: the doctor says what it has seen of each, and
+/// ends.
+#[test]
+fn the_doctor_tells_what_answers_where_a_link_is_down() {
+    let Some(mut site) = site("tunnel-doctor") else {
+        return;
+    };
+    let drop_all = "table ip block {\n\
+        chain in { type filter hook input priority 0; iifname \"vb\" drop; }\n}\n";
+    assert!(nft::load(&site.b, drop_all));
+    site.world.launch_in("b", &site.b);
+    let socket = site.world.control("b");
+    site.world
+        .wait("b answers", || UnixStream::connect(&socket).is_ok());
+    let doctor = |site: &Site| {
+        let mut command = site.b.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
+        command
+            .current_dir(&site.world.dir)
+            .args(["doctor", "net/b"]);
+        let told = command.output().unwrap();
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    };
+    let told = doctor(&site);
+    assert!(
+        told.contains("neither UDP nor TCP has an answer from 10.96.0.1:7700"),
+        "{told}"
+    );
+    site.block(false);
+    site.block(true);
+    // Something else has the port, and says nothing.
+    let listener = site.a.run(|| TcpListener::bind("10.96.0.1:7700"));
+    let _listener = listener.unwrap().unwrap();
+    site.world.wait("TCP is said to work", || {
+        doctor(&site).contains("no answer by UDP; a TCP connection to 10.96.0.1:7700 succeeds")
+    });
+    let link = over(&site.world, "b", "a");
+    assert_eq!(link, None, "who says nothing is no neighbour");
 }

@@ -1,5 +1,5 @@
-//! Two hosts with two uplinks each: one uplink dies without a word while calls go over it. Real nodes in network
-//! namespaces of the test; needs root, says so and skips without.
+//! Two hosts with two uplinks each: one uplink dies without a word while calls go over it; bulk data takes both
+//! ([`bulk`]). Real nodes in network namespaces of the test; needs root, says so and skips without.
 //!
 //! ```text
 //!   10.91.1.1 ─── veth, dies ─── 10.91.1.2
@@ -15,6 +15,8 @@
     reason = "a test that shows what it measured, and says when it is skipped"
 )]
 
+#[path = "uplinks/bulk.rs"]
+mod bulk;
 mod world;
 
 use net::netns::{Namespace, available};
@@ -61,6 +63,8 @@ struct Hosts {
     dir: PathBuf,
     spaces: [Namespace; 2],
     nodes: Vec<Running>,
+    /// What emulates the uplinks, where they are not as fast as the machine is.
+    emulated: Vec<Running>,
 }
 
 fn sinew(args: &[&str]) -> String {
@@ -73,16 +77,26 @@ fn sinew(args: &[&str]) -> String {
 
 impl Hosts {
     fn new(test: &str, settings: &str) -> Hosts {
+        Hosts::over(test, settings, [None; 2])
+    }
+
+    /// Over uplinks like these.
+    fn over(test: &str, settings: &str, uplinks: [Option<&str>; 2]) -> Hosts {
         let spaces = [0; 2].map(|_| Namespace::new().unwrap());
         let dir = std::env::temp_dir().join(format!("sinew-uplinks-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
+        let mut emulated = Vec::new();
         for uplink in [1, 2] {
             let name = format!("up{uplink}");
+            let addresses = [1, 2].map(|host| format!("10.91.{uplink}.{host}/24"));
+            if let Some(link) = uplinks[uplink - 1] {
+                emulated.push(bulk::emulate(&spaces, &name, &addresses, link));
+                continue;
+            }
             spaces[0].veth(&name, &spaces[1], &name).unwrap();
-            for (space, host) in spaces.iter().zip([1, 2]) {
-                let address = format!("10.91.{uplink}.{host}/24");
-                space.ip(&["addr", "add", &address, "dev", &name]).unwrap();
+            for (space, address) in spaces.iter().zip(&addresses) {
+                space.ip(&["addr", "add", address, "dev", &name]).unwrap();
             }
         }
         let net = dir.join("net");
@@ -98,6 +112,7 @@ impl Hosts {
             dir,
             spaces,
             nodes: Vec::new(),
+            emulated,
         };
         let neighbor = "[[neighbor]]\nname = 'b'\naddress = '10.7.0.2'\n\
                         endpoint = ['10.91.1.2:7700', '10.91.2.2:7700']\n";
@@ -115,8 +130,10 @@ impl Hosts {
         let config = format!(
             "certificate = 'node.cert'\nkey = 'node.key'\nnetwork = 'network.pub'\n\
              listen = ['10.91.1.{here}:7700', '10.91.2.{here}:7700']\nclient_socket = 'c.sock'\n\
-             control_socket = 'o.ctl'\nrealtime_priority = false\n[settings]\n{settings}\n{neighbors}"
+             control_socket = 'o.ctl'\nrealtime_priority = false\n[settings]\n{settings}\n{neighbors}\n\
+             [relay]\nroots = ['data']\n"
         );
+        std::fs::create_dir_all(self.home(host).join("data")).unwrap();
         let path = self.home(host).join("uplinks.toml");
         std::fs::write(&path, config).unwrap();
         let log = std::fs::File::create(self.home(host).join("log")).unwrap();
@@ -158,11 +175,13 @@ impl Hosts {
         paths.iter().filter(|path| path["state"] == "up").count()
     }
 
-    /// Nothing passes by the first uplink any more, and nobody is told.
-    fn kill_uplink(&self) -> bool {
-        let rules = "table inet dead {\nchain in {\ntype filter hook input priority 0;\niifname \"up1\" drop;\n}\n\
-                     chain out {\ntype filter hook output priority 0;\noifname \"up1\" drop;\n}\n}\n";
-        nft::load(&self.spaces[1], rules)
+    /// Nothing passes by this uplink any more, and nobody is told.
+    fn kill_uplink(&self, uplink: u8) -> bool {
+        let rules = format!(
+            "table inet dead {{\nchain in {{\ntype filter hook input priority 0;\niifname \"up{uplink}\" drop;\n}}\n\
+             chain out {{\ntype filter hook output priority 0;\noifname \"up{uplink}\" drop;\n}}\n}}\n"
+        );
+        nft::load(&self.spaces[1], &rules)
     }
 
     fn log(&self, host: usize) -> String {
@@ -173,6 +192,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         self.nodes.clear();
+        self.emulated.clear();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -203,7 +223,7 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
     let mut calls: Vec<Stream> = (0..CALLS).map(begin).collect();
     calls[0].run(3 * RATE);
     let begun: Vec<u64> = calls.iter().map(|call| call.due() - RATE).collect();
-    if !hosts.kill_uplink() {
+    if !hosts.kill_uplink(1) {
         eprintln!("SKIPPED: {test}: nftables cannot drop packets here");
         return None;
     }

@@ -59,7 +59,10 @@ pub use control::{
     Carried, Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment,
     head,
 };
-pub use ends::{END_PART_BYTES, Ended, Said, WRAPPED_BYTES, Wrapped, WrappedKeys, end_part};
+pub use ends::{
+    END_PART_BYTES, END_VERSIONS, Ended, SPEAKS, Said, WRAPPED_BYTES, Wrapped, WrappedKeys,
+    end_part,
+};
 pub use order::{ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Ordered};
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 

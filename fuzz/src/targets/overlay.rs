@@ -753,10 +753,10 @@ fn lane_number(packet: &[u8]) -> u32 {
 fn leave(lane: &mut Lane, now: Time, most: usize, under_way: &mut Vec<Vec<u8>>) {
     lane.sender.on_timeout(now);
     for _ in 0..most {
-        let Some(length) = lane.sender.peek(now) else {
+        let Some(length) = lane.sender.peek(now, 0, &|_| None) else {
             return;
         };
-        let packet = lane.sender.take(now).expect("it was looked at");
+        let packet = lane.sender.take(now, 0).expect("it was looked at");
         assert_eq!(packet.bytes.len(), length);
         under_way.push(packet.bytes.to_vec());
     }

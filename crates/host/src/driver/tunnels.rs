@@ -1,8 +1,8 @@
 //! The loop's part in tunnels: what they bring, and when they begin and end.
 
 use super::{Driver, TOKEN_TUNNELS};
-use crate::tunnel::{Ended, Offer};
-use base::{Duration, Engine, Input, NodeAddr, Outbox};
+use crate::tunnel::{Ended, Offer, Wanted};
+use base::{Duration, Engine, Input, Outbox};
 use net::epoll::Interest;
 use net::unix::Received;
 use overlay::event::{Drop, Event};
@@ -17,9 +17,9 @@ const DATAGRAMS_PER_TURN: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// The neighbours to which a tunnel is of use, from now on. One thread may ask; who comes to a full queue is told
-    /// again a second later.
-    pub fn tunnels_wanted(&mut self) -> Receiver<NodeAddr> {
+    /// The neighbours to which a tunnel is of use, from now on, and where each is dialled by UDP. One thread may ask; who
+    /// comes to a full queue is told again a second later.
+    pub fn tunnels_wanted(&mut self) -> Receiver<Wanted> {
         let (queue, wanted) = sync_channel(MAX_LINKS);
         self.io.tunnels_wanted = Some(queue);
         wanted

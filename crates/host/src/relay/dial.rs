@@ -3,6 +3,7 @@
 use super::allow::Rights;
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
+use super::legs::Legs;
 use super::monitor::Used;
 use super::socket::{Data, Socket};
 use super::tls::{self, Trust};
@@ -50,32 +51,42 @@ pub(super) enum Way<'a> {
 
 /// Asks the first node of `open.route` for the transfer; `here` says who asks in a failure.
 pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Next, Failure> {
-    let hop = open.route;
-    let broken = |error: &io::Error| unreachable(here, hop.node, error);
-    let addr = match way {
-        Way::Tcp(trust, rights) => Some(endpoint((trust, *rights), hop.node, hop.endpoint)?),
-        Way::Local(_) => None,
+    let told = open.route;
+    let broken = |error: &io::Error| unreachable(here, told.node, error);
+    let (trust, legs) = match way {
+        Way::Tcp(trust, rights) => {
+            let legs = legs((trust, *rights), told.node, told.endpoint)?;
+            (Some(*trust), Some(legs))
+        }
+        Way::Local(_) => (None, None),
     };
-    let connect = || -> io::Result<Socket> {
-        match (way, addr) {
-            (Way::Local(path), _) => UnixStream::connect(path).map(Socket::Unix),
-            (Way::Tcp(..), Some(addr)) => {
-                TcpStream::connect_timeout(&addr, PATIENCE).map(Socket::Tcp)
-            }
-            (Way::Tcp(..), None) => Err(ErrorKind::AddrNotAvailable.into()),
+    let connect = |stripe: Option<u8>| -> io::Result<Socket> {
+        match (way, &legs, stripe) {
+            (Way::Tcp(..), Some(legs), Some(stripe)) => legs.connect_stripe(stripe),
+            (Way::Tcp(..), Some(legs), None) => legs.connect(),
+            (Way::Tcp(..), None, _) => Err(ErrorKind::AddrNotAvailable.into()),
+            (Way::Local(path), ..) => UnixStream::connect(path).map(Socket::Unix),
         }
     };
-    let trust = match way {
-        Way::Tcp(trust, _) => Some(*trust),
-        Way::Local(_) => None,
+    // Each uplink has one connection at least, unless who has begun the transfer has said how many there are.
+    let uplinks = legs.as_ref().map_or(1, Legs::count);
+    let uplinks = u8::try_from(uplinks).unwrap_or(told.stripes);
+    let mut route = Vec::new();
+    let hop = match told.adapts && uplinks > told.stripes {
+        true => told.with_stripes(uplinks, &mut route).unwrap_or(told),
+        false => told,
     };
-    let (control, ticket) = ask(connect, trust, here, open).map_err(|why| match why {
+    let open = &Open {
+        route: hop,
+        ..*open
+    };
+    let (control, ticket) = ask(connect(None), trust, here, open).map_err(|why| match why {
         Why::Failed(failure) => failure,
         Why::Io(error) => broken(&error),
     })?;
     let version = control.version();
     let stripe = |stripe: u8| -> Result<Data, Failure> {
-        let made = connect()
+        let made = connect(Some(stripe))
             .and_then(|socket| stripe_on(socket, version, &open.transfer, stripe, &ticket));
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
@@ -144,12 +155,12 @@ impl From<io::Error> for Why {
 }
 
 fn ask(
-    connect: impl Fn() -> io::Result<Socket>,
+    socket: io::Result<Socket>,
     trust: Option<&Trust>,
     here: NodeAddr,
     open: &Open<'_>,
 ) -> Result<(Duplex, [u8; TICKET_BYTES]), Why> {
-    let (control, key) = begin_control(connect()?, trust)?;
+    let (control, key) = begin_control(socket?, trust)?;
     control.send(&Message::Open(*open))?;
     let until = Instant::now() + PATIENCE;
     let Some(answer) = control.receive(Some(until))? else {
@@ -201,9 +212,8 @@ pub(super) fn converse(
             .map(Socket::Unix)
             .and_then(|socket| begin_control(socket, None)),
         Way::Tcp(trust, rights) => {
-            let at = endpoint((trust, *rights), hop.node, hop.endpoint)?;
-            TcpStream::connect_timeout(&at, PATIENCE)
-                .map(Socket::Tcp)
+            let legs = legs((trust, *rights), hop.node, hop.endpoint)?;
+            legs.connect()
                 .and_then(|socket| begin_control(socket, Some(trust)))
         }
     };
@@ -310,16 +320,16 @@ pub(super) fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> 
 }
 
 /// Where a node is reached by TCP: as the route says, or where the overlay reaches this neighbour.
-fn endpoint(
+fn legs(
     (trust, rights): (&Trust, Rights<'_>),
     node: NodeAddr,
     told: &str,
-) -> Result<SocketAddr, Failure> {
+) -> Result<Legs, Failure> {
     let here = trust.own();
     let known = known(trust, node)?;
     if told.is_empty() {
         return match known {
-            Known::At(at) => Ok(at),
+            Known::At(legs) => Ok(legs),
             Known::No => {
                 let text = format!(
                     "{node} is no neighbor of {here}: name the nodes between by --via, or where it is \
@@ -338,9 +348,9 @@ fn endpoint(
         let text = format!("`{told}`, where {node} is said to be: {error}");
         Failure::new(here, FailureKind::NotFound, text)
     })?;
-    let is_its_own = |at: &SocketAddr| matches!(known, Known::At(own) if own == *at);
+    let is_its_own = |at: &SocketAddr| matches!(&known, Known::At(own) if own.leads_to(*at));
     let mut permitted = found.filter(|at| is_its_own(at) || rights.permit(told, *at));
-    permitted.next().ok_or_else(|| {
+    permitted.next().map(Legs::one).ok_or_else(|| {
         let text = format!(
             "`{told}` is not where this node knows {node} to be, and others may have it dial only what \
              `[relay] allow` of its configuration lists"
@@ -351,7 +361,7 @@ fn endpoint(
 
 /// What the overlay knows of where a node is.
 enum Known {
-    At(SocketAddr),
+    At(Legs),
     Down,
     No,
 }
@@ -370,7 +380,7 @@ fn known(trust: &Trust, node: NodeAddr) -> Result<Known, Failure> {
                 _ => &link.at,
             };
             match at.as_ref().and_then(|at| at.parse().ok()) {
-                Some(at) => Known::At(at),
+                Some(at) => Known::At(Legs::of(link, at)),
                 None => Known::Down,
             }
         }

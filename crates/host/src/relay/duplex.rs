@@ -150,9 +150,13 @@ impl Duplex {
                     let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
                     inbox.drain(..whole);
                     let received = Received { kind, body };
-                    // A later version says more than is known here, and than has to be.
+                    // A later version says more than is known here, and than has to be. Versions of ends are nothing
+                    // that relays say.
                     if is_optional(kind)
-                        && matches!(received.message(), Ok(Message::Unknown { .. }))
+                        && matches!(
+                            received.message(),
+                            Ok(Message::Unknown { .. } | Message::Speaks(..))
+                        )
                     {
                         // Who sends only such messages is not waited for longer.
                         left(until)?;
@@ -277,7 +281,8 @@ mod tests {
         let ack = Message::Ack(NodeAddr(0x0a07_0001), 7);
         let mut bytes = [0; 64];
         let len = ack.emit(&mut bytes).unwrap();
-        for later in [&[64, 0, 0, 2, 1, 2][..], &[127, 0, 0, 0]] {
+        let bare = [96, 0, 0, 6, 10, 7, 0, 1, 1, 3];
+        for later in [&[64, 0, 0, 2, 1, 2][..], &[127, 0, 0, 0], &bare] {
             far.write_all(later).unwrap();
         }
         far.write_all(&bytes[..len]).unwrap();

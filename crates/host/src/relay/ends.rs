@@ -24,8 +24,10 @@ use std::io;
 use std::sync::Arc;
 use wire::TAG_BYTES;
 use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
+use wire::handshake::VersionRange;
 use wire::relay::{
-    Ended, MESSAGE_HEAD_BYTES, Message, Open, Said, TRANSFER_BYTES, Wrapped, WrappedKeys, end_part,
+    END_VERSIONS, Ended, MESSAGE_HEAD_BYTES, Message, Open, Said, TRANSFER_BYTES, Wrapped,
+    WrappedKeys, end_part,
 };
 
 /// The part of a node that is an end.
@@ -114,6 +116,16 @@ pub(super) fn judge(
         true => Ok(()),
         false => Err(forbidden(&"the signature is not its own")),
     }
+}
+
+/// The other end has said which versions it speaks, and this one speaks none of them.
+pub(super) fn no_version(here: NodeAddr, node: NodeAddr, told: VersionRange) -> Failure {
+    let text = format!(
+        "the ends of the transfer have no version in common: {node} speaks {} to {}, this node {} to {}; upgrade the \
+         older one",
+        told.min, told.max, END_VERSIONS.min, END_VERSIONS.max
+    );
+    Failure::new(here, FailureKind::Unusable, text).about(node)
 }
 
 fn no_key(here: NodeAddr, node: NodeAddr) -> Failure {
@@ -207,9 +219,10 @@ impl Sinks {
             }
             Message::Ack(node, _) if known.agreed.contains_key(node) => act(message),
             Message::Ack(node, _) => Err(Untrue::Stranger(*node).into()),
-            Message::Kept(node, _) | Message::Have(node, _) | Message::Done(node, _) => {
-                Err(Untrue::Forged(*node).into())
-            }
+            Message::Kept(node, _)
+            | Message::Have(node, _)
+            | Message::Done(node, _)
+            | Message::Speaks(node, _) => Err(Untrue::Forged(*node).into()),
             _ => Ok(()),
         }
     }
@@ -255,7 +268,10 @@ impl Known {
         let inner = Message::parse(*kind, body).map_err(|_| Untrue::Forged(node))?;
         let is_done = matches!(inner, Message::Done(..));
         match inner {
-            Message::Kept(from, _) | Message::Have(from, _) | Message::Done(from, _)
+            Message::Kept(from, _)
+            | Message::Have(from, _)
+            | Message::Done(from, _)
+            | Message::Speaks(from, _)
                 if from == node && is_done == said.is_done =>
             {
                 Ok(inner)
@@ -396,7 +412,10 @@ pub(super) fn say(
     let (speech, node) = match (speech, message) {
         (
             Some(speech),
-            Message::Kept(node, _) | Message::Have(node, _) | Message::Done(node, _),
+            Message::Kept(node, _)
+            | Message::Have(node, _)
+            | Message::Done(node, _)
+            | Message::Speaks(node, _),
         ) => (speech, *node),
         _ => return send(message),
     };

@@ -13,7 +13,7 @@ pub struct Failure {
     pub node: NodeAddr,
     /// Whose turn it is.
     pub kind: FailureKind,
-    /// The node that was not reached, or was lost, if that is why.
+    /// The node that was not reached, or was lost, if that is why; if it is `node` itself, one of its uplinks was lost.
     pub about: Option<NodeAddr>,
     /// What, and what to do.
     pub text: String,

@@ -7,13 +7,17 @@
 
 use super::account::Account;
 use super::duplex::Duplex;
+use super::failure::{Failure, FailureKind};
 use super::recent::Recent;
 use super::socket::{Data, Socket};
+use super::totals::Totals;
 use super::transfer::Transfer;
+use super::uplinks::{Silence, Uplinks};
 use base::NodeAddr;
 use net::clock::Clock;
 use relay::pace::{Pacer, Sample, TICK};
 use relay::striping::{LOOK_US, Look, Striping};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,21 +45,18 @@ struct Sending {
     looked: Totals,
     /// Whatever else the kernel does by itself, rates of another congestion control are no other transfer's.
     is_usual: bool,
+    /// They take more than one uplink.
+    has_uplinks: bool,
 }
 
 struct Stripe {
     socket: Arc<Socket>,
     pacer: Pacer,
-}
-
-#[derive(Clone, Default)]
-struct Totals {
-    bytes: u64,
-    resent: u64,
-    /// Of each connection that is used: how long it had something to send, and the other end took nothing.
-    each_us: Vec<(u64, u64)>,
-    rtt_us: u32,
-    min_rtt_us: u32,
+    /// Which of the pairs of hosts' addresses it connects.
+    uplink: u8,
+    /// What the kernel told last.
+    info: net::tcp::Info,
+    silence: Silence,
 }
 
 /// How many connections of a segment are used: the first ones.
@@ -128,14 +129,21 @@ impl Monitor {
     /// A segment begins here, which chooses how many connections it uses if it `adapts`. One within the
     /// host has nothing to tell.
     pub(super) fn watch(&self, to: NodeAddr, data: &[Data], adapts: bool) -> Used {
-        let stripes: Vec<Stripe> = data
-            .iter()
-            .filter(|data| data.socket.tcp().is_some())
-            .map(|data| Stripe {
-                socket: Arc::clone(&data.socket),
-                pacer: Pacer::default(),
-            })
-            .collect();
+        let tcp = || {
+            data.iter()
+                .filter_map(|data| Some((data, data.socket.tcp()?)))
+        };
+        let ip = |at: std::io::Result<SocketAddr>| at.ok().map(|at| at.ip());
+        let uplinks =
+            Uplinks::of(tcp().map(|(_, tcp)| (ip(tcp.local_addr()), ip(tcp.peer_addr()))));
+        let stripe = |((data, _), uplink): ((&Data, _), &u8)| Stripe {
+            socket: Arc::clone(&data.socket),
+            pacer: Pacer::default(),
+            uplink: *uplink,
+            info: net::tcp::Info::default(),
+            silence: Silence::default(),
+        };
+        let stripes: Vec<Stripe> = tcp().zip(uplinks.each()).map(stripe).collect();
         let used = Used::all();
         let Some(most) = u8::try_from(stripes.len()).ok().filter(|most| *most > 0) else {
             return used;
@@ -144,6 +152,7 @@ impl Monitor {
         let before = before.filter(|_| adapts && !self.scavenge);
         let striping =
             before.map_or_else(|| Striping::new(most, adapts), |before| before.go_on(most));
+        let striping = striping.over(uplinks.least());
         used.set(striping.active());
         if self.scavenge {
             for stripe in &stripes {
@@ -154,6 +163,7 @@ impl Monitor {
             state.segments.push(Sending {
                 to,
                 is_usual: self.congestion.is_empty(),
+                has_uplinks: uplinks.are_several(),
                 stripes,
                 used: used.clone(),
                 striping,
@@ -179,6 +189,14 @@ impl Monitor {
             }
             if self.with(|state| now.since(state.told) >= TELL) {
                 self.tell();
+            }
+            if !transfer.has_failed()
+                && let Some(to) = self.with(|state| state.silent_uplink(now))
+            {
+                let text = format!("one of the uplinks to {to} is silent");
+                let failure = Failure::new(self.here, FailureKind::Broken, text);
+                // Only this node's uplink is to blame: the next attempt may go the same way.
+                transfer.fail(failure.about(self.here));
             }
             if self.with(|state| now.since(state.learnt) >= LEARN) {
                 self.with(|state| state.learnt = now);
@@ -282,24 +300,14 @@ impl State {
     }
 }
 
-/// The shares of a span, in 1000ths, in which each connection could send nothing, since the next node took
-/// nothing and since there was nothing.
-fn each_idle(last: &Totals, now: &Totals, span_us: u64) -> Vec<(u16, u16)> {
-    let share = |now_us: u64, then_us: u64| {
-        let us = now_us.saturating_sub(then_us);
-        u16::try_from((us * 1_000 / span_us.max(1)).min(1_000)).unwrap_or(1_000)
-    };
-    let both = now.each_us.iter().zip(&last.each_us);
-    let both = both.map(|(now, last)| (share(now.1, last.1), 1_000 - share(now.0, last.0)));
-    both.collect()
-}
-
-/// The same of the one that idled least: where one cannot get on, the others wait for it, and yet the
-/// segment is as slow as the network lets it be.
-fn least_idle(last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
-    let each = each_idle(last, now, span_us).into_iter();
-    let least = each.min_by_key(|(waited, starved)| waited + starved);
-    least.unwrap_or((0, 1_000))
+impl State {
+    /// A node of which one uplink takes nothing any more, by what the kernel told last.
+    fn silent_uplink(&mut self, now: base::Time) -> Option<NodeAddr> {
+        let mut segments = self.segments.iter_mut().filter(|s| s.has_uplinks);
+        let is_lost = |stripe: &mut Stripe| stripe.silence.is_lost(now, &stripe.info);
+        let lost = segments.find_map(|s| s.stripes.iter_mut().any(is_lost).then_some(s.to));
+        lost
+    }
 }
 
 impl Sending {
@@ -308,41 +316,50 @@ impl Sending {
         &self.stripes[..self.stripes.len().min(self.striping.active().into())]
     }
 
+    /// Asks the kernel of each connection.
+    fn ask(&mut self) {
+        for stripe in &mut self.stripes {
+            let tcp = stripe.socket.tcp();
+            let told = tcp.and_then(|tcp| net::tcp::info(tcp).ok());
+            // What is gone tells nothing.
+            stripe.info = told.unwrap_or_default();
+        }
+    }
+
     /// Sums over the connections: of all what was sent, of those that are used how they fare.
     fn totals(&self) -> Totals {
         let mut now = Totals::default();
         for stripe in &self.stripes {
-            let info = stripe.info();
+            let info = &stripe.info;
             now.bytes += info.acked;
             now.resent += u64::from(info.resent);
         }
+        // Of uplinks of unequal length each has a queue of its own: the longest counts.
+        let mut uplinks: Vec<(u32, u32)> = Vec::new();
         for stripe in self.active() {
-            let info = stripe.info();
+            let info = &stripe.info;
             now.each_us.push((info.busy_us, info.window_limited_us));
-            now.rtt_us = now.rtt_us.max(info.rtt_us);
-            now.min_rtt_us = match now.min_rtt_us {
+            let place = usize::from(stripe.uplink);
+            uplinks.resize(uplinks.len().max(place + 1), (0, 0));
+            let (rtt, least) = &mut uplinks[place];
+            *rtt = info.rtt_us.max(*rtt);
+            *least = match *least {
                 0 => info.min_rtt_us,
                 least => least.min(info.min_rtt_us),
             };
         }
+        let longest = uplinks
+            .into_iter()
+            .max_by_key(|(rtt, least)| rtt.saturating_sub(*least));
+        (now.rtt_us, now.min_rtt_us) = longest.unwrap_or_default();
         now
     }
 
-    /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
-    /// nothing to send: of all connections on average.
-    fn shares(last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
-        let each = each_idle(last, now, span_us);
-        let count = each.len().max(1) as u64;
-        let mean = |sum: u64| u16::try_from(sum / count).unwrap_or(1_000);
-        let waited = each.iter().map(|(waited, _)| u64::from(*waited)).sum();
-        let starved = each.iter().map(|(_, starved)| u64::from(*starved)).sum();
-        (mean(waited), mean(starved))
-    }
-
     fn look(&mut self, span_us: u64) {
+        self.ask();
         let now = self.totals();
         let last = std::mem::replace(&mut self.looked, now.clone());
-        let (waited, starved) = Sending::shares(&last, &now, span_us);
+        let (waited, starved) = now.shares(&last, span_us);
         let before = self.striping.active();
         self.striping.on_look(Look {
             span_us,
@@ -367,9 +384,10 @@ impl Sending {
     }
 
     fn segment(&mut self, span_us: u64) -> Segment {
+        self.ask();
         let now = self.totals();
         let last = std::mem::replace(&mut self.told, now.clone());
-        let (waited, starved) = least_idle(&last, &now, span_us);
+        let (waited, starved) = now.least_idle(&last, span_us);
         Segment {
             bytes: now.bytes,
             rate_bps: now.bytes.saturating_sub(last.bytes) * 8_000_000 / span_us,
@@ -409,8 +427,9 @@ impl Sending {
     }
 
     fn pace(&mut self, now: base::Time) {
+        self.ask();
         for stripe in &mut self.stripes {
-            let info = stripe.info();
+            let info = &stripe.info;
             let sample = Sample {
                 rtt_us: info.rtt_us,
                 min_rtt_us: info.min_rtt_us,
@@ -428,40 +447,9 @@ impl Sending {
 }
 
 impl Stripe {
-    /// What the kernel tells; nothing of a connection that is gone.
-    fn info(&self) -> net::tcp::Info {
-        let tcp = self.socket.tcp();
-        tcp.and_then(|tcp| net::tcp::info(tcp).ok())
-            .unwrap_or_default()
-    }
-
     fn pace(&self, rate_bps: u64) {
         if let Some(tcp) = self.socket.tcp() {
             let _ = net::tcp::set_pacing_rate(tcp, rate_bps);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_connection_that_cannot_get_on_is_no_idle_one() {
-        let of = |each_us: &[(u64, u64)]| Totals {
-            each_us: each_us.to_vec(),
-            ..Totals::default()
-        };
-        // One waits for an acknowledgement, the others have nothing to send meanwhile.
-        let stuck = (
-            of(&[(0, 0); 4]),
-            of(&[(1_000_000, 0), (0, 0), (0, 0), (200_000, 100_000)]),
-        );
-        assert_eq!(least_idle(&stuck.0, &stuck.1, 1_000_000), (0, 0));
-        assert_eq!(Sending::shares(&stuck.0, &stuck.1, 1_000_000), (25, 700));
-        // The next node takes nothing from any.
-        let slow = of(&[(1_000_000, 700_000); 4]);
-        assert_eq!(least_idle(&stuck.0, &slow, 1_000_000), (700, 0));
-        assert_eq!(least_idle(&Totals::default(), &slow, 1_000_000), (0, 1_000));
     }
 }

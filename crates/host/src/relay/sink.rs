@@ -21,8 +21,9 @@ use secure::ends::Speech;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::bytes::Writer;
+use wire::handshake::VersionRange;
 use wire::relay::entry::EntryKind;
-use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
+use wire::relay::{Done, END_VERSIONS, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
@@ -213,6 +214,7 @@ impl Sink<'_> {
                                     return Err(self.over());
                                 }
                             }
+                            Event::Speaks(versions) => self.agree(*versions, &mut speech)?,
                             Event::Kept(entry) => tell(Progress::Kept(entry.kind, entry.size)),
                             Event::Entry(entry, behind) => {
                                 if *behind > 0 {
@@ -284,6 +286,18 @@ impl Sink<'_> {
         self.say(&Message::Done(here, done), &mut speech)?;
         self.transfer.on_done(here);
         Ok(done)
+    }
+
+    /// The source has said which versions it speaks: it is told the own ones. The highest that both speak counts.
+    fn agree(&self, versions: VersionRange, speech: &mut Option<Speech>) -> Outcome {
+        if END_VERSIONS.common(versions).is_none() {
+            return Err(ends::no_version(self.here, self.peer, versions));
+        }
+        match speech {
+            Some(_) => self.say(&Message::Speaks(self.here, END_VERSIONS), speech),
+            // Nothing is agreed on where nothing is kept.
+            None => Ok(()),
+        }
     }
 
     fn tell_keys(&self, keys: &[u64], speech: &mut Option<Speech>) -> Outcome {

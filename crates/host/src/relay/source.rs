@@ -33,8 +33,8 @@ use std::sync::Arc;
 use wire::TAG_BYTES;
 use wire::relay::entry::EntryKind;
 use wire::relay::{
-    DIGEST_BYTES, Done, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have, Keys, Message,
-    Open, TRANSFER_BYTES, WrappedKeys,
+    DIGEST_BYTES, Done, END_VERSIONS, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have,
+    Keys, Message, Open, TRANSFER_BYTES, WrappedKeys,
 };
 
 /// A piece shorter than this goes into the next frame: what stands before it would weigh more.
@@ -76,6 +76,10 @@ impl Feedback {
             Message::Have(node, have) => self.on_have(node, have),
             Message::Ack(node, offset) => self.on_ack(node, offset)?,
             Message::Done(node, done) => self.on_done(node, done),
+            // What is agreed on has one meaning as yet.
+            Message::Speaks(node, versions) if END_VERSIONS.common(versions).is_none() => {
+                return Err(Unfit::Version(node, versions));
+            }
             _ => {}
         }
         Ok(())
@@ -215,6 +219,7 @@ impl Source<'_> {
         };
         out.begin();
         let mut encoder = Encoder::begin(&mut out.buffer);
+        encoder.speaks(END_VERSIONS, &mut out.buffer);
         if let Some(total) = total {
             tell(Progress::Total(total));
             if self.transfer.has_failed() {

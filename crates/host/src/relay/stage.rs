@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use wire::certificate::KEY_BYTES;
+use wire::handshake::VersionRange;
 use wire::link_state::Rates;
 use wire::relay::{Message, Open, Ordered, TRANSFER_BYTES};
 
@@ -533,6 +534,8 @@ pub(super) enum Unfit {
     Ack(#[from] relay::window::BadAck),
     #[error(transparent)]
     Keys(#[from] relay::resume::TooMuch),
+    #[error("{0} speaks other versions as an end")]
+    Version(NodeAddr, VersionRange),
 }
 
 impl Unfit {
@@ -540,6 +543,7 @@ impl Unfit {
     pub(super) fn at(&self, here: NodeAddr) -> Failure {
         match self {
             Unfit::Untrue(untrue) => untrue.at(here),
+            Unfit::Version(node, told) => ends::no_version(here, *node, *told),
             _ => Failure::new(here, FailureKind::Corrupt, self),
         }
     }

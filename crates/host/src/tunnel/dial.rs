@@ -32,11 +32,16 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
 /// A tunnel that has lasted so long was no failure.
 const LASTED: Duration = Duration::from_secs(30);
+/// Nodes that are remembered: four times as many as a node makes direct links, beside those that are configured.
+const DIALLED_MAX: usize = 32 + overlay::link::MAX_LINKS;
 /// Buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Where neighbours are dialled: host names or addresses, each with its TCP port.
 pub type Targets = BTreeMap<NodeAddr, Vec<String>>;
+
+/// A node to which a tunnel is of use, and where it is dialled by UDP.
+pub type Wanted = (NodeAddr, SocketAddr);
 
 /// Dials, until the loop has gone.
 #[derive(Debug)]
@@ -48,9 +53,54 @@ pub struct Dialler {
 #[derive(Debug, Default)]
 struct Dialled {
     is_busy: bool,
+    /// Where it was dialled: what is known of these says nothing of others.
+    endpoints: Vec<String>,
     rest: Option<(Instant, Duration)>,
     /// The problem that was told last.
     told: Option<String>,
+}
+
+impl Dialled {
+    /// Dials there if that is due.
+    fn begins(&mut self, now: Instant, endpoints: &[String]) -> bool {
+        if self.is_busy {
+            return false;
+        }
+        if self.endpoints != endpoints {
+            self.endpoints = endpoints.to_vec();
+            self.rest = None;
+        }
+        self.is_busy = self.rest.is_none_or(|(until, _)| now >= until);
+        self.is_busy
+    }
+
+    /// The tunnel is over, or there was none.
+    fn on_end(&mut self, now: Instant, has_lasted: bool) {
+        self.is_busy = false;
+        let rest = match self.rest {
+            Some((_, rest)) if !has_lasted => (rest * 2).min(REST_MAX),
+            _ => REST,
+        };
+        self.rest = Some((now + rest, rest));
+    }
+
+    /// A problem is told if it is another one than the last; one of a direct link once only: its traffic has another way,
+    /// and where it is dialled changes.
+    fn tells(&mut self, failed: &str, is_configured: bool) -> bool {
+        let is_known = match is_configured {
+            true => self.told.as_deref() == Some(failed),
+            false => self.told.is_some(),
+        };
+        if !is_known {
+            self.told = Some(failed.to_owned());
+        }
+        !is_known
+    }
+
+    fn is_remembered(&self) -> bool {
+        let rests = |(until, _): (Instant, Duration)| Instant::now() < until + REST_MAX;
+        self.is_busy || self.rest.is_some_and(rests)
+    }
 }
 
 struct Shared {
@@ -74,13 +124,14 @@ enum DialFailed {
 }
 
 impl Dialler {
-    /// Dials those of `targets` that come by `wanted`, in the name of `identity`, whose renewed certificate is in
+    /// Dials those that come by `wanted`, where `targets` says; who is not in there, at the port that it has for UDP:
+    /// a direct link's far end, which no configuration names. All in the name of `identity`, whose renewed certificate is in
     /// `certificate`.
     ///
     /// # Errors
     /// No thread can be started, or the node's key is not what TLS takes.
     pub fn start(
-        wanted: Receiver<NodeAddr>,
+        wanted: Receiver<Wanted>,
         targets: Targets,
         (identity, certificate): (Identity, Option<PathBuf>),
         network: Network,
@@ -96,8 +147,8 @@ impl Dialler {
             lines,
         });
         let work = move || {
-            for neighbor in wanted {
-                shared.consider(neighbor);
+            for wanted in wanted {
+                shared.consider(wanted);
             }
         };
         let thread = thread::Builder::new().name("tunnels".into());
@@ -112,28 +163,33 @@ impl Dialler {
 }
 
 impl Shared {
-    fn consider(self: &Arc<Shared>, neighbor: NodeAddr) {
-        let Some(endpoints) = lock(&self.targets).get(&neighbor).cloned() else {
-            return;
-        };
+    fn consider(self: &Arc<Shared>, (neighbor, at): Wanted) {
+        let configured = lock(&self.targets).get(&neighbor).cloned();
+        let is_configured = configured.is_some();
+        let endpoints = configured.unwrap_or_else(|| vec![at.to_string()]);
         {
             let mut dialled = lock(&self.dialled);
+            if !is_configured && dialled.len() >= DIALLED_MAX {
+                dialled.retain(|_, dialled| dialled.is_remembered());
+                if dialled.len() >= DIALLED_MAX {
+                    return;
+                }
+            }
             let dialled = dialled.entry(neighbor).or_default();
-            let rests = (dialled.rest).is_some_and(|(until, _)| Instant::now() < until);
-            if dialled.is_busy || rests {
+            if !dialled.begins(Instant::now(), &endpoints) {
                 return;
             }
-            dialled.is_busy = true;
         }
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("tunnel".into());
         let work = move || {
             let began = Instant::now();
             let failed = shared.dial(neighbor, &endpoints);
-            shared.rest(neighbor, began.elapsed() >= LASTED, failed);
+            let has_lasted = began.elapsed() >= LASTED;
+            shared.rest((neighbor, is_configured), has_lasted, failed);
         };
         if let Err(error) = thread.stack_size(STACK_BYTES).spawn(work) {
-            self.rest(neighbor, false, Some(error.to_string()));
+            self.rest((neighbor, is_configured), false, Some(error.to_string()));
         }
     }
 
@@ -190,20 +246,20 @@ impl Shared {
     }
 
     /// The tunnel is over, or there was none.
-    fn rest(&self, neighbor: NodeAddr, has_lasted: bool, failed: Option<String>) {
+    fn rest(
+        &self,
+        (neighbor, is_configured): (NodeAddr, bool),
+        has_lasted: bool,
+        failed: Option<String>,
+    ) {
         let mut all = lock(&self.dialled);
         let dialled = all.entry(neighbor).or_default();
-        dialled.is_busy = false;
-        let rest = match dialled.rest {
-            Some((_, rest)) if !has_lasted => (rest * 2).min(REST_MAX),
-            _ => REST,
-        };
-        dialled.rest = Some((Instant::now() + rest, rest));
-        let Some(failed) = failed else { return };
-        if dialled.told.as_ref() != Some(&failed) {
+        dialled.on_end(Instant::now(), has_lasted);
+        if let Some(failed) = failed
+            && dialled.tells(&failed, is_configured)
+        {
             let text = format!("{neighbor} has no answer by UDP, and none by TCP: {failed}");
             self.lines.say(&text);
-            dialled.told = Some(failed);
         }
     }
 }
@@ -236,4 +292,36 @@ pub(crate) fn carry(
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_was_not_dialled_yet_has_no_rest() {
+        let [first, second] = ["192.0.2.1:7700", "192.0.2.2:7700"].map(|at| [at.to_owned()]);
+        let (mut dialled, now) = (Dialled::default(), Instant::now());
+        assert!(dialled.begins(now, &first));
+        assert!(!dialled.begins(now, &second), "one at a time");
+        dialled.on_end(now, false);
+        assert!(!dialled.begins(now, &first), "it rests");
+        assert!(dialled.begins(now, &second));
+        dialled.on_end(now, false);
+        assert!(!dialled.begins(now + REST / 2, &second));
+        assert!(dialled.begins(now + REST, &second));
+        dialled.on_end(now + REST, false);
+        assert!(!dialled.begins(now + REST * 2, &second), "twice as long");
+        assert!(dialled.begins(now + REST * 3, &second));
+    }
+
+    #[test]
+    fn a_problem_is_told_once() {
+        let mut dialled = Dialled::default();
+        let told = ["a", "a", "b"].map(|failed| dialled.tells(failed, true));
+        assert_eq!(told, [true, false, true]);
+        let mut direct = Dialled::default();
+        let told = ["a", "a", "b"].map(|failed| direct.tells(failed, false));
+        assert_eq!(told, [true, false, false]);
+    }
 }

@@ -60,7 +60,7 @@ impl Link {
             sent: now,
             rtt: Duration::ZERO,
             there: Duration::ZERO,
-            link_bytes: self.counts.data_out_bytes
+            link_bytes: self.counts.data_out_bytes - self.counts.spread_out_bytes
                 + self.counts.control_out_bytes
                 + self.counts.repair_out_bytes,
             lane_bytes: brake.lane_bytes(),

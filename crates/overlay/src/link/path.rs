@@ -84,6 +84,8 @@ pub struct Path {
     /// The highest counter seen: only newer datagrams move the neighbour's address.
     newest: u64,
     pub(super) metric: MetricOf,
+    /// Bytes of all datagrams that went by it, and that came.
+    pub(crate) bytes: (u64, u64),
 }
 
 impl Path {
@@ -111,6 +113,7 @@ impl Path {
             counted: None,
             newest: 0,
             metric,
+            bytes: (0, 0),
         }
     }
 
@@ -167,6 +170,11 @@ impl Path {
     /// What an answer of the neighbour takes at present; zero before the first is measured.
     pub fn rtt(&self) -> Duration {
         self.hello.rtt().present().unwrap_or_default()
+    }
+
+    /// A round trip that is longer tells of a queue in which what goes by it waits; none before one is measured.
+    pub(super) fn queue_from(&self) -> Option<Duration> {
+        self.hello.rtt().least().map(|least| least + QUEUED)
     }
 
     /// What an answer to a request takes.
@@ -252,6 +260,7 @@ impl Path {
         } else {
             self.loss.on_packet(counter);
         }
+        self.bytes.1 += datagram.len() as u64;
         self.hello.on_traffic(now);
         self.heard = now;
         self.dials = 0;
@@ -338,6 +347,7 @@ impl Path {
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
         let Some(at) = self.at else { return };
+        self.bytes.0 += burst.len() as u64;
         match &mut self.impairment {
             None => out.send(at, burst),
             Some(impairment) => impairment.transmit(now, at, burst, out),

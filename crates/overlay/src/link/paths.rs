@@ -102,6 +102,15 @@ impl Link {
         core::iter::once(&mut self.path).chain(&mut self.spares)
     }
 
+    /// The names of all paths, the one in use first.
+    pub(crate) fn path_ids(&self) -> impl Iterator<Item = PathId> + use<> {
+        let mut ids = [None; MAX_PATHS];
+        for (id, path) in ids.iter_mut().zip(self.paths()) {
+            *id = Some(path.id);
+        }
+        ids.into_iter().flatten()
+    }
+
     /// The path of this name.
     #[inline]
     pub(crate) fn path_of(&self, id: PathId) -> Option<&Path> {
@@ -133,7 +142,7 @@ impl Link {
         is_further: bool,
     ) -> Option<(PathId, Vec<SessionIndex>)> {
         if !is_further {
-            let ended = self.end_spares(|spare| spare.leads_to(at));
+            let ended = self.end_spares(now, |spare| spare.leads_to(at));
             return Some((self.path.id, ended));
         }
         if let Some(path) = self.paths().find(|path| path.leads_to(at)) {
@@ -153,12 +162,18 @@ impl Link {
     }
 
     /// Ends spares; their sessions are to be released.
-    pub(crate) fn end_spares(&mut self, ends: impl Fn(&Path) -> bool) -> Vec<SessionIndex> {
+    pub(crate) fn end_spares(
+        &mut self,
+        now: Time,
+        ends: impl Fn(&Path) -> bool,
+    ) -> Vec<SessionIndex> {
         let mut ended = Vec::new();
+        let sender = &mut self.reliable.sender;
         self.spares.retain_mut(|spare| {
             let is_over = ends(spare);
             if is_over {
                 ended.extend(spare.sessions.clear());
+                sender.end_path(now, spare.id.0);
             }
             !is_over
         });
@@ -170,7 +185,7 @@ impl Link {
     /// any more is no spare.
     pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
         let keeps = !self.is_up() || self.is_over_stream();
-        self.end_spares(|spare| {
+        self.end_spares(now, |spare| {
             let is_gone = !spare.is_up() && now.since(spare.heard) >= GONE;
             let is_left = spare.is_over_stream() && !spare.hello.is_active();
             spare.sessions.is_empty() || is_gone && !keeps || is_left
@@ -228,12 +243,18 @@ impl Link {
         if self.spares.is_empty() {
             return None;
         }
-        let in_doubt = self.path.is_doubtful(now) || self.path.is_late(now);
+        let in_doubt = self.is_in_trouble(now);
         let copies = in_doubt || self.uplinks == Uplinks::Copies;
         copies
             .then(|| self.best_spare(now))
             .flatten()
             .map(|place| (place, in_doubt))
+    }
+
+    /// Nobody knows whether the path in use brings calls in time.
+    #[inline]
+    pub(super) fn is_in_trouble(&self, now: Time) -> bool {
+        self.path.is_doubtful(now) || self.path.is_late(now)
     }
 
     /// What a path costs for the choice among those of one link, in nanoseconds: its expected latency, and what it loses.
@@ -327,9 +348,9 @@ impl Link {
         self.pilot.on_new_path();
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
-        self.reliable
-            .sender
-            .on_new_path(now, self.path.rtt(), is_gone);
+        let to = self.path.as_way();
+        self.reliable.sender.on_new_path(now, to, is_gone);
+        self.choose_shares(now);
         Some(changed)
     }
 

@@ -76,6 +76,7 @@ impl Node {
 
     /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let gets_none = self.gets_no_datagrams();
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
             let Some(to) = link.dialled_at() else {
@@ -90,8 +91,14 @@ impl Node {
                 });
             }
             let silence = link.unanswered(now);
-            if link.dial.is_some() && link.fallback.asks(now, silence) {
-                out.report(Event::NoDatagrams { peer });
+            // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
+            // a port of a host that only this one reaches.
+            let is_asked = gets_none || !self.direct.is_attempted(peer);
+            if let Some(at) = link.dial
+                && is_asked
+                && link.fallback.asks(now, silence)
+            {
+                out.report(Event::NoDatagrams { peer, at });
             }
             let datagrams = link.dial.filter(|_| to.is_stream());
             if let Some(to) = datagrams.filter(|_| link.fallback.probes(now))
@@ -173,6 +180,7 @@ impl Node {
             let why = Refusal::TooManyPaths(address);
             return out.report(Event::Refused { from, why });
         };
+        self.handshakes.on_taken(from, address);
         self.release(ended);
         self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
@@ -237,7 +245,7 @@ impl Node {
         let link = self.links.at_mut(index);
         let peer = link.peer;
         let (was_up, carried) = (link.is_up(), link.carries());
-        let mut ended = link.end_spares(|_| true);
+        let mut ended = link.end_spares(now, |_| true);
         ended.extend(link.path.sessions.clear());
         link.path.at = None;
         link.down_why = Some(why);
@@ -372,7 +380,7 @@ impl Node {
             let event = link.path.hello.on_restart(now);
             link.reset_lanes(now);
             link.forget_clock();
-            let ended = link.end_spares(|_| true);
+            let ended = link.end_spares(now, |_| true);
             self.release(ended);
             self.on_hello_event(now, (index, id), event, out);
         }

@@ -6,14 +6,17 @@
 //!   └─── dial ─── dial ┘   traffic from b to c passes a: b and c see it, and dial each other at the same time
 //! ```
 //! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
-//! destination a port of its own; then the traffic stays on its way over `a`. A link that is up competes by its cost
+//! destination a port of its own; then the traffic stays on its way over `a`. A node whose links all run over byte streams
+//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams.
+//! A link that is up competes by its cost
 //! like any other: nothing is rerouted because it is direct.
 //!
 //! Life of an attempt: traffic ─▶ dial each announced endpoint for [`PATIENCE`] ─▶ up, until nobody has had
 //! traffic for [`IDLE`]; or given up for a while, twice as long each time.
 //!
 //! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member dial there,
-//! with handshakes that are no longer than any first datagram, [`DIRECT_MAX`] members at a time.
+//! with handshakes that are no longer than any first datagram and with one TCP connection every other second,
+//! [`DIRECT_MAX`] members at a time.
 
 use super::Node;
 use crate::link::{Dialling, LinkIndex};
@@ -222,16 +225,31 @@ impl Node {
         }
     }
 
-    /// An endpoint, by the socket through which neighbours of the same family are reached.
+    /// All links that are up run over streams.
+    pub(super) fn gets_no_datagrams(&self) -> bool {
+        let up = self.links.iter().filter(|(_, link)| link.is_up());
+        let mut over_stream = up.map(|(_, link)| link.is_over_stream()).peekable();
+        over_stream.peek().is_some() && over_stream.all(|it| it)
+    }
+
+    /// An endpoint, by the socket through which neighbours of the same family are reached. A node whose links all run over
+    /// streams has a socket all the same: it may be that only some hosts take no datagrams of it.
     fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
         let is_ipv4 = endpoint.ipv4().is_some();
         let reached = self.links.iter().filter_map(|(_, link)| link.path.at);
         let mut reached = reached.filter(|at| !at.is_stream());
-        let like = reached.find(|at| self::endpoint(*at).ipv4().is_some() == is_ipv4)?;
+        let like = reached.find(|at| self::endpoint(*at).ipv4().is_some() == is_ipv4);
+        let of_own = || {
+            let fits = |own: &UnderlayAddr| own.is_ipv4() == is_ipv4;
+            let place = self.own_sockets.iter().position(fits).unwrap_or_default();
+            self.gets_no_datagrams()
+                .then(|| u8::try_from(place).unwrap_or_default())
+        };
+        let socket = like.map(|like| like.socket).or_else(of_own)?;
         Some(UnderlayAddr {
             ip: endpoint.ip,
             port: endpoint.port,
-            socket: like.socket,
+            socket,
             local: 0,
         })
     }

@@ -34,6 +34,7 @@ impl Node {
                 self.send_plain(to, &init, out);
             }
             self.choose_path(now, index, out);
+            self.links.at_mut(index).choose_shares(now);
         }
     }
 
@@ -93,6 +94,7 @@ impl Node {
         if event == hello::Event::Up {
             link.on_path_up(id);
         }
+        link.choose_shares(now);
         let is_spare = link.path.id != id;
         let was_up = link.is_up();
         let is_closing = |event| {
@@ -108,7 +110,7 @@ impl Node {
             if let Some(event) = event.filter(|_| is_spare) {
                 link.path.on_hello_event(now, event);
             }
-            let ended = link.end_spares(|_| true);
+            let ended = link.end_spares(now, |_| true);
             self.release(ended);
             return event;
         }
@@ -141,6 +143,7 @@ impl Link {
                 at: path.at.map(|at| at.to_string()),
                 state: path.state(),
                 in_use: path.id == used,
+                shares: path.id != used && self.takes_bulk(now, path),
                 active: path.hello.is_active(),
                 rtt_ms: path
                     .hello
@@ -149,6 +152,8 @@ impl Link {
                     .map(|rtt| rtt.as_secs_f64() * 1e3),
                 loss_in_pct: path.loss.rate() * 100.0,
                 loss_out_pct: path.hello.loss_out().share() * 100.0,
+                out_bytes: path.bytes.0,
+                in_bytes: path.bytes.1,
                 mtu_bytes: path.mtu.usable(),
                 cost_ms: Metric::ExpectedLatency.in_natural_unit(Cost(self.cost_of(now, path))),
                 heard_s: path.silence(now).map(|silence| silence.as_secs_f64()),

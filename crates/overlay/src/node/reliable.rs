@@ -12,11 +12,10 @@ use super::Node;
 use super::send::next_hop;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
-use crate::link::{Link, LinkIndex, mark};
+use crate::link::{Link, LinkIndex, PathId, mark};
 use crate::reliable::{HELD_BYTES, Overdue, Packet, RestOfPath};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
 use wire::control::{Builder, ReliableSkip};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::Kind;
@@ -159,21 +158,22 @@ impl Node {
         }
         let rtt = link.rtt();
         link.reliable.sender.seed_rtt(now, rtt);
-        let queue_from = link.brake.as_ref().and_then(Brake::queue_from);
-        link.reliable.sender.spare_calls(queue_from);
-        let timeouts = link.reliable.sender.stats().timeouts;
+        link.spread(now);
         link.reliable.sender.on_timeout(now);
-        if link.reliable.sender.stats().timeouts > timeouts {
-            link.path.mtu.suspect(now);
-        }
         let (tables, peer) = (&self.tables, link.peer);
         let rest = |to: NodeAddr| tables.latency_from(peer, to);
         let mut left = FLUSH_PACKETS;
-        while left > 0 {
-            let Some(sent) = link.send_reliable(now, left, &rest, out) else {
-                break;
-            };
-            left -= sent;
+        for id in link.path_ids() {
+            let (sender, path) = link.lane_and_path(id);
+            if sender.take_timeout(id.0) {
+                path.mtu.suspect(now);
+            }
+            while left > 0 {
+                let Some(sent) = link.send_reliable(now, id, left, &rest, out) else {
+                    break;
+                };
+                left -= sent;
+            }
         }
         if left == 0 {
             link.reliable.sender.try_again(now);
@@ -321,17 +321,18 @@ impl Node {
 }
 
 impl Link {
-    /// Sends a burst of packets of one length, as many as may leave now up to `most`, and tells
+    /// Sends a burst of packets of one length by a path, as many as may leave now up to `most`, and tells
     /// how many they were; none when nothing may.
     fn send_reliable(
         &mut self,
         now: Time,
+        id: PathId,
         most: usize,
         rest: RestOfPath<'_>,
         out: &mut impl Outbox<Node>,
     ) -> Option<usize> {
-        let sender = &mut self.reliable.sender;
-        let first = CLEAR_BYTES + sender.peek(now, rest)? + TAG_BYTES;
+        let (sender, path) = self.lane_and_path(id);
+        let first = CLEAR_BYTES + sender.peek(now, id.0, rest)? + TAG_BYTES;
         let is_single = sender.queued() == 0 && first <= SMALL_BYTES;
         let buffer = match is_single {
             true => out.pool().small(),
@@ -344,7 +345,7 @@ impl Link {
         let capacity = burst.capacity().min(BURST_BYTES);
         let mut sent = Sent::default();
         while sent.packets() < most.min(BURST_PACKETS)
-            && let Some(bytes) = sender.peek(now, rest)
+            && let Some(bytes) = sender.peek(now, id.0, rest)
         {
             let (bytes, len) = (CLEAR_BYTES + bytes + TAG_BYTES, burst.len());
             // Only the last packet of a burst may be shorter.
@@ -352,7 +353,7 @@ impl Link {
             if !is_uniform || len + bytes > capacity {
                 break;
             }
-            let Some(packet) = sender.take(now) else {
+            let Some(packet) = sender.take(now, id.0) else {
                 break;
             };
             if burst.is_empty() {
@@ -361,7 +362,7 @@ impl Link {
             let datagram = &mut burst.spare_mut()[..bytes];
             datagram[CLEAR_BYTES..bytes - TAG_BYTES].copy_from_slice(packet.bytes);
             sent.count(&packet, bytes);
-            if self.path.sessions.seal(Kind::Data, datagram).is_err() {
+            if path.sessions.seal(Kind::Data, datagram).is_err() {
                 // Without a session the packet is lost like others: it is sent again.
                 break;
             }
@@ -370,15 +371,18 @@ impl Link {
         if burst.is_empty() {
             return None;
         }
-        self.path.hello.on_data_sent(now);
-        self.path.mtu.on_sent(first);
-        self.counts.data_out += burst.segments() as u64;
-        self.counts.data_out_bytes += burst.len() as u64;
-        if let Some(brake) = &mut self.brake {
-            brake.on_beside(burst.len() as u64);
+        path.hello.on_data_sent(now);
+        path.mtu.on_sent(first);
+        let (packets, bytes) = (burst.segments() as u64, burst.len() as u64);
+        path.transmit(now, burst, out);
+        self.counts.data_out += packets;
+        self.counts.data_out_bytes += bytes;
+        if id != self.path.id {
+            self.counts.spread_out_bytes += bytes;
+        } else if let Some(brake) = &mut self.brake {
+            brake.on_beside(bytes);
         }
         sent.report(self.peer, out);
-        self.path.transmit(now, burst, out);
         Some(sent.packets())
     }
 }

@@ -51,7 +51,7 @@ impl Node {
         };
         let link = self.links.at_mut(index);
         let was_used = link.path.leads_to(at);
-        let ended = link.end_spares(|spare| spare.leads_to(at));
+        let ended = link.end_spares(now, |spare| spare.leads_to(at));
         self.release(ended);
         let link = self.links.at_mut(index);
         if link.fallback.on_end(at) && was_used {

@@ -52,9 +52,10 @@ impl One {
 }
 
 impl Controls {
-    pub(super) fn new(settings: Settings) -> Controls {
+    /// One flow. `next` is the number of its next transmission: losses of earlier ones are not its own.
+    pub(super) fn new(settings: Settings, next: u64) -> Controls {
         Controls {
-            flows: vec![One::new(&settings, 0)],
+            flows: vec![One::new(&settings, next)],
             causes: Causes::default(),
             settings,
         }

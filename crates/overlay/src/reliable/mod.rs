@@ -21,6 +21,9 @@
 //! A packet whose deadline would pass on the way is given up before it has a number. What has one is repeated
 //! until it has come, for the receiver waits for it.
 //!
+//! A link of several paths has a window for each of them ([`Sender`]), so that bulk data takes all, each by what it
+//! carries. What one overtakes on another path is not lost.
+//!
 //! How much may be in flight is the business of the [`congestion`] family. A packet that had to
 //! wait for long carries a mark of congestion on, and the session at the exit tells the source.
 //! [Amir03 §II]
@@ -52,6 +55,7 @@ mod told;
 pub use lane::{Lane, LaneStats};
 pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
+pub(crate) use sender::Open;
 pub use sender::{Outgoing, Overdue, RestOfPath, Sender, SenderStats};
 pub use told::Told;
 

@@ -21,6 +21,7 @@
 
 mod held;
 mod room;
+mod turns;
 
 pub use held::Toward;
 
@@ -175,71 +176,6 @@ impl Queue {
     pub(super) fn push_again(&mut self, packet: Packet) {
         let place = self.place(&packet.bytes);
         self.put(place, packet);
-    }
-
-    /// The packet whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<Packet> {
-        let mut at = self.next_band()?;
-        loop {
-            if self.bands[at].packets == 0 {
-                at = self.next_band()?;
-            }
-            let band = &mut self.bands[at];
-            let is_new = !band.new.is_empty();
-            let list = if is_new { &mut band.new } else { &mut band.old };
-            let &place = list.front()?;
-            let flow = &mut self.flows[place as usize];
-            if !flow.packets.is_empty() && flow.deficit > 0 && !flow.is_aside {
-                if !self.held.is_empty() && self.stands_aside(place, is_new) {
-                    continue;
-                }
-                return self.take(place);
-            }
-            list.pop_front();
-            if (flow.packets.is_empty() || flow.is_aside) && !is_new {
-                flow.is_old = false;
-                if !flow.is_aside {
-                    self.retire(place);
-                }
-                continue;
-            }
-            if !is_new {
-                flow.deficit += QUANTUM as i64;
-            }
-            flow.is_new = false;
-            if !is_new || !core::mem::replace(&mut flow.is_old, true) {
-                band.old.push_back(place);
-            }
-        }
-    }
-
-    /// The priority whose turn it is: the highest, and now and then one below.
-    fn next_band(&mut self) -> Option<usize> {
-        let highest = self.bands.iter().rposition(|band| band.packets > 0)?;
-        let mut lower = (0..highest).map(|i| (self.below + i) % highest);
-        let Some(lower) = lower.find(|at| self.bands[*at].packets > 0) else {
-            return Some(highest);
-        };
-        self.above += 1;
-        if self.above < BELOW_EVERY {
-            return Some(highest);
-        }
-        (self.above, self.below) = (0, lower + 1);
-        Some(lower)
-    }
-
-    /// The first packet of a flow.
-    fn take(&mut self, place: u32) -> Option<Packet> {
-        let packet = self.flows[place as usize].packets.pop_front()?;
-        self.flows[place as usize].deficit -= packet.bytes.len() as i64;
-        self.count_out(place, &packet);
-        if !self.held.is_empty() {
-            self.on_leaving(&packet.bytes);
-        }
-        if self.due() == 0 {
-            self.rest();
-        }
-        Some(packet)
     }
 
     /// Nothing waits for its turn: nobody has had one.

@@ -7,6 +7,9 @@
 //!   lost      to be sent again, in the order in which they were found
 //! ```
 //!
+//! Numbers, copies and the queue are the lane's. Window, pace, round trip and order belong to each path of the link
+//! ([`Way`]): mostly there is one.
+//!
 //! A transmission is lost when one that left later has arrived and it is three places or a
 //! quarter of a round trip behind [RFC 8985]. Since retransmissions take a new place in the order,
 //! their losses are found by the same rule. Once reordering has been seen places count no more, and
@@ -15,17 +18,18 @@
 mod acknowledge;
 mod depart;
 mod troubles;
+mod way;
 
-use super::controls::Controls;
+pub(crate) use way::Open;
+
 use super::drain::Drain;
-use super::own_queue::OwnQueue;
-use super::pacer::Pacer;
 use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
 use crate::estimate::Rtt;
 use base::{Duration, NodeAddr, Time};
-use congestion::delivery::{Sampler, Stamp};
+use congestion::delivery::Stamp;
 use std::collections::VecDeque;
+use way::{WAYS_MAX, Way};
 
 /// Counters of a [`Sender`], since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,8 @@ const THIN_PACKETS_PER_S: f64 = 100.0;
 struct Entry {
     /// The copy, until it is acknowledged.
     packet: Option<Packet>,
+    /// The way of its last transmission, and its place in the order there.
+    way: u8,
     order: u64,
     sent_at: Time,
     stamp: Stamp,
@@ -111,29 +117,23 @@ pub struct Overdue {
 /// The packets on their way to one neighbour.
 #[derive(Debug)]
 pub struct Sender {
-    controls: Controls,
-    sampler: Sampler,
-    pacer: Pacer,
+    /// By the numbers of their paths.
+    ways: Vec<Way>,
+    /// The way of the path in use.
+    used: usize,
+    /// The path in use is in doubt, and there are others: nothing leaves by it but questions.
+    used_rests: bool,
     drain: Drain,
-    rtt: Rtt,
     queue: Queue,
     base: u64,
     entries: VecDeque<Entry>,
-    /// (order, number) of transmissions that may still be outstanding.
-    sent: VecDeque<(u64, u64)>,
     lost: VecDeque<u64>,
     /// Packets that were given up because they could not be in time.
     overdue: Vec<Overdue>,
     /// What leaves next, once it was looked at.
     chosen: Option<u64>,
-    in_flight: usize,
     /// Bytes of a packet, averaged.
     packet_bytes: f64,
-    next_order: u64,
-    /// The latest transmission that has arrived, and when it was sent.
-    highest: Option<(u64, Time)>,
-    /// The queue in which calls beside this lane wait.
-    own_queue: OwnQueue,
     /// The receiver takes numbers below this.
     limit: u64,
     /// What the last acknowledgement told above its `next`, from the highest down.
@@ -141,40 +141,21 @@ pub struct Sender {
     /// Kept for its memory.
     told_before: Vec<(u64, u64)>,
     told_end: u64,
-    /// When the next transmission is lost if nothing comes, and when the timeout is.
-    reorder_at: Option<Time>,
-    timeout_at: Option<Time>,
-    probes: u8,
-    backoff: u32,
-    /// The first packet that was not acknowledged at the last timeout.
-    expired: Option<u64>,
-    /// What was taken for lost was so at a timeout, and not because the link was gone.
-    has_timed_out: bool,
-    /// After a timeout: so many packets go that are new, before those that it took for lost. If the next that comes is
-    /// one of these, the timeout was none.
-    new_first: Option<u8>,
     /// As the receiver measured it last.
     receive_rate_bps: Option<u64>,
-    /// One packet may be sent whatever the window.
-    grant: bool,
-    /// The window kept packets back lately.
-    is_limited: bool,
-    /// By how many quarters of a round trip packets may be overtaken, and the cuts since that was too few.
-    reorder_quarters: u64,
-    cuts_right: u32,
     /// Packets that the receiver has had more than once, as it told last.
     repeated: Option<u16>,
     /// The most flows at once in this half second, and in the one before.
     flows: [usize; 2],
     flows_since: Time,
-    last_sent: Time,
     last_used: Time,
     /// When something was acknowledged, or came to an empty queue.
     progress: Time,
-    /// Since when packets wait without a pause.
+    /// Packets wait that are due, and since when without a pause.
+    is_busy: bool,
     busy_since: Time,
-    /// The pace lets the next packet leave then.
-    pace_at: Option<Time>,
+    /// There was no buffer to send from.
+    again_at: Option<Time>,
     /// The receiver must not wait for numbers below this, and is to be told so.
     skip_to: Option<u64>,
     skip_due: bool,
@@ -186,47 +167,30 @@ impl Sender {
     /// An empty lane.
     pub fn new(settings: Settings) -> Sender {
         Sender {
-            controls: Controls::new(settings),
-            sampler: Sampler::default(),
-            pacer: Pacer::default(),
+            ways: vec![Way::new(settings)],
+            used: 0,
+            used_rests: false,
             drain: Drain::default(),
-            rtt: Rtt::default(),
             queue: Queue::default(),
             base: 0,
             entries: VecDeque::new(),
-            sent: VecDeque::new(),
             lost: VecDeque::new(),
             overdue: Vec::new(),
             chosen: None,
-            in_flight: 0,
             packet_bytes: SEGMENT_BYTES,
-            next_order: 0,
-            highest: None,
-            own_queue: OwnQueue::default(),
             limit: WINDOW_MAX as u64,
             told: Vec::new(),
             told_before: Vec::new(),
             told_end: 0,
-            reorder_at: None,
-            timeout_at: None,
-            probes: 0,
-            backoff: 0,
-            expired: None,
-            has_timed_out: false,
-            new_first: None,
             receive_rate_bps: None,
-            grant: false,
-            is_limited: false,
-            reorder_quarters: 0,
-            cuts_right: 0,
             repeated: None,
             flows: [0; 2],
             flows_since: Time::ZERO,
-            last_sent: Time::ZERO,
             last_used: Time::ZERO,
             progress: Time::ZERO,
+            is_busy: false,
             busy_since: Time::ZERO,
-            pace_at: None,
+            again_at: None,
             skip_to: None,
             skip_due: false,
             settings,
@@ -234,31 +198,16 @@ impl Sender {
         }
     }
 
-    fn window(&self) -> usize {
-        (self.wide_window() as usize).clamp(1, WINDOW_MAX)
-    }
-
-    /// The window in packets. A flow of small ones may have as many bytes on the way as one of large ones, as
-    /// long as it sends no more than a hundred a second [RFC 4828 §4]: or a path on which a bulk stream has two
-    /// megabits per second leaves a stream of speech too little. A queue in which calls beside it wait is not made longer
-    /// for that.
-    fn wide_window(&self) -> f64 {
-        let window = self.controls.window();
-        let of_bytes = window * (SEGMENT_BYTES / self.packet_bytes).max(1.0);
-        let rtt = self.rtt.smoothed().unwrap_or_default();
-        let rtt = self.own_queue.without(rtt);
-        let of_thin = THIN_PACKETS_PER_S * rtt.as_secs_f64() * self.controls.flows() as f64;
-        window.max(of_bytes.min(of_thin))
-    }
-
-    /// Calls go over the link beside this lane: round trips from here on tell of a queue that they wait in. None where
-    /// none go.
+    /// Calls go beside this lane, by the paths of these numbers: round trips from here on tell of a queue that they wait in.
+    /// None where no calls go.
     ///
     /// A slow start ends at the queue then, not where the queue overflows: what a stream makes up for after an outage is
     /// in time a little later as well, what a call says meanwhile is not. As HyStart++ does [RFC 9406], with the
     /// round trips of before the outage.
-    pub fn spare_calls(&mut self, queue_from: Option<Duration>) {
-        self.own_queue.set_from(queue_from);
+    pub fn spare_calls(&mut self, queues_from: [Option<Duration>; WAYS_MAX]) {
+        for (way, queue_from) in self.ways.iter_mut().zip(queues_from) {
+            way.own_queue.set_from(queue_from);
+        }
     }
 
     fn next_seq(&self) -> u64 {
@@ -286,7 +235,7 @@ impl Sender {
 
     /// Packets sent and not heard of.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.ways.iter().map(|way| way.in_flight).sum()
     }
 
     /// Nothing waits and nothing is on its way.
@@ -294,9 +243,11 @@ impl Sender {
         self.queue.is_empty() && self.entries.is_empty()
     }
 
-    /// Packets that may be in flight.
+    /// Packets that may be in flight, by all ways that are open.
     pub fn congestion_window(&self) -> f64 {
-        self.controls.window()
+        let ways = self.ways.iter().enumerate();
+        let counts = ways.filter(|(at, way)| *at == self.used || way.is_open);
+        counts.map(|(_, way)| way.controls.window()).sum()
     }
 
     /// The rule for the window.
@@ -306,12 +257,12 @@ impl Sender {
 
     /// Flows that the window stands for.
     pub fn flows(&self) -> usize {
-        self.controls.flows()
+        self.ways[self.used].controls.flows()
     }
 
-    /// The round trip, with what the network's queues add.
+    /// The round trip of the path in use, with what the network's queues add.
     pub fn rtt(&self) -> &Rtt {
-        &self.rtt
+        &self.ways[self.used].rtt
     }
 
     /// The counters.

@@ -1,4 +1,5 @@
 mod against_models;
 mod monte_carlo;
 mod scripts;
+mod ways;
 mod world;

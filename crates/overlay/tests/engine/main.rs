@@ -43,6 +43,7 @@ mod scripts;
 mod session_troubles;
 mod sessions;
 mod sharing;
+mod spread;
 mod stamped;
 mod targeted;
 mod targeted_groups;

@@ -20,7 +20,7 @@ use wire::link::Kind;
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const LIMIT: Duration = Duration::from_millis(150);
 
-fn settings(uplinks: Uplinks) -> Settings {
+pub(crate) fn settings(uplinks: Uplinks) -> Settings {
     Settings {
         uplinks,
         ..Settings::modern()
@@ -28,7 +28,7 @@ fn settings(uplinks: Uplinks) -> Settings {
 }
 
 /// Two nodes with two attachments each, and a path between each two of the same number.
-fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
+pub(crate) fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
     planned(seed, settings(uplinks), paths, |_| {})
 }
 
@@ -337,7 +337,7 @@ fn a_neighbour_that_stops_takes_the_link_down_and_not_only_a_path() {
 }
 
 /// A stream from 0 to 1 that is never short of something to send.
-fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
+pub(crate) fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
     let class = Class {
         link,
         ..DEFAULT_CLASS

@@ -2,6 +2,7 @@
 
 use super::{StreamError, Walk};
 use wire::Malformed;
+use wire::handshake::VersionRange;
 use wire::relay::DIGEST_BYTES;
 use wire::relay::entry::{
     Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, SAME, Total,
@@ -26,6 +27,8 @@ pub enum Event<'a> {
     Begin,
     /// What all entries will be.
     Total(Total),
+    /// Which versions the source speaks.
+    Speaks(VersionRange),
     /// The next entry, which the sink has said that it has.
     Kept(Entry<'a>),
     /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
@@ -80,6 +83,8 @@ pub struct Decoder {
     /// It is compared, or the file is whose content comes.
     compares: bool,
     attributes: Attributes,
+    /// The source has said which versions it speaks.
+    has_spoken: bool,
     /// The beginning of what is not there whole yet.
     held: Vec<u8>,
     /// What is held has been told.
@@ -97,6 +102,7 @@ impl Default for Decoder {
             from: 0,
             compares: false,
             attributes: Attributes::None,
+            has_spoken: false,
             held: Vec::new(),
             told: false,
         }
@@ -162,7 +168,8 @@ impl Decoder {
                         &mut self.compares,
                         &mut self.attributes,
                     );
-                    return act(&mut self.state, &mut self.walk, said, item).map(Some);
+                    let spoken = &mut self.has_spoken;
+                    return act(&mut self.state, &mut self.walk, said, spoken, item).map(Some);
                 }
                 State::PieceLength => {
                     let Some(bytes) = self.fixed::<4>(input) else {
@@ -376,6 +383,7 @@ fn act<'a>(
     state: &mut State,
     walk: &mut Walk,
     (kept, from, compares, attributes): (&mut bool, &mut u64, &mut bool, &mut Attributes),
+    has_spoken: &mut bool,
     item: Item<'a>,
 ) -> Result<Event<'a>, StreamError> {
     let is_said = *kept || *from > 0 || *compares;
@@ -412,6 +420,15 @@ fn act<'a>(
         {
             walk.attribute(&item);
             Ok(Event::Total(total))
+        }
+        // The same, and once: each answer costs the sink more than the question costs the source.
+        (State::Head, Item::Speaks(versions))
+            if walk.entries() == 0
+                && !is_said
+                && *attributes == Attributes::None
+                && !core::mem::replace(has_spoken, true) =>
+        {
+            Ok(Event::Speaks(versions))
         }
         (State::Head, Item::Owner(owner)) if !is_said => {
             attributes.begin()?;

@@ -466,3 +466,34 @@ fn attributes_out_of_place_are_refused() {
     let many = open.repeat(ATTRIBUTES_BYTES_MAX / VALUE_BYTES_MAX);
     refused(&[&owner, &many], Malformed::Length);
 }
+
+#[test]
+fn a_source_names_its_versions_in_front_of_its_first_entry_alone() {
+    let versions = VersionRange { min: 1, max: 2 };
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::begin(&mut bytes);
+    encoder.speaks(versions, &mut bytes);
+    encoder.total(Total::default(), &mut bytes);
+    let before = bytes.len();
+    encoder.entry(&DIRECTORY, &mut bytes).unwrap();
+    encoder.end(&mut bytes);
+    let mut decoder = Decoder::default();
+    let mut input = &bytes[..];
+    assert_eq!(decoder.next(&mut input), Ok(Some(Event::Begin)));
+    assert_eq!(decoder.next(&mut input), Ok(Some(Event::Speaks(versions))));
+    // It is in no digest: a sink that skips it has the same.
+    let without = [&bytes[..1], &bytes[1 + 5..]].concat();
+    assert_eq!(read(&bytes, 7), read(&without, 7));
+    let mut late = Vec::new();
+    put(&Item::Speaks(versions), &mut late);
+    let late = [
+        &bytes[..bytes.len() - 41],
+        &late,
+        &bytes[bytes.len() - 41..],
+    ]
+    .concat();
+    assert!(late.len() > before);
+    assert_eq!(read(&late, 7), Err(Malformed::Kind.into()));
+    let twice = [&bytes[..6], &bytes[1..]].concat();
+    assert_eq!(read(&twice, 7), Err(Malformed::Kind.into()));
+}

@@ -492,3 +492,28 @@ fn what_was_never_shown_to_be_in_vain_is_not_given_up() {
     assert!(later.clone().all(|active| *active >= 4), "{seen:?}");
     assert!((1..=later.count() / 2).contains(&fewer), "{fewer} looks");
 }
+
+#[test]
+fn each_uplink_has_a_connection_from_the_start_and_keeps_it() {
+    let mut striping = Striping::new(8, true).over(2);
+    assert_eq!(striping.active(), 2);
+    // A queue in each, from the start: no more are tried, and none goes.
+    for _ in 0..40 {
+        striping.on_look(Look {
+            span_us: LOOK_US,
+            bytes: 1_875_000,
+            idle_permille: 0,
+            rtt_us: 90_000,
+            min_rtt_us: 20_000,
+            ..Look::default()
+        });
+        assert_eq!(striping.active(), 2);
+    }
+    assert!(striping.carried().is_full);
+    // What two carried over two uplinks says nothing of one that is left.
+    let next = striping.clone().go_on(8).over(1);
+    assert_eq!((next.active(), next.has_judged()), (1, false));
+    assert_eq!(striping.go_on(8).over(2).active(), 2);
+    // There are no more uplinks than connections.
+    assert_eq!(Striping::new(1, true).over(4).active(), 1);
+}

@@ -159,7 +159,6 @@ impl Handshakes {
         let (ciphertext, shared) = answered.ok_or(Refusal::Kem)?;
         let datagrams = agreed.seal(Whole::Ciphertext, made.peer_index, &ciphertext);
         let keys = agreed.hybrid(&shared, key.bytes(), &ciphertext);
-        self.end_own_dial(from, &made.peer);
         let confirming = Confirming {
             to: from,
             datagrams: datagrams.clone(),

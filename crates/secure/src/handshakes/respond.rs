@@ -7,7 +7,7 @@ use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
 use crate::noise;
 use crate::suite::Suite;
-use base::{Duration, Time, UnderlayAddr};
+use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
 use wire::handshake::{
@@ -193,7 +193,6 @@ impl Handshakes {
             let from = half_open.from;
             return Ok(self.await_offer(now, from, made, &mut half_open.noise));
         }
-        self.end_own_dial(half_open.from, &made.peer);
         self.table.insert(local_index, Entry::Live, Time::FAR);
         Ok(Outcome::Established(Box::new(Established {
             session: self.session(now, &made, half_open.noise.dangerously_get_raw_split()),
@@ -205,13 +204,14 @@ impl Handshakes {
         })))
     }
 
-    /// A dial to where the peer has just come from has nothing left to bring. One that was answered may have brought a
-    /// session there already, so it goes on.
-    pub(super) fn end_own_dial(&mut self, from: UnderlayAddr, peer: &crate::Peer) {
+    /// The session that this peer has made from there is in use. A dial to there has nothing left to bring, unless it
+    /// was answered: then it may have brought a session there already, and goes on. A session that is refused
+    /// ends no dial: what the peer wanted is not what this side dials for.
+    pub fn on_taken(&mut self, from: UnderlayAddr, peer: NodeAddr) {
         let Some(index) = self.table.dial_to(from) else {
             return;
         };
-        let reached = |expect: Option<_>| expect.is_none_or(|node| node == peer.address());
+        let reached = |expect: Option<_>| expect.is_none_or(|node| node == peer);
         if self
             .table
             .dial(index)

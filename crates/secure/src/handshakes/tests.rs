@@ -69,6 +69,31 @@ fn the_finish_tells_whether_the_session_is_of_a_further_path() {
     }
 }
 
+/// A node that dials a link is asked for a further path of it, which it refuses because the link is not up yet.
+#[test]
+fn a_session_that_is_not_taken_ends_no_dial_of_the_own() {
+    for takes in [false, true] {
+        let (mut a, mut b) = two();
+        a.dial(T0, at(2), Some(address(2))).unwrap();
+        // Past the time in which the lower of two crossing Inits goes on.
+        let later = T0 + respond::CROSSING;
+        let init = b.dial_further(later, at(1), address(1)).unwrap();
+        let response = a.on_datagram(later, NOW_S, at(2), &init).reply();
+        let dialled = b.on_datagram(later, NOW_S, at(1), &response).established();
+        let finish = dialled.reply.concat();
+        let further = a.on_datagram(later, NOW_S, at(2), &finish).established();
+        assert!(further.is_further && a.is_dialling(at(2)));
+        // Another node's session from there is none of it either.
+        a.on_taken(at(2), address(3));
+        assert!(a.is_dialling(at(2)));
+        match takes {
+            true => a.on_taken(further.from, further.peer.address()),
+            false => a.release(further.session.local_index()),
+        }
+        assert_eq!(a.is_dialling(at(2)), !takes);
+    }
+}
+
 #[test]
 fn the_own_address_that_is_answered_is_no_other_peer() {
     let (mut a, mut b) = two();

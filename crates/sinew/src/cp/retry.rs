@@ -59,6 +59,8 @@ impl Avoided {
                 let segment = pair(failure.node, about);
                 self.segments.insert(segment, until).is_none()
             }
+            // One of its own uplinks broke, and it has others: the same way may be taken again.
+            (FailureKind::Broken, Some(about)) if about == failure.node => false,
             (FailureKind::Broken | FailureKind::Busy | FailureKind::Forbidden, _)
                 if !ends.contains(&failure.node) =>
             {
@@ -195,6 +197,19 @@ mod tests {
         assert_eq!(next(&lost, 100), Next::Around(true), "avoided no longer");
         assert_eq!(next(&lost, 3_599), Next::Around(true));
         assert_eq!(next(&lost, 3_600), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_node_that_has_lost_an_uplink_is_asked_again() {
+        let ends = BTreeSet::from([node(1), node(4)]);
+        let mut patience = Patience::new(None);
+        for relay in [2, 1] {
+            let silent = failure(relay, FailureKind::Broken, Some(relay));
+            let idle = (true, Duration::ZERO);
+            let next = patience.next(Some(&silent), &ends, idle, Instant::now());
+            assert!(matches!(next, Next::Wait(_)), "{next:?}");
+        }
+        assert!(patience.avoided.is_empty());
     }
 
     #[test]

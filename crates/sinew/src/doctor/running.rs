@@ -1,17 +1,22 @@
 //! The node that runs, as it tells itself.
 
-use super::{Finding, configuration};
+use super::{Finding, configuration, tcp};
 use crate::config::Config;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::show::text;
 use serde_json::Value;
+use std::panic;
 use std::path::Path;
+use std::thread;
 
 /// Looks at the running node; false if there is none.
 pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
     // The one of the directory, wherever its socket is.
-    let configured = dir.and_then(|dir| Config::load(&configuration(dir)).ok()?.control_socket);
+    let config = dir.and_then(|dir| Config::load(&configuration(dir)).ok());
+    let configured = config
+        .as_ref()
+        .and_then(|config| config.control_socket.clone());
     let found = match (&configured, dir) {
         (Some(socket), _) => Control::connect(socket),
         (None, dir) => Control::find(dir),
@@ -19,7 +24,7 @@ pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
     let status = found.and_then(|mut control| control.status());
     match status {
         Ok(status) => {
-            findings.extend(node(&status));
+            findings.extend(node(&status, config.as_ref()));
             true
         }
         // Which of several is meant has to be said.
@@ -36,7 +41,7 @@ pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
     }
 }
 
-fn node(status: &Value) -> Vec<Finding> {
+fn node(status: &Value, config: Option<&Config>) -> Vec<Finding> {
     let (snapshot, host) = (&status["snapshot"], &status["host"]);
     let seen = format!(
         "{} {}, version {}, pid {}",
@@ -54,7 +59,16 @@ fn node(status: &Value) -> Vec<Finding> {
             "invite another host by `sinew invite`, or add a `[[neighbor]]`",
         ));
     }
-    findings.extend(links.into_iter().map(link));
+    // What does not answer is waited for: for all links at the same time.
+    findings.extend(thread::scope(|scope| {
+        let asked = links
+            .into_iter()
+            .map(|it| scope.spawn(move || link(it, config)));
+        let asked: Vec<_> = asked.collect();
+        let told = asked.into_iter().map(|it| it.join());
+        told.map(|it| it.unwrap_or_else(|why| panic::resume_unwind(why)))
+            .collect::<Vec<_>>()
+    }));
     let dropped = &host["udp"]["dropped_by_kernel"];
     if let Some(count @ 1..) = dropped.as_u64() {
         findings.push(Finding::weak(
@@ -66,26 +80,41 @@ fn node(status: &Value) -> Vec<Finding> {
     findings
 }
 
-fn link(link: &Value) -> Finding {
+fn link(link: &Value, config: Option<&Config>) -> Finding {
     let (name, state) = (text(&link["name"]), text(&link["state"]));
     let trouble = link["trouble"].as_str();
     let rtt = link["rtt_ms"]
         .as_f64()
         .map_or_else(String::new, |ms| format!(", {ms:.1} ms"));
     let seen = format!("to {name}: {state}{rtt}");
+    let is_over_tcp = link["over"] == "tcp";
     match (state, trouble) {
+        ("up", _) if is_over_tcp => {
+            let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
+            Finding::weak(
+                "link",
+                format!("{seen}, over TCP: UDP is blocked, TCP works; links are slower{trouble}"),
+                "let UDP through on both hosts to the ports in `listen`; the link then uses it by itself, mostly within 30 s",
+            )
+        }
         ("up", None) => Finding::good("link", seen),
         ("up", Some(trouble)) => Finding::weak(
             "link",
             format!("{seen}: {trouble}"),
             "`sinew links` has the numbers, docs/troubleshooting.md what each word means",
         ),
-        _ => Finding::bad(
-            "link",
-            trouble.map_or(seen.clone(), |trouble| format!("{seen}: {trouble}")),
-            format!(
-                "let UDP through on both hosts to the ports in `listen`, and see that {name} runs"
-            ),
-        ),
+        _ => {
+            let seen = trouble.map_or(seen.clone(), |trouble| format!("{seen}: {trouble}"));
+            match config.and_then(|config| tcp::look(config, link)) {
+                Some((heard, next)) => Finding::bad("link", format!("{seen}; {heard}"), next),
+                None => Finding::bad(
+                    "link",
+                    seen,
+                    format!(
+                        "let UDP through on both hosts to the ports in `listen`, and see that {name} runs"
+                    ),
+                ),
+            }
+        }
     }
 }

@@ -23,10 +23,12 @@
 //!   15 Wrapped source to sinks: for each its node, and the key of the stream in 48 bytes
 //!   16 Said    sink to source: node, flags 8 bits (1: it is done), sealed: kind and body of Kept, Have or
 //!              Done (the rest)
-//!   64 to 127  of later versions, and optional: who does not know the kind skips the message
+//!   96 Speaks  in Said, from sink to source: node, the lowest and the highest version that it speaks as an end,
+//!              8 bits each; later ones may have more behind
+//!   64 to 127  others of later versions, and optional: who does not know the kind skips the message
 //! ```
 
-use super::ends::{Ended, Said, WrappedKeys};
+use super::ends::{Ended, SPEAKS, Said, WrappedKeys, read_versions};
 use super::join::{Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
@@ -35,6 +37,7 @@ use super::{
 };
 use crate::bytes::{Reader, Writer};
 use crate::certificate::MAX_CERTIFICATE_BYTES;
+use crate::handshake::VersionRange;
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
@@ -301,6 +304,8 @@ pub enum Message<'a> {
     Wrapped(WrappedKeys<'a>),
     /// A sink says something that only its source can read.
     Said(Said<'a>),
+    /// A sink says which versions it speaks with its source. Nothing outside of a [`Message::Said`].
+    Speaks(NodeAddr, VersionRange),
     /// Of a kind that this code does not know and may do without; to be stepped over, and not passed on.
     Unknown {
         /// Its kind: one of those that [`super::OPTIONAL`] marks.
@@ -425,6 +430,10 @@ impl<'a> Message<'a> {
             14 => return Ended::parse(r).map(Message::Ended),
             15 => return WrappedKeys::parse(r.rest()).map(Message::Wrapped),
             16 => return Said::parse(r).map(Message::Said),
+            SPEAKS => {
+                let node = NodeAddr(r.u32()?);
+                return Ok(Message::Speaks(node, read_versions(&mut r)?));
+            }
             kind if is_optional(kind) => return Ok(Message::Unknown { kind, body }),
             _ => return Err(Malformed::Kind),
         };
@@ -450,6 +459,7 @@ impl<'a> Message<'a> {
             Message::Ended(_) => 14,
             Message::Wrapped(_) => 15,
             Message::Said(_) => 16,
+            Message::Speaks(..) => SPEAKS,
             Message::Unknown { kind, .. } => *kind,
         }
     }
@@ -526,6 +536,10 @@ impl<'a> Message<'a> {
             Message::Ended(ref ended) => ended.emit(&mut w)?,
             Message::Wrapped(keys) => w.put(keys.as_bytes())?,
             Message::Said(ref said) => said.emit(&mut w)?,
+            Message::Speaks(node, versions) => {
+                w.u32(node.0)?;
+                w.put(&[versions.min, versions.max])?;
+            }
             Message::Unknown { body, .. } => w.put(body)?,
             Message::Kept(node, keys) => {
                 w.u32(node.0)?;

@@ -5,8 +5,15 @@
 //!     | -- Open(order: signed, with a key of X25519) ---------------> |
 //!     | <-- Ended(key of X25519, signature, certificate) ------------ |
 //!     |     source: Wrapped(the key of the stream, for each sink)     |
+//!     |     source: Speaks(versions), an item of its stream           |
+//!     |     sink:   Said(Speaks(versions), sealed), if it was asked   |
 //!     |     sink:   Said(Kept, Have or Done, sealed)                  |
 //! ```
+//! Relays agree on versions from one to the next; what the ends say to each other passes through all of them, and has
+//! versions of its own ([`END_VERSIONS`]). Both ends say which they speak, and the highest that both do counts. A source
+//! that does not say it speaks version 1, and so does a sink that does not answer: those were there before
+//! versions were named, and skip what names them.
+//!
 //! The order is in [`super::Ordered`]. The node at which the transfer begins verifies what the ends show.
 //!
 //! What an end signs:
@@ -17,8 +24,15 @@
 use super::{HOPS_MAX, TRANSFER_BYTES};
 use crate::bytes::{Reader, Writer};
 use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
+use crate::handshake::VersionRange;
 use crate::{Full, Malformed, TAG_BYTES};
 use base::NodeAddr;
+
+/// The versions of a stream, and of what its sinks say, that are spoken here.
+pub const END_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+/// The kind of the item, and of the message, that names the versions of an end. Optional.
+/// Choice: tests of this program and of earlier ones use 64, 102 and 127 as kinds that nobody knows.
+pub const SPEAKS: u8 = 96;
 
 /// A key of 32 bytes, sealed.
 pub const WRAPPED_BYTES: usize = KEY_BYTES + TAG_BYTES;
@@ -168,5 +182,14 @@ impl<'a> Said<'a> {
     pub fn bound(&self) -> [u8; 5] {
         let [a, b, c, d] = self.node.0.to_be_bytes();
         [a, b, c, d, if self.is_done { FLAG_DONE } else { 0 }]
+    }
+}
+
+/// Reads the versions that an end names. A later one may say more behind them.
+pub(super) fn read_versions(r: &mut Reader<'_>) -> Result<VersionRange, Malformed> {
+    let (min, max) = (r.u8()?, r.u8()?);
+    match min >= 1 && min <= max {
+        true => Ok(VersionRange { min, max }),
+        false => Err(Malformed::Value),
     }
 }

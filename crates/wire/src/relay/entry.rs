@@ -22,14 +22,17 @@
 //!
 //! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and so many bytes.
 //! Who does not know it skips it. It stands where the head of an entry can, or what is said of one, and is not in the
-//! digest.
+//! digest. Kind 96 stands once, in front of the first entry, and names the versions that the source speaks as an end: the
+//! lowest and the highest, 8 bits each.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
 //! path and is what was named.
 
+use super::ends::{SPEAKS, read_versions};
 use super::{DIGEST_BYTES, is_optional, read_long, read_text, write_long, write_text};
 use crate::bytes::{Reader, Writer};
+use crate::handshake::VersionRange;
 use crate::{Full, Malformed};
 use core::cmp::Ordering;
 
@@ -148,6 +151,8 @@ pub enum Item<'a> {
         /// What is wrong with it; empty if it was not asked for.
         why: &'a str,
     },
+    /// Which versions the source speaks with its sinks.
+    Speaks(VersionRange),
     /// Of a kind that this code does not know and may do without.
     Unknown {
         /// Its kind: one of those that [`super::OPTIONAL`] marks.
@@ -255,6 +260,7 @@ impl<'a> Item<'a> {
                 entries: r.u64()?,
                 digest: r.array()?,
             },
+            SPEAKS => Item::Speaks(read_versions(&mut Reader::new(bounded(&mut r)?))?),
             kind if is_optional(kind) => Item::Unknown {
                 kind,
                 value: bounded(&mut r)?,
@@ -304,6 +310,10 @@ impl<'a> Item<'a> {
                 write_long(&mut w, value)?;
             }
             Item::Entry(entry) => entry.write(&mut w)?,
+            Item::Speaks(versions) => {
+                w.u8(SPEAKS)?;
+                write_long(&mut w, &[versions.min, versions.max])?;
+            }
             Item::Unknown { kind, value } => {
                 w.u8(*kind)?;
                 write_long(&mut w, value)?;

@@ -21,6 +21,8 @@ use base::NodeAddr;
 const FLAG_END: u8 = 1;
 const FLAG_DISCARD: u8 = 2;
 const FLAG_ADAPTS: u8 = 4;
+/// Where the number of stripes stands.
+const STRIPES_AT: usize = 5;
 
 /// What stands between the path of a sink and the name that what is copied has at its source: if the
 /// path is a directory, it gets that name in there. At a source it stands before each pattern of what is not copied.
@@ -129,6 +131,20 @@ impl<'a> Hop<'a> {
     /// This hop and all below it, as they stand.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The same hop with so many connections that lead to it, written into `bytes`.
+    pub fn with_stripes<'b>(
+        &self,
+        stripes: u8,
+        bytes: &'b mut Vec<u8>,
+    ) -> Result<Hop<'b>, Malformed> {
+        bytes.clear();
+        bytes.extend_from_slice(self.bytes);
+        if let Some(byte) = bytes.get_mut(STRIPES_AT) {
+            *byte = stripes;
+        }
+        Hop::parse(bytes)
     }
 
     /// How many nodes have an end here and below.

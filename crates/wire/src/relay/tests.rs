@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, EntryKind, Item, NO_TIME, Owner, Total, is_after, is_path};
 use super::*;
+use crate::handshake::VersionRange;
 use base::NodeAddr;
 
 fn hop(bytes: &mut [u8], repr: &HopRepr<'_>) -> usize {
@@ -455,6 +456,38 @@ fn what_is_optional_and_not_known_has_a_length_and_comes_back() {
             assert_eq!(Item::read(&bytes[..cut]), Err(Malformed::Short), "{cut}");
         }
         assert_eq!(Item::read(&[kind, 0x10, 0]), Err(Malformed::Length));
+    }
+}
+
+#[test]
+fn ends_name_the_versions_that_they_speak() {
+    let versions = VersionRange { min: 1, max: 3 };
+    let message = Message::Speaks(NodeAddr(0x0a07_0001), versions);
+    let mut bytes = [0xa5; 11];
+    assert_eq!(message.emit(&mut bytes), Ok(10));
+    assert_eq!(bytes, [96, 0, 0, 6, 10, 7, 0, 1, 1, 3, 0xa5]);
+    assert_eq!(Message::parse(96, &bytes[4..10]), Ok(message));
+    // What a later one says behind it is left to later ones.
+    assert_eq!(Message::parse(96, &bytes[4..11]), Ok(message));
+    for cut in 4..10 {
+        let short = Message::parse(96, &bytes[4..cut]);
+        assert_eq!(short, Err(Malformed::Short), "{cut}");
+    }
+    let item = Item::Speaks(versions);
+    let mut bytes = [0xa5; 6];
+    assert_eq!(item.emit(&mut bytes), Ok(5));
+    assert_eq!(bytes, [96, 0, 2, 1, 3, 0xa5]);
+    assert_eq!(Item::read(&bytes), Ok((item, 5)));
+    assert_eq!(Item::read(&[96, 0, 3, 1, 3, 9]), Ok((item, 6)));
+    for cut in 0..5 {
+        assert_eq!(Item::read(&bytes[..cut]), Err(Malformed::Short), "{cut}");
+    }
+    // No version, and none between the lowest and the highest.
+    for [min, max] in [[0, 0], [0, 3], [3, 2]] {
+        let bytes = [96, 0, 2, min, max];
+        assert_eq!(Item::read(&bytes), Err(Malformed::Value));
+        let body = [10, 7, 0, 1, min, max];
+        assert_eq!(Message::parse(96, &body), Err(Malformed::Value));
     }
 }
 

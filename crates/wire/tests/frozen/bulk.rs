@@ -5,8 +5,8 @@ use wire::bytes::{Reader, Writer};
 use wire::relay::entry::{Entry, EntryKind, Item, NO_TIME, Owner, SPARSE, Total};
 use wire::relay::join::{Endpoints, Join, Joined, Neighbors};
 use wire::relay::{
-    Carried, Done, Ended, FailureKind, Frame, FrameKind, Have, Hop, HopRepr, Keys, Message, Open,
-    Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
+    Carried, Done, END_VERSIONS, Ended, FailureKind, Frame, FrameKind, Have, Hop, HopRepr, Keys,
+    Message, Open, Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
 };
 
 #[test]
@@ -199,6 +199,7 @@ fn control_of_a_transfer() {
         };
         check(&mut fixtures, &format!("failed-{}", kind.label()), failed);
     }
+    check(&mut fixtures, "speaks", Message::Speaks(B, END_VERSIONS));
     let part = end_part(&[1; 16], (A, &[2; 32]), &[3; 32]);
     // Nobody reads what is signed: who verifies it writes it, too.
     fixtures.hold("signed-by-an-end", &part, |frozen| {
@@ -320,6 +321,7 @@ fn the_stream_of_a_copy() {
         ("attribute", attribute(false)),
         ("attribute-goes-on", attribute(true)),
         ("compare", Item::Compare),
+        ("speaks", Item::Speaks(END_VERSIONS)),
         (
             "spared",
             Item::Spared {

@@ -126,3 +126,24 @@ fn a_sink_opens_what_its_source_has_sealed() {
     let opened = inbound.open(301, &mut elsewhere, &transfer).unwrap();
     assert!(opened.is_none());
 }
+
+/// Sinks of now are asked, answer under seal, and are refused where the two share no version.
+#[test]
+fn the_versions_of_a_sink_are_heard_from_itself_alone() {
+    let versions = VersionRange { min: 1, max: 2 };
+    let speaks = Message::Speaks(LON, versions);
+    let (mut sinks, agreed) = pair();
+    let (mut speech, _) = agreed.speech();
+    let bytes = sent(&speaks, &mut speech);
+    assert_eq!(bytes[0], 16, "relays see a Said, as ever");
+    let heard = hear(&mut sinks, &came(&bytes)).unwrap();
+    assert_eq!(heard, format!("{speaks:?}"));
+    // A relay says it in the sink's name, and repeats what the sink has said.
+    let forged = hear(&mut sinks, &speaks).unwrap_err();
+    assert!(matches!(forged, Untrue::Forged(LON)), "{forged}");
+    let repeated = hear(&mut sinks, &came(&bytes)).unwrap_err();
+    assert!(matches!(repeated, Untrue::Forged(LON)), "{repeated}");
+    let none = no_version(AMS, LON, VersionRange { min: 2, max: 3 });
+    let text = none.to_string();
+    assert!(text.contains("speaks 2 to 3, this node 1 to 1"), "{text}");
+}

@@ -186,7 +186,7 @@ impl Files {
     /// Does what the stream says.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
-            Event::Begin => Ok(()),
+            Event::Begin | Event::Speaks(_) => Ok(()),
             Event::Total(total) => {
                 self.room = total.room;
                 Ok(())

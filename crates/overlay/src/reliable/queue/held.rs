@@ -150,8 +150,9 @@ impl Queue {
         }
     }
 
-    /// The flow, whose turn it is, stands aside if its destination is held and has no room.
-    pub(super) fn stands_aside(&mut self, place: u32, is_new: bool) -> bool {
+    /// The flow, whose turn it is and which is the one of this number in its list, stands aside if its destination is held
+    /// and has no room.
+    pub(super) fn stands_aside(&mut self, place: u32, (is_new, number): (bool, usize)) -> bool {
         let flow = &mut self.flows[place as usize];
         let Some(toward) = flow.toward() else {
             return false;
@@ -163,12 +164,12 @@ impl Queue {
         let band = &mut self.bands[usize::from(flow.band)];
         match is_new {
             true => {
-                band.new.pop_front();
+                band.new.remove(number);
                 flow.is_new = false;
                 held.new.push_back(place);
             }
             false => {
-                band.old.pop_front();
+                band.old.remove(number);
                 flow.is_old = false;
                 held.old.push_back(place);
             }

@@ -4,7 +4,7 @@
 //! is not looked at again. The latest transmission that has arrived then tells which of those before
 //! it are lost.
 
-use super::{Entry, NEW_FIRST, Sender, State};
+use super::{Entry, NEW_FIRST, Sender, State, WAYS_MAX};
 use base::{Duration, Time};
 use congestion::Acked;
 use wire::control::{ReliableAck, ReliableRate};
@@ -18,6 +18,9 @@ const REORDER_MIN: Duration = Duration::from_micros(500);
 const REORDER_QUARTERS_MAX: u64 = 6;
 /// After so many cuts that proved right there is a quarter less [RFC 8985 §6.2].
 const CUTS_RIGHT: u32 = 16;
+
+/// What an acknowledgement tells of each way: packets, and their bytes.
+type Heard = [(u64, u64); WAYS_MAX];
 
 impl Sender {
     /// Takes in what the receiver tells.
@@ -39,11 +42,16 @@ impl Sender {
             self.limit = end + u64::from(head.window);
         }
         let hold = Duration::from_micros(head.hold_us.into());
+        let newest = self.entry(head.newest.widen(self.base));
+        let newest_way = newest.map_or(self.used, |entry| entry.way.into());
         let is_late = self.was_late(head.newest);
         let rtt = self.sample(now, head.newest, hold);
-        self.note_repeated(head.repeated);
-        let in_flight = self.in_flight;
-        let mut acked = (0, 0);
+        self.note_repeated(head.repeated, newest_way);
+        let mut before = [0; WAYS_MAX];
+        for (before, way) in before.iter_mut().zip(&self.ways) {
+            *before = way.in_flight;
+        }
+        let mut acked = Heard::default();
         for seq in self.base..next {
             self.acknowledge(now, seq, &mut acked);
         }
@@ -51,50 +59,76 @@ impl Sender {
             self.acknowledge_ranges(now, ack, end, &mut acked);
         }
         if is_late {
-            self.undo_timeout();
+            self.undo_timeout(newest_way);
         }
-        // The second answer after a timeout has told.
-        self.new_first = self.new_first.filter(|left| *left == NEW_FIRST);
         self.forget_acknowledged();
         if self.skip_to.is_some_and(|skip| next >= skip) {
             (self.skip_to, self.skip_due) = (None, false);
         }
-        self.detect(now);
-        let (packets, bytes) = acked;
-        if packets == 0 {
+        for at in 0..self.ways.len() {
+            let way = &mut self.ways[at];
+            // The second answer after a timeout has told.
+            way.new_first = way.new_first.filter(|left| *left == NEW_FIRST);
+            self.detect(now, at);
+            if acked[at].0 > 0 {
+                let rtt = rtt.filter(|_| at == newest_way);
+                self.on_arrived(now, at, acked[at], before[at], rtt);
+            }
+        }
+        if acked.iter().all(|(packets, _)| *packets == 0) {
             return;
         }
         self.progress = now;
-        self.probes = 0;
-        self.backoff = 0;
-        let slow_start_used = self.controls.in_slow_start() && in_flight * 2 >= self.window();
+        for (at, (packets, _)) in acked.into_iter().enumerate().take(self.ways.len()) {
+            // A probe of a way waits for silence on that way.
+            if packets > 0 {
+                self.ways[at].timeout_at = None;
+            }
+            if self.ways[at].timeout_at.is_none() {
+                self.arm(now, at);
+            }
+        }
+    }
+
+    /// Packets of a way have arrived, with so many in flight on it before that.
+    fn on_arrived(
+        &mut self,
+        now: Time,
+        at: usize,
+        (packets, bytes): (u64, u64),
+        in_flight: usize,
+        rtt: Option<Duration>,
+    ) {
+        let way = &mut self.ways[at];
+        way.probes = 0;
+        way.backoff = 0;
+        let window = way.window(self.packet_bytes);
+        let slow_start_used = way.controls.in_slow_start() && in_flight * 2 >= window;
         let acked = Acked {
             now,
             segments: packets as f64,
             bytes,
             rtt,
             in_flight: in_flight as f64,
-            limited: self.is_limited || slow_start_used,
+            limited: way.is_limited || slow_start_used,
             receive_rate_bps: self.receive_rate_bps,
             // Packets of a lane have no stamps: the round trips have to tell.
             receive_jitter: None,
-            srtt: self.rtt.smoothed().unwrap_or_default(),
+            srtt: way.rtt.smoothed().unwrap_or_default(),
         };
-        let highest = self.highest.map(|(order, _)| order);
-        let is_open = in_flight < self.window();
-        let told = self.sampler.take(now, rtt, self.in_flight as f64, !is_open);
-        self.controls.on_delivered(&told);
+        let highest = way.highest.map(|(order, _)| order);
+        let is_open = in_flight < window;
+        let told = way.sampler.take(now, rtt, way.in_flight as f64, !is_open);
+        way.controls.on_delivered(&told);
         let rate = told.sample.map(|sample| sample.rate());
         // What does not fill the window is no more than the sources give: a smaller window would only delay it.
         if let Some(rtt) = rtt
-            && let Some(without) = self.own_queue.on_round_trip(now, rtt, in_flight, rate)
+            && let Some(without) = way.own_queue.on_round_trip(now, rtt, in_flight, rate)
             && !is_open
         {
-            self.controls.on_own_queue(now, without, self.next_order);
+            way.controls.on_own_queue(now, without, way.next_order);
         }
-        self.controls.on_ack(&acked, highest);
-        self.timeout_at = None;
-        self.arm(now);
+        way.controls.on_ack(&acked, highest);
     }
 
     /// Takes in at which rate data arrives at the receiver.
@@ -108,7 +142,7 @@ impl Sender {
         now: Time,
         ack: &ReliableAck<'_>,
         end: u64,
-        acked: &mut (u64, u64),
+        acked: &mut Heard,
     ) {
         let before = core::mem::take(&mut self.told);
         let mut ranges = core::mem::take(&mut self.told_before);
@@ -138,7 +172,7 @@ impl Sender {
     }
 
     /// One number has arrived.
-    fn acknowledge(&mut self, now: Time, seq: u64, (packets, bytes): &mut (u64, u64)) {
+    fn acknowledge(&mut self, now: Time, seq: u64, acked: &mut Heard) {
         let Some(at) = seq.checked_sub(self.base) else {
             return;
         };
@@ -152,30 +186,31 @@ impl Sender {
         let Some(packet) = entry.packet.take() else {
             return;
         };
-        *packets += 1;
-        *bytes += packet.bytes.len() as u64;
-        self.in_flight -= usize::from(entry.state == State::InFlight);
-        let (order, sent_at, stamp) = (entry.order, entry.sent_at, entry.stamp);
-        let is_lost = entry.state == State::Lost;
+        let (at, order, sent_at) = (usize::from(entry.way), entry.order, entry.sent_at);
+        let (is_lost, stamp) = (entry.state == State::Lost, entry.stamp);
         let (by_loss, repeated) = (entry.by_loss, entry.transmissions > 1);
+        let way = &mut self.ways[at];
+        acked[at].0 += 1;
+        acked[at].1 += packet.bytes.len() as u64;
+        way.in_flight -= usize::from(entry.state == State::InFlight);
         self.queue.on_arrived(&packet.bytes);
         self.queue.recycle(packet.bytes);
-        let least = self.rtt.least().unwrap_or_default();
+        let least = way.rtt.least().unwrap_or_default();
         let is_early = repeated && now.since(sent_at) < least.mul_f64(0.9);
         let stamp = (!is_early).then_some(&stamp);
-        self.sampler.on_arrived(now, stamp, 1.0);
+        way.sampler.on_arrived(now, stamp, 1.0);
         if is_lost || is_early {
             // It is an earlier transmission that has come after all.
             if is_lost || by_loss {
-                self.is_too_hasty();
+                way.is_too_hasty(REORDER_QUARTERS_MAX);
             }
-        } else if self.highest.is_none_or(|(highest, _)| order > highest) {
-            self.highest = Some((order, sent_at));
+        } else if way.highest.is_none_or(|(highest, _)| order > highest) {
+            way.highest = Some((order, sent_at));
         }
     }
 
-    /// The receiver has had so many packets more than once.
-    fn note_repeated(&mut self, repeated: u16) {
+    /// The receiver has had so many packets more than once; the last that came took this way.
+    fn note_repeated(&mut self, repeated: u16, at: usize) {
         let before = self.repeated.replace(repeated).unwrap_or(repeated);
         // Less than before is an acknowledgement that was overtaken.
         let more = repeated.wrapping_sub(before).cast_signed();
@@ -184,14 +219,7 @@ impl Sender {
             return;
         }
         self.stats.spurious += u64::from(more.unsigned_abs());
-        self.is_too_hasty();
-    }
-
-    /// What was taken for lost was late.
-    fn is_too_hasty(&mut self) {
-        let quarters = self.reorder_quarters + 1;
-        self.reorder_quarters = quarters.min(REORDER_QUARTERS_MAX);
-        self.cuts_right = 0;
+        self.ways[at].is_too_hasty(REORDER_QUARTERS_MAX);
     }
 
     fn forget_acknowledged(&mut self) {
@@ -205,27 +233,78 @@ impl Sender {
     /// nevertheless. [RFC 5682 §2.1]
     fn was_late(&self, newest: LaneSeq) -> bool {
         let entry = self.entry(newest.widen(self.base));
-        let is_expired = |entry: &Entry| entry.packet.is_some() && entry.state == State::Expired;
-        self.has_timed_out && entry.is_some_and(is_expired)
+        let is_expired = |entry: &Entry| {
+            let is_open = entry.packet.is_some() && entry.state == State::Expired;
+            is_open && self.ways[usize::from(entry.way)].has_timed_out
+        };
+        entry.is_some_and(is_expired)
     }
 
     /// Measures the round trip of a packet that was sent once.
     fn sample(&mut self, now: Time, newest: LaneSeq, hold: Duration) -> Option<Duration> {
         let entry = self.entry(newest.widen(self.base))?;
-        let elapsed = now.since(entry.sent_at);
+        let (elapsed, at) = (now.since(entry.sent_at), usize::from(entry.way));
         let is_measure = entry.packet.is_some() && entry.transmissions == 1 && hold < elapsed;
         let rtt = elapsed.saturating_sub(hold);
-        is_measure.then(|| self.rtt.on_sample(now, rtt));
+        is_measure.then(|| self.ways[at].rtt.on_sample(now, rtt));
         is_measure.then_some(rtt)
     }
 
-    /// A first guess of the round trip, of who has measured it otherwise.
+    /// A first guess of the round trip of the path in use, of who has measured it otherwise.
     pub fn seed_rtt(&mut self, now: Time, rtt: Duration) {
-        if self.rtt.samples() == 0 && rtt > Duration::ZERO {
-            self.rtt.on_sample(now, rtt);
+        self.ways[self.used].seed_rtt(now, rtt);
+    }
+
+    /// Finds what is lost of what took a way.
+    pub(super) fn detect(&mut self, now: Time, at: usize) {
+        self.ways[at].reorder_at = None;
+        let Some((highest, highest_at)) = self.ways[at].highest else {
+            return;
+        };
+        let reorder = self.ways[at].reorder();
+        let rtt = &self.ways[at].rtt;
+        let rtt = rtt.latest().max(rtt.least().unwrap_or_default());
+        while let Some(&(order, seq)) = self.ways[at].sent.front() {
+            if order >= highest {
+                return;
+            }
+            let is_last = |e: &&Entry| (usize::from(e.way), e.order) == (at, order);
+            let entry = self.entry(seq).filter(is_last);
+            let entry = entry.filter(|e| e.packet.is_some() && e.state == State::InFlight);
+            let Some(sent_at) = entry.map(|entry| entry.sent_at) else {
+                self.ways[at].sent.pop_front();
+                continue;
+            };
+            let by_place = self.ways[at].reorder_quarters == 0 && order + LATER <= highest;
+            let by_time = sent_at + reorder <= highest_at;
+            let due = sent_at + rtt + reorder;
+            if !by_place && !by_time && now < due {
+                self.ways[at].reorder_at = Some(due);
+                return;
+            }
+            self.ways[at].sent.pop_front();
+            self.lose(now, seq, (at, order));
         }
     }
 
+    fn lose(&mut self, now: Time, seq: u64, (at, order): (usize, u64)) {
+        self.entries[(seq - self.base) as usize].state = State::Lost;
+        self.lost.push_back(seq);
+        let way = &mut self.ways[at];
+        way.in_flight -= 1;
+        way.sampler.on_lost(1.0);
+        if way.controls.on_loss(now, order, way.next_order) {
+            self.stats.cuts += 1;
+            way.cuts_right += 1;
+        }
+        if way.cuts_right > CUTS_RIGHT {
+            way.reorder_quarters = way.reorder_quarters.saturating_sub(1);
+            way.cuts_right = 0;
+        }
+    }
+}
+
+impl super::Way {
     /// How much later a transmission may arrive than one that left after it.
     fn reorder(&self) -> Duration {
         let least = self.rtt.least().unwrap_or_default();
@@ -234,53 +313,5 @@ impl Sender {
         // many times of it.
         let more = usual.div(4) * self.reorder_quarters;
         (least.div(4) + more.min(usual.max(self.rtt.deviation() * 4))).max(REORDER_MIN)
-    }
-
-    /// Finds what is lost.
-    pub(super) fn detect(&mut self, now: Time) {
-        self.reorder_at = None;
-        let Some((highest, highest_at)) = self.highest else {
-            return;
-        };
-        let reorder = self.reorder();
-        let rtt = self.rtt.latest().max(self.rtt.least().unwrap_or_default());
-        while let Some(&(order, seq)) = self.sent.front() {
-            if order >= highest {
-                return;
-            }
-            let entry = self.entry(seq);
-            let entry = entry
-                .filter(|e| e.order == order && e.packet.is_some() && e.state == State::InFlight);
-            let Some(sent_at) = entry.map(|entry| entry.sent_at) else {
-                self.sent.pop_front();
-                continue;
-            };
-            let by_place = self.reorder_quarters == 0 && order + LATER <= highest;
-            let by_time = sent_at + reorder <= highest_at;
-            let due = sent_at + rtt + reorder;
-            if !by_place && !by_time && now < due {
-                self.reorder_at = Some(due);
-                return;
-            }
-            self.sent.pop_front();
-            self.lose(now, seq, order);
-        }
-    }
-
-    fn lose(&mut self, now: Time, seq: u64, order: u64) {
-        let at = (seq - self.base) as usize;
-        self.entries[at].state = State::Lost;
-        self.in_flight -= 1;
-        self.lost.push_back(seq);
-        self.sampler.on_lost(1.0);
-        let next = self.next_order;
-        if self.controls.on_loss(now, order, next) {
-            self.stats.cuts += 1;
-            self.cuts_right += 1;
-        }
-        if self.cuts_right > CUTS_RIGHT {
-            self.reorder_quarters = self.reorder_quarters.saturating_sub(1);
-            self.cuts_right = 0;
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Into the lane and out to the neighbour: what waits, how much more may come, and what leaves next.
 //!
 //! ```text
-//!   push ─▶ queue ─▶ peek: grant? window? pace? ─▶ choose: lost, new, as a probe the last ─▶ take
+//!   push ─▶ queue ─▶ peek by a way: grant? window? pace? ─▶ choose: lost, new, as a probe the last ─▶ take
 //!             └─ in time? else given up, before it has a number
 //!     └─ room, pressure: how much more is wanted, of this node's own and of the neighbours
 //! ```
@@ -46,7 +46,7 @@ impl Sender {
         self.last_used = now;
         match self.queue.due() == 0 {
             true => {
-                (self.progress, self.busy_since) = (now, now);
+                self.progress = now;
                 self.drain.restart(now);
             }
             false => self.drain.look(now),
@@ -57,7 +57,9 @@ impl Sender {
         }
         if self.settings.flows_max > 1 {
             let flows = self.count_flows(now);
-            self.controls.set_flows(flows, self.next_order);
+            for way in &mut self.ways {
+                way.controls.set_flows(flows, way.next_order);
+            }
         }
         pushed
     }
@@ -107,7 +109,9 @@ impl Sender {
     /// Packets that leave within `time`, `least` at least: by the pace, or what the receiver's window
     /// and repetitions leave of it.
     fn leaving_in(&self, time: Duration, least: usize) -> usize {
-        let rate = self.pacer.rate();
+        let ways = self.ways.iter().enumerate();
+        let leaves = ways.filter(|(at, way)| *at == self.used || way.is_open);
+        let rate: f64 = leaves.map(|(_, way)| way.pacer.rate()).sum();
         let rate = self.drain.rate().map_or(rate, |drain| drain.min(rate));
         ((rate * time.as_secs_f64()) as usize).clamp(least, MARK_PACKETS)
     }
@@ -171,94 +175,129 @@ impl Sender {
         self.queue.hold(now, toward, hold.room.into(), in_flight);
     }
 
-    /// The length of the next packet, if one may leave now. `rest` is the delay from the neighbour to a packet's
-    /// destination, if known.
-    pub fn peek(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<usize> {
-        self.pace_at = None;
+    /// The length of the next packet, if one may leave by this way now. `rest` is the delay from the neighbour to a
+    /// packet's destination, if known.
+    pub fn peek(&mut self, now: Time, by: u8, rest: RestOfPath<'_>) -> Option<usize> {
+        let at = usize::from(by);
+        let is_busy = self.queue.due() > 0;
+        if is_busy && !self.is_busy {
+            self.busy_since = now;
+        }
+        self.is_busy = is_busy;
+        let way = self.ways.get_mut(at)?;
+        way.pace_at = None;
+        let window = way.window(self.packet_bytes);
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
-            self.is_limited &= self.in_flight >= self.window();
-            if self.in_flight < self.window() {
-                self.sampler.on_nothing_to_send(self.in_flight as f64);
+            way.is_limited &= way.in_flight >= window;
+            if way.in_flight < window {
+                way.sampler.on_nothing_to_send(way.in_flight as f64);
             }
-            if !self.grant {
+            if !way.grant {
                 return None;
             }
         }
-        if !self.grant {
-            if self.in_flight >= self.window() {
-                self.is_limited = true;
+        if !way.grant {
+            let is_shut = if at == self.used {
+                self.used_rests
+            } else {
+                !way.is_open
+            };
+            if is_shut {
                 return None;
             }
-            if !self.pacer.allows(now) {
-                self.pace_at = Some(self.pacer.next(now));
+            if way.in_flight >= window {
+                way.is_limited = true;
+                return None;
+            }
+            if !way.pacer.allows(now) {
+                way.pace_at = Some(way.pacer.next(now));
                 return None;
             }
         }
         if self.chosen.and_then(|seq| self.held(seq)).is_none() {
-            self.chosen = self.choose(now, rest);
+            self.chosen = self.choose(now, at, rest);
         }
         let length = self.chosen.and_then(|seq| self.held(seq)).map(Vec::len);
+        if length.is_some_and(|length| length > self.ways[at].packet_bytes) {
+            return None;
+        }
         if length.is_none() {
-            self.grant = false;
-            self.is_limited = false;
-            self.sampler.on_nothing_to_send(self.in_flight as f64);
+            let way = &mut self.ways[at];
+            way.grant = false;
+            way.is_limited = false;
+            way.sampler.on_nothing_to_send(way.in_flight as f64);
             // The receiver's window is closed: it is asked now and then. Nothing has left, so a
             // probe that is due already is not put off: packets may come to the queue for ever.
-            if self.timeout_at.is_none() {
-                self.arm(now);
+            if way.timeout_at.is_none() {
+                self.arm(now, at);
             }
         }
         length
     }
 
-    /// The packet of which [`Sender::peek`] has told the length. It leaves now.
-    pub fn take(&mut self, now: Time) -> Option<Outgoing<'_>> {
+    /// The packet of which [`Sender::peek`] has told the length. It leaves now, by the same way.
+    pub fn take(&mut self, now: Time, by: u8) -> Option<Outgoing<'_>> {
         let seq = self.chosen.take()?;
-        self.grant = false;
-        self.transmit(now, seq)
+        self.ways[usize::from(by)].grant = false;
+        self.transmit(now, seq, by)
     }
 
     /// There was no buffer to send from: once more, soon.
     pub fn try_again(&mut self, now: Time) {
-        self.pace_at = Some(now + TRY_AGAIN);
+        self.again_at = Some(now + TRY_AGAIN);
     }
 
     /// What to send: what is lost, then what is new, and as a probe the last one again.
-    fn choose(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<u64> {
-        if !self.grant
-            && let Some(left @ 1..) = self.new_first
-            && let Some(seq) = self.choose_new(now, rest)
+    fn choose(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<u64> {
+        let is_granted = self.ways[at].grant;
+        if !is_granted
+            && let Some(left @ 1..) = self.ways[at].new_first
+            && let Some(seq) = self.choose_new(now, at, rest)
         {
-            self.new_first = Some(left - 1);
+            self.ways[at].new_first = Some(left - 1);
             return Some(seq);
         }
-        while let Some(seq) = self.lost.pop_front() {
+        while let Some(&seq) = self.lost.front() {
             let entry = self.entry(seq);
-            if entry.is_some_and(|e| e.state != State::InFlight && e.packet.is_some()) {
+            let entry = entry.filter(|e| e.state != State::InFlight);
+            let length = entry
+                .and_then(|e| e.packet.as_ref())
+                .map(|packet| packet.bytes.len());
+            if length.is_some_and(|length| length > self.ways[at].packet_bytes) {
+                break;
+            }
+            self.lost.pop_front();
+            if length.is_some() {
                 return Some(seq);
             }
         }
-        let new = self.choose_new(now, rest);
-        if new.is_some() || !self.grant {
+        let new = self.choose_new(now, at, rest);
+        if new.is_some() || !is_granted {
             return new;
         }
-        let held = |entry: &Entry| entry.packet.is_some();
+        // Of a spare its own last one: that of another way would say nothing of this one.
+        let is_only = self.ways.len() == 1;
+        let held = |entry: &Entry| {
+            let is_own = is_only || usize::from(entry.way) == at || at == self.used;
+            entry.packet.is_some() && is_own
+        };
         let last = self.entries.iter().rposition(held);
         last.map(|at| self.base + at as u64)
     }
 
-    fn choose_new(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<u64> {
+    fn choose_new(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<u64> {
         let next = self.next_seq();
-        let is_allowed = next < self.limit || (self.grant && self.entries.is_empty());
+        let is_allowed = next < self.limit || (self.ways[at].grant && self.entries.is_empty());
         if !is_allowed || next - self.base >= SPAN {
             return None;
         }
-        let mut packet = self.pop_in_time(now, rest)?;
+        let mut packet = self.pop_in_time(now, at, rest)?;
         self.drain.on_left(now);
-        self.mark(now, &mut packet);
+        self.mark(now, &mut packet, at);
         self.entries.push_back(Entry {
             packet: Some(packet),
+            way: at as u8,
             order: 0,
             sent_at: now,
             stamp: Stamp::default(),
@@ -271,24 +310,28 @@ impl Sender {
 
     /// The next packet that can be in time. Others are given up before they have a number, so the receiver waits for
     /// none of them: a lane that is asked for more than it carries would else carry only what the next hop drops.
-    fn pop_in_time(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<Packet> {
+    fn pop_in_time(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<Packet> {
+        let most = self.ways[at].packet_bytes;
         loop {
-            let packet = self.queue.pop()?;
+            let packet = match at == self.used || self.used_rests {
+                true => self.queue.pop(most)?,
+                false => self.queue.pop_of_bulk(most)?,
+            };
             if packet.remaining.is_none() {
                 return Some(packet);
             }
             let waited = now.since(packet.entered);
             let left = packet.remaining.minus(waited);
             let to = Header::trusted(&packet.bytes[..]).destination();
+            let rest = rest(to).unwrap_or_default();
             // Of more than leaves some is dropped in any case. Choice: what has waited for as long as it may have to on
-            // lanes further on, or nothing would be left for those.
+            // lanes further on, or nothing would be left for those. Behind the last link there are none.
             let is_overloaded = now.since(self.busy_since) >= OVERLOADED;
-            let margin = if is_overloaded {
-                waited
-            } else {
-                Duration::ZERO
+            let margin = match is_overloaded && rest > Duration::ZERO {
+                true => waited,
+                false => Duration::ZERO,
             };
-            let way = self.way_there(waited) + rest(to).unwrap_or_default() + margin;
+            let way = self.way_there(at, waited) + rest + margin;
             if !left.is_expired() && left.allows(way) {
                 return Some(packet);
             }
@@ -303,11 +346,12 @@ impl Sender {
     }
 
     /// What a packet that leaves now takes to the neighbour: half of the least round trip, and behind others what the
-    /// last one was longer by. When nothing is in flight there is no queue that this lane has made.
-    fn way_there(&self, waited: Duration) -> Duration {
-        let least = self.rtt.least().unwrap_or_default();
-        let queue = match waited >= WAITED && self.in_flight > 0 {
-            true => self.rtt.latest().saturating_sub(least),
+    /// last ones were longer by. When nothing is in flight there is no queue that this lane has made.
+    fn way_there(&self, at: usize, waited: Duration) -> Duration {
+        let way = &self.ways[at];
+        let least = way.rtt.least().unwrap_or_default();
+        let queue = match waited >= WAITED && way.in_flight > 0 {
+            true => way.rtt.present().unwrap_or(least).saturating_sub(least),
             false => Duration::ZERO,
         };
         least.div(2) + queue
@@ -320,12 +364,13 @@ impl Sender {
 
     /// Marks a packet of a neighbour that had to wait for long among some others. This node's own
     /// sources are not told: they wait for room, and put no more in than their share.
-    fn mark(&mut self, now: Time, packet: &mut Packet) {
+    fn mark(&mut self, now: Time, packet: &mut Packet, at: usize) {
         // Who is told cuts its window by up to a half, and what waits has to last until it has grown
         // again: else the lane, which has a window of its own, does not use it.
-        let patience = MARK_SOJOURN.max(self.rtt.smoothed().unwrap_or_default().div(2));
+        let way = &self.ways[at];
+        let patience = MARK_SOJOURN.max(way.rtt.smoothed().unwrap_or_default().div(2));
         // A lane that has never met its limit doubles each round trip: it will carry what waits.
-        let has_limit = self.stats.cuts + self.stats.timeouts > 0 || self.probes > 0;
+        let has_limit = self.stats.cuts + self.stats.timeouts > 0 || way.probes > 0;
         let waited = now.since(packet.entered) > patience && self.queue.len() >= MARK_LEAST;
         let is_full = self.queue.len() > MARK_PACKETS;
         if packet.came.is_some() && ((waited && has_limit) || is_full) {
@@ -334,34 +379,45 @@ impl Sender {
         }
     }
 
-    fn transmit(&mut self, now: Time, seq: u64) -> Option<Outgoing<'_>> {
-        self.held(seq)?;
-        if self.in_flight == 0 && self.next_order > 0 {
-            let idle = now.since(self.last_sent);
-            let rto = self.rto();
-            self.controls.on_idle(idle, rto);
-        }
+    fn transmit(&mut self, now: Time, seq: u64, by: u8) -> Option<Outgoing<'_>> {
         let bytes = self.held(seq)?.len() as f64;
-        self.packet_bytes += (bytes - self.packet_bytes) / 8.0;
-        let (window, slow) = (self.wide_window(), self.controls.in_slow_start());
-        // After an outage the average is long for tens of samples: at its pace a window would take as long.
-        let rtt = self.rtt.present().unwrap_or_default();
-        match self.controls.pace() {
-            Some(pace) => self.pacer.set_rate(pace * window / self.controls.window()),
-            None => self.pacer.set(window, rtt, slow),
+        let before = self
+            .entry(seq)
+            .map(|entry| (usize::from(entry.way), entry.state));
+        if let Some((before, State::InFlight)) = before {
+            // A probe; where it went before is not waited for any more.
+            self.ways[before].in_flight -= 1;
         }
-        self.pacer.on_sent(now);
-        let order = self.next_order;
-        self.next_order += 1;
-        self.sent.push_back((order, seq));
-        self.last_sent = now;
+        let at = usize::from(by);
+        let rto = self.ways[at].rto();
+        let way = &mut self.ways[at];
+        if way.in_flight == 0 && way.next_order > 0 {
+            let idle = now.since(way.last_sent);
+            way.controls.on_idle(idle, rto);
+        }
+        self.packet_bytes += (bytes - self.packet_bytes) / 8.0;
+        let (window, slow) = (
+            way.wide_window(self.packet_bytes),
+            way.controls.in_slow_start(),
+        );
+        // After an outage the average is long for tens of samples: at its pace a window would take as long.
+        let rtt = way.rtt.present().unwrap_or_default();
+        match way.controls.pace() {
+            Some(pace) => way.pacer.set_rate(pace * window / way.controls.window()),
+            None => way.pacer.set(window, rtt, slow),
+        }
+        way.pacer.on_sent(now);
+        let order = way.next_order;
+        way.next_order += 1;
+        way.sent.push_back((order, seq));
+        way.last_sent = now;
         self.last_used = now;
-        let at = (seq - self.base) as usize;
-        let stamp = self.sampler.on_sent(now, self.in_flight as f64, 1.0);
-        let entry = &mut self.entries[at];
+        let stamp = way.sampler.on_sent(now, way.in_flight as f64, 1.0);
+        way.in_flight += 1;
+        let place = (seq - self.base) as usize;
+        let entry = &mut self.entries[place];
         entry.stamp = stamp;
-        self.in_flight += usize::from(entry.state != State::InFlight);
-        entry.order = order;
+        (entry.way, entry.order) = (by, order);
         entry.sent_at = now;
         entry.by_loss = entry.state == State::Lost;
         entry.state = State::InFlight;
@@ -371,8 +427,8 @@ impl Sender {
             true => self.stats.retransmissions += 1,
             false => self.stats.sent += 1,
         }
-        self.arm(now);
-        let packet = self.entries[at].packet.as_mut()?;
+        self.arm(now, at);
+        let packet = self.entries[place].packet.as_mut()?;
         let mut header = Header::trusted(&mut packet.bytes[..]);
         header.set_lane_seq(LaneSeq::of(seq));
         header.set_remaining(packet.remaining.minus(now.since(packet.entered)));

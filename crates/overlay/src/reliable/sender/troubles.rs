@@ -4,11 +4,11 @@
 //!   silence ── 2 round trips ──▶ probe ── again ──▶ probe ── timeout ──▶ all is lost, backed off
 //! ```
 
-use super::super::controls::Controls;
+use super::super::own_queue::OwnQueue;
 use super::super::queue::Packet;
 use super::super::{ACK_DELAY, Settings, WINDOW_MAX};
-use super::{NEW_FIRST, OwnQueue, Sender, State};
-use crate::estimate::Rtt;
+use super::way::{Open, WAYS_MAX, Way};
+use super::{NEW_FIRST, Sender, State};
 use base::{Duration, Time};
 use wire::control::ReliableSkip;
 use wire::data::LaneSeq;
@@ -27,121 +27,125 @@ const IDLE: Duration = Duration::from_secs(5);
 impl Sender {
     /// When something is to be done next: a packet may leave, or a time runs out.
     pub fn next_timeout(&self) -> Option<Time> {
-        let held = self.queue.next_timeout();
-        let at = [self.pace_at, self.reorder_at, self.timeout_at, held];
-        at.into_iter().flatten().min()
+        let of_way = |way: &Way| [way.pace_at, way.reorder_at, way.timeout_at];
+        let ways = self.ways.iter().flat_map(of_way);
+        let all = ways.chain([self.queue.next_timeout(), self.again_at]);
+        all.flatten().min()
     }
 
     /// Does what is due, if anything is.
     pub fn on_timeout(&mut self, now: Time) {
         self.queue.expire_holds(now);
-        if self.reorder_at.is_some_and(|at| at <= now) {
-            self.detect(now);
-        }
-        if self.timeout_at.is_some_and(|at| at <= now) {
-            self.timeout_at = None;
-            self.skip_due = self.skip_to.is_some();
-            if self.probes < PROBES && self.backoff == 0 && self.in_flight > 0 {
-                // A packet that is sent now shows what became of those before it [RFC 8985 §7].
-                self.probes += 1;
-                self.stats.probes += 1;
-                self.grant = true;
-            } else {
-                self.expire(now);
+        self.again_at = self.again_at.filter(|at| *at > now);
+        for at in 0..self.ways.len() {
+            if self.ways[at].reorder_at.is_some_and(|at| at <= now) {
+                self.detect(now, at);
             }
-            self.arm(now);
+            let way = &mut self.ways[at];
+            if way.timeout_at.is_some_and(|at| at <= now) {
+                way.timeout_at = None;
+                self.skip_due = self.skip_to.is_some();
+                if way.probes < PROBES && way.backoff == 0 && way.in_flight > 0 {
+                    // A packet that is sent now shows what became of those before it [RFC 8985 §7].
+                    way.probes += 1;
+                    self.stats.probes += 1;
+                    way.grant = true;
+                } else {
+                    self.expire(now, at);
+                }
+                self.arm(now, at);
+            }
         }
         if now.since(self.last_used) > IDLE && self.entries.is_empty() && self.queue.is_empty() {
             self.queue.release();
         }
     }
 
-    /// Everything in flight is taken for lost.
-    fn expire(&mut self, now: Time) {
+    /// Everything in flight on a way is taken for lost.
+    fn expire(&mut self, now: Time, at: usize) {
         self.stats.timeouts += 1;
-        let aborts = self.in_flight > 0 && self.controls.aborts_timeout();
-        self.backoff = (self.backoff + u32::from(!aborts)).min(8);
+        let way = &mut self.ways[at];
+        way.is_overdue = true;
+        let aborts = way.in_flight > 0 && way.controls.aborts_timeout();
+        way.backoff = (way.backoff + u32::from(!aborts)).min(8);
         // The second timeout of the same packets says nothing new of the path [RFC 5681 §3.1].
-        if self.in_flight > 0 && self.expired.replace(self.base) != Some(self.base) {
-            self.controls.on_timeout(now, self.next_order);
+        if way.in_flight > 0 && way.expired.replace(self.base) != Some(self.base) {
+            way.controls.on_timeout(now, way.next_order);
         }
-        self.lose_all();
-        (self.has_timed_out, self.new_first) = (true, Some(NEW_FIRST));
+        way.sampler.on_timeout();
+        self.lose_way(at);
+        let way = &mut self.ways[at];
+        (way.has_timed_out, way.new_first) = (true, Some(NEW_FIRST));
         // Should the receiver's window be closed, one packet asks whether it still is.
-        self.grant = true;
+        way.grant = true;
+    }
+
+    fn lose_way(&mut self, at: usize) {
+        self.ways[at].clear();
+        for entry in &mut self.entries {
+            let is_there = usize::from(entry.way) == at && entry.state == State::InFlight;
+            if is_there && entry.packet.is_some() {
+                entry.state = State::Expired;
+            }
+        }
+        self.list_lost();
+    }
+
+    /// All that is neither acknowledged nor in flight is sent again, in the order of numbers.
+    fn list_lost(&mut self) {
+        self.chosen = None;
+        self.lost.clear();
+        let entries = self.entries.iter().zip(self.base..);
+        let lost = entries.filter(|(e, _)| e.packet.is_some() && e.state != State::InFlight);
+        self.lost.extend(lost.map(|(_, seq)| seq));
     }
 
     fn lose_all(&mut self) {
-        self.sampler.on_timeout();
-        self.sent.clear();
-        self.lost.clear();
-        self.chosen = None;
-        self.reorder_at = None;
-        self.in_flight = 0;
-        for (at, entry) in self.entries.iter_mut().enumerate() {
-            if entry.packet.is_some() {
-                if entry.state != State::Waiting {
-                    entry.state = State::Expired;
-                }
-                self.lost.push_back(self.base + at as u64);
-            }
+        for at in 0..self.ways.len() {
+            self.ways[at].sampler.on_timeout();
+            self.lose_way(at);
         }
     }
 
-    /// The last timeout was none: what has not come of what it took for lost is on its way.
-    pub(super) fn undo_timeout(&mut self) {
-        self.controls.undo_timeout();
-        (self.has_timed_out, self.new_first) = (false, None);
-        self.lost.clear();
-        for (at, entry) in self.entries.iter_mut().enumerate() {
-            let seq = self.base + at as u64;
-            match entry.state {
-                _ if entry.packet.is_none() => {}
-                State::Expired => {
-                    entry.state = State::InFlight;
-                    self.in_flight += 1;
-                    self.sent.push_back((entry.order, seq));
-                }
-                State::Lost | State::Waiting => self.lost.push_back(seq),
-                State::InFlight => {}
+    /// The last timeout of a way was none: what has not come of what it took for lost is on its way.
+    pub(super) fn undo_timeout(&mut self, at: usize) {
+        let way = &mut self.ways[at];
+        way.controls.undo_timeout();
+        (way.has_timed_out, way.new_first) = (false, None);
+        for (entry, seq) in self.entries.iter_mut().zip(self.base..) {
+            let is_there = usize::from(entry.way) == at && entry.state == State::Expired;
+            if is_there && entry.packet.is_some() {
+                entry.state = State::InFlight;
+                way.in_flight += 1;
+                way.sent.push_back((entry.order, seq));
             }
         }
-        self.chosen = None;
-        self.sent.make_contiguous().sort_unstable();
+        way.sent.make_contiguous().sort_unstable();
+        self.list_lost();
     }
 
-    pub(super) fn rto(&self) -> Duration {
-        let patience = self.rtt.patience(RTO_FIRST) + ACK_DELAY;
-        let rto = patience.max(RTO_MIN);
-        (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
-    }
-
-    /// Choice: RFC 8985 §7.2 waits for two round trips. Two without a queue are enough beside one,
-    /// if that one is as long as usual.
-    fn probe_after(&self, rtt: Duration) -> Duration {
-        let least = self.rtt.least().unwrap_or(rtt);
-        let usual = rtt + self.rtt.deviation() * 4;
-        (least * 2).max(usual).min(rtt * 2)
-    }
-
-    /// Sets the timer for probe or timeout, if it is not set.
-    pub(super) fn arm(&mut self, now: Time) {
-        let waits = !self.entries.is_empty() || self.queue.due() > 0 || self.skip_to.is_some();
+    /// Sets the timer of a way for probe or timeout, if it is not set.
+    pub(super) fn arm(&mut self, now: Time, at: usize) {
+        // What nobody else waits for is asked about by the path in use.
+        let is_idle = self.ways.iter().all(|way| way.in_flight == 0);
+        let is_owed = !self.entries.is_empty() || self.queue.due() > 0 || self.skip_to.is_some();
+        let waits = self.ways[at].in_flight > 0 || (at == self.used && is_idle && is_owed);
+        let way = &mut self.ways[at];
         if !waits {
-            self.timeout_at = None;
+            way.timeout_at = None;
             return;
         }
-        let probe = self.probes < PROBES && self.backoff == 0 && self.in_flight > 0;
-        let after = match self.rtt.present().filter(|_| probe) {
-            Some(rtt) => (self.probe_after(rtt) + ACK_DELAY * 2).min(self.rto()),
-            None => self.rto(),
+        let probe = way.probes < PROBES && way.backoff == 0 && way.in_flight > 0;
+        let after = match way.rtt.present().filter(|_| probe) {
+            Some(rtt) => (way.probe_after(rtt) + ACK_DELAY * 2).min(way.rto()),
+            None => way.rto(),
         };
         // A probe waits for silence after the last transmission, the timeout for the first. An
         // acknowledgement that waits for its timer is late by the timer's own delay.
         match probe {
-            true => self.timeout_at = Some(now + after),
+            true => way.timeout_at = Some(now + after),
             false => {
-                self.timeout_at.get_or_insert(now + after);
+                way.timeout_at.get_or_insert(now + after);
             }
         }
     }
@@ -159,50 +163,118 @@ impl Sender {
     /// The link is up again after an outage. Losses of the outage say nothing of what the path carries now: the
     /// window begins anew, as that of a new connection.
     pub fn resume(&mut self, now: Time) {
-        let flows = self.controls.flows();
-        self.controls = Controls::new(self.settings);
-        self.controls.set_flows(flows, self.next_order);
-        self.backoff = 0;
-        self.probes = 0;
+        self.is_busy = false;
         self.lose_all();
-        (self.has_timed_out, self.new_first) = (false, None);
-        self.timeout_at = None;
-        self.arm(now);
+        let flows = self.flows();
+        for (at, way) in self.ways.iter_mut().enumerate() {
+            match at == self.used {
+                true => way.begin_anew(self.settings),
+                false => way.renew(self.settings, flows),
+            }
+        }
+        self.arm(now, self.used);
     }
 
-    /// The lane behaves so from now on. Its window begins anew if that is news.
+    /// The lane behaves so from now on. Its windows begin anew if that is news.
     pub fn configure(&mut self, settings: Settings) {
         if settings == self.settings {
             return;
         }
         self.settings = settings;
-        let flows = self.controls.flows();
-        self.controls = Controls::new(settings);
-        self.controls.set_flows(flows, self.next_order);
+        for way in &mut self.ways {
+            way.begin_controls(settings);
+        }
     }
 
-    /// What leaves from now on takes a path of another round trip and another room: both are measured anew, as of a new
-    /// connection [RFC 9000 §9.4]. What is in flight on the path before arrives still, unless that `is_gone`.
-    pub fn on_new_path(&mut self, now: Time, rtt: Duration, is_gone: bool) {
-        let before = self.rtt.smoothed().unwrap_or_default();
-        (self.rtt, self.own_queue) = (Rtt::default(), OwnQueue::default());
-        // An answer by the longer of the two is late by nothing that is lost.
-        self.seed_rtt(now, if is_gone { rtt } else { rtt.max(before) });
-        if is_gone {
-            return self.resume(now);
+    /// What leaves takes the path of this number from now on. If packets took it before beside the other one, its window
+    /// stays what it is. Else it begins anew, as of a new connection [RFC 9000 §9.4]. What is in flight on the path before
+    /// arrives still, unless that `is_gone`: then the window begins anew too. Choice: it was made while the lane gave
+    /// the path a part of its load, and one that is too small grows for ten seconds on a long path.
+    pub(crate) fn on_new_path(&mut self, now: Time, to: Open, is_gone: bool) {
+        let (before, flows) = (self.used, self.flows());
+        self.used = self.place(to.way);
+        let way = &mut self.ways[self.used];
+        if !way.is_open {
+            way.renew(self.settings, flows);
+            way.seed_rtt(now, to.rtt);
         }
-        let flows = self.controls.flows();
-        self.controls = Controls::new(self.settings);
-        self.controls.set_flows(flows, self.next_order);
-        self.timeout_at = None;
-        self.arm(now);
+        way.packet_bytes = usize::MAX;
+        if is_gone && before != self.used {
+            self.ways[before].sampler.on_timeout();
+            self.lose_way(before);
+            self.ways[before].renew(self.settings, flows);
+            self.ways[self.used].begin_anew(self.settings);
+        }
+        self.ways[before].is_open = false;
+        if before != self.used {
+            // Calls have gone over to the other one.
+            self.ways[before].own_queue = OwnQueue::default();
+        }
+        self.arm(now, self.used);
+    }
+
+    /// The place of a way; it is made if there was none of this number.
+    fn place(&mut self, way: u8) -> usize {
+        let at = usize::from(way).min(WAYS_MAX - 1);
+        while self.ways.len() <= at {
+            self.ways.push(Way::new(self.settings));
+        }
+        at
+    }
+
+    /// Everything in flight on a path was taken for lost since this was asked last: it may carry less long packets than
+    /// before.
+    pub(crate) fn take_timeout(&mut self, way: u8) -> bool {
+        let way = self.ways.get_mut(usize::from(way));
+        way.is_some_and(|way| core::mem::take(&mut way.is_overdue))
+    }
+
+    /// The spares that packets may take beside the path in use, or instead of it where that rests.
+    pub(crate) fn open_ways(&mut self, now: Time, open: &[Open], used_rests: bool) {
+        self.used_rests = used_rests;
+        for at in 0..self.ways.len() {
+            let stays = open.iter().any(|open| usize::from(open.way) == at);
+            self.ways[at].is_open &= stays;
+        }
+        for open in open {
+            let at = self.place(open.way);
+            let flows = self.ways[self.used].controls.flows();
+            let way = &mut self.ways[at];
+            way.packet_bytes = open.packet_bytes;
+            if !core::mem::replace(&mut way.is_open, true) {
+                way.seed_rtt(now, open.rtt);
+                way.controls.set_flows(flows, way.next_order);
+            }
+        }
+    }
+
+    /// The path of this number has fallen silent, or is there no more: what is in flight on it is sent again at once, by
+    /// others if there are any.
+    pub(crate) fn lose_path(&mut self, now: Time, way: u8) {
+        let at = usize::from(way);
+        if self.ways.get(at).is_some_and(|way| way.in_flight > 0) {
+            self.ways[at].sampler.on_timeout();
+            self.lose_way(at);
+            self.arm(now, self.used);
+        }
+    }
+
+    /// There is no path of this number any more.
+    pub(crate) fn end_path(&mut self, now: Time, way: u8) {
+        self.lose_path(now, way);
+        let (at, flows) = (usize::from(way), self.flows());
+        if at != self.used
+            && let Some(way) = self.ways.get_mut(at)
+        {
+            way.renew(self.settings, flows);
+        }
     }
 
     /// Gives up everything, to be sent another way: first what was sent and not acknowledged, then
     /// what waits. The receiver is told by [`Sender::poll_skip`].
     pub fn give_up(&mut self, mut take: impl FnMut(Packet)) {
         self.take_back();
-        while let Some(packet) = self.queue.pop() {
+        while let Some(packet) = self.queue.pop(usize::MAX) {
             take(packet);
         }
         self.skip_to = (self.base > 0).then_some(self.base);
@@ -230,14 +302,25 @@ impl Sender {
                 self.queue.push_again(packet);
             }
         }
-        self.sent.clear();
+        self.ways.iter_mut().for_each(Way::clear);
         self.lost.clear();
         self.told.clear();
         self.chosen = None;
-        self.in_flight = 0;
-        self.reorder_at = None;
-        self.timeout_at = None;
-        (self.has_timed_out, self.new_first) = (false, None);
-        self.grant = false;
+    }
+}
+
+impl Way {
+    pub(super) fn rto(&self) -> Duration {
+        let patience = self.rtt.patience(RTO_FIRST) + ACK_DELAY;
+        let rto = patience.max(RTO_MIN);
+        (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
+    }
+
+    /// Choice: RFC 8985 §7.2 waits for two round trips. Two without a queue are enough beside one,
+    /// if that one is as long as usual.
+    fn probe_after(&self, rtt: Duration) -> Duration {
+        let least = self.rtt.least().unwrap_or(rtt);
+        let usual = rtt + self.rtt.deviation() * 4;
+        (least * 2).max(usual).min(rtt * 2)
     }
 }

@@ -224,7 +224,7 @@ fn packets_that_wait_for_long_are_marked() {
 fn a_slow_start_ends_at_the_queue_that_calls_beside_wait_in() {
     let grown = |queue_from| {
         let (mut from, mut to) = ready();
-        from.sender.spare_calls(queue_from);
+        from.sender.spare_calls([queue_from, None, None, None]);
         push(&mut from, 100, 0..400);
         for start in (100..200).step_by(20) {
             let sent = send_all(&mut from, start, start + 9);

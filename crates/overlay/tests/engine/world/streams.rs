@@ -94,7 +94,8 @@ impl Streams {
         self.collect(nodes);
     }
 
-    fn schedule(&mut self, nodes: &mut Nodes, until: Time) {
+    /// Has what is due until then sent; whoever runs the world beside this takes what arrives.
+    pub fn schedule(&mut self, nodes: &mut Nodes, until: Time) {
         for (i, stream) in self.streams.iter().enumerate() {
             loop {
                 let n = self.delays[i].len() as u64;

@@ -1,0 +1,69 @@
+//! What the kernel tells of the connections of one segment, in sums; and for how long they idled, and for whom.
+
+/// Sums since the segment began, and the round trips of now.
+#[derive(Clone, Default)]
+pub(super) struct Totals {
+    pub(super) bytes: u64,
+    pub(super) resent: u64,
+    /// Of each connection that is used: how long it had something to send, and the other end took nothing.
+    pub(super) each_us: Vec<(u64, u64)>,
+    pub(super) rtt_us: u32,
+    pub(super) min_rtt_us: u32,
+}
+
+impl Totals {
+    /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
+    /// nothing to send: of all connections on average.
+    pub(super) fn shares(&self, last: &Totals, span_us: u64) -> (u16, u16) {
+        let each = self.each_idle(last, span_us);
+        let count = each.len().max(1) as u64;
+        let mean = |sum: u64| u16::try_from(sum / count).unwrap_or(1_000);
+        let waited = each.iter().map(|(waited, _)| u64::from(*waited)).sum();
+        let starved = each.iter().map(|(_, starved)| u64::from(*starved)).sum();
+        (mean(waited), mean(starved))
+    }
+
+    /// The same of the one that idled least: where one cannot get on, the others wait for it, and yet the
+    /// segment is as slow as the network lets it be.
+    pub(super) fn least_idle(&self, last: &Totals, span_us: u64) -> (u16, u16) {
+        let each = self.each_idle(last, span_us).into_iter();
+        let least = each.min_by_key(|(waited, starved)| waited + starved);
+        least.unwrap_or((0, 1_000))
+    }
+
+    /// The shares of a span, in 1000ths, in which each connection could send nothing, since the next node took
+    /// nothing and since there was nothing.
+    fn each_idle(&self, last: &Totals, span_us: u64) -> Vec<(u16, u16)> {
+        let share = |now_us: u64, then_us: u64| {
+            let us = now_us.saturating_sub(then_us);
+            u16::try_from((us * 1_000 / span_us.max(1)).min(1_000)).unwrap_or(1_000)
+        };
+        let both = self.each_us.iter().zip(&last.each_us);
+        let both = both.map(|(now, last)| (share(now.1, last.1), 1_000 - share(now.0, last.0)));
+        both.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_that_cannot_get_on_is_no_idle_one() {
+        let of = |each_us: &[(u64, u64)]| Totals {
+            each_us: each_us.to_vec(),
+            ..Totals::default()
+        };
+        // One waits for an acknowledgement, the others have nothing to send meanwhile.
+        let stuck = (
+            of(&[(0, 0); 4]),
+            of(&[(1_000_000, 0), (0, 0), (0, 0), (200_000, 100_000)]),
+        );
+        assert_eq!(stuck.1.least_idle(&stuck.0, 1_000_000), (0, 0));
+        assert_eq!(stuck.1.shares(&stuck.0, 1_000_000), (25, 700));
+        // The next node takes nothing from any.
+        let slow = of(&[(1_000_000, 700_000); 4]);
+        assert_eq!(slow.least_idle(&stuck.0, 1_000_000), (700, 0));
+        assert_eq!(slow.least_idle(&Totals::default(), 1_000_000), (0, 1_000));
+    }
+}

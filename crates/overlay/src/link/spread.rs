@@ -1,0 +1,157 @@
+//! Bulk data over several paths: which of them the reliable lane's packets may take beside the one in use.
+//!
+//! ```text
+//!   10.1.0.1 ──────── 10.1.0.2     in use: calls, what there is one packet of, and bulk data up to this path's window
+//!   10.2.0.1 ──────── 10.2.0.2     spare: bulk data up to its window; another uplink at either end
+//!   10.1.0.1 ──────── 10.2.0.2     nothing: both its ends are those of others
+//! ```
+//! Nobody is told what a path carries, and nobody is believed: a path gets what it is heard to deliver. What the lane
+//! brings out of order the end of each session puts back, as it does with what was repaired.
+//!
+//! Which spares these are is chosen where hellos or paths change; a flush asks only whether one of them is in doubt.
+
+use super::paths::place_mut;
+use super::{Link, MAX_PATHS, Path, PathId};
+use crate::reliable::Open;
+use crate::settings::Uplinks;
+use base::{Duration, Time};
+use congestion::brake::Brake;
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// A path whose round trip is longer by more than that takes no bulk data of this one. Choice: sessions wait for what
+/// comes last, and 200 ms of 100 Mbit/s are 2.5 MB of it.
+const LONGER_MAX: Duration = Duration::from_millis(200);
+
+/// The spares that share the load.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Bulk data takes all paths.
+    spreads: bool,
+    chosen: [Option<PathId>; MAX_PATHS],
+    /// The spare that copies of calls take always: bulk data would make the queue that they wait in.
+    of_copies: Option<PathId>,
+}
+
+impl Shares {
+    /// None yet; none ever, unless bulk data may be spread.
+    pub(super) fn new(spreads: bool) -> Shares {
+        Shares {
+            spreads,
+            ..Shares::default()
+        }
+    }
+}
+
+impl Path {
+    /// What the lane is told of it.
+    pub(super) fn as_way(&self) -> Open {
+        let usable = usize::from(self.mtu.usable());
+        Open {
+            way: self.id.0,
+            rtt: self.rtt(),
+            packet_bytes: usable.saturating_sub(CLEAR_BYTES + TAG_BYTES),
+        }
+    }
+}
+
+impl Link {
+    /// Tells the reliable lane which paths its packets may take, and by which calls go beside them, and has what is under
+    /// way on one that has fallen silent sent again by others.
+    pub(crate) fn spread(&mut self, now: Time) {
+        let mut queues = [None; MAX_PATHS];
+        let of_used = self.brake.as_ref().and_then(Brake::queue_from);
+        queues[usize::from(self.path.id.0)] = of_used;
+        if self.spares.is_empty() {
+            self.reliable.sender.open_ways(now, &[], false);
+            return self.reliable.sender.spare_calls(queues);
+        }
+        let mut open = [self.path.as_way(); MAX_PATHS];
+        let mut count = 0;
+        for spare in &self.spares {
+            if self.takes_bulk(now, spare) {
+                open[count] = spare.as_way();
+                count += 1;
+            }
+        }
+        if let (Some(place), Some(_)) = (self.spare_of_calls(now), of_used) {
+            let spare = &self.spares[place];
+            queues[usize::from(spare.id.0)] = spare.queue_from();
+        }
+        let is_doubtful = self.path.is_doubtful(now);
+        let sender = &mut self.reliable.sender;
+        sender.open_ways(now, &open[..count], is_doubtful && count > 0);
+        sender.spare_calls(queues);
+        if is_doubtful && count > 0 {
+            sender.lose_path(now, self.path.id.0);
+        }
+        for spare in self.spares.iter().filter(|spare| !spare.is_sound(now)) {
+            sender.lose_path(now, spare.id.0);
+        }
+    }
+
+    /// The place of the spare that calls take as well, because the path in use is in trouble.
+    fn spare_of_calls(&self, now: Time) -> Option<usize> {
+        self.is_in_trouble(now)
+            .then(|| self.best_spare(now))
+            .flatten()
+    }
+
+    /// Bulk data may take this spare now. The one that copies of calls take is theirs, unless there is no other way.
+    pub(crate) fn takes_bulk(&self, now: Time, spare: &Path) -> bool {
+        let is_chosen = self.shares.chosen.contains(&Some(spare.id));
+        let is_of_calls = self.shares.of_copies == Some(spare.id) && !self.path.is_doubtful(now);
+        let of_datagrams = !self.is_over_stream() && !spare.is_over_stream();
+        is_chosen && !is_of_calls && of_datagrams && spare.is_sound(now)
+    }
+
+    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink,
+    /// and two windows there would take twice what is the lane's; so where there are paths without a common end, only
+    /// those count.
+    pub(crate) fn choose_shares(&mut self, now: Time) {
+        (self.shares.chosen, self.shares.of_copies) = Default::default();
+        if !self.shares.spreads || self.spares.is_empty() || self.is_over_stream() {
+            return;
+        }
+        let copies = self.uplinks == Uplinks::Copies;
+        let of_copies = copies.then(|| self.best_spare(now)).flatten();
+        self.shares.of_copies = of_copies.map(|place| self.spares[place].id);
+        let longest = self.path.rtt() + LONGER_MAX;
+        let common = |one: &Path, other: &Path| {
+            let ends = one.at.zip(other.at);
+            ends.map_or(2, |(one, other)| super::paths::ends_shared(one, other))
+        };
+        let mut fit: Vec<(u64, &Path)> = self
+            .spares
+            .iter()
+            .filter(|path| path.is_sound(now) && !path.is_over_stream())
+            .filter(|path| path.hello.rtt().samples() > 0 && path.rtt() <= longest)
+            .map(|path| (self.cost_of(now, path), path))
+            .collect();
+        fit.sort_by_key(|(cost, path)| (*cost, path.id));
+        let of_used = fit.iter().map(|(_, path)| common(&self.path, path));
+        let Some(least) = of_used.min().filter(|ends| *ends < 2) else {
+            return;
+        };
+        let mut chosen = vec![&self.path];
+        for (_, path) in fit {
+            if chosen.iter().all(|other| common(other, path) <= least) {
+                chosen.push(path);
+            }
+        }
+        let mut ids = [None; MAX_PATHS];
+        for (id, path) in ids.iter_mut().zip(chosen.into_iter().skip(1)) {
+            *id = Some(path.id);
+        }
+        self.shares.chosen = ids;
+    }
+
+    /// The path of this number and the lane, to send on one what the other gives.
+    pub(crate) fn lane_and_path(
+        &mut self,
+        id: PathId,
+    ) -> (&mut crate::reliable::Sender, &mut Path) {
+        let place = self.spares.iter().position(|spare| spare.id == id);
+        let path = place_mut(&mut self.path, &mut self.spares, place);
+        (&mut self.reliable.sender, path)
+    }
+}

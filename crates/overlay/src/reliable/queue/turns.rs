@@ -1,0 +1,133 @@
+//! Whose packet leaves next: turns by bytes, and of what a path takes.
+//!
+//! A path that takes only some of what waits passes over the flows whose next packet it does not take. They keep their
+//! places and their turns, and nothing is counted as a turn until a packet leaves.
+
+use super::{BANDS, BELOW_EVERY, Band, Flow, Packet, QUANTUM, Queue};
+
+/// Flows of one priority that a path passes over, looking for one whose next packet it takes. Choice: no more key strokes
+/// wait at once but on a very busy link, and each look costs a visit to memory.
+const PASSED_OVER_MAX: usize = 16;
+
+/// What a path takes.
+#[derive(Clone, Copy)]
+struct Takes {
+    /// Packets of at most so many bytes,
+    bytes_most: usize,
+    /// and with so many behind them in their flow.
+    behind: usize,
+}
+
+impl Queue {
+    /// The packet whose turn it is, of those that are no longer than that.
+    pub(in super::super) fn pop(&mut self, bytes_most: usize) -> Option<Packet> {
+        self.pop_of(Takes {
+            bytes_most,
+            behind: 0,
+        })
+    }
+
+    /// The same, of those behind which others of their flow wait: what there is one of takes the best path, however soon it
+    /// could leave by another one.
+    pub(in super::super) fn pop_of_bulk(&mut self, bytes_most: usize) -> Option<Packet> {
+        self.pop_of(Takes {
+            bytes_most,
+            behind: 1,
+        })
+    }
+
+    fn pop_of(&mut self, takes: Takes) -> Option<Packet> {
+        let first = self.next_band()?;
+        let others = (0..BANDS).rev().filter(|band| *band != first);
+        core::iter::once(first)
+            .chain(others)
+            .find_map(|band| self.pop_in(band, takes))
+    }
+
+    fn pop_in(&mut self, at: usize, takes: Takes) -> Option<Packet> {
+        let mut passed = 0;
+        // New flows first.
+        for is_new in [true, false] {
+            let mut number = 0;
+            while self.bands[at].packets > 0 && passed < PASSED_OVER_MAX {
+                let band = &mut self.bands[at];
+                let list = if is_new { &mut band.new } else { &mut band.old };
+                let Some(&place) = list.get(number) else {
+                    break;
+                };
+                let flow = &mut self.flows[place as usize];
+                let waits = !flow.packets.is_empty() && !flow.is_aside;
+                if waits && !flow.has_for(takes) {
+                    (passed, number) = (passed + 1, number + 1);
+                    continue;
+                }
+                if waits && flow.deficit > 0 {
+                    if !self.held.is_empty() && self.stands_aside(place, (is_new, number)) {
+                        continue;
+                    }
+                    return self.take(at, place);
+                }
+                list.remove(number);
+                if !waits && !is_new {
+                    flow.is_old = false;
+                    if !flow.is_aside {
+                        self.retire(place);
+                    }
+                    continue;
+                }
+                if !is_new {
+                    flow.deficit += QUANTUM as i64;
+                }
+                flow.is_new = false;
+                if !is_new || !core::mem::replace(&mut flow.is_old, true) {
+                    band.old.push_back(place);
+                }
+            }
+        }
+        None
+    }
+
+    /// The priority whose turn it is: the highest, and now and then one below.
+    fn next_band(&self) -> Option<usize> {
+        let highest = self.bands.iter().rposition(|band| band.packets > 0)?;
+        let mut lower = (0..highest).map(|i| (self.below + i) % highest);
+        let lower = lower.find(|at| self.bands[*at].packets > 0);
+        Some(
+            lower
+                .filter(|_| self.above + 1 >= BELOW_EVERY)
+                .unwrap_or(highest),
+        )
+    }
+
+    /// A packet of this priority leaves.
+    fn count_turn(&mut self, at: usize) {
+        let waits = |bands: &[Band]| bands.iter().any(|band| band.packets > 0);
+        match waits(&self.bands[at + 1..]) {
+            true => (self.above, self.below) = (0, at + 1),
+            false => self.above += usize::from(waits(&self.bands[..at])),
+        }
+    }
+
+    /// The first packet of a flow.
+    fn take(&mut self, at: usize, place: u32) -> Option<Packet> {
+        self.count_turn(at);
+        let packet = self.flows[place as usize].packets.pop_front()?;
+        self.flows[place as usize].deficit -= packet.bytes.len() as i64;
+        self.count_out(place, &packet);
+        if !self.held.is_empty() {
+            self.on_leaving(&packet.bytes);
+        }
+        if self.due() == 0 {
+            self.rest();
+        }
+        Some(packet)
+    }
+}
+
+impl Flow {
+    /// Its next packet is one that a path takes.
+    fn has_for(&self, takes: Takes) -> bool {
+        let fits = |packet: &Packet| packet.bytes.len() <= takes.bytes_most;
+        self.packets.len() > takes.behind && self.packets.front().is_some_and(fits)
+    }
+}

@@ -1,0 +1,276 @@
+//! A lane over two paths: who takes the second one, and whose losses count where.
+
+use super::world::{at, hear, lane, ms, number, packet};
+use crate::reliable::{Lane, Open};
+use base::Time;
+use wire::control::Builder;
+use wire::data::{Header, LaneSeq};
+
+const SPARE: u8 = 1;
+
+fn spare() -> Open {
+    Open {
+        way: SPARE,
+        rtt: ms(80),
+        packet_bytes: 500,
+    }
+}
+
+/// A lane with two paths, of round trips of 20 and 80 ms.
+fn two() -> Lane {
+    let mut lane = lane();
+    lane.sender.seed_rtt(at(0), ms(20));
+    lane.sender.open_ways(at(0), &[spare()], false);
+    lane
+}
+
+fn push(lane: &mut Lane, now: Time, flow: u16, numbers: core::ops::Range<u32>, bytes: usize) {
+    for number in numbers {
+        let packet = packet(flow, number, bytes);
+        assert!(matches!(lane.sender.push(now, &packet, None), Ok(None)));
+    }
+}
+
+/// Everything that may leave by a path now: lane numbers and packets.
+fn leave(lane: &mut Lane, now: Time, way: u8) -> Vec<(u32, u32)> {
+    let mut left = Vec::new();
+    lane.sender.on_timeout(now);
+    while lane.sender.peek(now, way, &|_| None).is_some() {
+        let packet = lane.sender.take(now, way).unwrap();
+        let seq = Header::trusted(packet.bytes).lane_seq().value();
+        left.push((seq, number(packet.bytes)));
+    }
+    left
+}
+
+/// The other end has had these, the last one just now.
+fn acknowledge(lane: &mut Lane, now: Time, came: &[u32]) {
+    let mut other = crate::reliable::Receiver::default();
+    for seq in came {
+        other.on_packet(now, LaneSeq::new(*seq));
+    }
+    let mut bytes = vec![0; 1_400];
+    let mut builder = Builder::new(&mut bytes);
+    let head = other.acknowledge(now, 1_000);
+    builder.reliable_ack(&head, other.ranges()).unwrap();
+    let len = builder.len();
+    hear(lane, now, &bytes[..len]);
+}
+
+#[test]
+fn the_spare_takes_what_others_of_its_flow_wait_behind() {
+    let mut lane = two();
+    // The window of the path in use is full.
+    push(&mut lane, at(0), 1, 0..200, 200);
+    let mut now = 0;
+    let mut first = 0;
+    while lane.sender.in_flight() < 10 {
+        first += leave(&mut lane, at(now), 0).len();
+        now += 1;
+    }
+    assert_eq!(first, 10);
+    assert_eq!(leave(&mut lane, at(now), 0), []);
+    let second = leave(&mut lane, at(now), SPARE);
+    assert!(!second.is_empty());
+    // Another flow has one packet, which is next, and waits for the better path; the bulk behind it does not.
+    push(&mut lane, at(now), 2, 1_000..1_001, 200);
+    let third = leave(&mut lane, at(now + 50), SPARE);
+    assert!(!third.is_empty(), "one packet shuts no path");
+    assert!(third.iter().all(|(_, number)| *number < 1_000), "{third:?}");
+    // Once there are two, it is next here too.
+    let come: Vec<u32> = second.iter().chain(&third).map(|(seq, _)| *seq).collect();
+    acknowledge(&mut lane, at(now + 130), &come);
+    push(&mut lane, at(now + 130), 2, 1_001..1_002, 200);
+    let fourth = leave(&mut lane, at(now + 130), SPARE);
+    assert_eq!(fourth[0].1, 1_000, "{fourth:?}");
+    // What is too long there waits for the other one.
+    push(&mut lane, at(now + 130), 3, 2_000..2_010, 800);
+    let fifth = leave(&mut lane, at(now + 500), SPARE);
+    assert!(
+        !fifth.is_empty() && fifth.iter().all(|(_, number)| *number < 2_000),
+        "{fifth:?}"
+    );
+}
+
+/// What is heard of a path late, after it has ended, says nothing of the one that has its number next.
+#[test]
+fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
+    let mut lane = two();
+    push(&mut lane, at(0), 1, 0..60, 200);
+    let mut before = Vec::new();
+    for now in 0..60 {
+        before.extend(leave(&mut lane, at(now), SPARE));
+    }
+    assert!(before.len() >= 6, "{before:?}");
+    lane.sender.end_path(at(60), SPARE);
+    lane.sender.open_ways(at(70), &[spare()], false);
+    // The last of them has come after all.
+    let come = vec![before[before.len() - 1].0];
+    acknowledge(&mut lane, at(80), &come);
+    let mut after = Vec::new();
+    for now in 80..140 {
+        after.extend(leave(&mut lane, at(now), SPARE));
+    }
+    assert!(after.len() >= 4, "{after:?}");
+    lane.sender.on_timeout(at(141));
+    assert_eq!(lane.sender.in_flight(), after.len(), "none is overtaken");
+    assert_eq!(lane.sender.stats().cuts, 0);
+    // And an acknowledgement of the first makes none of them lost.
+    let come = vec![before[before.len() - 1].0, after[0].0];
+    acknowledge(&mut lane, at(165), &come);
+    lane.sender.on_timeout(at(165));
+    assert_eq!(lane.sender.in_flight(), after.len() - 1);
+    assert_eq!(lane.sender.stats().cuts, 0);
+}
+
+/// Calls go by the spare while the other path is in doubt: bulk data makes no queue there.
+#[test]
+fn a_spare_that_calls_take_gets_no_queue() {
+    let window = |queue_from| {
+        let mut lane = two();
+        lane.sender.open_ways(at(0), &[spare()], true);
+        lane.sender.spare_calls([None, queue_from, None, None]);
+        push(&mut lane, at(0), 1, 0..400, 200);
+        let mut come: Vec<u32> = Vec::new();
+        for round in 0..5 {
+            let begun = round * 120;
+            let mut sent = Vec::new();
+            for now in begun..begun + 90 {
+                sent.extend(leave(&mut lane, at(now), SPARE));
+            }
+            come.extend(sent.iter().map(|(seq, _)| *seq));
+            acknowledge(&mut lane, at(begun + 110), &come);
+        }
+        lane.sender.congestion_window()
+    };
+    assert!(window(Some(ms(1))) * 2.0 < window(None));
+}
+
+/// Priorities have their turns whoever asks in vain: a path that takes nothing of what waits uses none up.
+#[test]
+fn who_takes_nothing_uses_up_no_turn() {
+    let turns = |asks: bool| {
+        let mut lane = two();
+        // All too long for the spare.
+        let long = |flow: u16, numbers: core::ops::Range<u32>, priority: u8, lane: &mut Lane| {
+            for number in numbers {
+                let mut packet = packet(flow, number, 800);
+                let mut header = Header::trusted(&mut packet[..]);
+                let class = header.class();
+                header.set_class(wire::data::Class { priority, ..class });
+                assert!(matches!(lane.sender.push(at(0), &packet, None), Ok(None)));
+            }
+        };
+        long(1, 0..100, 5, &mut lane);
+        long(2, 1_000..1_010, 1, &mut lane);
+        let mut order = Vec::new();
+        for now in 0..2_000 {
+            let now = at(now);
+            if asks {
+                assert_eq!(leave(&mut lane, now, SPARE), []);
+            }
+            let left = leave(&mut lane, now, 0);
+            let seqs: Vec<u32> = left.iter().map(|(seq, _)| *seq).collect();
+            order.extend(left.iter().map(|(_, number)| *number));
+            let all: Vec<u32> = (0..order.len() as u32).collect();
+            if !seqs.is_empty() {
+                acknowledge(&mut lane, now, &all);
+            }
+        }
+        order
+    };
+    let alone = turns(false);
+    assert_eq!(alone.len(), 110);
+    assert!(alone[..40].iter().any(|number| *number >= 1_000));
+    assert_eq!(turns(true), alone);
+}
+
+/// Three packets that left later have come, by the shorter path: none of the longer one is lost by that.
+#[test]
+fn what_a_shorter_path_brings_sooner_makes_no_losses_on_the_longer_one() {
+    let mut lane = two();
+    push(&mut lane, at(0), 1, 0..40, 200);
+    let (mut longer, mut shorter) = (Vec::new(), Vec::new());
+    for now in 0..20 {
+        longer.extend(leave(&mut lane, at(now), SPARE));
+    }
+    for now in 20..30 {
+        shorter.extend(leave(&mut lane, at(now), 0));
+    }
+    assert!(
+        longer.len() >= 4 && shorter.len() >= 5,
+        "{longer:?} {shorter:?}"
+    );
+    let came: Vec<u32> = shorter.iter().map(|(seq, _)| *seq).collect();
+    acknowledge(&mut lane, at(50), &came);
+    lane.sender.on_timeout(at(55));
+    assert_eq!(lane.sender.in_flight(), longer.len());
+    let again = lane.sender.stats().retransmissions;
+    // Of its own, the first was lost: three after it have come.
+    let mut came = came;
+    came.extend(longer.iter().skip(1).map(|(seq, _)| *seq));
+    acknowledge(&mut lane, at(100), &came);
+    let mut repaired = Vec::new();
+    for now in 100..110 {
+        repaired.extend(leave(&mut lane, at(now), 0));
+    }
+    assert_eq!(
+        repaired[0].0, longer[0].0,
+        "it goes out first, by the path that has room"
+    );
+    assert_eq!(lane.sender.stats().retransmissions, again + 1);
+    assert_eq!(lane.sender.stats().timeouts, 0);
+}
+
+#[test]
+fn what_is_on_a_silent_path_goes_by_the_other_at_once() {
+    for silent in [0, SPARE] {
+        let mut lane = two();
+        push(&mut lane, at(0), 1, 0..12, 200);
+        let mut left = [Vec::new(), Vec::new()];
+        for now in 0..20 {
+            left[1].extend(leave(&mut lane, at(now), SPARE));
+            left[0].extend(leave(&mut lane, at(now), 0));
+        }
+        assert!(left.iter().all(|left| !left.is_empty()));
+        assert_eq!(lane.sender.in_flight(), 12);
+        let rests = silent == 0;
+        let open = [spare()];
+        lane.sender
+            .open_ways(at(20), if rests { &open } else { &[] }, rests);
+        lane.sender.lose_path(at(20), silent);
+        let other = if rests { SPARE } else { 0 };
+        let lost: Vec<u32> = left[usize::from(silent)]
+            .iter()
+            .map(|(seq, _)| *seq)
+            .collect();
+        let mut again = Vec::new();
+        for now in 20..40 {
+            assert_eq!(leave(&mut lane, at(now), silent), [], "nothing takes it");
+            again.extend(leave(&mut lane, at(now), other).iter().map(|(seq, _)| *seq));
+        }
+        // As many as the window of the other has room for, in their order.
+        let room = (10 - left[usize::from(other)].len()).min(lost.len());
+        assert!(room > 0 && again.len() == room, "{again:?} of {lost:?}");
+        assert_eq!(again[..], lost[..room]);
+        // What was late and not lost comes twice: each number is acknowledged once.
+        let all: Vec<u32> = (0..12).collect();
+        acknowledge(&mut lane, at(45), &all);
+        assert!(lane.sender.is_empty());
+        assert_eq!(lane.sender.in_flight(), 0);
+    }
+}
+
+/// A neighbour acknowledges what was never sent, by whichever path.
+#[test]
+fn what_was_not_sent_opens_no_window() {
+    let mut lane = two();
+    push(&mut lane, at(0), 1, 0..40, 200);
+    let sent = leave(&mut lane, at(0), SPARE).len() as u32;
+    let window = lane.sender.congestion_window();
+    let lies: Vec<u32> = (0..sent + 20).collect();
+    acknowledge(&mut lane, at(1), &lies);
+    assert_eq!(lane.sender.stats().bogus, 1);
+    assert_eq!(lane.sender.congestion_window(), window);
+    assert_eq!(lane.sender.in_flight(), sent as usize);
+}
