@@ -316,6 +316,12 @@ pub struct Group {
     /// How long after its sending a packet is handed over.
     #[serde(default, deserialize_with = "span")]
     pub release: Option<base::Duration>,
+    /// The share of its packets that may stay lost on a link.
+    #[serde(default)]
+    pub target: Option<f64>,
+    /// Repair packets per packet at most.
+    #[serde(default)]
+    pub repair: Option<f64>,
     /// Who may send: nodes (`ams`, `cam-*`, `10.7.0.3`) and domains (`@example.com`); everybody unless given.
     #[serde(default)]
     pub send: Option<Vec<String>>,
@@ -347,6 +353,8 @@ impl Group {
             ways: self.ways.clone(),
             delivery: self.delivery.clone(),
             release_ms: ms(self.release),
+            target: self.target,
+            repair: self.repair,
             send: words(&self.send),
             receive: words(&self.receive),
             force: true,

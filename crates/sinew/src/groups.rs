@@ -104,6 +104,8 @@ pub struct SetGroup {
     /// repairs need
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub release: Option<base::Duration>,
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Nodes that may send: names such as ams or cam-*, addresses, and certificate domains such as
     /// @example.com; '*' for all; default: unchanged
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
@@ -281,6 +283,9 @@ fn set(args: &SetGroup) -> Outcome {
         if let Some(word) = word {
             question[key] = word.into();
         }
+    }
+    for (key, share) in args.protection.said() {
+        question[key] = share.into();
     }
     if let Some(priority) = args.priority {
         question["priority"] = priority.into();
@@ -485,7 +490,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             None => String::new(),
         };
         lines.push(format!(
-            "set by {}: {}{}{}{}{}",
+            "set by {}: {}{}{}{}{}{}",
             names.name(text(&setting["set_by"])),
             service::described(setting),
             part("deadline_ms", "ms"),
@@ -497,6 +502,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
                 _ => "",
             },
             delivered(setting),
+            service::aimed(setting),
         ));
         lines.extend(reasons(&group["admission"]));
     }

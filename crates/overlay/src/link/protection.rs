@@ -2,6 +2,7 @@
 //! each other of its losses.
 
 use super::Link;
+use crate::aims::FlowAims;
 use crate::flow::FlowKey;
 use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip};
 use base::{Duration, NodeAddr, Time};
@@ -186,6 +187,7 @@ impl Link {
         now: Time,
         packet: &[u8],
         rest_of_path: &impl Fn(NodeAddr) -> Duration,
+        aims: &FlowAims,
     ) {
         let header = Header::trusted(packet);
         let recovered = header.is_recovered();
@@ -206,10 +208,14 @@ impl Link {
             return;
         }
         let slack = left.map(|left| left.saturating_sub(self.way_there()));
-        let flow = FlowKey::of(&header).hash();
+        let flow = FlowKey::of(&header);
+        let wish = aims.of(&flow).map(|aim| (flow, aim));
+        if let Some((_, aim)) = wish {
+            self.told_aims.on_sent(now, flow, aim);
+        }
         // A repair packet must carry it.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
-        if self.pilot.on_sent(now, packet.len(), slack, flow) && fits {
+        if self.pilot.on_sent(now, packet.len(), slack, flow.hash(), wish) && fits {
             self.history.cover();
         }
     }

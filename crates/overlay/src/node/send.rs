@@ -146,7 +146,8 @@ impl Node {
                 false => tables.latency_from(peer, to).unwrap_or_default(),
             };
             let copies = (out.pool(), &mut self.copies);
-            let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path) else {
+            let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path, &self.aims)
+            else {
                 let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
                 return out.report(Event::Dropped { reason, packets });
             };
@@ -269,6 +270,15 @@ impl Node {
             deadline,
             ..
         } = options;
+        if options.aim.is_said() && class.link == LinkProtocol::RealTime {
+            let flow = FlowKey {
+                source: self.addr,
+                source_port,
+                destination: to,
+                destination_port: port,
+            };
+            self.aims.note(now, flow, options.aim);
+        }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         if socket.is_let_in(now, (source_port, to, port)) {

@@ -11,6 +11,9 @@
 //! The prediction for each share and window is in [`predict`]; a dearer plan comes at once, a cheaper one after
 //! some seconds in which it would have done with room to spare, so that a plan stays in force under steady losses.
 //!
+//! Flows may have aims of their own. The plan is for the strictest target of the flows that want repair, within what all of
+//! them may spend together; packets of a flow that is content with what requests leave are not covered.
+//!
 //! While the brake takes losses for a queue's nothing is added, nor for a while after: a link that repair has filled
 //! would be filled by it again.
 
@@ -20,6 +23,8 @@ mod predict;
 mod recent;
 mod revised;
 mod spacing;
+mod steady;
+mod wishes;
 #[cfg(test)]
 mod tests;
 
@@ -31,10 +36,14 @@ use predict::{Predictions, asked};
 use recent::Recent;
 use revised::{Revised, cheaper_after};
 use spacing::Spacing;
+use steady::Steady;
+use wishes::Wishes;
 
 use super::RoundTrip;
+use crate::flow::FlowKey;
 use base::{Duration, Time};
 use std::collections::VecDeque;
+use wire::Aim;
 use wire::control::REPAIR_AGES;
 
 /// The plan is looked at so often.
@@ -98,6 +107,7 @@ struct Passed {
     gaps_counted: u32,
     spacing: Spacing,
     kinds: [u32; KINDS],
+    wishes: Wishes,
 }
 
 impl Passed {
@@ -133,6 +143,7 @@ pub struct Pilot {
     planned_for: f64,
     run: f64,
     recent: Recent,
+    steady: Steady,
     /// Since when a cheaper plan would do.
     cheaper_since: Option<Time>,
     rests_until: Time,
@@ -170,7 +181,11 @@ impl Pilot {
     pub fn new(aims: Aims) -> Pilot {
         Pilot {
             aims,
-            plan: Plan::default(),
+            plan: Plan {
+                target: aims.target,
+                most: aims.most,
+                ..Plan::default()
+            },
             passing: Passed::default(),
             passed: Passed::default(),
             evenness: VecDeque::with_capacity(LENGTHS),
@@ -181,6 +196,7 @@ impl Pilot {
             planned_for: 0.0,
             run: 1.0,
             recent: Recent::default(),
+            steady: Steady::default(),
             cheaper_since: None,
             rests_until: Time::ZERO,
             rest: REST,
@@ -221,9 +237,17 @@ impl Pilot {
     }
 
     /// Notes a packet that is sent: its length, the time that it has left after the rest of its way (none
-    /// without a deadline), and something that tells its flow from others. True if it is to be covered.
+    /// without a deadline), something that tells its flow from others, and what the flow's sender wants, if it says so. True
+    /// if it is to be covered.
     #[inline]
-    pub fn on_sent(&mut self, now: Time, bytes: usize, slack: Option<Duration>, flow: u64) -> bool {
+    pub fn on_sent(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        slack: Option<Duration>,
+        flow: u64,
+        wish: Option<(FlowKey, Aim)>,
+    ) -> bool {
         let passing = &mut self.passing;
         passing.packets += 1;
         passing.bytes += bytes as u64;
@@ -242,7 +266,8 @@ impl Pilot {
             return false;
         }
         passing.slack = Some(passing.slack.map_or(slack, |least| least.min(slack)));
-        self.plan.share.is_some() && slack < self.plan.cover_below
+        let wants = passing.wishes.note(&self.aims, wish, self.plan.requests);
+        wants && self.plan.share.is_some() && slack < self.plan.cover_below
     }
 
     /// The mean length of a run of losses, as the neighbour tells, in packets.
@@ -258,6 +283,7 @@ impl Pilot {
     /// The link goes by another path: what was told was told of the one before.
     pub fn on_new_path(&mut self) {
         self.recent = Recent::default();
+        self.steady = Steady::default();
     }
 
     /// The neighbour tells what has become of the packets.
@@ -313,6 +339,7 @@ impl Pilot {
             self.looked = now;
             self.passed = core::mem::take(&mut self.passing);
             self.note_lengths();
+            self.steady.note(link.share, self.run);
         }
         (self.made_for, self.made_for_run) = (link.share, self.run);
         let next = self.choose(now, link, is_over);
@@ -329,7 +356,13 @@ impl Pilot {
     /// `is_over`: losses have ended just now.
     fn choose(&mut self, now: Time, link: &Link, is_over: bool) -> Plan {
         let passed = self.passed;
-        let idle = Plan::default();
+        let (target, target_of) = passed.wishes.target(&self.aims);
+        let idle = Plan {
+            target,
+            target_of,
+            most: passed.wishes.most(&self.aims, passed.is_single()),
+            ..Plan::default()
+        };
         if !self.aims.protect.repairs() {
             return idle.rests(Reason::Configured);
         }
@@ -347,10 +380,10 @@ impl Pilot {
             return idle.rests(Reason::NoTime);
         };
         let slack = slack.saturating_sub(link.longer);
-        let losses = Losses::of(link.share, self.run);
+        let (share, run) = self.steady.of(link.share, self.run);
+        let losses = Losses::of(share, run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
-        let target = self.aims.target;
         // What has more time than this is saved by requests.
         let enough = (1..=MOST_ROUNDS)
             .map(|n| link.rtt.usual.div(2) * n + passed.interval())
@@ -363,6 +396,9 @@ impl Pilot {
                 .filter(|lack| *lack > Duration::ZERO),
             ..idle
         };
+        if passed.wishes.is_empty() {
+            return plan.rests(Reason::Unwanted);
+        }
         if !link.takes_repair {
             return plan.rests(Reason::Neighbour);
         }
@@ -387,14 +423,14 @@ impl Pilot {
         };
         let time = time.saturating_sub(unsure);
         let reaches = passed.spacing.reaches(time).map(steady);
-        let cap = self.cap(&passed);
+        let cap = self.cap(plan.most);
         let mut case = Case {
             losses,
             predictions: &mut self.predictions,
             reaches,
             cap,
             // What requests save of what repair leaves.
-            saved: plan.requests / link.share.max(f64::MIN_POSITIVE),
+            saved: plan.requests / losses.share.max(f64::MIN_POSITIVE),
         };
         let dearest = case.shares().last();
         let Some(dearest) = dearest else {
@@ -453,11 +489,7 @@ impl Pilot {
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.
-    fn cap(&self, passed: &Passed) -> f64 {
-        let most = match passed.is_single() {
-            true => self.aims.most_single,
-            false => self.aims.most,
-        };
+    fn cap(&self, most: f64) -> f64 {
         let mut evenness = [0.0; LENGTHS];
         let known = self.evenness.len();
         for (to, from) in evenness.iter_mut().zip(&self.evenness) {

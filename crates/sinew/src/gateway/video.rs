@@ -24,6 +24,8 @@ pub struct VideoArgs {
     /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
@@ -40,6 +42,7 @@ impl VideoArgs {
         let deadline = Duration::from_nanos(self.deadline.as_nanos());
         Options {
             deadline: Some(deadline),
+            aim: self.protection.aim(),
             ..self.service.options(deadline)
         }
     }

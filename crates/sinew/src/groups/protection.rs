@@ -66,6 +66,7 @@ fn worst(
         class: text(&source["metric"]).parse().ok()?,
         deadline: Duration::from_micros((deadline_ms * 1e3) as u64).min(explain::DEADLINE_MAX),
         runners_up: 0,
+        aim: crate::service::aim_of(setting),
     };
     let members = list(&group["members"]).iter().map(text);
     let members: Vec<&str> = members.filter(|member| *member != from).collect();

@@ -278,8 +278,14 @@ impl fmt::Display for LinkProtection {
         let plan = &self.plan;
         write!(
             f,
-            "{}-{}: {:.2} % lost, {:.3} % left by {plan}, for {:.0} % more bytes ({})",
-            self.from, self.to, self.loss_pct, plan.left_pct, plan.added_pct, self.reason
+            "{}-{}: {:.2} % lost, {:.3} % left (at most {} %) by {plan}, for {:.0} % more bytes ({})",
+            self.from,
+            self.to,
+            self.loss_pct,
+            plan.left_pct,
+            self.target_pct,
+            plan.added_pct,
+            self.reason
         )?;
         if let Some(now) = &self.in_force {
             write!(f, "; in force now: {now}")?;

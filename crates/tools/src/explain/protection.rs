@@ -7,7 +7,7 @@
 //!                       measured, the spread of round trips, what is in force
 //! ```
 //!
-//! [`Protections::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
+//! [`Case::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
 //! plan is the engine's own. What nobody tells is assumed, and [`Protections::known`] says so.
 
 use base::{Duration, NodeAddr, Time};
@@ -21,6 +21,7 @@ use overlay::realtime::{
 use overlay::snapshot::{InForce, KnownLane, NetworkSnapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wire::Aim;
 
 /// Where a record does not tell in what runs losses come. Choice: after a lost packet the next is lost with
 /// 25 %, as on the paths of [Amir06 §II-C]; independent losses would make repair look better.
@@ -135,13 +136,8 @@ impl Protections {
         self.aims.protect == Protect::Off
     }
 
-    /// What protection leaves on a link of a call's packets that have so much time after their way.
-    pub(super) fn left(&self, topology: &Topology, leg: &Leg, slack: Duration) -> Left {
-        self.case(topology, leg, slack).left()
-    }
-
-    /// The link as it is, for packets with so much time.
-    pub(super) fn case(&self, topology: &Topology, leg: &Leg, slack: Duration) -> Case {
+    /// The link as it is, for packets with so much time, whose sender wants this of repair.
+    pub(super) fn case(&self, topology: &Topology, leg: &Leg, slack: Duration, aim: Aim) -> Case {
         let ends = (leg.from, leg.to);
         let protect = self.edited.get(&ends).copied();
         let announced = (leg.link.latency_us, leg.link.loss);
@@ -151,8 +147,7 @@ impl Protections {
         let told = told_of(leg);
         let asked = self.aims.protect;
         let span = |us: u32| Duration::from_micros(u64::from(us));
-        Case {
-            aims: Aims {
+        let aims = Aims {
                 protect: match (protect, lane, told) {
                     (Some(protect), ..) => protect,
                     // Its sender repairs nothing, whatever is set at the node that tells.
@@ -166,7 +161,9 @@ impl Protections {
                     _ => self.aims.most_single,
                 },
                 ..self.aims
-            },
+            };
+        Case {
+            aims: aims.wished(aim),
             link: LaneLink {
                 share: lane.map_or(leg.link.loss_share(), |lane| lane.loss),
                 rtt: match lane {
@@ -289,7 +286,7 @@ impl Case {
         pilot.on_report(0, 0, self.run);
         let begin = Time::from_nanos(0);
         for packet in 0..PACKETS {
-            pilot.on_sent(begin + INTERVAL * packet, PACKET_BYTES, Some(self.slack), 0);
+            pilot.on_sent(begin + INTERVAL * packet, PACKET_BYTES, Some(self.slack), 0, None);
         }
         pilot.look(begin + INTERVAL * PACKETS, &self.link);
         let plan = pilot.plan();

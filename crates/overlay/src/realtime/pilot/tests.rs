@@ -188,7 +188,7 @@ impl Lane {
                         20_000 / self.flows
                     };
                     let now = at(self.now + flow * apart);
-                    self.pilot.on_sent(now, 183, Some(self.slack), flow);
+                    self.pilot.on_sent(now, 183, Some(self.slack), flow, None);
                 }
                 self.now += 20_000;
             }
@@ -317,7 +317,7 @@ fn one_long_packet_does_not_change_the_plan_of_a_call_and_many_do() {
     assert_eq!(call.ratio(), 1.0);
     let long = |call: &mut Lane| {
         let (now, slack) = (at(call.now), Some(call.slack));
-        call.pilot.on_sent(now, 1_200, slack, 0);
+        call.pilot.on_sent(now, 1_200, slack, 0, None);
         call.run(1)
     };
     for _ in 0..10 {
