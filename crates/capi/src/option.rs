@@ -92,8 +92,14 @@ pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, 
         EARLY => Ok(options.early.into()),
         DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
         TTL => Ok(options.ttl.into()),
-        TARGET => Ok(options.aim.target().map_or(0, |share| (share * 1e6).round() as _)),
-        REPAIR => Ok(options.aim.most().map_or(-1, |most| (most * 100.0).round() as _)),
+        TARGET => Ok(options
+            .aim
+            .target()
+            .map_or(0, |share| (share * 1e6).round() as _)),
+        REPAIR => Ok(options
+            .aim
+            .most()
+            .map_or(-1, |most| (most * 100.0).round() as _)),
         _ => Err(libc::ENOPROTOOPT),
     }
 }
@@ -131,7 +137,11 @@ mod tests {
             }
         }
         let none = set(plain, REPAIR, 0).unwrap();
-        assert_eq!(value(none, REPAIR), Ok(0), "no repair is another wish than none");
+        assert_eq!(
+            value(none, REPAIR),
+            Ok(0),
+            "no repair is another wish than none"
+        );
         assert_eq!(value(plain, REPAIR), Ok(-1));
         assert_eq!(set(none, REPAIR, -1), Ok(plain));
         assert_eq!(set(plain, 99, 1), Err(libc::ENOPROTOOPT));

@@ -1,8 +1,8 @@
 //! What a socket asks of the overlay.
 
 use core::time::Duration;
-use wire::data::{Class, TTL_MAX};
 pub use wire::Aim;
+use wire::data::{Class, TTL_MAX};
 pub use wire::data::{LinkProtocol, Routing};
 pub use wire::ipc::{Delivery, RouteBy, Scheme, StreamControl};
 

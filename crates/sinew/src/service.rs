@@ -76,7 +76,8 @@ impl Protection {
     /// The same as a question to a node tells it, by key.
     pub fn said(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let both = [("target", self.target), ("repair", self.repair)];
-        both.into_iter().filter_map(|(key, share)| Some((key, share?)))
+        both.into_iter()
+            .filter_map(|(key, share)| Some((key, share?)))
     }
 }
 

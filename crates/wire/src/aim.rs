@@ -23,6 +23,11 @@ pub struct Aim {
 }
 
 impl Aim {
+    /// It says nothing.
+    pub const NONE: Aim = Aim {
+        target_ppm: 0,
+        spared: 0,
+    };
     /// Bytes on the wire.
     pub const BYTES: usize = 3;
     /// The least target, and the largest.

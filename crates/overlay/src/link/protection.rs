@@ -215,7 +215,11 @@ impl Link {
         }
         // A repair packet must carry it.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
-        if self.pilot.on_sent(now, packet.len(), slack, flow.hash(), wish) && fits {
+        if self
+            .pilot
+            .on_sent(now, packet.len(), slack, flow.hash(), wish)
+            && fits
+        {
             self.history.cover();
         }
     }

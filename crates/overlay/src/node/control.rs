@@ -611,14 +611,16 @@ impl Link {
             self.on_asked(now, hello.stamp_us);
         }
         const AIMS_BYTES: usize = TOLD_AT_ONCE * FlowAim::BYTES + MESSAGE_HEADER_BYTES;
-        let mut bytes = [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES + AIMS_BYTES];
+        let mut bytes =
+            [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES + AIMS_BYTES];
         let mut builder = Builder::new(&mut bytes);
         let mut is_written = builder.hello(hello).is_ok();
         if let Some(report) = self.lane_report(now) {
             is_written &= builder.lane_report(report).is_ok();
         }
         if self.path.id == path {
-            self.told_aims.tell(now, |aim| builder.flow_aim(aim).is_ok());
+            self.told_aims
+                .tell(now, |aim| builder.flow_aim(aim).is_ok());
         }
         let len = builder.len();
         if is_written {

@@ -24,9 +24,9 @@ mod recent;
 mod revised;
 mod spacing;
 mod steady;
-mod wishes;
 #[cfg(test)]
 mod tests;
+mod wishes;
 
 pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};

@@ -14,6 +14,8 @@ use base::Duration;
 use overlay::Settings;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use overlay::snapshot::ProtectionStatus;
+use wire::Aim;
 use wire::data::{Class, LinkProtocol};
 
 fn settings(protect: Protect) -> Settings {
@@ -41,6 +43,16 @@ fn network(seed: u64, edges: Vec<(usize, usize)>, path: &str, settings: Settings
 /// Lets `calls` calls of 20 s pass from the first node to another; how many packets were not there by the deadline, of
 /// how many.
 fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, usize) {
+    calls_wanting(nodes, (to, calls), deadline_ms, |_| Aim::NONE)
+}
+
+/// The same, where each call wants something of repair.
+fn calls_wanting(
+    nodes: &mut Nodes,
+    (to, calls): (usize, u64),
+    deadline_ms: u64,
+    wish: impl Fn(u64) -> Aim,
+) -> (usize, usize) {
     let deadline = Duration::from_millis(deadline_ms);
     let call = |n: u64| Stream {
         from: 0,
@@ -49,6 +61,7 @@ fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, 
         phase: Duration::from_micros(n * 20_000 / calls),
         options: Options {
             deadline: Some(deadline),
+            aim: wish(n),
             ..voice()
         },
     };
@@ -168,6 +181,58 @@ fn each_hop_repairs_and_each_edge_of_a_groups_tree() {
         nodes.world.close().unwrap();
     }
     assert!(missed[1] * 20 < missed[0], "{missed:?}");
+}
+
+/// Both lanes of a way of two links, and the repair packets of each: the node where the calls enter, and the relay, which
+/// is told.
+fn lanes_of(wish: impl Fn(u64) -> Aim) -> [(ProtectionStatus, u64); 2] {
+    let path = "delay=50ms loss=5%";
+    let mut nodes = network(21, chain(3), path, settings(Protect::Auto));
+    calls_wanting(&mut nodes, (2, 20), 160, wish);
+    let lanes = [(0, 1), (1, 2)].map(|(from, to)| {
+        let link = nodes.link_status(from, to);
+        (link.realtime.protection, link.counts.repair_out)
+    });
+    println!("{lanes:?}");
+    nodes.world.close().unwrap();
+    lanes
+}
+
+#[test]
+fn a_relay_repairs_a_flow_as_its_sender_wants() {
+    let want = |target, most| Aim::new(target, most).unwrap();
+    let usual = lanes_of(|_| Aim::NONE);
+    let strict = lanes_of(|n| match n {
+        0 => want(Some(0.000_01), None),
+        _ => Aim::NONE,
+    });
+    for ((usual, repairs), (strict, more)) in usual.iter().zip(&strict) {
+        assert_eq!((usual.target_pct, &usual.target_of), (0.05, &None));
+        assert_eq!(strict.target_pct, 0.001);
+        assert!(strict.target_of.is_some(), "{strict:?}");
+        assert!(more * 10 > repairs * 12, "{more}, {repairs}");
+        // It is one of twenty, and brings no more than they have.
+        assert!(strict.repair_pct <= 50.0 && strict.most_pct == 50.0);
+    }
+    // Who is content with what is lost is not repaired, and neither is who wants none.
+    for aim in [want(Some(0.06), None), want(None, Some(0.0))] {
+        for (lane, repairs) in lanes_of(|_| aim) {
+            // The relay is told within the first second.
+            assert!(repairs < 200, "{repairs} {lane:?}");
+        }
+    }
+    // Of a lane with both kinds only the others are covered, at their target.
+    let both = lanes_of(|n| match n {
+        0..10 => want(Some(0.06), None),
+        _ => Aim::NONE,
+    });
+    for ((lane, repairs), (_, all)) in both.iter().zip(&usual) {
+        assert_eq!(lane.target_pct, 0.05);
+        assert!(
+            repairs * 10 < all * 8 && repairs * 10 > *all,
+            "{repairs}, {all}"
+        );
+    }
 }
 
 #[test]

@@ -65,6 +65,7 @@ pub struct SipArgs {
     /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
+    /// What its packets want of repair
     #[command(flatten)]
     pub protection: service::Protection,
     /// Also send this share of the calls' speech over the plain path, to compare; the other gateway
@@ -131,9 +132,13 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     )?;
     let _exchange = Exchange::start(node, gateway.clone(), far.clone()).map_err(Failure::failed)?;
     let as_json = args.json;
-    let reach = Reach::start(control.clone(), (args.deadline, args.protection.aim()), move |text| {
-        let _ = warn(as_json, text);
-    });
+    let reach = Reach::start(
+        control.clone(),
+        (args.deadline, args.protection.aim()),
+        move |text| {
+            let _ = warn(as_json, text);
+        },
+    );
     let reach = reach.map_err(Failure::failed)?;
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
     let source = |addr| {

@@ -6,10 +6,10 @@
 //! knows. Two trees are told as they are.
 
 use super::{About, ask, failure};
-use crate::service;
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
+use crate::service;
 use crate::show::{list, text};
 use base::{Duration, NodeAddr};
 use serde::Serialize;

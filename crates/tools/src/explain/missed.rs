@@ -39,9 +39,7 @@ impl Calls<'_> {
         let slack = self.slack(route);
         let left = |leg| {
             let (topology, slack) = (self.topology, slack.unwrap_or(Duration::ZERO));
-            self.protections
-                .case(topology, leg, slack, self.aim)
-                .left()
+            self.protections.case(topology, leg, slack, self.aim).left()
         };
         let legs: Vec<Left> = route.legs.iter().map(left).collect();
         Missed {

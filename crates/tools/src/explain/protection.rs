@@ -148,20 +148,20 @@ impl Protections {
         let asked = self.aims.protect;
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let aims = Aims {
-                protect: match (protect, lane, told) {
-                    (Some(protect), ..) => protect,
-                    // Its sender repairs nothing, whatever is set at the node that tells.
-                    (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
-                        Protect::Requests
-                    }
-                    _ => asked,
-                },
-                most_single: match (lane, told) {
-                    (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
-                    _ => self.aims.most_single,
-                },
-                ..self.aims
-            };
+            protect: match (protect, lane, told) {
+                (Some(protect), ..) => protect,
+                // Its sender repairs nothing, whatever is set at the node that tells.
+                (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
+                    Protect::Requests
+                }
+                _ => asked,
+            },
+            most_single: match (lane, told) {
+                (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
+                _ => self.aims.most_single,
+            },
+            ..self.aims
+        };
         Case {
             aims: aims.wished(aim),
             link: LaneLink {
@@ -286,7 +286,13 @@ impl Case {
         pilot.on_report(0, 0, self.run);
         let begin = Time::from_nanos(0);
         for packet in 0..PACKETS {
-            pilot.on_sent(begin + INTERVAL * packet, PACKET_BYTES, Some(self.slack), 0, None);
+            pilot.on_sent(
+                begin + INTERVAL * packet,
+                PACKET_BYTES,
+                Some(self.slack),
+                0,
+                None,
+            );
         }
         pilot.look(begin + INTERVAL * PACKETS, &self.link);
         let plan = pilot.plan();

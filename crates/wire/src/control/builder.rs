@@ -3,8 +3,8 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    ClockOffset, FlowAim, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer,
-    MtuProbe, Reception, TailProbe, kind,
+    ClockOffset, FlowAim, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES,
+    MtuAnswer, MtuProbe, Reception, TailProbe, kind,
 };
 use crate::bytes::Writer;
 use crate::record::{Key, Record};

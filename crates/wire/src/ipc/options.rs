@@ -129,7 +129,10 @@ impl Options {
             _ => return Err(Malformed::Value),
         };
         let aim = match aims {
-            true => Aim::read(r)?,
+            // One that says nothing is not told.
+            true => Some(Aim::read(r)?)
+                .filter(|aim| aim.is_said())
+                .ok_or(Malformed::Value)?,
             false => Aim::default(),
         };
         Ok(Options {

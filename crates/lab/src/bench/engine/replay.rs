@@ -6,6 +6,7 @@ use base::pool::SMALL_BYTES;
 use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time};
 use base::{UnderlayAddr, VirtualPort};
 use net::Clock;
+use overlay::realtime::Protect;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use std::fmt;
 use wire::HEADROOM;
@@ -13,6 +14,8 @@ use wire::link::Kind;
 
 /// Messages that a node's loop takes in one turn.
 pub(super) const MESSAGES_PER_TURN: usize = 32;
+/// Repair packets per packet of a coded lane.
+const CODED: f64 = 0.3;
 /// Virtual time for handshakes, hellos and routes.
 const SETTLE: Duration = Duration::from_secs(3);
 const RECEIVER: ClientId = ClientId(1);
@@ -41,6 +44,7 @@ struct Desk {
     pool: Pool,
     sent: Vec<(UnderlayAddr, Burst)>,
     delivered: u64,
+    repairs: u64,
 }
 
 impl Outbox<Node> for Desk {
@@ -53,6 +57,7 @@ impl Outbox<Node> for Desk {
     }
 
     fn report(&mut self, event: Event) {
+        self.repairs += u64::from(matches!(event, Event::Repair { .. }));
         std::hint::black_box(event);
     }
 
@@ -73,7 +78,26 @@ impl Replay {
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
-        Replay::sending(address(2), (payload, burst), flows, rate_pps)
+        let settings = Settings::modern();
+        Replay::sending(address(2), (payload, burst), flows, rate_pps, settings)
+    }
+
+    /// The same with repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is
+    /// lost.
+    ///
+    /// # Errors
+    /// See [`Replay::new`].
+    pub fn coded(
+        payload: usize,
+        burst: usize,
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
+        let mut settings = Settings::modern();
+        let aims = &mut settings.realtime.aims;
+        aims.protect = Protect::Hop;
+        (aims.most, aims.most_single) = (CODED, CODED);
+        Replay::sending(address(2), (payload, burst), flows, rate_pps, settings)
     }
 
     /// The same with packets to a group, of which the middle engine and the last are members.
@@ -86,7 +110,8 @@ impl Replay {
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
-        Replay::sending(GROUP, (payload, burst), flows, rate_pps)
+        let settings = Settings::modern();
+        Replay::sending(GROUP, (payload, burst), flows, rate_pps, settings)
     }
 
     fn sending(
@@ -94,6 +119,7 @@ impl Replay {
         (payload, burst): (usize, usize),
         flows: u32,
         rate_pps: u64,
+        settings: Settings,
     ) -> Result<Replay, BenchError> {
         if payload > overlay::node::MAX_PAYLOAD
             || burst == 0
@@ -111,11 +137,16 @@ impl Replay {
         let mut issuer = Issuer::new(clock.unix_s())?;
         let mut nodes = Vec::new();
         for i in 0..3 {
-            let node = engine(&mut issuer, i, clock.unix_s())?;
+            let own = match i {
+                1 => settings.clone(),
+                _ => Settings::modern(),
+            };
+            let node = engine(&mut issuer, (i, own), clock.unix_s())?;
             let desk = Desk {
                 pool: Pool::new(256, 8_192),
                 sent: Vec::new(),
                 delivered: 0,
+                repairs: 0,
             };
             nodes.push((node, desk));
         }
@@ -174,6 +205,11 @@ impl Replay {
     /// Packets that the last engine has delivered.
     pub fn delivered(&self) -> u64 {
         self.nodes[2].1.delivered
+    }
+
+    /// Repair packets that the middle engine has sent.
+    pub fn repairs(&self) -> u64 {
+        self.nodes[1].1.repairs
     }
 
     /// Packets that the middle engine was given.
@@ -326,7 +362,11 @@ impl fmt::Debug for Replay {
 }
 
 /// The `i`-th of three engines in a row; the earlier of two neighbours dials.
-fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError> {
+fn engine(
+    issuer: &mut Issuer,
+    (i, settings): (usize, Settings),
+    unix_s: u64,
+) -> Result<Node, BenchError> {
     let neighbors = [i.checked_sub(1), Some(i + 1)]
         .into_iter()
         .flatten()
@@ -343,7 +383,7 @@ fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError
         network: issuer.network(),
         neighbors: neighbors.collect(),
         accept: None,
-        settings: Settings::modern(),
+        settings,
         lab: false,
         seed: net::sched::entropy()?,
         unix_start_s: unix_s,
@@ -385,6 +425,17 @@ mod tests {
                 (0, replay.packets())
             );
         }
+    }
+
+    #[test]
+    fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
+        let mut replay = Replay::coded(160, 8, 3, 100_000).unwrap();
+        (0..20).for_each(|_| drop(replay.turn(|| {}).unwrap()));
+        let (packets, repairs) = (replay.packets(), replay.repairs());
+        replay.turn(|| {}).unwrap();
+        let share = (replay.repairs() - repairs) as f64 / (replay.packets() - packets) as f64;
+        assert!((share - CODED).abs() < 0.01, "{share}");
+        assert_eq!(replay.lost(), 0);
     }
 
     #[test]

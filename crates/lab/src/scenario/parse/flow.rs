@@ -17,7 +17,8 @@ use wire::ipc::{RouteBy, StreamControl};
 const KEYS: [&str; 32] = [
     "name", "from", "to", "also", "ways", "stream", "expires", "answered", "control", "start",
     "stop", "count", "pattern", "rate", "packet", "on", "off", "shape", "class", "link", "routing",
-    "priority", "deadline", "target", "repair", "delivery", "ttl", "direct", "tcp", "shared", "path", "back",
+    "priority", "deadline", "target", "repair", "delivery", "ttl", "direct", "tcp", "shared",
+    "path", "back",
 ];
 /// Keys that say how the overlay carries a flow, and to whom.
 const OVERLAY_KEYS: [&str; 13] = [

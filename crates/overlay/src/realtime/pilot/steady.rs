@@ -60,7 +60,10 @@ mod tests {
             steady.note(0.05 * off, 2.0 / off);
         }
         let (share, run) = steady.of(0.065, 2.2);
-        assert!((share - 0.05).abs() < 0.001 && (run - 2.04).abs() < 0.05, "{share} {run}");
+        assert!(
+            (share - 0.05).abs() < 0.001 && (run - 2.04).abs() < 0.05,
+            "{share} {run}"
+        );
         assert_eq!(steady.of(0.10, 2.0), (0.10, 2.0));
         assert_eq!(steady.of(0.05, 4.0), (0.05, 4.0));
         steady.note(0.0, 1.0);
