@@ -50,7 +50,7 @@ Examples:
   sinew group set 239.1.1.1 --ways targeted --deadline 150ms --node net/ams
   sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
-    Set(SetGroup),
+    Set(Box<SetGroup>),
     /// Remove the settings that this node has made for a group
     #[command(after_help = "Example:\n  sinew group clear 239.1.1.1 --node net/ams")]
     Clear(ClearGroup),

@@ -430,7 +430,9 @@ mod tests {
     #[test]
     fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
         let mut replay = Replay::coded(160, 8, 3, 100_000).unwrap();
-        (0..20).for_each(|_| drop(replay.turn(|| {}).unwrap()));
+        for _ in 0..20 {
+            replay.turn(|| {}).unwrap();
+        }
         let (packets, repairs) = (replay.packets(), replay.repairs());
         replay.turn(|| {}).unwrap();
         let share = (replay.repairs() - repairs) as f64 / (replay.packets() - packets) as f64;
