@@ -62,11 +62,11 @@ pub(crate) fn set(
         DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
         TARGET => {
             let target = (place > 0).then_some(f64::from(value) / 1e6);
-            changed.aim = Aim::new(target, options.aim.most()).ok_or(libc::EINVAL)?;
+            changed.aim = Aim::new(target, options.aim.most()).map_err(|_| libc::EINVAL)?;
         }
         REPAIR => {
             let most = Some(f64::from(value) / 100.0);
-            changed.aim = Aim::new(options.aim.target(), most).ok_or(libc::EINVAL)?;
+            changed.aim = Aim::new(options.aim.target(), most).map_err(|_| libc::EINVAL)?;
         }
         TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
         PRIORITY | TTL | EARLY => return Err(libc::EINVAL),
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(
             value(none, REPAIR),
             Ok(0),
-            "no repair is another wish than none"
+            "to want no repair is not to say nothing"
         );
         assert_eq!(value(plain, REPAIR), Ok(-1));
         assert_eq!(set(none, REPAIR, -1), Ok(plain));

@@ -33,7 +33,7 @@ pub struct Options {
     /// once; if the peer's node restarts just then, the stream may end in an error.
     pub early: bool,
     /// What may stay lost of its packets on each link of their way, and how much repair they may get at most; as each node's
-    /// settings say unless it says otherwise. Only of real-time links.
+    /// settings say unless it says otherwise. Only of datagrams on real-time links.
     pub aim: Aim,
 }
 

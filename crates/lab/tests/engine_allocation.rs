@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lab::bench::BenchError;
-use lab::bench::engine::Replay;
+use lab::bench::engine::{How, Replay};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -49,24 +48,21 @@ fn allocating_turns(replay: &mut Replay, turns: usize) -> (usize, u64) {
     seen
 }
 
-type Begin = fn(usize, usize, u32, u64) -> Result<Replay, BenchError>;
-
 #[test]
 fn packets_are_forwarded_without_allocation() {
-    let (plain, group, coded): (Begin, Begin, Begin) =
-        (Replay::new, Replay::to_group, Replay::coded);
-    for (payload, burst, begin, how) in [
-        (160, 1, plain, "to a node"),
-        (160, 16, plain, "to a node"),
-        (1_200, 16, plain, "to a node"),
-        (160, 1, group, "to a group"),
-        (160, 16, group, "to a group"),
-        (160, 1, coded, "with repair packets"),
-        (160, 16, coded, "with repair packets"),
+    let how = |group, coded| How { group, coded };
+    for (payload, burst, how) in [
+        (160, 1, how(false, false)),
+        (160, 16, how(false, false)),
+        (1_200, 16, how(false, false)),
+        (160, 1, how(true, false)),
+        (160, 16, how(true, false)),
+        (160, 1, how(false, true)),
+        (160, 16, how(false, true)),
     ] {
         // Fast in virtual time, so that it is warm after few packets; slow enough for debug builds.
         let rate_pps = 100_000;
-        let mut replay = begin(payload, burst, 10, rate_pps).unwrap();
+        let mut replay = Replay::new(how, payload, burst, 10, rate_pps).unwrap();
         let per_turn = 32 * burst;
         // Windows double until half of each lasts for half a second. What is measured then lies between two
         // rounds of housekeeping, which come once per second and may allocate.
@@ -77,7 +73,7 @@ fn packets_are_forwarded_without_allocation() {
             (allocating, allocations),
             (0, 0),
             "turns that allocated, and allocations, in {turns} turns of {per_turn} packets of \
-             {payload} bytes {how}"
+             {payload} bytes, {how:?}"
         );
     }
 }

@@ -78,9 +78,7 @@ impl Wanted {
             }
             options.priority = priority;
         }
-        options.aim = Aim::new(self.target, self.repair).ok_or_else(|| {
-            misused("target: expected a share from 0.000001 to 0.065; repair: from 0 to 2.54")
-        })?;
+        options.aim = Aim::new(self.target, self.repair).map_err(misused)?;
         if self.in_order {
             options.delivery = Delivery::InOrder;
         }

@@ -104,7 +104,7 @@ pub struct SetGroup {
     /// repairs need
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub release: Option<base::Duration>,
-    /// What its packets want of repair
+    /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
     /// Nodes that may send: names such as ams or cam-*, addresses, and certificate domains such as

@@ -56,7 +56,7 @@ impl Service {
     }
 }
 
-/// What is done about losses, for commands that send with a deadline.
+/// The loss target and the repair limit, for commands that send with a deadline.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Protection {
     /// Share of the packets that may stay lost on a link, such as 0.01%; default: as each node is set
@@ -98,21 +98,12 @@ pub fn aim_of(of: &Value) -> Aim {
 
 fn target(text: &str) -> Result<f64, String> {
     let share = tools::share::parse(text).map_err(|error| error.to_string())?;
-    match Aim::new(Some(share), None) {
-        Some(_) => Ok(share),
-        None => Err("a target is from 0.0001% to 6.5%".to_owned()),
-    }
+    let told = Aim::new(Some(share), None).map(|_| share);
+    told.map_err(|error| error.to_string())
 }
 
 fn repair(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number, 100.0),
-        None => (text, 1.0),
-    };
-    let share = number.parse::<f64>().ok().map(|number| number / scale);
-    share
-        .filter(|share| Aim::new(None, Some(*share)).is_some())
-        .ok_or_else(|| format!("`{text}`: write a share from 0 to 254%"))
+    tools::share::up_to(Aim::MOST, text).map_err(|error| error.to_string())
 }
 
 /// Which path, for commands that send.

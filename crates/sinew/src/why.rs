@@ -64,7 +64,7 @@ pub struct About {
     /// Deadline: packets that arrive later are lost
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     pub deadline: Duration,
-    /// What the sender wants of the repair of losses
+    /// The sender's loss target and repair limit
     #[command(flatten)]
     pub protection: Protection,
     /// Number of other paths to show

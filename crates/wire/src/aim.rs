@@ -22,6 +22,17 @@ pub struct Aim {
     spared: u8,
 }
 
+/// A number that cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAim {
+    /// The share of packets that may stay lost.
+    #[error("a target is a share from 0.000001 to 0.065 (6.5%)")]
+    Target,
+    /// The most repair packets per packet.
+    #[error("a limit of repair is from 0 to 2.54 repair packets per packet (254%)")]
+    Most,
+}
+
 impl Aim {
     /// It says nothing.
     pub const NONE: Aim = Aim {
@@ -38,28 +49,42 @@ impl Aim {
     pub const MOST: f64 = 2.54;
 
     /// The share of packets that may stay lost, and the most repair packets per packet; none for what the nodes do by
-    /// themselves. None where a number is out of range.
-    pub fn new(target: Option<f64>, most: Option<f64>) -> Option<Aim> {
+    /// themselves.
+    pub fn new(target: Option<f64>, most: Option<f64>) -> Result<Aim, BadAim> {
         let target_ppm = match target {
             None => 0,
             Some(share) if (Aim::TARGET_LEAST..=Aim::TARGET_MOST).contains(&share) => {
                 (share * 1e6).round() as u16
             }
-            Some(_) => return None,
+            Some(_) => return Err(BadAim::Target),
         };
         let spared = match most {
             None => 0,
             Some(most) if (0.0..=Aim::MOST).contains(&most) => {
                 u8::MAX - (most * 100.0).round() as u8
             }
-            Some(_) => return None,
+            Some(_) => return Err(BadAim::Most),
         };
-        Some(Aim { target_ppm, spared })
+        Ok(Aim { target_ppm, spared })
     }
 
     /// Something is asked for.
     pub fn is_said(self) -> bool {
         self != Aim::default()
+    }
+
+    /// This, and what it does not say as another one says it.
+    pub fn or(self, other: Aim) -> Aim {
+        Aim {
+            target_ppm: match self.target_ppm {
+                0 => other.target_ppm,
+                said => said,
+            },
+            spared: match self.spared {
+                0 => other.spared,
+                said => said,
+            },
+        }
     }
 
     /// The share of packets that may stay lost.
@@ -97,14 +122,14 @@ mod tests {
         assert_eq!(read(&aim.to_bytes()), Ok(aim));
         assert_eq!((aim.target(), aim.most()), (Some(0.0005), Some(1.0)));
         assert_eq!(Aim::default().to_bytes(), [0; 3]);
-        assert_eq!(Aim::new(None, None), Some(Aim::default()));
+        assert_eq!(Aim::new(None, None), Ok(Aim::default()));
         for cut in 0..Aim::BYTES {
             assert!(read(&aim.to_bytes()[..cut]).is_err());
         }
     }
 
     #[test]
-    fn no_repair_is_another_wish_than_none() {
+    fn to_want_no_repair_is_not_to_say_nothing() {
         let bare = Aim::new(None, Some(0.0)).unwrap();
         assert!(bare.is_said());
         assert_eq!((bare.target(), bare.most()), (None, Some(0.0)));
@@ -112,12 +137,26 @@ mod tests {
     }
 
     #[test]
+    fn what_one_does_not_say_another_may() {
+        let aim = |target, most| Aim::new(target, most).unwrap();
+        let (target, most) = (aim(Some(0.001), None), aim(None, Some(0.5)));
+        let both = aim(Some(0.001), Some(0.5));
+        assert_eq!((target.or(most), most.or(target)), (both, both));
+        let other = aim(Some(0.01), Some(1.0));
+        assert_eq!((both.or(other), Aim::NONE.or(other)), (both, other));
+    }
+
+    #[test]
     fn what_cannot_be_told_is_refused() {
         for target in [0.0, -1.0, 0.07, f64::NAN] {
-            assert_eq!(Aim::new(Some(target), None), None, "{target}");
+            assert_eq!(
+                Aim::new(Some(target), None),
+                Err(BadAim::Target),
+                "{target}"
+            );
         }
         for most in [-0.1, 2.6, f64::NAN] {
-            assert_eq!(Aim::new(None, Some(most)), None, "{most}");
+            assert_eq!(Aim::new(None, Some(most)), Err(BadAim::Most), "{most}");
         }
     }
 }

@@ -101,10 +101,13 @@ pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTE
 pub const SETTING_BYTES: usize = 16;
 /// Bytes of one setting in full.
 pub const FULL_SETTING_BYTES: usize = SETTING_BYTES + 4;
-/// The most bytes that one setting takes in all items: one says how many ways, three what may stay lost.
-pub const SETTING_BYTES_MAX: usize = FULL_SETTING_BYTES + 1 + Aim::BYTES;
-/// Settings in one record without members, all of them in full, with ways and aims: (1120 - 4 · 3) / 24 = 46.
-pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES) / SETTING_BYTES_MAX;
+/// The most bytes that one setting takes in items 2, 3 and 5: one says how many ways.
+pub const SETTING_BYTES_MAX: usize = FULL_SETTING_BYTES + 1;
+/// Settings in one record without members and aims, all of them in full and with ways: (1120 - 3 · 3) / 21 = 52.
+pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES) / SETTING_BYTES_MAX;
+/// The same where some have aims: (1120 - 4 · 3) / 24 = 46.
+pub const SETTINGS_WITH_AIMS_MAX: usize =
+    (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES) / (SETTING_BYTES_MAX + Aim::BYTES);
 
 const MEMBERS: u8 = 1;
 const SETTINGS: u8 = 2;
@@ -416,7 +419,7 @@ pub const fn is_group(addr: NodeAddr) -> bool {
 }
 
 impl Setting {
-    /// One that says nothing but of which group it is: real time by expected latency, without a deadline.
+    /// One that says nothing but of which group it is: the default class, without a deadline.
     pub fn of(group: NodeAddr) -> Setting {
         Setting {
             group,
@@ -616,6 +619,17 @@ pub struct Repr<'a> {
 }
 
 impl Repr<'_> {
+    /// How many settings may stand beside each other, and the bytes that are then left for the value of item 4: none if these
+    /// are too many. Each counts as long as it can become, so that changing one without an aim never lacks room.
+    pub fn room_beside(settings: &[Setting]) -> (usize, Option<usize>) {
+        let (most, items, each) = match settings.iter().any(|setting| setting.aim.is_said()) {
+            false => (SETTINGS_MAX, 3, SETTING_BYTES_MAX),
+            true => (SETTINGS_WITH_AIMS_MAX, 4, SETTING_BYTES_MAX + Aim::BYTES),
+        };
+        let taken = (items + 1) * ITEM_HEADER_BYTES + settings.len() * each;
+        (most, ITEMS_BYTES_MAX.checked_sub(taken))
+    }
+
     /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes to
     /// be signed, without [`SIGNATURE_CONTEXT`].
     pub fn emit(

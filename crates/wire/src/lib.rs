@@ -42,7 +42,7 @@ pub mod stamp;
 pub mod transport;
 pub mod tunnel;
 
-pub use aim::Aim;
+pub use aim::{Aim, BadAim};
 pub use data::{HEADER_BYTES, HEADROOM, SEALED_HEADROOM};
 pub use endpoint::Endpoint;
 pub use link::{CLEAR_BYTES, TAG_BYTES};

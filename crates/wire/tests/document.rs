@@ -71,6 +71,10 @@ fn every_limit_has_its_value() {
         ("groups::GROUPS_MAX", groups::GROUPS_MAX),
         ("groups::SETTINGS_MAX", groups::SETTINGS_MAX),
         (
+            "groups::SETTINGS_WITH_AIMS_MAX",
+            groups::SETTINGS_WITH_AIMS_MAX,
+        ),
+        (
             "certificate::MAX_CERTIFICATE_BYTES",
             certificate::MAX_CERTIFICATE_BYTES,
         ),

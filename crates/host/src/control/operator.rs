@@ -168,9 +168,7 @@ impl GroupSet {
             let why = "second ways are for what has a deadline: what must arrive would wait for the slower of them";
             return Err(why.to_owned());
         }
-        let aim = Aim::new(self.target, self.repair).ok_or(
-            "target: write a share from 0.000001 to 0.065; repair: from 0 to 2.54 packets per packet",
-        )?;
+        let aim = Aim::new(self.target, self.repair).map_err(|error| error.to_string())?;
         let (group, prefix) = range(&self.group)?;
         Ok(Setting {
             group,

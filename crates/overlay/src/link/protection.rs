@@ -190,6 +190,11 @@ impl Link {
         aims: &FlowAims,
     ) {
         let header = Header::trusted(packet);
+        let wish = aims.of_packet(&header);
+        if let Some((flow, aim)) = wish {
+            // The neighbour may repair it, whatever is done about it here.
+            self.told_aims.on_sent(now, flow, aim);
+        }
         let recovered = header.is_recovered();
         let ahead = self.ahead.filter(|ahead| ahead.concerns(recovered));
         let watches = self.pilot.watches() && !recovered;
@@ -208,18 +213,10 @@ impl Link {
             return;
         }
         let slack = left.map(|left| left.saturating_sub(self.way_there()));
-        let flow = FlowKey::of(&header);
-        let wish = aims.of(&flow).map(|aim| (flow, aim));
-        if let Some((_, aim)) = wish {
-            self.told_aims.on_sent(now, flow, aim);
-        }
+        let flow = FlowKey::of(&header).hash();
         // A repair packet must carry it.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
-        if self
-            .pilot
-            .on_sent(now, packet.len(), slack, flow.hash(), wish)
-            && fits
-        {
+        if self.pilot.on_sent(now, packet.len(), slack, flow, wish) && fits {
             self.history.cover();
         }
     }

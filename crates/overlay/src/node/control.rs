@@ -2,7 +2,7 @@
 //! the one control datagram per link and flush that carries the answers.
 
 use super::Node;
-use crate::aims::{TOLD_AT_ONCE, key_of};
+use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Obstacle, Path, PathId};
@@ -347,8 +347,10 @@ impl Node {
                 Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
                 Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
                 Ok(Message::FlowAims(aims)) => {
+                    let by = Teller::Neighbour(self.links.at(index).peer);
                     let aims = aims.iter().take(TOLD_AT_ONCE);
-                    aims.for_each(|aim| self.aims.note(now, key_of(&aim), aim.aim));
+                    let aims = aims.filter(|aim| aim.source.0 != self.addr);
+                    aims.for_each(|aim| self.aims.note(now, key_of(&aim), aim.aim, by));
                 }
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),

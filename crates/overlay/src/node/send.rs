@@ -5,6 +5,7 @@ use super::Node;
 use super::ends::{Around, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
 use super::groups::rest_of_branch;
+use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
@@ -270,14 +271,15 @@ impl Node {
             deadline,
             ..
         } = options;
-        if options.aim.is_said() && class.link == LinkProtocol::RealTime {
+        if class.link == LinkProtocol::RealTime {
             let flow = FlowKey {
                 source: self.addr,
                 source_port,
                 destination: to,
                 destination_port: port,
             };
-            self.aims.note(now, flow, options.aim);
+            let by = Teller::Client(client);
+            self.aims.note(now, flow, options.aim, by);
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));

@@ -19,11 +19,11 @@
 
 mod aims;
 mod case;
+mod passed;
 mod predict;
 mod recent;
 mod revised;
 mod spacing;
-mod steady;
 #[cfg(test)]
 mod tests;
 mod wishes;
@@ -32,12 +32,10 @@ pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};
 
 use case::Case;
+use passed::{Packet, Passed};
 use predict::{Predictions, asked};
 use recent::Recent;
 use revised::{Revised, cheaper_after};
-use spacing::Spacing;
-use steady::Steady;
-use wishes::Wishes;
 
 use super::RoundTrip;
 use crate::flow::FlowKey;
@@ -67,16 +65,9 @@ const REST_MOST: Duration = Duration::from_secs(320);
 pub const SLACK_LEAST: Duration = Duration::from_millis(3);
 /// Timers and hosts take so much of a packet's time, and what is found counts as older by up to 1 ms.
 const SPARE: Duration = Duration::from_millis(2);
-/// Without a deadline an answer is of use so long.
-const NO_DEADLINE: Duration = Duration::from_millis(500);
 /// Repair packets are as long as the longest packet: its length against the mean counts as in the middle one of so many looks.
 /// Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
 const LENGTHS: usize = 3;
-/// The shortest pause: it does not count as a distance of packets.
-const PAUSE: Duration = Duration::from_millis(150);
-/// Kinds of flows that are told apart, by a hash: enough to tell one from several.
-const KINDS: usize = 32;
-
 /// What is known of the link when the plan is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
@@ -94,37 +85,6 @@ pub struct Link {
     pub longer: Duration,
 }
 
-/// What passed in a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Passed {
-    packets: u32,
-    bytes: u64,
-    longest: usize,
-    /// The least time that a packet with a deadline had left after its way, of those that had any.
-    slack: Option<Duration>,
-    is_late: bool,
-    gaps: Duration,
-    gaps_counted: u32,
-    spacing: Spacing,
-    kinds: [u32; KINDS],
-    wishes: Wishes,
-}
-
-impl Passed {
-    fn interval(&self) -> Duration {
-        match self.gaps_counted {
-            0 => Duration::from_millis(20),
-            n => self.gaps.div(u64::from(n)).max(Duration::from_micros(1)),
-        }
-    }
-
-    /// One flow has nearly all packets: a call's reports beside its voice are no second one.
-    fn is_single(&self) -> bool {
-        let most = self.kinds.iter().max().copied().unwrap_or_default();
-        most * 5 > self.packets * 4
-    }
-}
-
 /// Chooses the plan of one lane.
 #[derive(Debug)]
 pub struct Pilot {
@@ -134,7 +94,6 @@ pub struct Pilot {
     passed: Passed,
     /// The mean length of packets by the longest, of the last looks.
     evenness: VecDeque<f64>,
-    last_packet: Time,
     looked: Time,
     /// The losses at the last look, and the mean length of their runs.
     made_for: f64,
@@ -143,7 +102,6 @@ pub struct Pilot {
     planned_for: f64,
     run: f64,
     recent: Recent,
-    steady: Steady,
     /// Since when a cheaper plan would do.
     cheaper_since: Option<Time>,
     rests_until: Time,
@@ -189,14 +147,12 @@ impl Pilot {
             passing: Passed::default(),
             passed: Passed::default(),
             evenness: VecDeque::with_capacity(LENGTHS),
-            last_packet: Time::ZERO,
             looked: Time::ZERO,
             made_for: 0.0,
             made_for_run: 1.0,
             planned_for: 0.0,
             run: 1.0,
             recent: Recent::default(),
-            steady: Steady::default(),
             cheaper_since: None,
             rests_until: Time::ZERO,
             rest: REST,
@@ -248,26 +204,14 @@ impl Pilot {
         flow: u64,
         wish: Option<(FlowKey, Aim)>,
     ) -> bool {
-        let passing = &mut self.passing;
-        passing.packets += 1;
-        passing.bytes += bytes as u64;
-        passing.longest = passing.longest.max(bytes);
-        passing.kinds[(flow % KINDS as u64) as usize] += 1;
-        let gap = now.since(self.last_packet);
-        if gap < PAUSE {
-            passing.gaps += gap;
-            passing.gaps_counted += 1;
-            passing.spacing.push(gap);
-        }
-        self.last_packet = now;
-        let slack = slack.unwrap_or(NO_DEADLINE);
-        if slack < SLACK_LEAST {
-            passing.is_late = true;
-            return false;
-        }
-        passing.slack = Some(passing.slack.map_or(slack, |least| least.min(slack)));
-        let wants = passing.wishes.note(&self.aims, wish, self.plan.requests);
-        wants && self.plan.share.is_some() && slack < self.plan.cover_below
+        let packet = Packet {
+            bytes,
+            slack,
+            flow,
+            wish,
+        };
+        let slack = self.passing.note(now, &packet, &self.aims, self.made_for);
+        slack.is_some_and(|slack| self.plan.share.is_some() && slack < self.plan.cover_below)
     }
 
     /// The mean length of a run of losses, as the neighbour tells, in packets.
@@ -283,7 +227,6 @@ impl Pilot {
     /// The link goes by another path: what was told was told of the one before.
     pub fn on_new_path(&mut self) {
         self.recent = Recent::default();
-        self.steady = Steady::default();
     }
 
     /// The neighbour tells what has become of the packets.
@@ -337,9 +280,8 @@ impl Pilot {
         }
         if is_due {
             self.looked = now;
-            self.passed = core::mem::take(&mut self.passing);
+            self.passed = self.passing.take();
             self.note_lengths();
-            self.steady.note(link.share, self.run);
         }
         (self.made_for, self.made_for_run) = (link.share, self.run);
         let next = self.choose(now, link, is_over);
@@ -376,12 +318,12 @@ impl Pilot {
                 false => idle.rests(Reason::Queue),
             };
         }
-        let Some(slack) = passed.slack else {
+        // Of packets that want no repair it is told what they lose.
+        let Some(slack) = passed.slack.or(passed.unwanted_slack) else {
             return idle.rests(Reason::NoTime);
         };
         let slack = slack.saturating_sub(link.longer);
-        let (share, run) = self.steady.of(link.share, self.run);
-        let losses = Losses::of(share, run);
+        let losses = Losses::of(link.share, self.run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
         // What has more time than this is saved by requests.
@@ -396,8 +338,11 @@ impl Pilot {
                 .filter(|lack| *lack > Duration::ZERO),
             ..idle
         };
-        if passed.wishes.is_empty() {
-            return plan.rests(Reason::Unwanted);
+        if passed.slack.is_none() {
+            return plan.rests(match passed.wanted {
+                0 => Reason::Unwanted,
+                _ => Reason::NoTime,
+            });
         }
         if !link.takes_repair {
             return plan.rests(Reason::Neighbour);
@@ -415,14 +360,11 @@ impl Pilot {
         let spare = SPARE + (link.rtt.usual - link.rtt.least).div(2);
         let time = slack.saturating_sub(spare);
         // Of more packets than have their ages told, one is known to no less than the distance of two.
-        let is_wide = time > passed.interval() * REPAIR_AGES as u64;
-        let unsure = if is_wide {
-            passed.interval()
-        } else {
-            Duration::ZERO
-        };
+        let interval = passed.wanted_interval();
+        let is_wide = time > interval * REPAIR_AGES as u64;
+        let unsure = if is_wide { interval } else { Duration::ZERO };
         let time = time.saturating_sub(unsure);
-        let reaches = passed.spacing.reaches(time).map(steady);
+        let reaches = passed.spacing.wanted().reaches(time).map(steady);
         let cap = self.cap(plan.most);
         let mut case = Case {
             losses,
@@ -430,7 +372,7 @@ impl Pilot {
             reaches,
             cap,
             // What requests save of what repair leaves.
-            saved: plan.requests / losses.share.max(f64::MIN_POSITIVE),
+            saved: plan.requests / link.share.max(f64::MIN_POSITIVE),
         };
         let dearest = case.shares().last();
         let Some(dearest) = dearest else {
@@ -472,20 +414,13 @@ impl Pilot {
     }
 
     fn note_lengths(&mut self) {
-        let Passed {
-            packets,
-            bytes,
-            longest,
-            ..
-        } = self.passed;
-        if packets == 0 {
+        let Some(evenness) = self.passed.evenness() else {
             return;
-        }
+        };
         if self.evenness.len() == LENGTHS {
             self.evenness.pop_front();
         }
-        let mean = bytes as f64 / f64::from(packets);
-        self.evenness.push_back(mean / longest.max(1) as f64);
+        self.evenness.push_back(evenness);
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.

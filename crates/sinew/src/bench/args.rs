@@ -273,7 +273,7 @@ pub struct Engine {
     #[arg(long)]
     pub group: bool,
     /// Also measure with a coded lane: 30 repair packets follow 100 packets
-    #[arg(long, conflicts_with = "group")]
+    #[arg(long)]
     pub protect: bool,
     /// How it is told
     #[command(flatten)]

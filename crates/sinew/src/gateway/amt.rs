@@ -31,7 +31,7 @@ pub struct AmtArgs {
     /// Deadline of a packet on its way over the overlay
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::multicast::deadline)]
     pub deadline: base::Duration,
-    /// What its packets want of repair
+    /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
     /// Print the status at this interval; a bare number is in seconds

@@ -54,7 +54,7 @@ pub struct MulticastArgs {
     /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
-    /// What its packets want of repair
+    /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
     /// Deliver packets as they arrive, without waiting for late ones

@@ -184,7 +184,11 @@ mod tests {
                 |(address, name)| json!({"address": address, "name": name, "domains": [name]}),
             ),
         );
-        let (now, warnings) = look(&network(60_000), &status, (Duration::from_millis(150), Aim::default()));
+        let (now, warnings) = look(
+            &network(60_000),
+            &status,
+            (Duration::from_millis(150), Aim::default()),
+        );
         let nothing = Expected {
             missed: 1.0,
             is_short: true,

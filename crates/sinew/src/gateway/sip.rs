@@ -65,7 +65,7 @@ pub struct SipArgs {
     /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
-    /// What its packets want of repair
+    /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
     /// Also send this share of the calls' speech over the plain path, to compare; the other gateway

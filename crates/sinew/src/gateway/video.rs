@@ -24,7 +24,7 @@ pub struct VideoArgs {
     /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
-    /// What its packets want of repair
+    /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
     /// Print the status at this interval; a bare number is in seconds

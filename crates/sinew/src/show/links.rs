@@ -261,6 +261,7 @@ fn target(plan: &Value) -> String {
 fn is_short(plan: &Value) -> bool {
     plan["reason"] != "requests leave no more than the target"
         && plan["reason"] != "hardly anything is lost"
+        && plan["reason"] != "the senders of its flows want no repair"
 }
 
 /// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.

@@ -163,6 +163,10 @@ pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
 /// The setting that is in the way of a better plan, and the link with another one.
 fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
     let mut other = *case;
+    if case.is_limited {
+        // No setting of a node is in the way.
+        return None;
+    }
     if !case.aims.protect.repairs() {
         // At both ends, with the usual cap.
         other.aims.protect = Protect::Auto;

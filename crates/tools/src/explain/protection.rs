@@ -156,14 +156,24 @@ impl Protections {
                 }
                 _ => asked,
             },
-            most_single: match (lane, told) {
-                (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
-                _ => self.aims.most_single,
-            },
             ..self.aims
         };
+        let aims = match (lane, told) {
+            (None, Some(told)) if protect.is_none() => {
+                let most = f64::from(told.repair_16ths) / 16.0;
+                Aims {
+                    most,
+                    most_single: most,
+                    ..aims
+                }
+            }
+            _ => aims,
+        };
+        let wished = aims.wished(aim);
         Case {
-            aims: aims.wished(aim),
+            aims: wished,
+            is_limited: wished.protect != aims.protect || wished.most_single < aims.most_single,
+            has_target: aim.target().is_some(),
             link: LaneLink {
                 share: lane.map_or(leg.link.loss_share(), |lane| lane.loss),
                 rtt: match lane {
@@ -224,6 +234,9 @@ fn round_trip(topology: &Topology, leg: &Leg) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) aims: Aims,
+    /// The sender allows less repair than the node does, and names a target.
+    pub(super) is_limited: bool,
+    has_target: bool,
     pub(super) link: LaneLink,
     /// The mean length of a run of losses.
     run: f64,
@@ -258,9 +271,10 @@ impl Case {
         }
     }
 
-    /// What is left is more than is aimed at.
+    /// What is left is more than is aimed at. A sender that limits repair and names no target aims at nothing.
     pub(super) fn is_short(&self, left: &Left) -> bool {
-        left.share > self.aims.target * TOLERANCE
+        let is_aimed_at = self.has_target || !self.is_limited;
+        is_aimed_at && left.share > self.aims.target * TOLERANCE
     }
 
     fn requests(&self, reason: Reason) -> Left {

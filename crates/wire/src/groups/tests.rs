@@ -257,20 +257,29 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
         ..SETTING
     };
     let mut settings = [full; SETTINGS_MAX];
-    assert_eq!(body(&[], &settings).len(), 16 + 3 + 46 * 20 + 64);
+    assert_eq!(body(&[], &settings).len(), 16 + 3 + 52 * 20 + 64);
     settings[0] = SETTING;
-    assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 45 * 20 + 64);
-    // The most that one takes: ways and aims in items of their own, and a delivery.
+    assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 51 * 20 + 64);
+    // The most that one takes: ways in an item of their own, and a delivery.
     let longest = Setting {
         ways: Ways::Targeted,
         delivery: Some(Delivery::InOrder),
-        aim: Aim::new(Some(0.001), Some(1.0)).unwrap(),
         ..SETTING
     };
     let mut settings = [longest; SETTINGS_MAX];
+    assert_eq!(body(&[], &settings).len(), 16 + 6 + 52 * 21 + 64);
+    settings[0].delivery = None;
+    assert_eq!(body(&[], &settings).len(), 16 + 9 + 52 * 21 - 4 + 64);
+    assert_eq!(Repr::room_beside(&settings).1, Some(16));
+    let longest = Setting {
+        aim: Aim::new(Some(0.001), Some(1.0)).unwrap(),
+        ..longest
+    };
+    let mut settings = [longest; SETTINGS_WITH_AIMS_MAX];
     assert_eq!(body(&[], &settings).len(), 16 + 9 + 46 * 24 + 64);
     settings[0].delivery = None;
     assert_eq!(body(&[], &settings).len(), 16 + 12 + 46 * 24 - 4 + 64);
+    assert_eq!(Repr::room_beside(&settings).1, Some(1));
     let repr = Repr {
         origin: NodeAddr(1),
         seq: RecordSeq(1),

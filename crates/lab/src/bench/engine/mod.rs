@@ -13,7 +13,7 @@
 
 mod replay;
 
-pub use replay::Replay;
+pub use replay::{How, Replay};
 
 use super::BenchError;
 use base::Duration;
@@ -136,22 +136,22 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     for &payload in &options.payloads {
         for &burst in &options.bursts {
             progress.step(&format!("{payload} bytes, bursts of {burst}"));
-            let begin = match options.group {
-                true => Replay::to_group,
-                false => Replay::new,
-            };
-            let mut replay = begin(payload, burst, options.flows, options.rate_pps)?;
-            let (ns_per_packet, packets, lost) = measure(options, burst, &mut replay)?;
+            let plain = measure(options, (payload, burst), false)?;
             let coded = match options.protect {
-                true => Some(coded(options, (payload, burst), ns_per_packet)?),
+                true => Some(measure(options, (payload, burst), true)?),
                 false => None,
             };
+            let coded = coded.map(|coded| Coded {
+                repair: coded.repairs as f64 / coded.packets.max(1) as f64,
+                ns_per_packet: coded.ns_per_packet,
+                ratio: coded.ns_per_packet / plain.ns_per_packet,
+            });
             rows.push(Row {
                 payload_bytes: payload,
                 burst,
-                packets,
-                ns_per_packet,
-                lost,
+                packets: plain.packets,
+                ns_per_packet: plain.ns_per_packet,
+                lost: plain.lost,
                 coded,
             });
         }
@@ -162,41 +162,40 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     })
 }
 
-/// What the middle engine takes per packet, of how many, and how many were lost.
+/// What the middle engine takes per packet, repair packets included, and what came of how many.
+struct Measured {
+    ns_per_packet: f64,
+    packets: u64,
+    lost: u64,
+    repairs: u64,
+}
+
 fn measure(
     options: &Options,
-    burst: usize,
-    replay: &mut Replay,
-) -> Result<(f64, u64, u64), BenchError> {
+    (payload, burst): (usize, usize),
+    coded: bool,
+) -> Result<Measured, BenchError> {
+    let how = How {
+        group: options.group,
+        coded,
+    };
+    let mut replay = Replay::new(how, payload, burst, options.flows, options.rate_pps)?;
     let warm_up = options.rate_pps * WARM_UP.as_nanos() / 1_000_000_000;
     while replay.packets() < warm_up {
         replay.turn(|| {})?;
     }
-    let (before, lost_before) = (replay.packets(), replay.lost());
+    let before = (replay.packets(), replay.lost(), replay.repairs());
     let mut turns = Vec::new();
-    while replay.packets() - before < options.packets {
+    while replay.packets() - before.0 < options.packets {
         turns.push(replay.turn(|| {})?.as_nanos());
     }
     turns.sort_unstable();
     let median_ns = turns.get(turns.len() / 2).copied().unwrap_or_default();
-    Ok((
-        median_ns as f64 / (MESSAGES_PER_TURN * burst) as f64,
-        replay.packets() - before,
-        replay.lost() - lost_before,
-    ))
-}
-
-fn coded(
-    options: &Options,
-    (payload, burst): (usize, usize),
-    plain_ns: f64,
-) -> Result<Coded, BenchError> {
-    let mut replay = Replay::coded(payload, burst, options.flows, options.rate_pps)?;
-    let (ns_per_packet, ..) = measure(options, burst, &mut replay)?;
-    Ok(Coded {
-        repair: replay.repairs() as f64 / replay.packets().max(1) as f64,
-        ns_per_packet,
-        ratio: ns_per_packet / plain_ns,
+    Ok(Measured {
+        ns_per_packet: median_ns as f64 / (MESSAGES_PER_TURN * burst) as f64,
+        packets: replay.packets() - before.0,
+        lost: replay.lost() - before.1,
+        repairs: replay.repairs() - before.2,
     })
 }
 
@@ -221,7 +220,8 @@ mod tests {
         assert_eq!(json["rows"][0]["lost"], 0);
         assert!(json["rows"][0]["ns_per_packet"].as_f64().unwrap() > 0.0);
         let coded = &json["rows"][0]["coded"];
-        assert!(coded["ratio"].as_f64().unwrap() > 0.0);
+        let repair = coded["repair"].as_f64().unwrap();
+        assert!((repair - 0.3).abs() < 0.03, "{json}");
         assert!(report.to_string().contains("coded ns/packet"));
     }
 }

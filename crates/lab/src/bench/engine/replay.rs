@@ -66,6 +66,15 @@ impl Outbox<Node> for Desk {
     }
 }
 
+/// Where packets go, and what the middle engine does for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// To a group, of which the middle engine and the last are members, and not to the last alone.
+    pub group: bool,
+    /// With repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is lost.
+    pub coded: bool,
+}
+
 impl Replay {
     /// Three engines with sessions, links and routes; packets of `payload` bytes will come in
     /// messages of `burst`.
@@ -73,54 +82,19 @@ impl Replay {
     /// # Errors
     /// [`BenchError`], when they do not find each other.
     pub fn new(
+        how: How,
         payload: usize,
         burst: usize,
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
-        let settings = Settings::modern();
-        Replay::sending(address(2), (payload, burst), flows, rate_pps, settings)
-    }
-
-    /// The same with repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is
-    /// lost.
-    ///
-    /// # Errors
-    /// See [`Replay::new`].
-    pub fn coded(
-        payload: usize,
-        burst: usize,
-        flows: u32,
-        rate_pps: u64,
-    ) -> Result<Replay, BenchError> {
+        let to = if how.group { GROUP } else { address(2) };
         let mut settings = Settings::modern();
-        let aims = &mut settings.realtime.aims;
-        aims.protect = Protect::Hop;
-        (aims.most, aims.most_single) = (CODED, CODED);
-        Replay::sending(address(2), (payload, burst), flows, rate_pps, settings)
-    }
-
-    /// The same with packets to a group, of which the middle engine and the last are members.
-    ///
-    /// # Errors
-    /// See [`Replay::new`].
-    pub fn to_group(
-        payload: usize,
-        burst: usize,
-        flows: u32,
-        rate_pps: u64,
-    ) -> Result<Replay, BenchError> {
-        let settings = Settings::modern();
-        Replay::sending(GROUP, (payload, burst), flows, rate_pps, settings)
-    }
-
-    fn sending(
-        to: NodeAddr,
-        (payload, burst): (usize, usize),
-        flows: u32,
-        rate_pps: u64,
-        settings: Settings,
-    ) -> Result<Replay, BenchError> {
+        if how.coded {
+            let aims = &mut settings.realtime.aims;
+            aims.protect = Protect::Hop;
+            (aims.most, aims.most_single) = (CODED, CODED);
+        }
         if payload > overlay::node::MAX_PAYLOAD
             || burst == 0
             || burst > 48
@@ -411,10 +385,19 @@ fn node_at(at: UnderlayAddr) -> Option<usize> {
 mod tests {
     use super::*;
 
+    const TO_GROUP: How = How {
+        group: true,
+        coded: false,
+    };
+    const CODED_LANE: How = How {
+        group: false,
+        coded: true,
+    };
+
     #[test]
     fn every_packet_goes_through_the_middle_to_the_end() {
         for burst in [1, 8] {
-            let mut replay = Replay::new(160, burst, 3, 100_000).unwrap();
+            let mut replay = Replay::new(How::default(), 160, burst, 3, 100_000).unwrap();
             let before = replay.delivered();
             for _ in 0..20 {
                 replay.turn(|| {}).unwrap();
@@ -429,7 +412,7 @@ mod tests {
 
     #[test]
     fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
-        let mut replay = Replay::coded(160, 8, 3, 100_000).unwrap();
+        let mut replay = Replay::new(CODED_LANE, 160, 8, 3, 100_000).unwrap();
         for _ in 0..20 {
             replay.turn(|| {}).unwrap();
         }
@@ -442,7 +425,7 @@ mod tests {
 
     #[test]
     fn every_packet_to_a_group_is_delivered_in_the_middle_and_at_the_end() {
-        let mut replay = Replay::to_group(160, 8, 3, 100_000).unwrap();
+        let mut replay = Replay::new(TO_GROUP, 160, 8, 3, 100_000).unwrap();
         let before = [1, 2].map(|i| replay.nodes[i].1.delivered);
         for _ in 0..20 {
             replay.turn(|| {}).unwrap();
@@ -456,7 +439,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         for (payload, burst, rate) in [(1_393, 1, 1), (160, 0, 1), (160, 49, 1), (160, 1, 0)] {
             assert!(matches!(
-                Replay::new(payload, burst, 1, rate),
+                Replay::new(How::default(), payload, burst, 1, rate),
                 Err(BenchError::Option(_))
             ));
         }

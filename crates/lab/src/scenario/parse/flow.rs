@@ -32,8 +32,7 @@ const DIRECT_KEYS: [&str; 3] = ["path", "back", "shared"];
 const PARETO_BPS: u64 = 64_000;
 /// What a voice flow may take from end to end if nothing else is said. [Amir06 §IV-A]
 const VOICE_DEADLINE: Duration = Duration::from_millis(100);
-const TARGET: &str = "a share from 0.000001 to 0.065";
-const REPAIR: &str = "repair packets per packet, from 0 to 2.54";
+const SHARE: &str = "a share, such as 0.0001";
 const RATE: &str = "a rate such as \"64kbit\" (bit, kbit, mbit, gbit)";
 
 pub(super) fn flows(top: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Flow>, Mistake> {
@@ -345,12 +344,12 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
         options.deadline = Some(time(&value)?);
     }
     if let Some(value) = table.optional("target") {
-        let target = Aim::new(Some(value.number(TARGET)?), None);
-        options.aim = target.ok_or_else(|| value.mistake(format!("expected {TARGET}")))?;
+        let target = Aim::new(Some(value.number(SHARE)?), None);
+        options.aim = target.map_err(|error| value.mistake(error.to_string()))?;
     }
     if let Some(value) = table.optional("repair") {
-        let aim = Aim::new(options.aim.target(), Some(value.number(REPAIR)?));
-        options.aim = aim.ok_or_else(|| value.mistake(format!("expected {REPAIR}")))?;
+        let aim = Aim::new(options.aim.target(), Some(value.number(SHARE)?));
+        options.aim = aim.map_err(|error| value.mistake(error.to_string()))?;
     }
     if let Some(value) = table.optional("delivery") {
         options.delivery = value.word(&[

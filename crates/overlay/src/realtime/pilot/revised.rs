@@ -13,7 +13,7 @@ const CHEAPER_LOSSES: f64 = 200.0;
 const CHEAPER_AFTER: Duration = Duration::from_secs(10);
 const CHEAPER_AFTER_MOST: Duration = Duration::from_secs(120);
 /// It must leave so many times less than the target.
-const TO_SPARE: f64 = 1.5;
+const TO_SPARE: f64 = 3.0;
 /// Another plan of the same cost must leave so many times less than the present one.
 const SAME_COST: f64 = 2.0;
 

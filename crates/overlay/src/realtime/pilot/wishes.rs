@@ -2,66 +2,77 @@
 //!
 //! ```text
 //!   20 calls, nothing said                target 0.05 %            at most +50 %
-//!   19 of them, one wants 0.001 %, +100 %        0.001 % of it     at most +52.5 %: it brings what it may spend itself
+//!   19 of them, one wants 0.001 %, +100 %        0.001 % of it     at most +52.5 %
 //!   1 call, content with 2 %                     2 %               at most +100 %
 //!   1 call, no repair                            it counts for nothing, and is not covered
 //! ```
-//! One flow so makes a lane dearer by no more than its own share, however strict it is, and no flow may spend more than the
-//! node allows a single one.
+//! A repair packet covers the packets of all flows, so a strict target of one flow makes the repair of all of them dearer, up to
+//! what they may spend together. What a flow may spend is its part of that, and no more than the node allows a single flow.
 
 use super::{Aims, TOLERANCE};
 use crate::flow::FlowKey;
 use wire::Aim;
 
-/// Of the packets that passed in a second.
+/// What the sender of a flow wants.
+pub(crate) type Wish = (FlowKey, Aim);
+
+/// Of the packets that passed in a second and had time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
-    /// The strictest target that a flow has, and which one.
+    /// The strictest target that a flow has, and which one: of those that are to be repaired, and of those that are content with
+    /// what the lane loses.
     strictest: Option<(f64, FlowKey)>,
-    /// Packets that may be repaired, those of them that say how dearly, and the sum of what these say.
+    content: Option<(f64, FlowKey)>,
+    /// Packets that are to be repaired, those of them that say how dearly, and the sum of what these say.
     packets: u32,
     capped: u32,
     caps: f64,
-    /// Some flow says nothing of a target.
+    /// A flow that is to be repaired says nothing of a target.
     is_plain: bool,
 }
 
 impl Wishes {
-    /// Notes a packet of a flow; `requests` is what requests alone leave. True if it is to be repaired.
+    /// Packets of such a flow are to be repaired on a lane that loses this share. As long as nothing is known to be lost, who
+    /// wants less than the node does is content.
     #[inline]
-    pub(super) fn note(
-        &mut self,
-        aims: &Aims,
-        wish: Option<(FlowKey, Aim)>,
-        requests: f64,
-    ) -> bool {
-        let Some((flow, aim)) = wish else {
-            self.packets += 1;
-            self.is_plain = true;
-            return true;
+    pub(super) fn wants(aims: &Aims, wish: Option<Wish>, lost: f64) -> bool {
+        wish.is_none_or(|(_, aim)| {
+            let is_content = |target| target > aims.target && lost <= target * TOLERANCE;
+            aim.most() != Some(0.0) && !aim.target().is_some_and(is_content)
+        })
+    }
+
+    /// Notes a packet of a flow.
+    #[inline]
+    pub(super) fn note(&mut self, aims: &Aims, wish: Option<Wish>, wants: bool) {
+        let (target, most) = wish.map_or((None, None), |(_, aim)| (aim.target(), aim.most()));
+        let strictest = match wants {
+            true => &mut self.strictest,
+            false => &mut self.content,
         };
-        let most = aim.most();
-        if most == Some(0.0) {
-            return false;
+        if let Some(((flow, _), target)) = wish.zip(target)
+            && strictest.is_none_or(|(least, _)| target < least)
+        {
+            *strictest = Some((target, flow));
+        }
+        if !wants {
+            return;
         }
         self.packets += 1;
+        self.is_plain |= target.is_none();
         if let Some(most) = most {
             self.capped += 1;
             self.caps += most.min(aims.most_allowed());
         }
-        let Some(target) = aim.target() else {
-            self.is_plain = true;
-            return true;
-        };
-        if self.strictest.is_none_or(|(least, _)| target < least) {
-            self.strictest = Some((target, flow));
-        }
-        requests > target * TOLERANCE
     }
 
     /// The target of the lane, and whose it is if not the node's own.
     pub(super) fn target(&self, aims: &Aims) -> (f64, Option<FlowKey>) {
-        match self.strictest {
+        let strictest = match self.packets {
+            0 => self.content,
+            _ => self.strictest,
+        };
+        match strictest {
             Some((target, flow)) if !self.is_plain || target < aims.target => (target, Some(flow)),
             _ => (aims.target, None),
         }
@@ -73,13 +84,11 @@ impl Wishes {
             true => aims.most_single,
             false => aims.most,
         };
+        if self.packets == 0 {
+            return own;
+        }
         let silent = f64::from(self.packets - self.capped);
-        (self.caps + own * silent) / f64::from(self.packets.max(1))
-    }
-
-    /// No packet is to be repaired.
-    pub(super) fn is_empty(&self) -> bool {
-        self.packets == 0
+        (self.caps + own * silent) / f64::from(self.packets)
     }
 }
 
@@ -101,43 +110,53 @@ mod tests {
         Some((flow(n), Aim::new(target, most).unwrap()))
     }
 
+    /// Notes a packet on a lane that loses 5 %. True if it is to be repaired.
+    fn note(wishes: &mut Wishes, wish: Option<Wish>) -> bool {
+        let wants = Wishes::wants(&Aims::default(), wish, 0.05);
+        wishes.note(&Aims::default(), wish, wants);
+        wants
+    }
+
     #[test]
     fn the_strictest_target_holds_and_a_laxer_one_only_where_all_are_content() {
         let aims = Aims::default();
         let mut wishes = Wishes::default();
-        assert!(wishes.note(&aims, said(1, Some(0.02), None), 0.05));
+        assert!(note(&mut wishes, said(1, Some(0.02), None)));
         assert_eq!(wishes.target(&aims), (0.02, Some(flow(1))));
-        wishes.note(&aims, None, 0.05);
+        note(&mut wishes, None);
         assert_eq!(wishes.target(&aims), (aims.target, None));
-        wishes.note(&aims, said(2, Some(0.000_01), None), 0.05);
-        wishes.note(&aims, said(3, Some(0.000_1), None), 0.05);
+        note(&mut wishes, said(2, Some(0.000_01), None));
+        note(&mut wishes, said(3, Some(0.000_1), None));
         assert_eq!(wishes.target(&aims), (0.000_01, Some(flow(2))));
     }
 
     #[test]
-    fn who_is_content_with_requests_is_not_repaired() {
+    fn who_is_content_with_what_is_lost_is_not_repaired() {
         let aims = Aims::default();
         let mut wishes = Wishes::default();
-        assert!(!wishes.note(&aims, said(1, Some(0.03), None), 0.05));
-        assert!(!wishes.note(&aims, said(2, Some(0.000_1), Some(0.0)), 0.05));
+        assert!(!note(&mut wishes, said(1, Some(0.03), None)));
+        assert_eq!(wishes.target(&aims), (0.03, Some(flow(1))));
+        assert!(!note(&mut wishes, said(2, Some(0.000_1), Some(0.0))));
         // Who wants no repair makes it no dearer for others.
-        wishes.note(&aims, None, 0.05);
+        note(&mut wishes, None);
         assert_eq!(wishes.target(&aims), (0.0005, None));
         assert_eq!(wishes.most(&aims, false), 0.5);
     }
 
     #[test]
-    fn a_flow_brings_what_it_may_spend_and_no_more_than_the_node_allows() {
+    fn a_flow_may_spend_its_part_and_no_more_than_the_node_allows() {
         let aims = Aims::default();
         let mut wishes = Wishes::default();
-        wishes.note(&aims, said(1, Some(0.000_01), Some(1.0)), 0.05);
-        (1..20).for_each(|_| drop(wishes.note(&aims, None, 0.05)));
+        note(&mut wishes, said(1, Some(0.000_01), Some(1.0)));
+        for _ in 1..20 {
+            note(&mut wishes, None);
+        }
         assert!((wishes.most(&aims, false) - 0.525).abs() < 1e-9);
         let mut dear = Wishes::default();
-        dear.note(&aims, said(1, None, Some(2.0)), 0.05);
+        note(&mut dear, said(1, None, Some(2.0)));
         assert_eq!(dear.most(&aims, true), aims.most_single);
         let mut modest = Wishes::default();
-        modest.note(&aims, said(1, None, Some(0.3)), 0.05);
+        note(&mut modest, said(1, None, Some(0.3)));
         assert_eq!(modest.most(&aims, true), 0.3);
     }
 }
