@@ -335,7 +335,7 @@ fn a_group_is_repaired_as_its_setting_says() {
             "delay=40ms loss=2% burst=50%",
             settings(Protect::Auto),
         );
-        let deadline = Duration::from_millis(200);
+        let deadline = Duration::from_millis(150);
         let mut flows = [Flow::new(&mut nodes, 1, (0, 2), 950, deadline)];
         let group = flows[0].group;
         let setting = Setting {
