@@ -125,6 +125,12 @@ const char *sinew_error(void);
  * anybody takes it is then told by read or write. */
 #define SINEW_EARLY 12
 
+/* Of datagrams on real-time links: of a million so many may stay lost on a link, 1 to 65535, and repair packets
+ * per hundred packets at most, 0 to 254 (0: packets are asked for again, no more). Each node on the way
+ * does as its own settings say with the target 0 and the repair -1. */
+#define SINEW_TARGET 13
+#define SINEW_REPAIR 14
+
 #ifdef __cplusplus
 }
 #endif

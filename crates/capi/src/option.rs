@@ -1,7 +1,7 @@
 //! Options of the level `SOL_SINEW`: the numbers of sinew.h.
 
 use crate::errno::Errno;
-use client::{Delivery, LinkProtocol, Options, RouteBy, StreamControl};
+use client::{Aim, Delivery, LinkProtocol, Options, RouteBy, StreamControl};
 use core::time::Duration;
 
 /// The level of these options.
@@ -18,6 +18,8 @@ pub(crate) const GIVEN_UP: libc::c_int = 9;
 pub(crate) const MISSED: libc::c_int = 10;
 pub(crate) const CONTROL: libc::c_int = 11;
 pub(crate) const EARLY: libc::c_int = 12;
+pub(crate) const TARGET: libc::c_int = 13;
+pub(crate) const REPAIR: libc::c_int = 14;
 
 const LINKS: [LinkProtocol; 3] = [
     LinkProtocol::BestEffort,
@@ -36,8 +38,12 @@ pub(crate) fn set(
     name: libc::c_int,
     value: libc::c_int,
 ) -> Result<Options, Errno> {
-    let place = usize::try_from(value).map_err(|_| libc::EINVAL)?;
     let mut changed = options;
+    if name == REPAIR && value == -1 {
+        changed.aim = Aim::new(options.aim.target(), None).unwrap_or_default();
+        return Ok(changed);
+    }
+    let place = usize::try_from(value).map_err(|_| libc::EINVAL)?;
     match name {
         LINK => changed.link = *LINKS.get(place).ok_or(libc::EINVAL)?,
         ROUTING => changed.routing = *RouteBy::ALL.get(place).ok_or(libc::EINVAL)?,
@@ -54,6 +60,14 @@ pub(crate) fn set(
         }
         EARLY if value <= 1 => changed.early = value == 1,
         DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
+        TARGET => {
+            let target = (place > 0).then_some(f64::from(value) / 1e6);
+            changed.aim = Aim::new(target, options.aim.most()).map_err(|_| libc::EINVAL)?;
+        }
+        REPAIR => {
+            let most = Some(f64::from(value) / 100.0);
+            changed.aim = Aim::new(options.aim.target(), most).map_err(|_| libc::EINVAL)?;
+        }
         TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
         PRIORITY | TTL | EARLY => return Err(libc::EINVAL),
         _ => return Err(libc::ENOPROTOOPT),
@@ -78,6 +92,14 @@ pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, 
         EARLY => Ok(options.early.into()),
         DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
         TTL => Ok(options.ttl.into()),
+        TARGET => Ok(options
+            .aim
+            .target()
+            .map_or(0, |share| (share * 1e6).round() as _)),
+        REPAIR => Ok(options
+            .aim
+            .most()
+            .map_or(-1, |most| (most * 100.0).round() as _)),
         _ => Err(libc::ENOPROTOOPT),
     }
 }
@@ -100,6 +122,8 @@ mod tests {
             (CONTROL, 2),
             (EARLY, 1),
             (TTL, 63),
+            (TARGET, 65_535),
+            (REPAIR, 254),
         ] {
             for chosen in [1, most] {
                 let options = set(plain, name, chosen).unwrap();
@@ -108,8 +132,18 @@ mod tests {
             if name != DEADLINE && name != GIVE_UP {
                 assert_eq!(set(plain, name, most + 1), Err(libc::EINVAL), "{name}");
             }
-            assert_eq!(set(plain, name, -1), Err(libc::EINVAL), "{name}");
+            if name != REPAIR {
+                assert_eq!(set(plain, name, -1), Err(libc::EINVAL), "{name}");
+            }
         }
+        let none = set(plain, REPAIR, 0).unwrap();
+        assert_eq!(
+            value(none, REPAIR),
+            Ok(0),
+            "to want no repair is not to say nothing"
+        );
+        assert_eq!(value(plain, REPAIR), Ok(-1));
+        assert_eq!(set(none, REPAIR, -1), Ok(plain));
         assert_eq!(set(plain, 99, 1), Err(libc::ENOPROTOOPT));
         let routed = set(plain, ROUTING, 3).unwrap().routing;
         assert_eq!(routed, RouteBy::Table(Routing::ExpectedLatency));
@@ -139,6 +173,8 @@ mod tests {
             ("SINEW_GIVE_UP", GIVE_UP),
             ("SINEW_CONTROL", CONTROL),
             ("SINEW_EARLY", EARLY),
+            ("SINEW_TARGET", TARGET),
+            ("SINEW_REPAIR", REPAIR),
             ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
             ("SINEW_GIVEN_UP", GIVEN_UP),
             ("SINEW_MISSED", MISSED),

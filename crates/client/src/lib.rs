@@ -58,7 +58,7 @@ pub use error::Error;
 pub use group::{GroupSocket, Incoming};
 pub use locate::{NODE_VARIABLE, SYSTEM, sockets_below};
 pub use net::unix::How;
-pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme, StreamControl};
+pub use options::{Aim, Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme, StreamControl};
 pub use range::{Batch, RangeSocket, Sending, Told};
 pub use socket::{DatagramSocket, Info, Node};
 pub use stream::{Accepted, Expired, Listener, MessageStream, Stream};

@@ -1,6 +1,7 @@
 //! What a socket asks of the overlay.
 
 use core::time::Duration;
+pub use wire::Aim;
 use wire::data::{Class, TTL_MAX};
 pub use wire::data::{LinkProtocol, Routing};
 pub use wire::ipc::{Delivery, RouteBy, Scheme, StreamControl};
@@ -31,6 +32,9 @@ pub struct Options {
     /// it is then known later, from reading or writing. What goes with the opening is delivered at most
     /// once; if the peer's node restarts just then, the stream may end in an error.
     pub early: bool,
+    /// What may stay lost of its packets on each link of their way, and how much repair they may get at most; as each node's
+    /// settings say unless it says otherwise. Only of datagrams on real-time links.
+    pub aim: Aim,
 }
 
 impl Options {
@@ -46,6 +50,7 @@ impl Options {
             give_up: None,
             control: None,
             early: false,
+            aim: Aim::default(),
         }
     }
 
@@ -86,6 +91,7 @@ impl Options {
             give_up: self.give_up.map(span),
             control: self.control,
             early: self.early,
+            aim: self.aim,
         }
     }
 }

@@ -85,6 +85,21 @@ impl FlowKey {
     }
 }
 
+impl core::fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let FlowKey {
+            source,
+            source_port,
+            destination,
+            destination_port,
+        } = self;
+        write!(
+            f,
+            "{source}:{source_port} > {destination}:{destination_port}"
+        )
+    }
+}
+
 /// An odd number with well mixed bits: 2^64 by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 

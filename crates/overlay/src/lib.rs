@@ -25,6 +25,7 @@
 //! `now` and return values.
 #![forbid(unsafe_code)]
 
+mod aims;
 pub mod alarm;
 pub mod announce;
 mod audit;

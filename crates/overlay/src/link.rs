@@ -37,6 +37,7 @@ pub(crate) use spread::Shares;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
+use crate::aims::ToldAims;
 use crate::announce::Announce;
 use crate::carried::Carried;
 use crate::event::Drop;
@@ -121,6 +122,8 @@ pub struct Link {
     pub history: History,
     /// Chooses how its packets are protected.
     pub(crate) pilot: Pilot,
+    /// What the neighbour has been told of flows that are to be repaired otherwise.
+    pub(crate) told_aims: ToldAims,
     /// What had gone when its plan began: bytes of real-time packets, and of repair packets.
     plan_began: (u64, u64),
     /// Packets that its history could not keep for long enough.
@@ -263,6 +266,7 @@ impl Link {
             announce: Announce::new(settings.announce),
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),
+            told_aims: ToldAims::default(),
             plan_began: (0, 0),
             overrun: Lately::default(),
             peer_takes_repair: false,
@@ -495,6 +499,7 @@ impl Link {
         self.asked.clear();
         self.history.reset();
         self.pilot.reset();
+        self.told_aims.forget();
         self.runs_told = protection::RunsTold::default();
         self.plan_begins();
         self.receiver.reset();

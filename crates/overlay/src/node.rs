@@ -45,6 +45,7 @@ pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
+use crate::aims::FlowAims;
 use crate::audit::{Audits, GroupAudits};
 use crate::detour::Detours;
 use crate::doubts::Doubts;
@@ -140,6 +141,8 @@ pub struct Node {
     links: Links,
     sockets: Sockets,
     flows: Flows,
+    /// What the senders of some of them want of repair.
+    aims: FlowAims,
     /// What packets that were sealed from end to end are known again by.
     marks: PacketMarks,
     resequencer: Resequencer<deliver::Arrived>,
@@ -263,6 +266,7 @@ impl Node {
             links,
             sockets: Sockets::default(),
             flows: Flows::new(),
+            aims: FlowAims::default(),
             marks: PacketMarks::new(&config.seed),
             resequencer: Resequencer::default(),
             held_given_up: Lately::default(),
@@ -462,6 +466,7 @@ impl Node {
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
+            self.aims.expire(now);
             self.trees.expire(now);
             self.shared.expire(now);
             self.redial(now, out);

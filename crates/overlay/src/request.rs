@@ -201,6 +201,11 @@ pub enum RequestError {
         /// That many.
         max: usize,
     },
+    /// More settings of groups than its record holds.
+    TooManySettings {
+        /// So many have room.
+        max: usize,
+    },
     /// The places for groups that are left are kept for clients with fewer.
     TooManyOfOne {
         /// So many.
@@ -270,6 +275,10 @@ impl core::fmt::Display for RequestError {
             RequestError::TooManyGroups { max } => write!(
                 f,
                 "this node is in {max} groups already: leave some, or let Scribe build their trees"
+            ),
+            RequestError::TooManySettings { max } => write!(
+                f,
+                "a node sets {max} groups at most, or fewer beside permits: set a range of them, or some at another node"
             ),
             RequestError::TooManyOfOne { kept } => write!(
                 f,

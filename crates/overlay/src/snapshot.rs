@@ -257,7 +257,7 @@ pub struct PathStatus {
 }
 
 /// The real-time lane of a link, both directions.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct LaneStatus {
     /// Packets received, recovered ones included.
     pub received: u64,
@@ -298,7 +298,7 @@ pub struct LaneStatus {
 }
 
 /// How the packets of a real-time lane to a neighbour are protected.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ProtectionStatus {
     /// `none`, `requests`, `repair` beside requests, or `copies` that come later beside them.
     pub plan: &'static str,
@@ -310,6 +310,12 @@ pub struct ProtectionStatus {
     pub window: u32,
     /// Packets that a repair packet leaves to later ones.
     pub lag: u32,
+    /// What may stay lost, in percent.
+    pub target_pct: f64,
+    /// The flow whose target that is, as `from > to`; null if it is the node's own.
+    pub target_of: Option<String>,
+    /// Repair packets per hundred packets at most.
+    pub most_pct: f64,
     /// What is expected to stay lost, in percent.
     pub predicted_pct: f64,
     /// The same with requests alone.
@@ -393,6 +399,11 @@ pub struct FlowStatus {
     pub priority: u8,
     /// The deadline of its packets, known where it begins.
     pub deadline_ms: Option<f64>,
+    /// What may stay lost of its packets on a link, in percent, and repair packets per hundred packets at most, as its sender
+    /// says; null for what each node's settings say.
+    pub target_pct: Option<f64>,
+    /// See `target_pct`.
+    pub most_pct: Option<f64>,
     /// The paths that its packets take from this node on, by address, this node first. Empty for
     /// what passes with a stamp, which only its source knows, for floods, and without a route.
     pub paths: Vec<Vec<String>>,

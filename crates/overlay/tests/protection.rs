@@ -73,7 +73,7 @@ fn piloted(protect: Protect, loss: f64, run: f64, latency: Duration, slack: Dura
     pilot.on_report(0, 0, run);
     let begin = Time::ZERO + Duration::from_secs(1);
     for packet in 0..50 {
-        pilot.on_sent(begin + INTERVAL * packet, 220, Some(slack), 0);
+        pilot.on_sent(begin + INTERVAL * packet, 220, Some(slack), 0, None);
     }
     let link = LaneLink {
         share: loss,

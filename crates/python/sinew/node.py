@@ -63,6 +63,8 @@ def wanted(
     paths: str | None,
     priority: int | None,
     in_order: bool,
+    target: float | None = None,
+    repair: float | None = None,
 ) -> dict[str, Any]:
     """What a socket asks of the overlay, checked."""
     if priority is not None and not 0 <= priority <= 7:
@@ -73,6 +75,8 @@ def wanted(
         "paths": paths,
         "priority": priority,
         "in_order": in_order,
+        "target": None if target is None else number("target", target, 1.0),
+        "repair": None if repair is None else number("repair", repair, 10.0),
     }
 
 
@@ -142,6 +146,8 @@ class Node:
         paths: str | None = None,
         priority: int | None = None,
         in_order: bool = False,
+        target: float | None = None,
+        repair: float | None = None,
     ) -> Socket:
         """Opens a socket for datagrams at a virtual port; 0 takes any free one.
 
@@ -149,9 +155,10 @@ class Node:
         milliseconds a datagram of ``voice`` and ``video`` is of use. ``paths``: a metric
         (``expected-latency``, ``latency``, ``loss``, ``hops``), or source routing (``best``,
         ``disjoint``, ``flooding``, ``targeted``). ``priority``: 0 to 7. ``in_order``: delivered in the sender's order,
-        within the deadline.
+        within the deadline. ``target``: the share of its datagrams that may stay lost on a link, such as 0.0001; ``repair``:
+        repair packets per packet at most, 0 for none. Without them each node does as its own settings say.
         """
-        asked = wanted(service, deadline_ms, paths, priority, in_order)
+        asked = wanted(service, deadline_ms, paths, priority, in_order, target, repair)
         return Socket(self.core.bind(port_number(port), asked), self)
 
     def connect(self, target: str, *, priority: int | None = None) -> Stream:

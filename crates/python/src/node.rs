@@ -6,7 +6,7 @@ use crate::sockets::{Listener, Socket, Stream};
 use cli::control::Control;
 use cli::names::Names;
 use cli::service::Service;
-use client::{Delivery, Options, RouteBy, Target};
+use client::{Aim, Delivery, Options, RouteBy, Target};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -36,6 +36,10 @@ pub(crate) struct Wanted {
     priority: Option<u8>,
     #[pyo3(item)]
     in_order: bool,
+    #[pyo3(item)]
+    target: Option<f64>,
+    #[pyo3(item)]
+    repair: Option<f64>,
 }
 
 impl Wanted {
@@ -74,6 +78,7 @@ impl Wanted {
             }
             options.priority = priority;
         }
+        options.aim = Aim::new(self.target, self.repair).map_err(misused)?;
         if self.in_order {
             options.delivery = Delivery::InOrder;
         }

@@ -189,6 +189,7 @@ impl Question {
             deadline: span("deadline_ms", self.deadline_ms)
                 .map(|_| Duration::from_micros((self.deadline_ms * 1e3) as u64))?,
             runners_up: self.runners_up,
+            ..Asked::default()
         })
     }
 }

@@ -5,7 +5,7 @@ use crate::echo::Path;
 use crate::failure::{Failure, Outcome};
 use crate::names::client_socket;
 use crate::quantity;
-use crate::service::Paths;
+use crate::service::{Paths, Protection};
 use crate::terminal;
 use clap::Args;
 use serde_json::json;
@@ -51,6 +51,8 @@ pub struct Call {
     pub every: Option<u32>,
     #[command(flatten)]
     pub(crate) paths: Paths,
+    #[command(flatten)]
+    pub(crate) protection: Protection,
     /// Answer calls at this node until you press Ctrl-C
     #[arg(long, conflicts_with = "to")]
     pub answer: bool,
@@ -98,6 +100,7 @@ fn warning(args: &Call, to: base::NodeAddr) -> Option<String> {
         },
         deadline: tools::pace::DEADLINE,
         runners_up: 0,
+        aim: args.protection.aim(),
     };
     let why = explain::why(&view, from, &to.to_string(), &asked).ok()?;
     why.warning()
@@ -126,6 +129,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
         calls: args.calls,
         seconds: args.seconds,
         routing: args.paths.chosen(),
+        aim: args.protection.aim(),
         codec: args.codec,
         every_s: (every > 0).then_some(every),
         progress: Progress::choose(args.verbose),

@@ -245,6 +245,10 @@ pub struct Multicast {
     pub groups: Option<String>,
     /// How long a packet is of use, in milliseconds.
     pub deadline_ms: Option<u64>,
+    /// The share of packets that may stay lost on a link.
+    pub target: Option<f64>,
+    /// Repair packets per packet at most.
+    pub repair: Option<f64>,
     /// What packets need: `video` or `best-effort`.
     #[serde(alias = "class")]
     pub service: Option<String>,
@@ -268,6 +272,7 @@ impl Multicast {
     /// The same on a command line.
     pub fn words(&self) -> Vec<String> {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let share = |share: Option<f64>| share.map(|share| share.to_string());
         let values = [
             ("--tap", self.tap.clone()),
             ("--interface", self.interface.clone()),
@@ -275,6 +280,8 @@ impl Multicast {
             ("--mtu", number(self.mtu.map(u64::from))),
             ("--groups", self.groups.clone()),
             ("--deadline", number(self.deadline_ms)),
+            ("--target", share(self.target)),
+            ("--repair", share(self.repair)),
             ("--service", self.service.clone()),
             ("--host-groups", number(self.host_groups.map(u64::from))),
             ("--source-rate", number(self.source_rate.map(u64::from))),
@@ -334,6 +341,12 @@ pub struct Group {
     /// How long after its sending a packet is handed over.
     #[serde(default, deserialize_with = "span")]
     pub release: Option<base::Duration>,
+    /// The share of its packets that may stay lost on a link.
+    #[serde(default)]
+    pub target: Option<f64>,
+    /// Repair packets per packet at most.
+    #[serde(default)]
+    pub repair: Option<f64>,
     /// Who may send: nodes (`ams`, `cam-*`, `10.7.0.3`) and domains (`@example.com`); everybody unless given.
     #[serde(default)]
     pub send: Option<Vec<String>>,
@@ -365,6 +378,8 @@ impl Group {
             ways: self.ways.clone(),
             delivery: self.delivery.clone(),
             release_ms: ms(self.release),
+            target: self.target,
+            repair: self.repair,
             send: words(&self.send),
             receive: words(&self.receive),
             force: true,

@@ -50,7 +50,7 @@ Examples:
   sinew group set 239.1.1.1 --ways targeted --deadline 150ms --node net/ams
   sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
-    Set(SetGroup),
+    Set(Box<SetGroup>),
     /// Remove the settings that this node has made for a group
     #[command(after_help = "Example:\n  sinew group clear 239.1.1.1 --node net/ams")]
     Clear(ClearGroup),
@@ -104,6 +104,9 @@ pub struct SetGroup {
     /// repairs need
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub release: Option<base::Duration>,
+    /// Loss target and repair limit
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Nodes that may send: names such as ams or cam-*, addresses, and certificate domains such as
     /// @example.com; '*' for all; default: unchanged
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
@@ -281,6 +284,9 @@ fn set(args: &SetGroup) -> Outcome {
         if let Some(word) = word {
             question[key] = word.into();
         }
+    }
+    for (key, share) in args.protection.said() {
+        question[key] = share.into();
     }
     if let Some(priority) = args.priority {
         question["priority"] = priority.into();
@@ -485,7 +491,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             None => String::new(),
         };
         lines.push(format!(
-            "set by {}: {}{}{}{}{}",
+            "set by {}: {}{}{}{}{}{}",
             names.name(text(&setting["set_by"])),
             service::described(setting),
             part("deadline_ms", "ms"),
@@ -497,6 +503,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
                 _ => "",
             },
             delivered(setting),
+            service::aimed(setting),
         ));
         lines.extend(reasons(&group["admission"]));
     }

@@ -6,7 +6,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use client::{Delivery, LinkProtocol, Options, RouteBy};
+use client::{Aim, Delivery, LinkProtocol, Options, RouteBy};
 use serde_json::Value;
 use std::time::Duration;
 use tools::explain::Class;
@@ -54,6 +54,56 @@ impl Service {
     pub fn link(self) -> LinkProtocol {
         self.options(Duration::ZERO).link
     }
+}
+
+/// The loss target and the repair limit, for commands that send with a deadline.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Protection {
+    /// Share of the packets that may stay lost on a link, such as 0.01%; default: as each node is set
+    #[arg(long, value_name = "SHARE", value_parser = target)]
+    target: Option<f64>,
+    /// Repair packets at most, as a share of the packets: 50%, or 0 for none; default: as each node is set
+    #[arg(long, value_name = "SHARE", value_parser = repair)]
+    repair: Option<f64>,
+}
+
+impl Protection {
+    /// As sockets are told.
+    pub fn aim(&self) -> Aim {
+        Aim::new(self.target, self.repair).unwrap_or_default()
+    }
+
+    /// The same as a question to a node tells it, by key.
+    pub fn said(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let both = [("target", self.target), ("repair", self.repair)];
+        both.into_iter()
+            .filter_map(|(key, share)| Some((key, share?)))
+    }
+}
+
+/// What is aimed at, as flows and settings of groups tell it: a part of a line that begins with a comma, or nothing.
+pub fn aimed(of: &Value) -> String {
+    let part = |key: &str, before: &str, after: &str| {
+        let pct = of[key].as_f64();
+        pct.map_or_else(String::new, |pct| format!(", {before}{pct} %{after}"))
+    };
+    part("target_pct", "at most ", " lost") + &part("most_pct", "at most +", " repair")
+}
+
+/// The same as sockets are told.
+pub fn aim_of(of: &Value) -> Aim {
+    let share = |key: &str| of[key].as_f64().map(|pct| pct / 1e2);
+    Aim::new(share("target_pct"), share("most_pct")).unwrap_or_default()
+}
+
+fn target(text: &str) -> Result<f64, String> {
+    let share = tools::share::parse(text).map_err(|error| error.to_string())?;
+    let told = Aim::new(Some(share), None).map(|_| share);
+    told.map_err(|error| error.to_string())
+}
+
+fn repair(text: &str) -> Result<f64, String> {
+    tools::share::up_to(Aim::MOST, text).map_err(|error| error.to_string())
 }
 
 /// Which path, for commands that send.

@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::groups::one_group;
 use crate::quantity::span;
-use crate::service::Question;
+use crate::service::{Protection, Question};
 use crate::sim;
 use crate::table::Page;
 use crate::terminal;
@@ -64,6 +64,9 @@ pub struct About {
     /// Deadline: packets that arrive later are lost
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     pub deadline: Duration,
+    /// The sender's loss target and repair limit
+    #[command(flatten)]
+    pub protection: Protection,
     /// Number of other paths to show
     #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
           value_parser = runners_up)]
@@ -269,6 +272,7 @@ impl About {
             class: self.question.chosen().unwrap_or(Asked::default().class),
             deadline: self.deadline,
             runners_up: self.runners_up,
+            aim: self.protection.aim(),
         }
     }
 }

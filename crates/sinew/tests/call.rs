@@ -132,6 +132,17 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     assert!(before > 10.0 && after < before, "{whole}");
     assert!(whole["gain"]["there"]["r_factor"].is_number() && whole["error"].is_null());
 
+    // What is wanted of repair reaches the node at the other end.
+    world.sinew("test-call fra --seconds 1 --target 0.01% --repair 50% --node net/ams");
+    let flows = world.json("flows --node net/fra");
+    let flows = flows["snapshot"]["flows"].as_array().unwrap();
+    let wanted = |flow: &&Value| {
+        let pct = |key: &str| flow[key].as_f64();
+        flow["role"] == "delivers"
+            && (pct("target_pct"), pct("most_pct")) == (Some(0.01), Some(50.0))
+    };
+    assert_eq!(flows.iter().filter(wanted).count(), 1, "{flows:?}");
+
     // Where nobody answers directly there is no score and no gain, and the reason is told.
     let silent = world.endpoint(10);
     let output = world.try_sinew(&format!(

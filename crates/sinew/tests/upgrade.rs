@@ -268,3 +268,57 @@ fn five_nodes_are_upgraded_and_back_during_twenty_calls() {
         call.end();
     }
 }
+
+/// What the repair of a call is to be goes from node to node. Where an earlier node is in between, it is known before it and not
+/// behind it, and nothing else changes.
+#[test]
+#[ignore = "needs the program of an earlier version: `cargo xtask upgrade`"]
+fn an_earlier_node_skips_what_senders_want_of_repair() {
+    let Some(old) = old() else {
+        return;
+    };
+    let new = PathBuf::from(env!("CARGO_BIN_EXE_sinew"));
+    for (middle, told) in [(&new, Some(0.01)), (&old, None)] {
+        let mut world = World::new("upgrade-targets");
+        for (i, (name, dials)) in [("a", "none"), ("b", "a"), ("c", "b")]
+            .into_iter()
+            .enumerate()
+        {
+            world.add(name, i as u16 + 1, &format!("--lab --link {dials}"));
+        }
+        for (name, program) in [("a", &new), ("b", middle), ("c", &new)] {
+            world.launch_as(name, program);
+        }
+        world.wait("a has a way to c", || world.has_route("a", "10.7.0.3"));
+        let mut answerer = world.begin("test-call --answer --node net/c");
+        world.wait("c answers", || {
+            let call = world.try_sinew("test-call c --seconds 1 --node net/a");
+            call.status.success()
+        });
+        let call = world.begin("test-call c --seconds 5 --target 0.01% --json --node net/a");
+        world.wait("a aims at it", || {
+            let links = world.status("a")["snapshot"]["links"].clone();
+            links[0]["realtime"]["protection"]["target_pct"] == 0.01
+        });
+        let call = call.wait_with_output().unwrap();
+        let call: serde_json::Value = serde_json::from_slice(&call.stdout).unwrap();
+        let there = &call["overlay"]["there"];
+        assert!(there["lost_pct"].as_f64().unwrap() < 10.0, "{call}");
+        let flows = world.json("flows --node net/c");
+        let flows = flows["snapshot"]["flows"].as_array().unwrap();
+        let targets = flows.iter().filter(|flow| flow["role"] == "delivers");
+        let targets: Vec<_> = targets
+            .filter_map(|flow| flow["target_pct"].as_f64())
+            .collect();
+        assert_eq!(targets.first().copied(), told, "{flows:?}");
+        for name in ["a", "b", "c"] {
+            let drops = world.status(name)["counters"]["drops"].clone();
+            assert!(
+                drops["malformed"].as_u64().unwrap_or(0) == 0,
+                "{name}: {drops}"
+            );
+        }
+        answerer.kill().unwrap();
+        answerer.wait().unwrap();
+    }
+}

@@ -40,7 +40,7 @@ pub use tally::Direction;
 
 use crate::progress::Progress;
 use base::NodeAddr;
-use client::RouteBy;
+use client::{Aim, RouteBy};
 use std::io;
 use std::path::PathBuf;
 
@@ -71,6 +71,8 @@ pub struct CallOptions {
     pub seconds: u32,
     /// What routes them over the overlay, if not expected latency.
     pub routing: Option<RouteBy>,
+    /// What may stay lost of them, if not what each node's settings say.
+    pub aim: Aim,
     /// What the packets are like.
     pub codec: Codec,
     /// After so many seconds, rounded up to tens, it is reported what came through since the last

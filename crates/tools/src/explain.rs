@@ -48,6 +48,7 @@ use graph::paths::NoPath;
 use missed::Calls;
 use protection::Left;
 use serde::Serialize;
+use wire::Aim;
 
 /// The longest deadline that may be asked for.
 pub const DEADLINE_MAX: Duration =
@@ -62,6 +63,8 @@ pub struct Asked {
     pub deadline: Duration,
     /// Paths to tell besides the chosen one.
     pub runners_up: usize,
+    /// What the sender wants of repair, if not what nodes do by themselves.
+    pub aim: Aim,
 }
 
 impl Default for Asked {
@@ -71,6 +74,7 @@ impl Default for Asked {
             class: Class::Metric(Metric::ExpectedLatency),
             deadline: Duration::from_millis(100),
             runners_up: 2,
+            aim: Aim::default(),
         }
     }
 }
@@ -257,6 +261,7 @@ impl Asked {
             topology: view.topology(),
             protections: view.protections(),
             deadline_us: self.deadline_us(),
+            aim: self.aim,
         }
     }
 

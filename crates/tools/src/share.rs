@@ -2,15 +2,23 @@
 
 /// The text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a share: write it like 5% or 0.05, between 0 and 1")]
-pub struct BadShare(String);
+#[error("`{0}` is not a share: write it like 5% or 0.05, between 0 and {1}")]
+pub struct BadShare(String, String);
 
 /// Reads a share of one: `5%` and `0.05` are the same.
 ///
 /// # Errors
 /// [`BadShare`] when it is no number, or not between 0 and 1.
 pub fn parse(text: &str) -> Result<f64, BadShare> {
-    let bad = || BadShare(text.to_owned());
+    up_to(1.0, text)
+}
+
+/// The same where more than one may be of use.
+///
+/// # Errors
+/// [`BadShare`] when it is no number, or not between 0 and `most`.
+pub fn up_to(most: f64, text: &str) -> Result<f64, BadShare> {
+    let bad = || BadShare(text.to_owned(), most.to_string());
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
         None => (text, 1.0),
@@ -20,7 +28,7 @@ pub fn parse(text: &str) -> Result<f64, BadShare> {
         return Err(bad());
     }
     let share = number.parse::<f64>().map_err(|_| bad())? / scale;
-    if share <= 1.0 { Ok(share) } else { Err(bad()) }
+    if share <= most { Ok(share) } else { Err(bad()) }
 }
 
 /// A share as people write it: `5%`.
@@ -40,6 +48,8 @@ mod tests {
         assert_eq!(parse("0"), Ok(0.0));
         assert_eq!(parse("100%"), Ok(1.0));
         assert_eq!(parse("12.5%"), Ok(0.125));
+        assert_eq!(up_to(2.54, "254%"), Ok(2.54));
+        assert!(up_to(2.54, "2.6").is_err() && up_to(2.54, "-0").is_err());
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! [`Messages`] reads without allocation, [`Builder`] appends to a datagram and says
 //! [`Full`](crate::Full) when a message does not fit.
 
+mod aims;
 mod builder;
 mod clock;
 mod doubt;
@@ -29,6 +30,7 @@ mod reliable;
 mod repair;
 mod report;
 
+pub use aims::{FLOW_AIM_LASTS, FlowAim, FlowAims};
 pub use builder::Builder;
 pub use clock::ClockOffset;
 pub use doubt::LinkDoubt;
@@ -88,6 +90,8 @@ pub mod kind {
     pub const SEEN_AT: u8 = 16;
     /// [`super::ClockOffset`].
     pub const CLOCK_OFFSET: u8 = 17;
+    /// [`super::FlowAims`].
+    pub const FLOW_AIMS: u8 = 18;
 }
 
 /// One message.
@@ -127,6 +131,8 @@ pub enum Message<'a> {
     SeenAt(Endpoint),
     /// How the sender's clock becomes the network's.
     ClockOffset(ClockOffset),
+    /// What senders of flows want of their repair.
+    FlowAims(FlowAims<'a>),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -156,6 +162,7 @@ impl<'a> Message<'a> {
             kind::LANE_REPORT => LaneReport::parse(body).map(Message::LaneReport),
             kind::SEEN_AT => Endpoint::parse(body).map(Message::SeenAt),
             kind::CLOCK_OFFSET => ClockOffset::parse(body).map(Message::ClockOffset),
+            kind::FLOW_AIMS => FlowAims::parse(body).map(Message::FlowAims),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

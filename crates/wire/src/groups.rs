@@ -67,6 +67,9 @@
 //! known says nothing. Two ways stand in item 3. A node that does not know item 5 reads the settings without it: one
 //! way, as every node takes where nothing is said and nothing is to be protected.
 //!
+//! Item 6, aims: three bytes for each setting of items 2 and 3, in their order, as [`Aim`] has them; what is missing says nothing.
+//! A node that does not know item 6 repairs packets to a group as its own settings say.
+//!
 //! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
 //! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
 
@@ -75,7 +78,7 @@ use crate::control::CRITICAL;
 use crate::data::Class;
 use crate::ipc::Delivery;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
-use crate::{Full, Malformed};
+use crate::{Aim, Full, Malformed};
 use base::{Duration, NodeAddr};
 
 /// What stands in front of the signed bytes when they are signed.
@@ -98,16 +101,20 @@ pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTE
 pub const SETTING_BYTES: usize = 16;
 /// Bytes of one setting in full.
 pub const FULL_SETTING_BYTES: usize = SETTING_BYTES + 4;
-/// The most bytes that one setting takes in all items: one says how many ways.
+/// The most bytes that one setting takes in items 2, 3 and 5: one says how many ways.
 pub const SETTING_BYTES_MAX: usize = FULL_SETTING_BYTES + 1;
-/// Settings in one record without members, all of them in full and with ways: (1120 - 3 · 3) / 21 = 52.
+/// Settings in one record without members and aims, all of them in full and with ways: (1120 - 3 · 3) / 21 = 52.
 pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES) / SETTING_BYTES_MAX;
+/// The same where some have aims: (1120 - 4 · 3) / 24 = 46.
+pub const SETTINGS_WITH_AIMS_MAX: usize =
+    (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES) / (SETTING_BYTES_MAX + Aim::BYTES);
 
 const MEMBERS: u8 = 1;
 const SETTINGS: u8 = 2;
 const FULL_SETTINGS: u8 = 3;
 const PERMITS: u8 = 4;
 const WAYS: u8 = 5;
+const AIMS: u8 = 6;
 
 /// Bytes of a permit without its words.
 pub const PERMIT_BYTES: usize = 7;
@@ -209,6 +216,8 @@ pub struct Setting {
     pub ways: Ways,
     /// In which order and when packets reach its members; none if each socket says that itself.
     pub delivery: Option<Delivery>,
+    /// What may stay lost of its packets, and what their repair may cost.
+    pub aim: Aim,
 }
 
 /// A view of a record's body. Everything but the signature itself has been checked.
@@ -297,10 +306,18 @@ impl<'a> Groups<'a> {
         let ways = self.items().filter(|item| item.kind == WAYS);
         let ways = ways.flat_map(|item| item.value.iter().copied());
         let ways = ways.chain(core::iter::repeat(0));
-        settings.zip(ways).map(|(setting, code)| Setting {
-            ways: setting.ways.or_code(code),
-            ..setting
-        })
+        let aims = self.items().filter(|item| item.kind == AIMS);
+        let aims = aims.flat_map(|item| item.value.chunks_exact(Aim::BYTES));
+        let aims = aims.map(|bytes| Aim::read(&mut Reader::new(bytes)).unwrap_or_default());
+        let aims = aims.chain(core::iter::repeat(Aim::default()));
+        settings
+            .zip(ways)
+            .zip(aims)
+            .map(|((setting, code), aim)| Setting {
+                ways: setting.ways.or_code(code),
+                aim,
+                ..setting
+            })
     }
 
     /// Who may send and receive.
@@ -402,7 +419,7 @@ pub const fn is_group(addr: NodeAddr) -> bool {
 }
 
 impl Setting {
-    /// One that says nothing but of which group it is: real time by expected latency, without a deadline.
+    /// One that says nothing but of which group it is: the default class, without a deadline.
     pub fn of(group: NodeAddr) -> Setting {
         Setting {
             group,
@@ -414,6 +431,7 @@ impl Setting {
             rate_kbps: 0,
             ways: Ways::Auto,
             delivery: None,
+            aim: Aim::default(),
         }
     }
 
@@ -462,6 +480,7 @@ impl Setting {
             rate_kbps,
             ways,
             delivery,
+            aim: Aim::default(),
         })
     }
 
@@ -600,6 +619,17 @@ pub struct Repr<'a> {
 }
 
 impl Repr<'_> {
+    /// How many settings may stand beside each other, and the bytes that are then left for the value of item 4: none if these
+    /// are too many. Each counts as long as it can become, so that changing one without an aim never lacks room.
+    pub fn room_beside(settings: &[Setting]) -> (usize, Option<usize>) {
+        let (most, items, each) = match settings.iter().any(|setting| setting.aim.is_said()) {
+            false => (SETTINGS_MAX, 3, SETTING_BYTES_MAX),
+            true => (SETTINGS_WITH_AIMS_MAX, 4, SETTING_BYTES_MAX + Aim::BYTES),
+        };
+        let taken = (items + 1) * ITEM_HEADER_BYTES + settings.len() * each;
+        (most, ITEMS_BYTES_MAX.checked_sub(taken))
+    }
+
     /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes to
     /// be signed, without [`SIGNATURE_CONTEXT`].
     pub fn emit(
@@ -635,16 +665,25 @@ impl Repr<'_> {
                     .try_for_each(|setting| setting.write(&mut w))?;
             }
         }
-        let ways = [false, true].into_iter().flat_map(|is_full| {
+        // In the order of items 2 and 3.
+        let settings = [false, true].into_iter().flat_map(|is_full| {
             let settings = self.settings.iter();
-            let settings = settings.filter(move |s| s.is_full() == is_full);
-            settings.map(|setting| setting.ways.code())
+            settings.filter(move |s| s.is_full() == is_full)
         });
+        let ways = settings.clone().map(|setting| setting.ways.code());
         let says = ways.clone().enumerate().filter(|(_, code)| *code != 0);
         if let Some((last, _)) = says.last() {
             w.u8(WAYS)?;
             w.u16(length(last + 1)?)?;
             ways.take(last + 1).try_for_each(|code| w.u8(code))?;
+        }
+        let aims = settings.map(|setting| setting.aim);
+        let says = aims.clone().enumerate().filter(|(_, aim)| aim.is_said());
+        if let Some((last, _)) = says.last() {
+            w.u8(AIMS)?;
+            w.u16(length((last + 1) * Aim::BYTES)?)?;
+            aims.take(last + 1)
+                .try_for_each(|aim| w.put(&aim.to_bytes()))?;
         }
         if !self.permits.is_empty() {
             w.u8(PERMITS)?;

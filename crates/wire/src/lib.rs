@@ -20,6 +20,7 @@
 //! label ([`Malformed`]), never a guess and never a panic; docs/wire.md tells the same for humans.
 #![forbid(unsafe_code)]
 
+mod aim;
 pub mod bytes;
 pub mod certificate;
 pub mod control;
@@ -41,6 +42,7 @@ pub mod stamp;
 pub mod transport;
 pub mod tunnel;
 
+pub use aim::{Aim, BadAim};
 pub use data::{HEADER_BYTES, HEADROOM, SEALED_HEADROOM};
 pub use endpoint::Endpoint;
 pub use link::{CLEAR_BYTES, TAG_BYTES};

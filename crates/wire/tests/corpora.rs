@@ -116,6 +116,11 @@ fn control_inputs_hold_every_message() {
         matches!(all.as_deref(), Ok([Message::ClockOffset(_)])),
         "{all:?}"
     );
+    let all = control(input!("control/flow-aims"));
+    assert!(
+        matches!(all.as_deref(), Ok([Message::FlowAims(_)])),
+        "{all:?}"
+    );
     let all = control(input!("control/repair"));
     let Ok(
         [

@@ -71,6 +71,10 @@ fn every_limit_has_its_value() {
         ("groups::GROUPS_MAX", groups::GROUPS_MAX),
         ("groups::SETTINGS_MAX", groups::SETTINGS_MAX),
         (
+            "groups::SETTINGS_WITH_AIMS_MAX",
+            groups::SETTINGS_WITH_AIMS_MAX,
+        ),
+        (
             "certificate::MAX_CERTIFICATE_BYTES",
             certificate::MAX_CERTIFICATE_BYTES,
         ),
@@ -269,6 +273,14 @@ fn message(bytes: &[u8]) -> String {
         [Message::SeenAt(at)] => {
             format!("{:?} {}", at.ipv4().expect("the example is IPv4"), at.port)
         }
+        [Message::FlowAims(aims)] => {
+            let told = aims.iter().map(|aim| {
+                let [from, to] =
+                    [aim.source, aim.destination].map(|(node, port)| format!("{node}:{port}"));
+                format!("{from} {to} {:?} {:?}", aim.aim.target(), aim.aim.most())
+            });
+            told.collect::<Vec<_>>().join(", ")
+        }
         [Message::ClockOffset(clock)] => format!("{} {:x}", clock.reference, clock.offset_us),
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
@@ -294,6 +306,7 @@ fn every_example_reads_as_told() {
         "3000 3 512",
         "[198, 51, 100, 2] 40001",
         "10.7.0.1 fffffc18",
+        "10.7.0.3:5000 10.7.0.9:7 Some(0.0001) Some(1.0)",
         "40",
         "25000",
         "7 36",
@@ -305,7 +318,7 @@ fn every_example_reads_as_told() {
         "cafe0001 7 262144 [(16, 32), (48, 64)] [] expired",
         "cafe0001 1 131072 [] [104, 105] opening 7 under 1122334455667788",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
-         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr), early: true })",
+         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr), early: true, aim: Aim { target_ppm: 0, spared: 0 } })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
          recovered: true, remaining: Remaining(650), group: None }, [104, 105])",
         "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",

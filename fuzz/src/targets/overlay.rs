@@ -23,7 +23,7 @@ use wire::link::{Kind, SEAL_BYTES};
 use wire::link_state::{Link, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Record, RecordKind, RecordSeq};
 use wire::transport::{Flags, RANGES_MAX, Range, Segment, Ticket};
-use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, Latency, Loss};
+use wire::{Aim, CLEAR_BYTES, HEADER_BYTES, HEADROOM, Latency, Loss};
 
 use crate::Target;
 
@@ -329,6 +329,7 @@ impl Scene {
             scheme: Scheme::ALL.get(usize::from(to % 6)).copied(),
             control: StreamControl::ALL.get(usize::from(to % 3)).copied(),
             early: flags & 8 != 0,
+            aim: Aim::new((to > 0).then_some(f64::from(to) / 1e4), None).unwrap_or_default(),
         };
         self.ask(who, Request::Options(options));
         let payload = self.out.pool.copy_of(HEADROOM, &bytes[3..]);

@@ -256,6 +256,7 @@ fn message_again(message: &Message<'_>, room: usize) {
         Message::LinkDoubt(doubt) => builder.link_doubt(*doubt),
         Message::SeenAt(endpoint) => builder.seen_at(*endpoint),
         Message::ClockOffset(clock) => builder.clock_offset(*clock),
+        Message::FlowAims(aims) => aims.iter().try_for_each(|aim| builder.flow_aim(aim)),
         Message::Repair(repair) => {
             let mut body = vec![0; REPAIR_FRONT_BYTES + repair.sum.len()];
             let Repair {

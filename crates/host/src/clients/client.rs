@@ -471,6 +471,7 @@ pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
         RequestError::TooManyGroups { .. }
+        | RequestError::TooManySettings { .. }
         | RequestError::TooManyOfOne { .. }
         | RequestError::TooManyPermits => ErrorCode::TooManySockets,
         RequestError::Congested => ErrorCode::Congested,

@@ -9,6 +9,7 @@ use overlay::request::{Operation, RequestError};
 use secure::{Certificate, Identity, Keys, Network, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
+use wire::Aim;
 use wire::certificate::{is_domain, is_name};
 use wire::data::{LinkProtocol, Routing};
 use wire::groups::{Setting, TreeBuilder, Ways};
@@ -83,6 +84,12 @@ pub struct GroupSet {
     /// Of `as-sent`: so long after their sending; none or 0 for as late as repairs need.
     #[serde(default)]
     pub release_ms: u16,
+    /// The share of its packets that may stay lost on a link; none for what each node's settings say.
+    #[serde(default)]
+    pub target: Option<f64>,
+    /// The most repair packets per packet; none for the same.
+    #[serde(default)]
+    pub repair: Option<f64>,
     /// Who may send, in words that name nodes; none to leave that as it is, `*` for everybody.
     #[serde(default)]
     pub send: Option<Vec<String>>,
@@ -161,6 +168,7 @@ impl GroupSet {
             let why = "second ways are for what has a deadline: what must arrive would wait for the slower of them";
             return Err(why.to_owned());
         }
+        let aim = Aim::new(self.target, self.repair).map_err(|error| error.to_string())?;
         let (group, prefix) = range(&self.group)?;
         Ok(Setting {
             group,
@@ -172,6 +180,7 @@ impl GroupSet {
             rate_kbps: self.rate_kbps,
             ways,
             delivery: self.delivery()?,
+            aim,
         })
     }
 
@@ -202,6 +211,8 @@ impl GroupSet {
             || numbers.iter().any(|number| *number > 0)
             || self.priority.is_some()
             || self.ways.is_some()
+            || self.target.is_some()
+            || self.repair.is_some()
     }
 
     /// What takes all of it back.

@@ -193,5 +193,6 @@ pub(super) fn options_of(options: &overlay::request::Options) -> Options {
             .map(|give_up| std::time::Duration::from_nanos(give_up.as_nanos())),
         control: options.control,
         early: options.early,
+        aim: options.aim,
     }
 }

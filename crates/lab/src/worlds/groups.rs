@@ -122,6 +122,7 @@ impl Groups {
             rate_kbps: 0,
             ways: Ways::Auto,
             delivery: None,
+            aim: Default::default(),
         });
         self.tell(nodes, g, setting);
     }

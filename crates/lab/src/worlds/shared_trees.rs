@@ -142,6 +142,7 @@ impl Stations {
             rate_kbps,
             ways: Ways::Auto,
             delivery: None,
+            aim: Default::default(),
         };
         let operation = Operation::SetGroup {
             group,

@@ -7,10 +7,7 @@ use super::Permit;
 use crate::request::RequestError;
 use base::{ClientId, Map, NodeAddr, VirtualPort};
 use std::collections::BTreeMap;
-use wire::groups::{
-    GROUPS_MAX, ITEM_HEADER_BYTES, ITEMS_BYTES_MAX, PARTS, SETTING_BYTES_MAX, SETTINGS_MAX,
-    Setting, TreeBuilder, is_group,
-};
+use wire::groups::{GROUPS_MAX, PARTS, Repr, Setting, TreeBuilder, is_group};
 
 /// Joins of all clients of a node: 100 000 groups by Scribe, and as many again. At about 100 bytes
 /// each 26 MB.
@@ -207,14 +204,16 @@ impl Local {
     /// Tells the network how a group is to be carried.
     pub fn set(&mut self, setting: Setting) -> Result<(), RequestError> {
         let of = |s: &Setting| (s.group, s.prefix);
-        let known = self.settings.iter().position(|s| of(s) == of(&setting));
-        match known {
-            Some(place) => self.settings[place] = setting,
-            None if self.settings.len() >= SETTINGS_MAX || !self.has_room_for_setting() => {
-                return Err(RequestError::TooManyGroups { max: SETTINGS_MAX });
-            }
-            None => self.settings.push(setting),
+        let mut settings = self.settings.clone();
+        match settings.iter_mut().find(|s| of(s) == of(&setting)) {
+            Some(known) => *known = setting,
+            None => settings.push(setting),
         }
+        let (max, room) = Repr::room_beside(&settings);
+        if room.is_none_or(|room| room < self.written_permits.len()) {
+            return Err(RequestError::TooManySettings { max });
+        }
+        self.settings = settings;
         self.parts[usize::from(SETTINGS_PART)].is_dirty = true;
         Ok(())
     }
@@ -227,24 +226,14 @@ impl Local {
         if !permit.is_open() {
             permits.push(permit);
         }
-        let room = self.room(self.settings.len());
-        let written = super::written(&permits, room).ok_or(RequestError::TooManyPermits)?;
+        let (_, room) = Repr::room_beside(&self.settings);
+        let written = super::written(&permits, room.unwrap_or_default());
+        let written = written.ok_or(RequestError::TooManyPermits)?;
         if permits != self.permits {
             (self.permits, self.written_permits) = (permits, written);
             self.parts[usize::from(SETTINGS_PART)].is_dirty = true;
         }
         Ok(())
-    }
-
-    /// Bytes for permits in the record beside so many settings. 0 for none.
-    fn room(&self, settings: usize) -> usize {
-        // All settings in full, and the heads of four items.
-        (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES).saturating_sub(settings * SETTING_BYTES_MAX)
-    }
-
-    fn has_room_for_setting(&self) -> bool {
-        self.written_permits.is_empty()
-            || self.room(self.settings.len() + 1) >= self.written_permits.len()
     }
 
     /// Settings have changed: each group goes to who is to build its tree. Those for which that is
@@ -356,5 +345,74 @@ impl Local {
             part.is_dirty = true;
             self.has_places |= core::mem::take(&mut self.lacks_places);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Aim;
+    use wire::groups::{SETTINGS_MAX, SETTINGS_WITH_AIMS_MAX, Ways};
+    use wire::ipc::Delivery;
+
+    /// As long as one can be.
+    fn setting(n: usize, aim: Aim) -> Setting {
+        Setting {
+            ways: Ways::Targeted,
+            delivery: Some(Delivery::InOrder),
+            aim,
+            ..Setting::of(NodeAddr(0xef01_0000 + n as u32))
+        }
+    }
+
+    /// Who may send to the last group, in words of so many bytes.
+    fn permit(bytes: usize) -> Permit {
+        Permit {
+            group: NodeAddr(0xef02_0000),
+            prefix: 32,
+            send: Some(vec!["a".repeat(bytes)]),
+            receive: None,
+        }
+    }
+
+    fn fits(local: &mut Local) -> bool {
+        let told = local.take_dirty().unwrap();
+        let repr = Repr {
+            origin: NodeAddr(1),
+            seq: wire::record::RecordSeq(1),
+            lifetime_s: 1,
+            certificate_serial: 1,
+            part: told.part,
+            members: told.members,
+            settings: told.settings,
+            permits: told.permits,
+        };
+        repr.emit(&mut [0; 2_000], |_| [0; 64]).is_ok()
+    }
+
+    /// A node that says no aim keeps as many settings as a version had that knew of none.
+    #[test]
+    fn aims_make_room_for_fewer_settings_and_only_where_there_are_some() {
+        let aim = Aim::new(Some(0.001), Some(0.5)).unwrap();
+        for (aim, most, word) in [
+            (Aim::NONE, SETTINGS_MAX, 8),
+            (aim, SETTINGS_WITH_AIMS_MAX - 1, 17),
+        ] {
+            let mut local = Local::default();
+            (0..most).for_each(|n| local.set(setting(n, aim)).unwrap());
+            // The head of a permit is 7 bytes, and that of a word one.
+            assert!(local.permit(permit(word + 1)).is_err());
+            local.permit(permit(word)).unwrap();
+            assert!(local.set(setting(most, aim)).is_err());
+            assert!(fits(&mut local));
+        }
+        let mut local = Local::default();
+        (0..SETTINGS_MAX).for_each(|n| local.set(setting(n, Aim::NONE)).unwrap());
+        let refused = RequestError::TooManySettings {
+            max: SETTINGS_WITH_AIMS_MAX,
+        };
+        assert_eq!(local.set(setting(0, aim)), Err(refused));
+        assert_eq!(local.settings[0].aim, Aim::NONE, "it is as it was");
+        assert!(fits(&mut local));
     }
 }

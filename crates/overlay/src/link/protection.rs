@@ -2,6 +2,7 @@
 //! each other of its losses.
 
 use super::Link;
+use crate::aims::FlowAims;
 use crate::flow::FlowKey;
 use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip};
 use base::{Duration, NodeAddr, Time};
@@ -186,8 +187,14 @@ impl Link {
         now: Time,
         packet: &[u8],
         rest_of_path: &impl Fn(NodeAddr) -> Duration,
+        aims: &FlowAims,
     ) {
         let header = Header::trusted(packet);
+        let wish = aims.of_packet(&header);
+        if let Some((flow, aim)) = wish {
+            // The neighbour may repair it, whatever is done about it here.
+            self.told_aims.on_sent(now, flow, aim);
+        }
         let recovered = header.is_recovered();
         let ahead = self.ahead.filter(|ahead| ahead.concerns(recovered));
         let watches = self.pilot.watches() && !recovered;
@@ -209,7 +216,7 @@ impl Link {
         let flow = FlowKey::of(&header).hash();
         // A repair packet must carry it.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
-        if self.pilot.on_sent(now, packet.len(), slack, flow) && fits {
+        if self.pilot.on_sent(now, packet.len(), slack, flow, wish) && fits {
             self.history.cover();
         }
     }

@@ -8,6 +8,7 @@
 
 use super::paths::goes_beside;
 use super::{Link, MARK_CONTROL, PathId, mark};
+use crate::aims::FlowAims;
 use crate::event::Event;
 use crate::flow::FlowKey;
 use crate::node::Node;
@@ -20,14 +21,16 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 impl Link {
     /// Enters the packets of a run in their lane and seals them in place, up to the first that repair is to follow at
     /// once, and tells how many. None when there is no session to seal with. `rest_of_path` is the delay from the
-    /// neighbour on to a packet's destination. Those that go by a second path as well are left in `copies`.
+    /// neighbour on to a packet's destination, `aims` are those of flows. Packets that go by a second path as well are left in
+    /// `copies`.
     #[inline]
-    pub fn seal_packets(
+    pub(crate) fn seal_packets(
         &mut self,
         now: Time,
         run: &mut Burst,
         (pool, copies): (&Pool, &mut Vec<Burst>),
         rest_of_path: impl Fn(NodeAddr) -> Duration,
+        aims: &FlowAims,
     ) -> Option<usize> {
         if !self.carries() {
             return None;
@@ -51,7 +54,7 @@ impl Link {
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
                 self.counts.realtime_out_bytes += (end + TAG_BYTES) as u64;
                 self.history.record(now, packet);
-                self.protect(now, packet, &rest_of_path);
+                self.protect(now, packet, &rest_of_path, aims);
                 if let Some((_, in_doubt)) = beside
                     && goes_beside(packet, in_doubt)
                 {

@@ -11,6 +11,7 @@ use super::Node;
 use super::ends::PORT;
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
+use crate::aims::asks_less;
 use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, Suspicion, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
@@ -82,8 +83,10 @@ impl Node {
             .duration()
             .is_none_or(|left| left >= in_time(latency));
         let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
+        let aim = self.aims.of_packet(&header);
+        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim));
         Note {
-            way: way.filter(|_| !may_be_late),
+            way: way.filter(|_| !may_be_late && !may_be_lost),
             link: header.class().link,
             is_data: ports != (PORT, PORT),
         }

@@ -2,6 +2,7 @@
 //! the one control datagram per link and flush that carries the answers.
 
 use super::Node;
+use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Obstacle, Path, PathId};
@@ -9,7 +10,7 @@ use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
 use wire::control::{
-    Builder, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
+    Builder, FlowAim, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
 };
 use wire::link::SessionIndex;
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -353,6 +354,12 @@ impl Node {
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
                 Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
                 Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
+                Ok(Message::FlowAims(aims)) => {
+                    let by = Teller::Neighbour(self.links.at(index).peer);
+                    let aims = aims.iter().take(TOLD_AT_ONCE);
+                    let aims = aims.filter(|aim| aim.source.0 != self.addr);
+                    aims.for_each(|aim| self.aims.note(now, key_of(&aim), aim.aim, by));
+                }
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),
             }
@@ -613,11 +620,17 @@ impl Link {
         if self.path.id == path {
             self.on_asked(now, hello.stamp_us);
         }
-        let mut bytes = [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES];
+        const AIMS_BYTES: usize = TOLD_AT_ONCE * FlowAim::BYTES + MESSAGE_HEADER_BYTES;
+        let mut bytes =
+            [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES + AIMS_BYTES];
         let mut builder = Builder::new(&mut bytes);
         let mut is_written = builder.hello(hello).is_ok();
         if let Some(report) = self.lane_report(now) {
             is_written &= builder.lane_report(report).is_ok();
+        }
+        if self.path.id == path {
+            self.told_aims
+                .tell(now, |aim| builder.flow_aim(aim).is_ok());
         }
         let len = builder.len();
         if is_written {

@@ -1,5 +1,6 @@
 //! The flows of this node, for status: what they are, and which way they go from here.
 
+use super::operate::percent;
 use super::{Node, send};
 use crate::flow::{Flow, FlowKey};
 use crate::link::LinkIndex;
@@ -65,6 +66,8 @@ impl Node {
             deadline_ms: options
                 .deadline
                 .map(|deadline| deadline.as_secs_f64() * 1e3),
+            target_pct: options.aim.target().map(percent),
+            most_pct: options.aim.most().map(percent),
             from: format!("{}:{from}", self.addr),
             to: format!("{to}:{port}"),
             next_hop: next.map(|next| next.to_string()),
@@ -86,6 +89,7 @@ impl Node {
         } = flow.class;
         let to = flow.key.destination;
         let is_here = to == self.addr;
+        let aim = self.aims.of(&flow.key).unwrap_or_default();
         let generation = self.tables.generation();
         let cached = flow.cached.filter(|cached| cached.generation == generation);
         let next = cached.map(|cached| self.links.at(LinkIndex(cached.link as u16)).peer);
@@ -96,6 +100,8 @@ impl Node {
             routing: routing.label(),
             priority,
             deadline_ms: None,
+            target_pct: aim.target().map(percent),
+            most_pct: aim.most().map(percent),
             paths: if is_here {
                 Vec::new()
             } else {

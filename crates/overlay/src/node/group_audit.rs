@@ -12,6 +12,7 @@ use super::Node;
 use super::audit::{has_relays, has_room, in_time, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
+use crate::aims::asks_less;
 use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
@@ -42,6 +43,10 @@ impl Node {
             return;
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
+        let aim = self.aims.of_packet(&header);
+        if aim.is_some_and(|(_, aim)| asks_less(aim)) {
+            return;
+        }
         let (group, class) = (header.destination(), header.class());
         let carried = Carried {
             link: class.link,

@@ -1,6 +1,7 @@
 //! What is known of groups, for status; and the reports of receivers, up the trees.
 
 use super::Node;
+use super::operate::percent;
 use crate::groups::{
     Admission, Branches, Passing, Permit, REPORT_EVERY, Second, Slot, admit, branches, edge_links,
     judge_links, reserved, two_trees,
@@ -455,6 +456,8 @@ fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
         routing: setting.class.routing.label().to_owned(),
         priority: setting.class.priority,
         deadline_ms: (setting.deadline_ms > 0).then_some(setting.deadline_ms),
+        target_pct: setting.aim.target().map(percent),
+        most_pct: setting.aim.most().map(percent),
         rate_kbps: (setting.rate_kbps > 0).then_some(setting.rate_kbps),
         ways: 1 + u8::from(setting.ways == Ways::Two),
         asked_ways: setting.ways.label().to_owned(),

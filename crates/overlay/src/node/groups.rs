@@ -454,6 +454,7 @@ impl Node {
             if let Some(scheme) = scheme {
                 *options = options.routed_by(scheme);
             }
+            options.aim = setting.aim.or(options.aim);
             if setting.deadline_ms > 0 {
                 options.deadline = Some(Duration::from_millis(setting.deadline_ms.into()));
             }

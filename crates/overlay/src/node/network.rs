@@ -103,6 +103,8 @@ impl Node {
                 plan: plan.plan.to_owned(),
                 reason: plan.reason.to_owned(),
                 repair_pct: plan.repair_pct,
+                target_pct: Some(plan.target_pct),
+                target_of: plan.target_of,
                 predicted_pct: plan.predicted_pct,
                 measured_pct: plan.measured_pct,
                 measured_packets: plan.measured_packets,

@@ -406,6 +406,9 @@ impl Link {
             repair_pct: plan.share.map_or(0.0, |share| share.ratio() * 100.0),
             window: plan.share.map_or(0, |share| share.width),
             lag: plan.share.map_or(0, |share| share.lag),
+            target_pct: percent(plan.target),
+            target_of: plan.target_of.map(|flow| flow.to_string()),
+            most_pct: percent(plan.most),
             predicted_pct: plan.predicted * 100.0,
             requests_pct: plan.requests * 100.0,
             requests_lack_ms: plan.requests_lack.map(|lack| lack.as_millis()),
@@ -440,4 +443,9 @@ impl Link {
             duplicates: received.duplicates,
         }
     }
+}
+
+/// Of a setting: in percent without what binary fractions add.
+pub(super) fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
 }

@@ -5,6 +5,7 @@ use super::Node;
 use super::ends::{Around, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
 use super::groups::rest_of_branch;
+use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
@@ -146,7 +147,8 @@ impl Node {
                 false => tables.latency_from(peer, to).unwrap_or_default(),
             };
             let copies = (out.pool(), &mut self.copies);
-            let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path) else {
+            let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path, &self.aims)
+            else {
                 let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
                 return out.report(Event::Dropped { reason, packets });
             };
@@ -269,6 +271,16 @@ impl Node {
             deadline,
             ..
         } = options;
+        if class.link == LinkProtocol::RealTime {
+            let flow = FlowKey {
+                source: self.addr,
+                source_port,
+                destination: to,
+                destination_port: port,
+            };
+            let by = Teller::Client(client);
+            self.aims.note(now, flow, options.aim, by);
+        }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         if socket.is_let_in(now, (source_port, to, port)) {

@@ -11,30 +11,37 @@
 //! The prediction for each share and window is in [`predict`]; a dearer plan comes at once, a cheaper one after
 //! some seconds in which it would have done with room to spare, so that a plan stays in force under steady losses.
 //!
+//! Flows may have aims of their own. The plan is for the strictest target of the flows that want repair, within what all of
+//! them may spend together; packets of a flow that is content with what requests leave are not covered.
+//!
 //! While the brake takes losses for a queue's nothing is added, nor for a while after: a link that repair has filled
 //! would be filled by it again.
 
 mod aims;
 mod case;
+mod passed;
 mod predict;
 mod recent;
 mod revised;
 mod spacing;
 #[cfg(test)]
 mod tests;
+mod wishes;
 
 pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};
 
 use case::Case;
+use passed::{Packet, Passed};
 use predict::{Predictions, asked};
 use recent::Recent;
 use revised::{Revised, cheaper_after};
-use spacing::Spacing;
 
 use super::RoundTrip;
+use crate::flow::FlowKey;
 use base::{Duration, Time};
 use std::collections::VecDeque;
+use wire::Aim;
 use wire::control::REPAIR_AGES;
 
 /// The plan is looked at so often.
@@ -58,16 +65,9 @@ const REST_MOST: Duration = Duration::from_secs(320);
 pub const SLACK_LEAST: Duration = Duration::from_millis(3);
 /// Timers and hosts take so much of a packet's time, and what is found counts as older by up to 1 ms.
 const SPARE: Duration = Duration::from_millis(2);
-/// Without a deadline an answer is of use so long.
-const NO_DEADLINE: Duration = Duration::from_millis(500);
 /// Repair packets are as long as the longest packet: its length against the mean counts as in the middle one of so many looks.
 /// Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
 const LENGTHS: usize = 3;
-/// The shortest pause: it does not count as a distance of packets.
-const PAUSE: Duration = Duration::from_millis(150);
-/// Kinds of flows that are told apart, by a hash: enough to tell one from several.
-const KINDS: usize = 32;
-
 /// What is known of the link when the plan is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
@@ -85,36 +85,6 @@ pub struct Link {
     pub longer: Duration,
 }
 
-/// What passed in a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Passed {
-    packets: u32,
-    bytes: u64,
-    longest: usize,
-    /// The least time that a packet with a deadline had left after its way, of those that had any.
-    slack: Option<Duration>,
-    is_late: bool,
-    gaps: Duration,
-    gaps_counted: u32,
-    spacing: Spacing,
-    kinds: [u32; KINDS],
-}
-
-impl Passed {
-    fn interval(&self) -> Duration {
-        match self.gaps_counted {
-            0 => Duration::from_millis(20),
-            n => self.gaps.div(u64::from(n)).max(Duration::from_micros(1)),
-        }
-    }
-
-    /// One flow has nearly all packets: a call's reports beside its voice are no second one.
-    fn is_single(&self) -> bool {
-        let most = self.kinds.iter().max().copied().unwrap_or_default();
-        most * 5 > self.packets * 4
-    }
-}
-
 /// Chooses the plan of one lane.
 #[derive(Debug)]
 pub struct Pilot {
@@ -124,7 +94,6 @@ pub struct Pilot {
     passed: Passed,
     /// The mean length of packets by the longest, of the last looks.
     evenness: VecDeque<f64>,
-    last_packet: Time,
     looked: Time,
     /// The losses at the last look, and the mean length of their runs.
     made_for: f64,
@@ -170,11 +139,14 @@ impl Pilot {
     pub fn new(aims: Aims) -> Pilot {
         Pilot {
             aims,
-            plan: Plan::default(),
+            plan: Plan {
+                target: aims.target,
+                most: aims.most,
+                ..Plan::default()
+            },
             passing: Passed::default(),
             passed: Passed::default(),
             evenness: VecDeque::with_capacity(LENGTHS),
-            last_packet: Time::ZERO,
             looked: Time::ZERO,
             made_for: 0.0,
             made_for_run: 1.0,
@@ -221,28 +193,25 @@ impl Pilot {
     }
 
     /// Notes a packet that is sent: its length, the time that it has left after the rest of its way (none
-    /// without a deadline), and something that tells its flow from others. True if it is to be covered.
+    /// without a deadline), something that tells its flow from others, and what the flow's sender wants, if it says so. True
+    /// if it is to be covered.
     #[inline]
-    pub fn on_sent(&mut self, now: Time, bytes: usize, slack: Option<Duration>, flow: u64) -> bool {
-        let passing = &mut self.passing;
-        passing.packets += 1;
-        passing.bytes += bytes as u64;
-        passing.longest = passing.longest.max(bytes);
-        passing.kinds[(flow % KINDS as u64) as usize] += 1;
-        let gap = now.since(self.last_packet);
-        if gap < PAUSE {
-            passing.gaps += gap;
-            passing.gaps_counted += 1;
-            passing.spacing.push(gap);
-        }
-        self.last_packet = now;
-        let slack = slack.unwrap_or(NO_DEADLINE);
-        if slack < SLACK_LEAST {
-            passing.is_late = true;
-            return false;
-        }
-        passing.slack = Some(passing.slack.map_or(slack, |least| least.min(slack)));
-        self.plan.share.is_some() && slack < self.plan.cover_below
+    pub fn on_sent(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        slack: Option<Duration>,
+        flow: u64,
+        wish: Option<(FlowKey, Aim)>,
+    ) -> bool {
+        let packet = Packet {
+            bytes,
+            slack,
+            flow,
+            wish,
+        };
+        let slack = self.passing.note(now, &packet, &self.aims, self.made_for);
+        slack.is_some_and(|slack| self.plan.share.is_some() && slack < self.plan.cover_below)
     }
 
     /// The mean length of a run of losses, as the neighbour tells, in packets.
@@ -311,7 +280,7 @@ impl Pilot {
         }
         if is_due {
             self.looked = now;
-            self.passed = core::mem::take(&mut self.passing);
+            self.passed = self.passing.take();
             self.note_lengths();
         }
         (self.made_for, self.made_for_run) = (link.share, self.run);
@@ -329,7 +298,13 @@ impl Pilot {
     /// `is_over`: losses have ended just now.
     fn choose(&mut self, now: Time, link: &Link, is_over: bool) -> Plan {
         let passed = self.passed;
-        let idle = Plan::default();
+        let (target, target_of) = passed.wishes.target(&self.aims);
+        let idle = Plan {
+            target,
+            target_of,
+            most: passed.wishes.most(&self.aims, passed.is_single()),
+            ..Plan::default()
+        };
         if !self.aims.protect.repairs() {
             return idle.rests(Reason::Configured);
         }
@@ -343,14 +318,14 @@ impl Pilot {
                 false => idle.rests(Reason::Queue),
             };
         }
-        let Some(slack) = passed.slack else {
+        // Of packets that want no repair it is told what they lose.
+        let Some(slack) = passed.slack.or(passed.unwanted_slack) else {
             return idle.rests(Reason::NoTime);
         };
         let slack = slack.saturating_sub(link.longer);
         let losses = Losses::of(link.share, self.run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
-        let target = self.aims.target;
         // What has more time than this is saved by requests.
         let enough = (1..=MOST_ROUNDS)
             .map(|n| link.rtt.usual.div(2) * n + passed.interval())
@@ -363,6 +338,12 @@ impl Pilot {
                 .filter(|lack| *lack > Duration::ZERO),
             ..idle
         };
+        if passed.slack.is_none() {
+            return plan.rests(match passed.wanted {
+                0 => Reason::Unwanted,
+                _ => Reason::NoTime,
+            });
+        }
         if !link.takes_repair {
             return plan.rests(Reason::Neighbour);
         }
@@ -379,15 +360,12 @@ impl Pilot {
         let spare = SPARE + (link.rtt.usual - link.rtt.least).div(2);
         let time = slack.saturating_sub(spare);
         // Of more packets than have their ages told, one is known to no less than the distance of two.
-        let is_wide = time > passed.interval() * REPAIR_AGES as u64;
-        let unsure = if is_wide {
-            passed.interval()
-        } else {
-            Duration::ZERO
-        };
+        let interval = passed.wanted_interval();
+        let is_wide = time > interval * REPAIR_AGES as u64;
+        let unsure = if is_wide { interval } else { Duration::ZERO };
         let time = time.saturating_sub(unsure);
-        let reaches = passed.spacing.reaches(time).map(steady);
-        let cap = self.cap(&passed);
+        let reaches = passed.spacing.wanted().reaches(time).map(steady);
+        let cap = self.cap(plan.most);
         let mut case = Case {
             losses,
             predictions: &mut self.predictions,
@@ -436,28 +414,17 @@ impl Pilot {
     }
 
     fn note_lengths(&mut self) {
-        let Passed {
-            packets,
-            bytes,
-            longest,
-            ..
-        } = self.passed;
-        if packets == 0 {
+        let Some(evenness) = self.passed.evenness() else {
             return;
-        }
+        };
         if self.evenness.len() == LENGTHS {
             self.evenness.pop_front();
         }
-        let mean = bytes as f64 / f64::from(packets);
-        self.evenness.push_back(mean / longest.max(1) as f64);
+        self.evenness.push_back(evenness);
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.
-    fn cap(&self, passed: &Passed) -> f64 {
-        let most = match passed.is_single() {
-            true => self.aims.most_single,
-            false => self.aims.most,
-        };
+    fn cap(&self, most: f64) -> f64 {
         let mut evenness = [0.0; LENGTHS];
         let known = self.evenness.len();
         for (to, from) in evenness.iter_mut().zip(&self.evenness) {

@@ -99,6 +99,10 @@ pub struct SettingStatus {
     pub priority: u8,
     /// How soon they must be there.
     pub deadline_ms: Option<u16>,
+    /// What may stay lost of them on a link, in percent; null for what each node's settings say.
+    pub target_pct: Option<f64>,
+    /// Repair packets per hundred packets at most; null for the same.
+    pub most_pct: Option<f64>,
     /// What its sources may send.
     pub rate_kbps: Option<u32>,
     /// Along how many trees its packets go: 1 or 2.

@@ -207,6 +207,12 @@ pub struct InForce {
     pub reason: String,
     /// Repair packets per hundred packets that are covered.
     pub repair_pct: f64,
+    /// What may stay lost of the packets that pass, in percent; null at a node of a version that does not tell.
+    #[serde(default)]
+    pub target_pct: Option<f64>,
+    /// The flow whose target that is; null if it is the node's own.
+    #[serde(default)]
+    pub target_of: Option<String>,
     /// What is expected to stay lost of the packets that pass, in percent.
     pub predicted_pct: f64,
     /// What has stayed lost or came too late, as the neighbour tells.
@@ -233,7 +239,12 @@ impl fmt::Display for InForce {
             )?,
             None => write!(f, "{:.3} % will stay lost", self.predicted_pct)?,
         }
-        write!(f, " ({})", self.reason)
+        write!(f, " ({}", self.reason)?;
+        match (self.target_pct, &self.target_of) {
+            (Some(pct), Some(flow)) => write!(f, "; at most {pct} % for {flow})"),
+            (Some(pct), None) => write!(f, "; at most {pct} %)"),
+            (None, _) => f.write_str(")"),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use base::{Duration, Rng};
 use overlay::Settings;
 use overlay::event::Drop;
 use overlay::request::Options;
+use wire::Aim;
 use wire::data::LinkProtocol;
 
 /// A relay that is driven by hand, and a link beside it that is longer.
@@ -237,6 +238,43 @@ fn what_an_overloaded_lane_gives_up_is_no_loss_of_a_relay() {
     assert!(expired > 1_000, "{expired}");
     let snapshot = nodes.snapshot(0);
     assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
+}
+
+/// The links of the way repair what is lost, and say so to all; of this flow they are to repair nothing.
+#[test]
+fn who_wants_no_repair_reproaches_nobody_with_what_is_lost() {
+    let plan = Plan {
+        edges: chain(3),
+        ..sealed(3)
+    };
+    let mut nodes = Nodes::planned(5, plan);
+    nodes.link(0, 1, "delay=50ms loss=5%");
+    nodes.link(1, 2, "delay=50ms loss=5%");
+    nodes.run_ms(20_000);
+    let options = |aim| Options {
+        deadline: Some(Duration::from_millis(190)),
+        aim,
+        ..voice()
+    };
+    nodes.bind(2, voice());
+    let count = |nodes: &mut Nodes, aim| {
+        nodes.set_sender(0, SENDER, options(aim));
+        for number in 0..12_000 {
+            let at = nodes.world.now();
+            nodes.send(at, 0, SENDER, 2, number);
+            nodes.run_ms(10);
+        }
+        nodes.run_ms(500);
+        nodes.arrivals().len()
+    };
+    let repaired = count(&mut nodes, Aim::NONE);
+    assert!(repaired > 11_900, "{repaired}");
+    for aim in [Aim::new(None, Some(0.0)), Aim::new(Some(0.06), None)] {
+        let came = count(&mut nodes, aim.unwrap());
+        assert!(came < 11_500, "{came}");
+        let snapshot = nodes.snapshot(0);
+        assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
+    }
 }
 
 #[test]

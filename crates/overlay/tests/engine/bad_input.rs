@@ -11,16 +11,17 @@ use crate::world::neighbour::{control, packet, records};
 use crate::world::party::Ask;
 use crate::world::script::{EAST, Script, WEST, header};
 use crate::world::siege::{INTRUDER, Siege, TARGET};
-use crate::world::{addr, number};
-use base::{Duration, NodeAddr, Rng, Time};
+use crate::world::{addr, number, voice};
+use base::{ClientId, Duration, NodeAddr, Rng, Time, VirtualPort};
 use overlay::Settings;
 use overlay::event::Drop;
+use overlay::request::Options;
 use secure::Refusal;
-use wire::control::{Echo, Hello, LaneReport, TailProbe, kind};
+use wire::control::{Echo, FlowAim, Hello, LaneReport, Message, Messages, TailProbe, kind};
 use wire::data::{LaneSeq, Remaining, Repr};
 use wire::link::Kind;
 use wire::record::{Key, RecordKind, RecordSeq};
-use wire::{Loss, Malformed};
+use wire::{Aim, Loss, Malformed};
 
 fn noise(rng: &mut Rng, most: u64) -> Vec<u8> {
     let mut bytes = vec![0; rng.below(most) as usize];
@@ -482,4 +483,58 @@ fn a_member_that_renews_its_record_without_end_does_not_stop_the_calls() {
         flooder.dropped
     );
     assert!(nodes.snapshot(0).flooders.is_empty());
+}
+
+/// A neighbour says that calls of others want no repair: of one that passes, and of one that begins at the node.
+#[test]
+fn nobody_speaks_for_the_flows_of_others() {
+    let bare = Aim::new(None, Some(0.0)).unwrap();
+    let strict = Aim::new(Some(0.000_1), None).unwrap();
+    let mut script = Script::new();
+    let say = |script: &mut Script, who: usize, from: usize, to: usize, aim: Aim| {
+        let aim = FlowAim {
+            source: (addr(from), VirtualPort(700)),
+            destination: (addr(to), VirtualPort(5_000)),
+            aim,
+        };
+        let message = control(|b| b.flow_aim(aim).unwrap());
+        script.say_control(who, &message);
+        script.run_ms(50);
+    };
+    say(&mut script, EAST, EAST, WEST, strict);
+    // Flows that are none find no room for all, and take none from others.
+    for n in 0..300 {
+        say(&mut script, WEST, 100 + n, EAST, bare);
+    }
+    say(&mut script, EAST, EAST, WEST, strict);
+    say(&mut script, WEST, EAST, WEST, bare);
+    for to in [WEST, EAST] {
+        say(&mut script, EAST, 0, to, bare);
+    }
+    let options = Options {
+        deadline: Some(Duration::from_millis(100)),
+        ..voice()
+    };
+    let (port, client) = (VirtualPort(700), ClientId(70));
+    script.nodes.bind_to(0, client, port, options);
+    for n in 0..50 {
+        script.say(EAST, &header(addr(EAST), addr(WEST), n), &[7; 160]);
+        let now = script.nodes.world.now();
+        let to = (addr(WEST), VirtualPort(5_000));
+        script.nodes.send_to_addr(now, 0, client, to, n.into(), 160);
+        script.run_ms(20);
+    }
+    let mut told = Vec::new();
+    for heard in &script.rogue(WEST).heard {
+        for message in Messages::new(&heard.plaintext).flatten() {
+            if let (Kind::Control, Message::FlowAims(aims)) = (heard.kind, message) {
+                told.extend(aims.iter().map(|aim| (aim.source.0, aim.aim)));
+            }
+        }
+    }
+    assert!(told.len() >= 3, "{told:?}");
+    assert!(
+        told.iter().all(|told| *told == (addr(EAST), strict)),
+        "{told:?}"
+    );
 }

@@ -36,6 +36,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
             give_up: None,
             control: None,
             early: false,
+            aim: Default::default(),
         },
     };
     let mut streams = Streams::begin(&mut nodes, (0..40).map(stream).collect());

@@ -424,6 +424,7 @@ fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
         rate_kbps,
         ways: Ways::Auto,
         delivery: None,
+        aim: Default::default(),
     };
     let judge = |nodes: &Nodes, setting| nodes.running(0).unwrap().admission(&setting);
     assert!(judge(&nodes, setting(GROUP, 12_000, 100)).admitted);

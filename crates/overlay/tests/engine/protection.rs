@@ -8,13 +8,16 @@
 )]
 
 use crate::world::streams::{Stream, Streams};
-use crate::world::video::{Flow, run};
-use crate::world::{Nodes, Plan, chain, voice};
+use crate::world::video::{Flow, run, set_group};
+use crate::world::{Nodes, Plan, SENDER, chain, voice};
 use base::Duration;
 use overlay::Settings;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use overlay::snapshot::ProtectionStatus;
+use wire::Aim;
 use wire::data::{Class, LinkProtocol};
+use wire::groups::Setting;
 
 fn settings(protect: Protect) -> Settings {
     let mut settings = Settings::modern();
@@ -41,6 +44,18 @@ fn network(seed: u64, edges: Vec<(usize, usize)>, path: &str, settings: Settings
 /// Lets `calls` calls of 20 s pass from the first node to another; how many packets were not there by the deadline, of
 /// how many.
 fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, usize) {
+    let [(odd, of_odd), (even, of_even)] =
+        calls_wanting(nodes, (to, calls), deadline_ms, |_| Aim::NONE);
+    (odd + even, of_odd + of_even)
+}
+
+/// The same of calls with odd numbers and of the others, where each call wants something of repair.
+fn calls_wanting(
+    nodes: &mut Nodes,
+    (to, calls): (usize, u64),
+    deadline_ms: u64,
+    wish: impl Fn(u64) -> Aim,
+) -> [(usize, usize); 2] {
     let deadline = Duration::from_millis(deadline_ms);
     let call = |n: u64| Stream {
         from: 0,
@@ -49,6 +64,7 @@ fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, 
         phase: Duration::from_micros(n * 20_000 / calls),
         options: Options {
             deadline: Some(deadline),
+            aim: wish(n),
             ..voice()
         },
     };
@@ -56,13 +72,14 @@ fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, 
     streams.run(nodes, Duration::from_secs(20));
     streams.finish(nodes);
     assert_eq!(streams.duplicates, 0);
-    let fates: Vec<_> = (0..calls as usize)
-        .flat_map(|n| streams.fates_of(n))
-        .collect();
-    let missed = fates
-        .iter()
-        .filter(|(_, delay)| delay.is_none_or(|delay| delay > deadline));
-    (missed.count(), fates.len())
+    [1, 0].map(|odd| {
+        let of = (0..calls as usize).filter(|n| n % 2 == odd);
+        let fates: Vec<_> = of.flat_map(|n| streams.fates_of(n)).collect();
+        let missed = fates
+            .iter()
+            .filter(|(_, delay)| delay.is_none_or(|delay| delay > deadline));
+        (missed.count(), fates.len())
+    })
 }
 
 #[test]
@@ -168,6 +185,193 @@ fn each_hop_repairs_and_each_edge_of_a_groups_tree() {
         nodes.world.close().unwrap();
     }
     assert!(missed[1] * 20 < missed[0], "{missed:?}");
+}
+
+/// What became of calls of 20 s over a way of links that are too long for requests.
+struct Way {
+    nodes: Nodes,
+    /// Of calls with odd numbers and of the others: how many packets were missed, of how many.
+    missed: [(usize, usize); 2],
+}
+
+impl Way {
+    fn of(middle: Option<Protect>, calls: u64, wish: impl Fn(u64) -> Aim) -> Way {
+        let plan = Plan {
+            edges: chain(3),
+            settings: settings(Protect::Auto),
+            ..Plan::of(3)
+        };
+        let mut nodes = Nodes::planned(21, plan);
+        for (a, b) in chain(3) {
+            nodes.link(a, b, "delay=50ms loss=5%");
+        }
+        if let Some(middle) = middle {
+            nodes.set_settings(settings(middle));
+            nodes.restart(1);
+        }
+        nodes.run_ms(10_000);
+        let missed = calls_wanting(&mut nodes, (2, calls), 160, wish);
+        Way { nodes, missed }
+    }
+
+    /// The lane from a node to the next, and its repair packets.
+    fn lane(&self, from: usize) -> (ProtectionStatus, u64) {
+        let link = self.nodes.link_status(from, from + 1);
+        (link.realtime.protection, link.counts.repair_out)
+    }
+
+    fn end(self) {
+        self.nodes.world.close().unwrap();
+    }
+}
+
+fn want(target: Option<f64>, most: Option<f64>) -> Aim {
+    Aim::new(target, most).unwrap()
+}
+
+#[test]
+fn a_relay_repairs_a_flow_as_its_sender_wants() {
+    let usual = Way::of(None, 20, |_| Aim::NONE);
+    let strict = Way::of(None, 20, |n| match n {
+        0 => want(Some(0.000_01), None),
+        _ => Aim::NONE,
+    });
+    for from in [0, 1] {
+        let ((usual, repairs), (strict, more)) = (usual.lane(from), strict.lane(from));
+        assert_eq!((usual.target_pct, &usual.target_of), (0.05, &None));
+        assert_eq!(strict.target_pct, 0.001);
+        assert!(strict.target_of.is_some(), "{strict:?}");
+        assert!(more * 10 > repairs * 12, "{more}, {repairs}");
+        // It is one of twenty, and has no more to spend than they have.
+        assert!(strict.repair_pct <= 50.0 && strict.most_pct == 50.0);
+    }
+    // Who is content with what is lost is not repaired, and neither is who wants none.
+    for aim in [want(Some(0.06), None), want(None, Some(0.0))] {
+        let way = Way::of(None, 20, |_| aim);
+        for from in [0, 1] {
+            let (lane, repairs) = way.lane(from);
+            // The relay is told within the first second.
+            assert!(repairs < 200, "{repairs} {lane:?}");
+        }
+        way.end();
+    }
+    // Of a lane with both kinds only the others are covered, at their target.
+    let both = Way::of(None, 20, |n| match n % 2 {
+        0 => want(Some(0.06), None),
+        _ => Aim::NONE,
+    });
+    for from in [0, 1] {
+        let ((lane, repairs), (_, all)) = (both.lane(from), usual.lane(from));
+        assert_eq!(lane.target_pct, 0.05);
+        assert!(
+            repairs * 10 < all * 8 && repairs * 10 > all,
+            "{repairs}, {all}"
+        );
+    }
+    println!("missed: {:?} {:?}", usual.missed, both.missed);
+    let [(others, sent), (content, _)] = both.missed;
+    assert!(
+        others * 200 < sent && content * 20 > sent,
+        "{:?}",
+        both.missed
+    );
+    [usual, strict, both].into_iter().for_each(Way::end);
+}
+
+/// A relay that repairs nothing itself tells the next one what senders want of it.
+#[test]
+fn what_senders_want_passes_a_relay_that_repairs_nothing() {
+    for protect in [Protect::Requests, Protect::Off] {
+        let mut nodes = network(23, chain(4), "delay=20ms loss=2%", settings(Protect::Auto));
+        nodes.set_settings(settings(protect));
+        nodes.restart(1);
+        nodes.run_ms(10_000);
+        let strict = want(Some(0.000_1), Some(0.3));
+        calls_wanting(&mut nodes, (3, 2), 200, |_| strict);
+        let told = nodes.snapshot(3).flows;
+        let told = told.iter().map(|flow| (flow.target_pct, flow.most_pct));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [(Some(0.01), Some(30.0)); 2],
+            "{protect:?}"
+        );
+        nodes.world.close().unwrap();
+    }
+}
+
+/// A socket that wants no repair, and then nothing else than others: from then on its packets are repaired on all links.
+#[test]
+fn what_a_sender_wants_no_longer_is_told_too() {
+    let mut nodes = network(24, chain(3), "delay=50ms loss=5%", settings(Protect::Auto));
+    let mut repairs = [0; 2];
+    for (aim, is_repaired) in [(want(None, Some(0.0)), false), (Aim::NONE, true)] {
+        let options = Options {
+            deadline: Some(Duration::from_millis(160)),
+            aim,
+            ..voice()
+        };
+        nodes.set_sender(0, SENDER, options);
+        for number in 0..500 {
+            let at = nodes.world.now();
+            nodes.send(at, 0, SENDER, 2, number);
+            nodes.run_ms(20);
+        }
+        for (from, before) in repairs.iter_mut().enumerate() {
+            let count = nodes.link_status(from, from + 1).counts.repair_out;
+            let more = count - core::mem::replace(before, count);
+            assert_eq!(more > 50, is_repaired, "{from}, {aim:?}: {more}");
+        }
+    }
+    nodes.world.close().unwrap();
+}
+
+/// A node that neither sends to a group nor is in it says how its packets are repaired: the source's node and the next one do so.
+#[test]
+fn a_group_is_repaired_as_its_setting_says() {
+    let lanes_of = |aim| {
+        let mut nodes = network(
+            22,
+            chain(4),
+            "delay=40ms loss=2% burst=50%",
+            settings(Protect::Auto),
+        );
+        let deadline = Duration::from_millis(150);
+        let mut flows = [Flow::new(&mut nodes, 1, (0, 2), 950, deadline)];
+        let group = flows[0].group;
+        let setting = Setting {
+            class: overlay::sockets::default_options().class,
+            aim,
+            ..Setting::of(group)
+        };
+        set_group(&mut nodes, 3, setting);
+        run(&mut nodes, &mut flows, 10_000, true);
+        let lanes = [(0, 1), (1, 2)].map(|(from, to)| {
+            let link = nodes.link_status(from, to);
+            let plan = link.realtime.protection;
+            if let Some(flow) = &plan.target_of {
+                assert!(flow.contains(&format!("> {group}:")), "{flow}");
+            }
+            (plan, link.counts.repair_out)
+        });
+        println!("{lanes:?}");
+        nodes.world.close().unwrap();
+        lanes
+    };
+    let usual = lanes_of(Aim::NONE);
+    let strict = lanes_of(Aim::new(Some(0.000_01), Some(0.8)).unwrap());
+    for ((usual, repairs), (strict, more)) in usual.iter().zip(&strict) {
+        assert_eq!((usual.target_pct, &usual.target_of), (0.05, &None));
+        assert_eq!((strict.target_pct, strict.most_pct), (0.001, 80.0));
+        assert!(strict.target_of.is_some(), "{strict:?}");
+        assert!(more * 10 > repairs * 12, "{more}, {repairs}");
+    }
+    for ((lane, repairs), (_, usual)) in lanes_of(Aim::new(None, Some(0.0)).unwrap())
+        .iter()
+        .zip(&usual)
+    {
+        assert_eq!(lane.reason, "the senders of its flows want no repair");
+        assert!(repairs * 10 < *usual, "{repairs}, {usual}");
+    }
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub struct AmtArgs {
     /// Deadline of a packet on its way over the overlay
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::multicast::deadline)]
     pub deadline: base::Duration,
+    /// Loss target and repair limit
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
@@ -58,6 +61,7 @@ pub(super) fn run(args: &AmtArgs) -> Outcome {
     let (node, _) = super::find(args.node.as_deref())?;
     let deadline = Duration::from_nanos(args.deadline.as_nanos());
     let mut options = service::Service::Video.options(deadline);
+    options.aim = args.protection.aim();
     options.delivery = multicast::options(deadline).delivery;
     let overlay = ByNode { node, options };
     let listen = args.listen;

@@ -54,6 +54,9 @@ pub struct MulticastArgs {
     /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
+    /// Loss target and repair limit
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Deliver packets as they arrive, without waiting for late ones
     #[arg(long)]
     pub unordered: bool,
@@ -166,6 +169,7 @@ pub(crate) fn options(args: &MulticastArgs) -> Options {
     // In their order, whatever the service, as programs on one network see packets.
     let mut options = Options {
         deadline: Some(deadline),
+        aim: args.protection.aim(),
         delivery: multicast::options(deadline).delivery,
         ..args.service.options(deadline)
     };

@@ -13,6 +13,7 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::show::{list, text};
 use base::Duration;
+use client::Aim;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ impl Reach {
     /// Begins with a look. `warn` is told of each destination once.
     pub(super) fn start(
         control: PathBuf,
-        deadline: Duration,
+        (deadline, aim): (Duration, Aim),
         warn: impl Fn(&str) + Send + 'static,
     ) -> std::io::Result<Reach> {
         let reached = Reached::default();
@@ -60,7 +61,7 @@ impl Reach {
             loop {
                 // A node that does not answer is asked again; what was known stays.
                 if let Ok((view, status)) = asked(&control) {
-                    let (now, warnings) = look(&view, &status, deadline);
+                    let (now, warnings) = look(&view, &status, (deadline, aim));
                     for (name, warning) in warnings {
                         if warned.insert(name) {
                             warn(&warning);
@@ -102,12 +103,13 @@ fn asked(control: &std::path::Path) -> Result<(View, Value), Failure> {
 fn look(
     view: &View,
     status: &Value,
-    deadline: Duration,
+    (deadline, aim): (Duration, Aim),
 ) -> (BTreeMap<String, Expected>, Vec<(String, String)>) {
     let own = text(&status["snapshot"]["address"]);
     let asked = Asked {
         deadline: deadline.min(explain::DEADLINE_MAX),
         runners_up: 0,
+        aim,
         ..Asked::default()
     };
     let (mut now, mut warnings) = (BTreeMap::new(), Vec::new());
@@ -182,7 +184,11 @@ mod tests {
                 |(address, name)| json!({"address": address, "name": name, "domains": [name]}),
             ),
         );
-        let (now, warnings) = look(&network(60_000), &status, Duration::from_millis(150));
+        let (now, warnings) = look(
+            &network(60_000),
+            &status,
+            (Duration::from_millis(150), Aim::default()),
+        );
         let nothing = Expected {
             missed: 1.0,
             is_short: true,
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn destinations_whose_deadline_cannot_be_protected_are_warned_of() {
         let ms = Duration::from_millis;
-        let (now, warnings) = look(&network(60_000), &status(), ms(150));
+        let (now, warnings) = look(&network(60_000), &status(), (ms(150), Aim::default()));
         assert_eq!(
             now.len(),
             1,
@@ -202,7 +208,7 @@ mod tests {
         );
         assert!(!now["nyc"].is_short && now["nyc"].missed < 0.001, "{now:?}");
         assert_eq!(warnings, []);
-        let (now, warnings) = look(&network(60_000), &status(), ms(65));
+        let (now, warnings) = look(&network(60_000), &status(), (ms(65), Aim::default()));
         assert!(now["nyc"].is_short && now["nyc"].missed > 0.01, "{now:?}");
         let [(to, warning)] = &warnings[..] else {
             panic!("{warnings:?}")

@@ -10,6 +10,7 @@ use crate::domains::Watch;
 use crate::failure::{Failure, Outcome};
 use crate::names::client_socket;
 use crate::quantity;
+use crate::service;
 use crate::stop::Stop;
 use crate::terminal;
 use clap::Args;
@@ -64,6 +65,9 @@ pub struct SipArgs {
     /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
+    /// Loss target and repair limit
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Also send this share of the calls' speech over the plain path, to compare; the other gateway
     /// needs the option too, at least with 0%
     #[arg(long, value_name = "PERCENT", value_parser = share)]
@@ -101,7 +105,10 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         public: args.public,
         media: args.media_ports.clone(),
         virtual_media: OVERLAY_PORTS,
-        options: Options::voice(Duration::from_nanos(args.deadline.as_nanos())),
+        options: Options {
+            aim: args.protection.aim(),
+            ..Options::voice(Duration::from_nanos(args.deadline.as_nanos()))
+        },
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
             port: SHADOW_PORT,
@@ -125,9 +132,13 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     )?;
     let _exchange = Exchange::start(node, gateway.clone(), far.clone()).map_err(Failure::failed)?;
     let as_json = args.json;
-    let reach = Reach::start(control.clone(), args.deadline, move |text| {
-        let _ = warn(as_json, text);
-    });
+    let reach = Reach::start(
+        control.clone(),
+        (args.deadline, args.protection.aim()),
+        move |text| {
+            let _ = warn(as_json, text);
+        },
+    );
     let reach = reach.map_err(Failure::failed)?;
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
     let source = |addr| {

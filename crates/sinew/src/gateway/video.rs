@@ -33,6 +33,9 @@ pub struct VideoArgs {
     /// repairs need
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub release: Option<base::Duration>,
+    /// Loss target and repair limit
+    #[command(flatten)]
+    pub protection: service::Protection,
     /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
@@ -73,6 +76,7 @@ impl VideoArgs {
         Ok(Options {
             deadline: Some(deadline),
             delivery,
+            aim: self.protection.aim(),
             ..options
         })
     }

@@ -7,7 +7,7 @@
 use crate::control::Control;
 use crate::show::{list, text, worst_in_words};
 use base::Duration;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tools::explain::{self, Asked, LinkProtection, View};
 
 /// Members whose ways are looked at, of all groups together; each is a search of the whole network.
@@ -66,6 +66,9 @@ fn worst(
         class: text(&source["metric"]).parse().ok()?,
         deadline: Duration::from_micros((deadline_ms * 1e3) as u64).min(explain::DEADLINE_MAX),
         runners_up: 0,
+        aim: crate::service::aim_of(&json!({
+            "target_pct": said("target_pct"), "most_pct": said("most_pct"),
+        })),
     };
     let members = list(&group["members"]).iter().map(text);
     let members: Vec<&str> = members.filter(|member| *member != from).collect();

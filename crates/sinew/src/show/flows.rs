@@ -5,8 +5,9 @@ use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::Names;
-use crate::service::described;
+use crate::service::{self, described};
 use crate::table::{Cell, Column, Page, Table};
+use client::Aim;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tools::explain::{self, Asked, LinkProtection, View};
@@ -51,15 +52,15 @@ pub(crate) fn worst_in_words(link: &LinkProtection) -> Value {
     let mut told = json!(link);
     let LinkProtection { from, to, plan, .. } = link;
     told["words"] = format!(
-        "{from}-{to}: {:.2} % to {:.3} %, {plan}",
-        link.loss_pct, plan.left_pct
+        "{from}-{to}: {:.2} % to {:.3} % (at most {} %), {plan}",
+        link.loss_pct, plan.left_pct, link.target_pct
     )
     .into();
     told
 }
 
-/// Destination, class and deadline in microseconds.
-type Wish = (String, String, u64);
+/// Destination, class, deadline in microseconds, and what is wanted of repair.
+type Wish = (String, String, u64, Aim);
 
 fn wish(flow: &Value) -> Option<Wish> {
     if flow["role"] == "delivers" {
@@ -71,14 +72,16 @@ fn wish(flow: &Value) -> Option<Wish> {
         to.to_owned(),
         text(&flow["routing"]).to_owned(),
         (deadline_ms * 1e3) as u64,
+        service::aim_of(flow),
     ))
 }
 
 /// Why, in words, and the protection of the worst link.
-fn why(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<(Value, Value)> {
+fn why(view: &View, own: &str, (to, class, deadline_us, aim): &Wish) -> Option<(Value, Value)> {
     let mut asked = Asked {
         class: class.parse().ok()?,
         runners_up: 1,
+        aim: *aim,
         ..Asked::default()
     };
     if *deadline_us > 0 {

@@ -240,17 +240,28 @@ fn protection(link: &Value) -> Option<String> {
         format!("; requests alone leave {left:.2} % and need {ms} ms more before the deadline (a node half way halves what they take)")
     });
     Some(format!(
-        "{}: real-time packets are protected by {what}: {:.3} % will stay lost{measured}; {}{lack}",
+        "{}: real-time packets are protected by {what}: {:.3} % will stay lost{}{measured}; {}{lack}",
         text(&link["name"]),
         plan["predicted_pct"].as_f64()?,
+        target(plan),
         text(&plan["reason"]),
     ))
+}
+
+/// What may stay lost, and for whom. A node of an earlier version does not tell.
+fn target(plan: &Value) -> String {
+    let of = plan["target_of"].as_str();
+    let of = of.map_or_else(String::new, |flow| format!(" for {flow}"));
+    plan["target_pct"]
+        .as_f64()
+        .map_or_else(String::new, |pct| format!(" (at most {pct} %{of})"))
 }
 
 /// More is lost than is aimed at.
 fn is_short(plan: &Value) -> bool {
     plan["reason"] != "requests leave no more than the target"
         && plan["reason"] != "hardly anything is lost"
+        && plan["reason"] != "the senders of its flows want no repair"
 }
 
 /// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.

@@ -9,6 +9,7 @@ use super::{About, ask, failure};
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
+use crate::service;
 use crate::show::{list, text};
 use base::{Duration, NodeAddr};
 use serde::Serialize;
@@ -102,6 +103,10 @@ fn asked_of(known: &Value, about: &About) -> Asked {
         class: chosen.unwrap_or(Asked::default().class),
         deadline: deadline.unwrap_or(about.deadline),
         runners_up: about.runners_up,
+        aim: match about.protection.aim() {
+            aim if aim.is_said() => aim,
+            _ => service::aim_of(setting),
+        },
     }
 }
 
@@ -124,7 +129,7 @@ fn lines(told: &Told, known: &Value, sending: Option<&Value>, names: &Names) -> 
         lines.push(format!(
             "set by {}: {}",
             names.name(by),
-            crate::service::described(&told.setting)
+            service::described(&told.setting) + &service::aimed(&told.setting)
         ));
     }
     match list(&told.permits) {

@@ -96,7 +96,12 @@ impl Caller {
         for _ in 0..options.calls {
             let voice = Options::voice(deadline);
             let routing = options.routing.unwrap_or(voice.routing);
-            let socket = node.bind(0, Options { routing, ..voice })?;
+            let wanted = Options {
+                routing,
+                aim: options.aim,
+                ..voice
+            };
+            let socket = node.bind(0, wanted)?;
             socket.set_nonblocking(true)?;
             sockets.push(socket);
         }
@@ -381,6 +386,7 @@ mod tests {
             calls,
             seconds,
             routing: None,
+            aim: client::Aim::default(),
             codec: Codec::Pcmu,
             every_s: None,
             progress: crate::progress::Progress::Silent,

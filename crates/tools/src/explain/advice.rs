@@ -179,6 +179,7 @@ impl Adviser<'_> {
             topology,
             protections: self.view.protections(),
             deadline_us: self.asked.deadline_us(),
+            aim: self.asked.aim,
         }
     }
 

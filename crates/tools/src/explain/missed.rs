@@ -12,6 +12,7 @@ use super::protection::{Case, Left, Protections};
 use base::Duration;
 use graph::Topology;
 use graph::explain::Route;
+use wire::Aim;
 
 /// What becomes of a call's packets on a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub(super) struct Calls<'a> {
     pub(super) topology: &'a Topology,
     pub(super) protections: &'a Protections,
     pub(super) deadline_us: u32,
+    /// What their sender wants of repair.
+    pub(super) aim: Aim,
 }
 
 impl Calls<'_> {
@@ -36,7 +39,7 @@ impl Calls<'_> {
         let slack = self.slack(route);
         let left = |leg| {
             let (topology, slack) = (self.topology, slack.unwrap_or(Duration::ZERO));
-            self.protections.left(topology, leg, slack)
+            self.protections.case(topology, leg, slack, self.aim).left()
         };
         let legs: Vec<Left> = route.legs.iter().map(left).collect();
         Missed {
@@ -49,7 +52,7 @@ impl Calls<'_> {
     /// The links of a path, each with the time that packets have.
     pub(super) fn cases(&self, route: &Route) -> Vec<Case> {
         let slack = self.slack(route).unwrap_or(Duration::ZERO);
-        let case = |leg| self.protections.case(self.topology, leg, slack);
+        let case = |leg| self.protections.case(self.topology, leg, slack, self.aim);
         route.legs.iter().map(case).collect()
     }
 

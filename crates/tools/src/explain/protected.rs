@@ -163,6 +163,10 @@ pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
 /// The setting that is in the way of a better plan, and the link with another one.
 fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
     let mut other = *case;
+    if case.is_limited {
+        // No setting of a node is in the way.
+        return None;
+    }
     if !case.aims.protect.repairs() {
         // At both ends, with the usual cap.
         other.aims.protect = Protect::Auto;
@@ -278,8 +282,14 @@ impl fmt::Display for LinkProtection {
         let plan = &self.plan;
         write!(
             f,
-            "{}-{}: {:.2} % lost, {:.3} % left by {plan}, for {:.0} % more bytes ({})",
-            self.from, self.to, self.loss_pct, plan.left_pct, plan.added_pct, self.reason
+            "{}-{}: {:.2} % lost, {:.3} % left (at most {} %) by {plan}, for {:.0} % more bytes ({})",
+            self.from,
+            self.to,
+            self.loss_pct,
+            plan.left_pct,
+            self.target_pct,
+            plan.added_pct,
+            self.reason
         )?;
         if let Some(now) = &self.in_force {
             write!(f, "; in force now: {now}")?;

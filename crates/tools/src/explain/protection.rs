@@ -7,7 +7,7 @@
 //!                       measured, the spread of round trips, what is in force
 //! ```
 //!
-//! [`Protections::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
+//! [`Case::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
 //! plan is the engine's own. What nobody tells is assumed, and [`Protections::known`] says so.
 
 use base::{Duration, NodeAddr, Time};
@@ -21,6 +21,7 @@ use overlay::realtime::{
 use overlay::snapshot::{InForce, KnownLane, NetworkSnapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wire::Aim;
 
 /// Where a record does not tell in what runs losses come. Choice: after a lost packet the next is lost with
 /// 25 %, as on the paths of [Amir06 §II-C]; independent losses would make repair look better.
@@ -135,13 +136,8 @@ impl Protections {
         self.aims.protect == Protect::Off
     }
 
-    /// What protection leaves on a link of a call's packets that have so much time after their way.
-    pub(super) fn left(&self, topology: &Topology, leg: &Leg, slack: Duration) -> Left {
-        self.case(topology, leg, slack).left()
-    }
-
-    /// The link as it is, for packets with so much time.
-    pub(super) fn case(&self, topology: &Topology, leg: &Leg, slack: Duration) -> Case {
+    /// The link as it is, for packets with so much time, whose sender wants this of repair.
+    pub(super) fn case(&self, topology: &Topology, leg: &Leg, slack: Duration, aim: Aim) -> Case {
         let ends = (leg.from, leg.to);
         let protect = self.edited.get(&ends).copied();
         let announced = (leg.link.latency_us, leg.link.loss);
@@ -151,22 +147,33 @@ impl Protections {
         let told = told_of(leg);
         let asked = self.aims.protect;
         let span = |us: u32| Duration::from_micros(u64::from(us));
-        Case {
-            aims: Aims {
-                protect: match (protect, lane, told) {
-                    (Some(protect), ..) => protect,
-                    // Its sender repairs nothing, whatever is set at the node that tells.
-                    (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
-                        Protect::Requests
-                    }
-                    _ => asked,
-                },
-                most_single: match (lane, told) {
-                    (None, Some(told)) if protect.is_none() => f64::from(told.repair_16ths) / 16.0,
-                    _ => self.aims.most_single,
-                },
-                ..self.aims
+        let aims = Aims {
+            protect: match (protect, lane, told) {
+                (Some(protect), ..) => protect,
+                // Its sender repairs nothing, whatever is set at the node that tells.
+                (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
+                    Protect::Requests
+                }
+                _ => asked,
             },
+            ..self.aims
+        };
+        let aims = match (lane, told) {
+            (None, Some(told)) if protect.is_none() => {
+                let most = f64::from(told.repair_16ths) / 16.0;
+                Aims {
+                    most,
+                    most_single: most,
+                    ..aims
+                }
+            }
+            _ => aims,
+        };
+        let wished = aims.wished(aim);
+        Case {
+            aims: wished,
+            is_limited: wished.protect != aims.protect || wished.most_single < aims.most_single,
+            has_target: aim.target().is_some(),
             link: LaneLink {
                 share: lane.map_or(leg.link.loss_share(), |lane| lane.loss),
                 rtt: match lane {
@@ -227,6 +234,9 @@ fn round_trip(topology: &Topology, leg: &Leg) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) aims: Aims,
+    /// The sender allows less repair than the node does, and names a target.
+    pub(super) is_limited: bool,
+    has_target: bool,
     pub(super) link: LaneLink,
     /// The mean length of a run of losses.
     run: f64,
@@ -261,9 +271,10 @@ impl Case {
         }
     }
 
-    /// What is left is more than is aimed at.
+    /// What is left is more than is aimed at. A sender that limits repair and names no target aims at nothing.
     pub(super) fn is_short(&self, left: &Left) -> bool {
-        left.share > self.aims.target * TOLERANCE
+        let is_aimed_at = self.has_target || !self.is_limited;
+        is_aimed_at && left.share > self.aims.target * TOLERANCE
     }
 
     fn requests(&self, reason: Reason) -> Left {
@@ -289,7 +300,13 @@ impl Case {
         pilot.on_report(0, 0, self.run);
         let begin = Time::from_nanos(0);
         for packet in 0..PACKETS {
-            pilot.on_sent(begin + INTERVAL * packet, PACKET_BYTES, Some(self.slack), 0);
+            pilot.on_sent(
+                begin + INTERVAL * packet,
+                PACKET_BYTES,
+                Some(self.slack),
+                0,
+                None,
+            );
         }
         pilot.look(begin + INTERVAL * PACKETS, &self.link);
         let plan = pilot.plan();

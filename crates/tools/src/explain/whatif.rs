@@ -139,6 +139,7 @@ impl Edited {
             topology: &self.topology,
             protections: &self.protections,
             deadline_us: asked.deadline_us(),
+            aim: asked.aim,
         }
     }
 }

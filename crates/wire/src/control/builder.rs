@@ -3,8 +3,8 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    ClockOffset, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer,
-    MtuProbe, Reception, TailProbe, kind,
+    ClockOffset, FlowAim, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES,
+    MtuAnswer, MtuProbe, Reception, TailProbe, kind,
 };
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
@@ -135,6 +135,11 @@ impl<'a> Builder<'a> {
     /// Appends how the sender's clock becomes the network's.
     pub fn clock_offset(&mut self, clock: ClockOffset) -> Result<(), Full> {
         self.message(kind::CLOCK_OFFSET, &clock.to_bytes())
+    }
+
+    /// Appends what the sender of a flow wants: to the [`FlowAims`](super::FlowAims) that stand last, or to new ones.
+    pub fn flow_aim(&mut self, aim: FlowAim) -> Result<(), Full> {
+        self.append(kind::FLOW_AIMS, &[&aim.to_bytes()])
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

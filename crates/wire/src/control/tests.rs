@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Routing;
-use crate::{Full, Loss, Malformed};
-use base::NodeAddr;
+use crate::{Aim, Full, Loss, Malformed};
+use base::{NodeAddr, VirtualPort};
 use proptest::prelude::*;
 
 /// A hello, a NACK of 5, 6, 37 and 38, a tail probe, and a message of the future.
@@ -685,6 +685,40 @@ fn a_clock_offset_names_the_node_whose_clock_counts() {
     assert_eq!(read(&BYTES), Ok(vec![Message::ClockOffset(clock)]));
     for cut in 0..8 {
         assert!(ClockOffset::parse(&BYTES[3..3 + cut]).is_err(), "{cut}");
+    }
+}
+
+#[test]
+fn aims_of_flows_stand_one_after_the_other() {
+    const BYTES: [u8; 33] = [
+        18, 0, 30, 0x0a, 7, 0, 3, 0x0a, 7, 0, 9, 0x13, 0x88, 0, 7, 0, 100, 155, 0x0a, 7, 0, 3,
+        0xef, 1, 2, 3, 0x13, 0x88, 0x13, 0x8c, 0, 0, 255,
+    ];
+    let from = (NodeAddr(0x0a07_0003), VirtualPort(5000));
+    let strict = FlowAim {
+        source: from,
+        destination: (NodeAddr(0x0a07_0009), VirtualPort(7)),
+        aim: Aim::new(Some(0.000_1), Some(1.0)).unwrap(),
+    };
+    let bare = FlowAim {
+        source: from,
+        destination: (NodeAddr(0xef01_0203), VirtualPort(5004)),
+        aim: Aim::new(None, Some(0.0)).unwrap(),
+    };
+    let mut bytes = [0; BYTES.len()];
+    let mut builder = Builder::new(&mut bytes);
+    assert_eq!(builder.flow_aim(strict), Ok(()));
+    assert_eq!(builder.flow_aim(bare), Ok(()));
+    assert_eq!(builder.flow_aim(bare), Err(Full));
+    assert_eq!(bytes, BYTES);
+    let messages = read(&BYTES).unwrap();
+    let [Message::FlowAims(aims)] = messages[..] else {
+        panic!("{messages:?}");
+    };
+    assert_eq!(aims.iter().collect::<Vec<_>>(), [strict, bare]);
+    for cut in 0..30 {
+        let parsed = FlowAims::parse(&BYTES[3..3 + cut]);
+        assert_eq!(parsed.is_ok(), cut == 15, "{cut}");
     }
 }
 

@@ -16,6 +16,7 @@ const SETTING: Setting = Setting {
     rate_kbps: 10_000,
     ways: Ways::Auto,
     delivery: None,
+    aim: Aim::NONE,
 };
 
 fn body(members: &[NodeAddr], settings: &[Setting]) -> Vec<u8> {
@@ -179,7 +180,7 @@ fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
     assert_eq!(read(&bytes), [targeted, range, SETTING_OF_TWO]);
     // A node that does not know the item sees settings that say nothing of ways: those of items 2 and 3.
     let mut unknown = bytes.clone();
-    unknown[at] = 6;
+    unknown[at] = 99;
     let auto = |setting| Setting {
         ways: Ways::Auto,
         ..setting
@@ -203,6 +204,35 @@ fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
         cut.extend([0xaa; SIGNATURE_BYTES]);
         assert_eq!(Groups::parse(KIND, &cut).unwrap_err(), Malformed::Short);
     }
+}
+
+#[test]
+fn aims_stand_beside_a_setting_that_old_nodes_read() {
+    let strict = Setting {
+        aim: Aim::new(Some(0.000_1), None).unwrap(),
+        ..SETTING
+    };
+    let full = Setting {
+        aim: Aim::new(None, Some(0.5)).unwrap(),
+        ..SETTING_OF_TWO
+    };
+    let bytes = body(&[], &[full, strict, SETTING]);
+    let aims: &[u8] = &[6, 0, 9, 0, 100, 0, 0, 0, 0, 0, 0, 205];
+    let end = bytes.len() - SIGNATURE_BYTES;
+    let at = end - aims.len();
+    assert_eq!(&bytes[at..end], aims);
+    let read = |bytes: &[u8]| -> Vec<Setting> {
+        let groups = Groups::parse(KIND, bytes).unwrap();
+        groups.settings().collect()
+    };
+    assert_eq!(read(&bytes), [strict, SETTING, full]);
+    // A node that does not know the item, and one that is given less of it than there are settings.
+    let mut unknown = bytes.clone();
+    unknown[at] = 99;
+    assert_eq!(read(&unknown), [SETTING, SETTING, SETTING_OF_TWO]);
+    let mut short = bytes.clone();
+    short.splice(at..end, [6, 0, 5, 0, 100, 0, 0, 0]);
+    assert_eq!(read(&short), [strict, SETTING, SETTING_OF_TWO]);
 }
 
 /// One of two ways, which needs no item of its own.
@@ -240,6 +270,16 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
     assert_eq!(body(&[], &settings).len(), 16 + 6 + 52 * 21 + 64);
     settings[0].delivery = None;
     assert_eq!(body(&[], &settings).len(), 16 + 9 + 52 * 21 - 4 + 64);
+    assert_eq!(Repr::room_beside(&settings).1, Some(16));
+    let longest = Setting {
+        aim: Aim::new(Some(0.001), Some(1.0)).unwrap(),
+        ..longest
+    };
+    let mut settings = [longest; SETTINGS_WITH_AIMS_MAX];
+    assert_eq!(body(&[], &settings).len(), 16 + 9 + 46 * 24 + 64);
+    settings[0].delivery = None;
+    assert_eq!(body(&[], &settings).len(), 16 + 12 + 46 * 24 - 4 + 64);
+    assert_eq!(Repr::room_beside(&settings).1, Some(1));
     let repr = Repr {
         origin: NodeAddr(1),
         seq: RecordSeq(1),

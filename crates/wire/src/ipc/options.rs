@@ -3,7 +3,7 @@
 use super::{RouteBy, Scheme, StreamControl};
 use crate::bytes::{Reader, Writer};
 use crate::data::{Class, Routing, TTL_MAX};
-use crate::{Full, Malformed};
+use crate::{Aim, Full, Malformed};
 use base::Duration;
 
 /// In which order packets reach a client. A group or socket chooses.
@@ -46,7 +46,10 @@ impl Delivery {
 /// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding, 5 targeted
 /// +---------------+-----------------------------------------------+
 /// |              release after, us: only with delivery 3          |
-/// +---------------------------------------------------------------+
+/// +-------------------------------+---------------+---------------+
+/// | target, millionths; only      |  most, 255 -  |
+/// | with 64 added to the delivery |               |
+/// +-------------------------------+---------------+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -68,10 +71,14 @@ pub struct Options {
     /// E: a stream of this socket to a node that knows this one is open at once, and what is written
     /// goes with its opening.
     pub early: bool,
+    /// What may stay lost of its packets, and what their repair may cost, on each link of their way.
+    pub aim: Aim,
 }
 
 /// In the byte of the control.
 const EARLY: u8 = 0x80;
+/// In the byte of the delivery: an aim stands last.
+const AIMS: u8 = 0x40;
 
 impl Options {
     /// The time to live of a client that does not choose.
@@ -113,12 +120,20 @@ impl Options {
             Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
             _ => None,
         };
-        let delivery = match delivery {
+        let aims = delivery & AIMS != 0;
+        let delivery = match delivery & !AIMS {
             0 => Delivery::AsItComes,
             1 => Delivery::InOrder,
             2 => Delivery::AsSent(None),
             3 => Delivery::AsSent(Some(Duration::from_micros(r.u32()?.into()))),
             _ => return Err(Malformed::Value),
+        };
+        let aim = match aims {
+            // One that says nothing is not told.
+            true => Some(Aim::read(r)?)
+                .filter(|aim| aim.is_said())
+                .ok_or(Malformed::Value)?,
+            false => Aim::default(),
         };
         Ok(Options {
             class,
@@ -129,6 +144,7 @@ impl Options {
             give_up: (give_up_ms != 0).then(|| Duration::from_millis(give_up_ms.into())),
             control,
             early,
+            aim,
         })
     }
 
@@ -146,6 +162,7 @@ impl Options {
             Delivery::AsSent(None) => 2,
             Delivery::AsSent(Some(_)) => 3,
         };
+        let delivery = delivery | if self.aim.is_said() { AIMS } else { 0 };
         let ttl = self.ttl.clamp(1, TTL_MAX);
         w.put(&[self.class.to_byte(), d0, d1, d2, d3, delivery, ttl])?;
         w.u32(self.give_up.map_or(0, |give_up| {
@@ -164,6 +181,10 @@ impl Options {
                 w.u32(u32::try_from(after.as_micros()).unwrap_or(u32::MAX))
             }
             _ => Ok(()),
+        }?;
+        match self.aim.is_said() {
+            true => w.put(&self.aim.to_bytes()),
+            false => Ok(()),
         }
     }
 }
@@ -179,6 +200,7 @@ impl Default for Options {
             give_up: None,
             control: None,
             early: false,
+            aim: Aim::default(),
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Aim;
 use crate::data::{Class, LinkProtocol, Remaining, Routing};
 use crate::{Full, HEADROOM, Malformed};
 use base::{Duration, NodeAddr};
@@ -9,7 +10,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 16] {
+fn requests() -> [(Request<'static>, &'static [u8]); 17] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -24,6 +25,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 16] {
         give_up: Some(Duration::from_secs(60)),
         control: Some(StreamControl::Bbr),
         early: true,
+        aim: Aim::NONE,
     };
     let stamped = Options {
         early: false,
@@ -65,6 +67,17 @@ fn requests() -> [(Request<'static>, &'static [u8]); 16] {
             }),
             &[
                 3, 0x7d, 0, 0, 0xfd, 0xe8, 3, 16, 0, 0, 0xea, 0x60, 2, 2, 0, 4, 0x93, 0xe0,
+            ],
+        ),
+        (
+            Request::Options(Options {
+                delivery: Delivery::AsSent(Some(Duration::from_millis(300))),
+                aim: Aim::new(Some(0.000_1), Some(1.0)).unwrap(),
+                ..stamped
+            }),
+            &[
+                3, 0x7d, 0, 0, 0xfd, 0xe8, 0x43, 16, 0, 0, 0xea, 0x60, 2, 2, 0, 4, 0x93, 0xe0, 0,
+                100, 155,
             ],
         ),
         (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
@@ -222,7 +235,7 @@ fn shortest(message: &[u8]) -> usize {
 fn bytes_and_requests_agree_both_ways() {
     for (request, bytes) in requests() {
         assert_eq!(Request::parse(bytes), Ok(request));
-        let mut message = [0xa5; 20];
+        let mut message = [0xa5; 24];
         assert_eq!(request.emit(&mut message), Ok(bytes.len()), "{request:?}");
         assert_eq!(&message[..bytes.len()], bytes);
         assert_eq!(message[bytes.len()], 0xa5);

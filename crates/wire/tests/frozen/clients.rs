@@ -3,6 +3,7 @@
 use super::{C, GROUP, open, written};
 use base::{Duration, VirtualPort};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wire::Aim;
 use wire::data::{Class, LinkProtocol, Remaining, Routing};
 use wire::exit::{Address, Code, Host, emit_answer, parse_answer};
 use wire::ipc::{
@@ -29,6 +30,7 @@ const OPTIONS: Options = Options {
     give_up: Some(Duration::from_secs(60)),
     control: Some(StreamControl::Bbr),
     early: true,
+    aim: Aim::NONE,
 };
 
 #[test]
@@ -57,6 +59,13 @@ fn requests() {
         ("hello", Request::Hello { version: 2 }),
         ("bind", Request::Bind { port: PORT }),
         ("options", Request::Options(OPTIONS)),
+        (
+            "options-aim",
+            Request::Options(Options {
+                aim: Aim::new(Some(0.000_1), Some(0.5)).unwrap(),
+                ..OPTIONS
+            }),
+        ),
         ("options-best", of_scheme(Scheme::Best)),
         ("options-disjoint", of_scheme(Scheme::Disjoint)),
         ("options-disjoint-3", of_scheme(Scheme::Disjoint3)),

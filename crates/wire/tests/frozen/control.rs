@@ -1,13 +1,14 @@
 //! The messages between neighbours.
 
 use super::{A, B, C, GROUP, open, written};
+use base::VirtualPort;
 use wire::control::{
-    AckHead, Builder, ClockOffset, Echo, Hello, Hold, LaneReport, LinkDoubt, Message, Messages,
-    MtuAnswer, MtuProbe, Reception, ReliableRate, ReliableSkip, Repair, TailProbe, kind,
+    AckHead, Builder, ClockOffset, Echo, FlowAim, Hello, Hold, LaneReport, LinkDoubt, Message,
+    Messages, MtuAnswer, MtuProbe, Reception, ReliableRate, ReliableSkip, Repair, TailProbe, kind,
 };
 use wire::data::{LaneSeq, Routing};
 use wire::record::{Key, RecordKind, RecordSeq};
-use wire::{Endpoint, Full, Loss};
+use wire::{Aim, Endpoint, Full, Loss};
 
 const HELLO: Hello = Hello {
     i_hear_you: true,
@@ -127,6 +128,18 @@ fn messages_that_are_values() {
 #[test]
 fn messages_that_are_lists() {
     let mut fixtures = open!("control-lists");
+    let aim = FlowAim {
+        source: (A, VirtualPort(5000)),
+        destination: (B, VirtualPort(7)),
+        aim: Aim::new(Some(0.000_1), Some(1.0)).unwrap(),
+    };
+    let bytes = built(|b| b.flow_aim(aim).and_then(|()| b.flow_aim(aim)));
+    fixtures.hold("flow-aims", &bytes, |frozen| {
+        let Message::FlowAims(aims) = only(frozen) else {
+            panic!("no aims");
+        };
+        assert_eq!(aims.iter().collect::<Vec<_>>(), [aim, aim]);
+    });
     let missing = [5, 6, 37, 38];
     let bytes = built(|b| b.nack(1, &missing).map(drop));
     fixtures.hold("nack", &bytes, |frozen| {

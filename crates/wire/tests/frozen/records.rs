@@ -3,6 +3,7 @@
 use super::{A, B, C, GROUP, control::only, open, written};
 use base::Duration;
 use core::num::NonZeroU8;
+use wire::Aim;
 use wire::bytes::Writer;
 use wire::control::{Builder, Message};
 use wire::data::{Class, LinkProtocol, Routing};
@@ -297,7 +298,14 @@ fn groups_of_a_node() {
         permits: &[],
         ..all
     };
-    for (name, repr) in [("all-items", all), ("none", none)] {
+    let aims = groups::Repr {
+        settings: &[Setting {
+            aim: Aim::new(Some(0.000_1), Some(0.5)).unwrap(),
+            ..Setting::of(GROUP)
+        }],
+        ..none
+    };
+    for (name, repr) in [("all-items", all), ("none", none), ("aims", aims)] {
         let body = written(|bytes| repr.emit(bytes, |_| SIGNATURE));
         fixtures.hold(name, &body, |frozen| {
             let kind = RecordKind::groups(repr.part).unwrap();

@@ -9,19 +9,21 @@ use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Delivery, Options};
 use overlay::sockets::default_options;
 use sim::traffic::{Pattern, Spread, VOICE_BYTES};
+use wire::Aim;
 use wire::data::{Class, LinkProtocol, Routing, TTL_MAX};
 use wire::groups::Ways;
 use wire::ipc::{RouteBy, StreamControl};
 
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 32] = [
     "name", "from", "to", "also", "ways", "stream", "expires", "answered", "control", "start",
     "stop", "count", "pattern", "rate", "packet", "on", "off", "shape", "class", "link", "routing",
-    "priority", "deadline", "delivery", "ttl", "direct", "tcp", "shared", "path", "back",
+    "priority", "deadline", "target", "repair", "delivery", "ttl", "direct", "tcp", "shared",
+    "path", "back",
 ];
 /// Keys that say how the overlay carries a flow, and to whom.
-const OVERLAY_KEYS: [&str; 11] = [
+const OVERLAY_KEYS: [&str; 13] = [
     "also", "ways", "class", "link", "routing", "priority", "delivery", "ttl", "stream", "expires",
-    "control",
+    "control", "target", "repair",
 ];
 /// Keys that say what the path of a flow beside the overlay is like.
 const DIRECT_KEYS: [&str; 3] = ["path", "back", "shared"];
@@ -30,6 +32,7 @@ const DIRECT_KEYS: [&str; 3] = ["path", "back", "shared"];
 const PARETO_BPS: u64 = 64_000;
 /// What a voice flow may take from end to end if nothing else is said. [Amir06 §IV-A]
 const VOICE_DEADLINE: Duration = Duration::from_millis(100);
+const SHARE: &str = "a share, such as 0.0001";
 const RATE: &str = "a rate such as \"64kbit\" (bit, kbit, mbit, gbit)";
 
 pub(super) fn flows(top: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Flow>, Mistake> {
@@ -339,6 +342,14 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
     }
     if let Some(value) = table.optional("deadline") {
         options.deadline = Some(time(&value)?);
+    }
+    if let Some(value) = table.optional("target") {
+        let target = Aim::new(Some(value.number(SHARE)?), None);
+        options.aim = target.map_err(|error| value.mistake(error.to_string()))?;
+    }
+    if let Some(value) = table.optional("repair") {
+        let aim = Aim::new(options.aim.target(), Some(value.number(SHARE)?));
+        options.aim = aim.map_err(|error| value.mistake(error.to_string()))?;
     }
     if let Some(value) = table.optional("delivery") {
         options.delivery = value.word(&[

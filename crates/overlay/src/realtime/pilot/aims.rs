@@ -1,8 +1,10 @@
 //! What a lane's protection aims at, and the plan that comes of it.
 
 use super::super::Share;
+use crate::flow::FlowKey;
 use base::Duration;
 use core::fmt;
+use wire::Aim;
 
 /// What the operator wants done about losses on real-time lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,28 @@ pub struct Aims {
     pub most_single: f64,
 }
 
+impl Aims {
+    /// The same for a single flow whose sender wants something else: its own target, and what it may spend, up to the most of
+    /// any lane here.
+    pub fn wished(self, aim: Aim) -> Aims {
+        let most = aim.most().map(|most| most.min(self.most_allowed()));
+        Aims {
+            protect: match most {
+                Some(0.0) if self.protect.repairs() => Protect::Requests,
+                _ => self.protect,
+            },
+            target: aim.target().unwrap_or(self.target),
+            most_single: most.unwrap_or(self.most_single),
+            ..self
+        }
+    }
+
+    /// The most that any flow may spend.
+    pub(super) fn most_allowed(&self) -> f64 {
+        self.most_single.max(self.most)
+    }
+}
+
 impl Default for Aims {
     fn default() -> Aims {
         Aims {
@@ -92,6 +116,8 @@ pub enum Reason {
     Queue,
     /// The configuration says so.
     Configured,
+    /// The senders of all flows want none.
+    Unwanted,
 }
 
 impl Reason {
@@ -108,6 +134,7 @@ impl Reason {
             Reason::Neighbour => "the neighbour takes no repair packets",
             Reason::Queue => "losses are a queue's",
             Reason::Configured => "as configured",
+            Reason::Unwanted => "the senders of its flows want no repair",
         }
     }
 }
@@ -134,6 +161,12 @@ pub struct Plan {
     pub requests_lack: Option<Duration>,
     /// Why no better.
     pub reason: Reason,
+    /// The share of packets that may stay lost.
+    pub target: f64,
+    /// The flow whose target that is; none if it is the node's own.
+    pub target_of: Option<FlowKey>,
+    /// The most repair packets per packet.
+    pub most: f64,
 }
 
 impl Plan {

@@ -77,7 +77,7 @@ pub fn requests(
     strikes: u8,
 ) -> f64 {
     let mut even = Spacing::default();
-    even.push(interval);
+    even.push(interval, true);
     asked(losses, rtt, slack, (&even.seen(losses), interval), strikes)
 }
 

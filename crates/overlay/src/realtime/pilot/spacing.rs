@@ -18,13 +18,15 @@ const HELD: usize = 256;
 const RUNS: usize = 12;
 /// Delays until a loss is seen are told apart by milliseconds, up to so many. Longer ones count together.
 const DELAYS: usize = 256;
+/// The packet behind the gap wants no repair.
+const UNWANTED: u32 = 1 << 31;
 /// Parts of the packets by what follows them in time.
 pub(super) const PARTS: usize = 4;
 
 /// The last gaps between packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spacing {
-    /// In microseconds; a ring.
+    /// In microseconds, with [`UNWANTED`]; a ring.
     gaps: [u32; HELD],
     next: usize,
     count: usize,
@@ -41,10 +43,11 @@ impl Default for Spacing {
 }
 
 impl Spacing {
-    /// A packet came so long after the one before.
+    /// A packet came so long after the one before. `wants`: it wants repair.
     #[inline]
-    pub(super) fn push(&mut self, gap: Duration) {
-        self.gaps[self.next] = u32::try_from(gap.as_micros()).unwrap_or(u32::MAX);
+    pub(super) fn push(&mut self, gap: Duration, wants: bool) {
+        let gap = u32::try_from(gap.as_micros()).map_or(UNWANTED - 1, |us| us.min(UNWANTED - 1));
+        self.gaps[self.next] = if wants { gap } else { gap | UNWANTED };
         self.next = (self.next + 1) % HELD;
         self.count = (self.count + 1).min(HELD);
     }
@@ -102,10 +105,29 @@ impl Spacing {
         })
     }
 
+    /// The packets that want repair alone.
+    pub(super) fn wanted(&self) -> Spacing {
+        let mut wanted = Spacing::default();
+        let oldest = (self.next + HELD - self.count) % HELD;
+        let mut before = Duration::ZERO;
+        for at in 0..self.count {
+            let gap = self.gaps[(oldest + at) % HELD];
+            before += Duration::from_micros(u64::from(gap & !UNWANTED));
+            if gap & UNWANTED == 0 {
+                wanted.push(core::mem::take(&mut before), true);
+            }
+        }
+        // Behind the newest the oldest follows.
+        if wanted.count > 0 {
+            wanted.gaps[0] = wanted.gaps[0].saturating_add(before.as_micros() as u32);
+        }
+        wanted
+    }
+
     /// The gap behind a packet. Behind the newest the oldest follows: what repeats goes on like that.
     fn gap(&self, at: usize) -> u32 {
         let oldest = (self.next + HELD - self.count) % HELD;
-        self.gaps[(oldest + at % self.count.max(1)) % HELD]
+        self.gaps[(oldest + at % self.count.max(1)) % HELD] & !UNWANTED
     }
 }
 
@@ -155,7 +177,7 @@ mod tests {
     fn groups(packets: u64) -> Spacing {
         let mut spacing = Spacing::default();
         for n in 0..1_000 {
-            spacing.push(if n % packets == 0 { ms(20) } else { ms(0) });
+            spacing.push(if n % packets == 0 { ms(20) } else { ms(0) }, true);
         }
         spacing
     }
@@ -192,5 +214,16 @@ mod tests {
         let most = SPAN as u32 - 1;
         assert_eq!(groups(20).reaches(ms(100)), [most; PARTS]);
         assert_eq!(Spacing::default().reaches(ms(60)), [0; PARTS]);
+    }
+
+    #[test]
+    fn packets_that_want_no_repair_do_not_count_among_those_that_do() {
+        // A call, and beside it nine others 2 ms apart.
+        let mut spacing = Spacing::default();
+        (0..1_000).for_each(|n| spacing.push(ms(2), n % 10 == 0));
+        assert_eq!(spacing.reaches(ms(60)), [30; PARTS]);
+        assert_eq!(spacing.wanted().reaches(ms(60)), [3; PARTS]);
+        assert_eq!(spacing.wanted().reaches(ms(59)), [2; PARTS]);
+        assert_eq!(groups(4).wanted().reaches(ms(19)), [0, 1, 2, 3]);
     }
 }

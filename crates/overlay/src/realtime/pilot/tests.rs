@@ -154,6 +154,8 @@ struct Lane {
     flows: u64,
     /// All flows send in the same moment.
     together: bool,
+    /// What a flow wants that sends beside them: many long packets with little time.
+    beside: Option<Aim>,
 }
 
 impl Lane {
@@ -173,6 +175,7 @@ impl Lane {
             slack,
             flows,
             together: false,
+            beside: None,
         }
     }
 
@@ -188,7 +191,14 @@ impl Lane {
                         20_000 / self.flows
                     };
                     let now = at(self.now + flow * apart);
-                    self.pilot.on_sent(now, 183, Some(self.slack), flow);
+                    self.pilot.on_sent(now, 183, Some(self.slack), flow, None);
+                }
+                for n in 1..6 {
+                    let (now, slack) = (at(self.now + 3_000 * n), Some(ms(30)));
+                    let wish = self.beside.map(|aim| (FlowKey::default(), aim));
+                    if wish.is_some() {
+                        self.pilot.on_sent(now, 1_200, slack, 7, wish);
+                    }
                 }
                 self.now += 20_000;
             }
@@ -308,6 +318,24 @@ fn the_plan_of_one_call_stays_while_estimates_wander() {
     }
 }
 
+/// A flow that is not repaired has less time, shorter distances, and longer packets: the plan of the call is as without it.
+#[test]
+fn who_wants_no_repair_does_not_change_the_plan_of_a_call() {
+    let plan_of = |beside| {
+        let mut call = Lane::new(auto(), ms(100), ms(60), 1);
+        (call.link.share, call.beside) = (0.05, beside);
+        call.run(20);
+        call.pilot.plan()
+    };
+    let alone = plan_of(None);
+    assert!(alone.share.is_some(), "{alone:?}");
+    for aim in [Aim::new(None, Some(0.0)), Aim::new(Some(0.06), None)] {
+        let beside = plan_of(Some(aim.unwrap()));
+        let of = |plan: Plan| (plan.share, plan.most, plan.target);
+        assert_eq!(of(beside), of(alone), "{aim:?}");
+    }
+}
+
 /// Now and then the ends of a call agree on keys, in longer packets.
 #[test]
 fn one_long_packet_does_not_change_the_plan_of_a_call_and_many_do() {
@@ -317,7 +345,7 @@ fn one_long_packet_does_not_change_the_plan_of_a_call_and_many_do() {
     assert_eq!(call.ratio(), 1.0);
     let long = |call: &mut Lane| {
         let (now, slack) = (at(call.now), Some(call.slack));
-        call.pilot.on_sent(now, 1_200, slack, 0);
+        call.pilot.on_sent(now, 1_200, slack, 0, None);
         call.run(1)
     };
     for _ in 0..10 {

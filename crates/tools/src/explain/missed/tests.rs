@@ -49,6 +49,7 @@ fn missed_by(snapshot: &NetworkSnapshot, latency_us: u32, deadline_us: u32) -> (
         topology: &topology,
         protections: &Protections::of(snapshot),
         deadline_us,
+        aim: Aim::default(),
     };
     let missed = calls.over(&answer.chosen[0]);
     (missed.share * 100.0, missed.legs[0])

@@ -2,6 +2,7 @@ use super::super::{Asked, why};
 use super::*;
 use graph::protection::RUN_USUAL_256THS;
 use serde_json::{Value, json};
+use wire::Aim;
 
 /// `ams` and `nyc`, so many milliseconds apart, with 5 % of loss on each way. `with` is told besides.
 fn network(latency_ms: u32, with: &Value) -> View {
@@ -113,6 +114,40 @@ fn of_the_own_link_what_is_in_force_and_measured_is_told() {
         !text.contains("after a lost packet"),
         "nothing of it is assumed: {text}"
     );
+}
+
+/// Where the sender itself allows less repair than a node does, no setting of a node would help.
+#[test]
+fn what_a_sender_limits_itself_is_neither_warned_of_nor_blamed_on_a_node() {
+    let of = |view: &View, target, most| {
+        let asked = Asked {
+            deadline: Duration::from_millis(150),
+            aim: Aim::new(target, most).unwrap(),
+            ..Asked::default()
+        };
+        why(view, "ams", "nyc", &asked).unwrap()
+    };
+    let view = network(60, &json!({}));
+    let bare = of(&view, None, Some(0.0));
+    assert!(bare.protection[0].plan.left_pct > 4.0, "{bare}");
+    assert!(bare.help.is_empty() && bare.warning().is_none(), "{bare}");
+    let strict = of(&view, Some(0.000_1), Some(0.05));
+    assert!(!strict.protection[0].is_reached, "{strict}");
+    assert!(strict.warning().is_some(), "{strict}");
+    for kind in ["cap", "protect"] {
+        assert_eq!(help(&strict, kind), None, "{strict}");
+    }
+    // The node at the link repairs with a quarter at most, whatever is asked of it.
+    let link = |from: &str, to: &str| {
+        json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5,
+               "run_256ths": 512, "repair_16ths": 4})
+    };
+    let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
+    let far = network(60, &json!({"links": [link(ams, nyc), link(nyc, ams)]}));
+    let most = |why: &Why| why.protection[0].plan.added_pct;
+    let dear = of(&far, Some(0.000_001), Some(2.0));
+    assert!(most(&dear) > 10.0 && most(&dear) < 32.0, "{dear}");
+    assert!(help(&dear, "cap").is_some(), "{dear}");
 }
 
 #[test]

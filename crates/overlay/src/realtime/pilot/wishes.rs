@@ -1,0 +1,162 @@
+//! What the flows of a lane want of its repair: the strictest target, and what all of them may spend together.
+//!
+//! ```text
+//!   20 calls, nothing said                target 0.05 %            at most +50 %
+//!   19 of them, one wants 0.001 %, +100 %        0.001 % of it     at most +52.5 %
+//!   1 call, content with 2 %                     2 %               at most +100 %
+//!   1 call, no repair                            it counts for nothing, and is not covered
+//! ```
+//! A repair packet covers the packets of all flows, so a strict target of one flow makes the repair of all of them dearer, up to
+//! what they may spend together. What a flow may spend is its part of that, and no more than the node allows a single flow.
+
+use super::{Aims, TOLERANCE};
+use crate::flow::FlowKey;
+use wire::Aim;
+
+/// What the sender of a flow wants.
+pub(crate) type Wish = (FlowKey, Aim);
+
+/// Of the packets that passed in a second and had time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wishes {
+    /// The strictest target that a flow has, and which one: of those that are to be repaired, and of those that are content with
+    /// what the lane loses.
+    strictest: Option<(f64, FlowKey)>,
+    content: Option<(f64, FlowKey)>,
+    /// Packets that are to be repaired, those of them that say how dearly, and the sum of what these say.
+    packets: u32,
+    capped: u32,
+    caps: f64,
+    /// A flow that is to be repaired says nothing of a target.
+    is_plain: bool,
+}
+
+impl Wishes {
+    /// Packets of such a flow are to be repaired on a lane that loses this share. As long as nothing is known to be lost, who
+    /// wants less than the node does is content.
+    #[inline]
+    pub(super) fn wants(aims: &Aims, wish: Option<Wish>, lost: f64) -> bool {
+        wish.is_none_or(|(_, aim)| {
+            let is_content = |target| target > aims.target && lost <= target * TOLERANCE;
+            aim.most() != Some(0.0) && !aim.target().is_some_and(is_content)
+        })
+    }
+
+    /// Notes a packet of a flow.
+    #[inline]
+    pub(super) fn note(&mut self, aims: &Aims, wish: Option<Wish>, wants: bool) {
+        let (target, most) = wish.map_or((None, None), |(_, aim)| (aim.target(), aim.most()));
+        let strictest = match wants {
+            true => &mut self.strictest,
+            false => &mut self.content,
+        };
+        if let Some(((flow, _), target)) = wish.zip(target)
+            && strictest.is_none_or(|(least, _)| target < least)
+        {
+            *strictest = Some((target, flow));
+        }
+        if !wants {
+            return;
+        }
+        self.packets += 1;
+        self.is_plain |= target.is_none();
+        if let Some(most) = most {
+            self.capped += 1;
+            self.caps += most.min(aims.most_allowed());
+        }
+    }
+
+    /// The target of the lane, and whose it is if not the node's own.
+    pub(super) fn target(&self, aims: &Aims) -> (f64, Option<FlowKey>) {
+        let strictest = match self.packets {
+            0 => self.content,
+            _ => self.strictest,
+        };
+        match strictest {
+            Some((target, flow)) if !self.is_plain || target < aims.target => (target, Some(flow)),
+            _ => (aims.target, None),
+        }
+    }
+
+    /// Repair packets per packet that all of them may have, beside each other or alone.
+    pub(super) fn most(&self, aims: &Aims, is_single: bool) -> f64 {
+        let own = match is_single {
+            true => aims.most_single,
+            false => aims.most,
+        };
+        if self.packets == 0 {
+            return own;
+        }
+        let silent = f64::from(self.packets - self.capped);
+        (self.caps + own * silent) / f64::from(self.packets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{NodeAddr, VirtualPort};
+
+    fn flow(n: u32) -> FlowKey {
+        FlowKey {
+            source: NodeAddr(n),
+            source_port: VirtualPort(1),
+            destination: NodeAddr(7),
+            destination_port: VirtualPort(2),
+        }
+    }
+
+    fn said(n: u32, target: Option<f64>, most: Option<f64>) -> Option<(FlowKey, Aim)> {
+        Some((flow(n), Aim::new(target, most).unwrap()))
+    }
+
+    /// Notes a packet on a lane that loses 5 %. True if it is to be repaired.
+    fn note(wishes: &mut Wishes, wish: Option<Wish>) -> bool {
+        let wants = Wishes::wants(&Aims::default(), wish, 0.05);
+        wishes.note(&Aims::default(), wish, wants);
+        wants
+    }
+
+    #[test]
+    fn the_strictest_target_holds_and_a_laxer_one_only_where_all_are_content() {
+        let aims = Aims::default();
+        let mut wishes = Wishes::default();
+        assert!(note(&mut wishes, said(1, Some(0.02), None)));
+        assert_eq!(wishes.target(&aims), (0.02, Some(flow(1))));
+        note(&mut wishes, None);
+        assert_eq!(wishes.target(&aims), (aims.target, None));
+        note(&mut wishes, said(2, Some(0.000_01), None));
+        note(&mut wishes, said(3, Some(0.000_1), None));
+        assert_eq!(wishes.target(&aims), (0.000_01, Some(flow(2))));
+    }
+
+    #[test]
+    fn who_is_content_with_what_is_lost_is_not_repaired() {
+        let aims = Aims::default();
+        let mut wishes = Wishes::default();
+        assert!(!note(&mut wishes, said(1, Some(0.03), None)));
+        assert_eq!(wishes.target(&aims), (0.03, Some(flow(1))));
+        assert!(!note(&mut wishes, said(2, Some(0.000_1), Some(0.0))));
+        // Who wants no repair makes it no dearer for others.
+        note(&mut wishes, None);
+        assert_eq!(wishes.target(&aims), (0.0005, None));
+        assert_eq!(wishes.most(&aims, false), 0.5);
+    }
+
+    #[test]
+    fn a_flow_may_spend_its_part_and_no_more_than_the_node_allows() {
+        let aims = Aims::default();
+        let mut wishes = Wishes::default();
+        note(&mut wishes, said(1, Some(0.000_01), Some(1.0)));
+        for _ in 1..20 {
+            note(&mut wishes, None);
+        }
+        assert!((wishes.most(&aims, false) - 0.525).abs() < 1e-9);
+        let mut dear = Wishes::default();
+        note(&mut dear, said(1, None, Some(2.0)));
+        assert_eq!(dear.most(&aims, true), aims.most_single);
+        let mut modest = Wishes::default();
+        note(&mut modest, said(1, None, Some(0.3)));
+        assert_eq!(modest.most(&aims, true), 0.3);
+    }
+}
