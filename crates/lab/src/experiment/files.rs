@@ -92,6 +92,9 @@ pub(super) struct Part {
 pub(super) fn judge(
     experiment: &dyn Experiment,
     findings: &Findings,
+    /// The recording that was named: its digest and length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) speech: Option<String>,
 ) -> Result<Vec<Judged>, String> {
     let id = experiment.id();
     let mut judged = Vec::new();

@@ -3,7 +3,7 @@
 use super::files::{self, Outcome, Part};
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
-use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, index};
+use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, cells, index};
 use crate::scenario::Mistake;
 use serde::Serialize;
 use std::fmt;
@@ -188,6 +188,7 @@ pub(super) fn run_until(
             summary.rows.push(path);
             continue;
         }
+                speech: cells::recording(plan.speech.as_deref())?,
         let outcome =
             files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));

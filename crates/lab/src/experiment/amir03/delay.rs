@@ -3,6 +3,7 @@
 use super::path::{HOPS, Joined, Path, Summary, mean, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{mean, most};
 use congestion::Family;
 use sim::tcp::Settings;
 
@@ -198,10 +199,7 @@ fn both(end: &[(f64, f64)], hop: &[(f64, f64)]) -> String {
 }
 
 fn identical(rows: &Rows) -> Verdict {
-    let compared = rows
-        .0
-        .iter()
-        .filter(|row| row.values.contains_key("differing"));
+    let compared = rows.0.iter().filter(|row| row.known("differing").is_some());
     let (mut places, mut differing) = (0, 0.0);
     for row in compared {
         places += 1;
@@ -239,11 +237,11 @@ fn by_nodes(node: &[(f64, f64)]) -> String {
 }
 
 fn low(rows: &Rows, hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
-    let highest = hop.iter().map(|point| point.1).fold(0.0, f64::max);
-    let most = LOSSES[LOSSES.len() - 1];
+    let highest = most(hop.iter().map(|point| point.1));
+    let highest_loss = LOSSES[LOSSES.len() - 1];
     let place = [
         ("kbps", 500.0),
-        ("loss", most),
+        ("loss", highest_loss),
         ("joined", Joined::HopByHop.number()),
     ];
     let each = rows.with(&place).map(|row| {
@@ -256,7 +254,7 @@ fn low(rows: &Rows, hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
          connection over the lossy hop: relays add nothing; {}",
         by_nodes(node)
     ))
-    .because(format!("its runs at {most} %, one by one: {each}"))
+    .because(format!("its runs at {highest_loss} %, one by one: {each}"))
 }
 
 fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
@@ -282,7 +280,7 @@ fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)], node: &[(f64, 
         both(end, hop)
     );
     let worst = line(rows, 1000.0, Joined::Nodes, "over_500_pct");
-    let worst = worst.iter().map(|point| point.1).fold(0.0, f64::max);
+    let worst = most(worst.iter().map(|point| point.1));
     Verdict::of("magnified", holds, text).note(format!(
         "{}; at most {worst:.3} % over 500 ms",
         by_nodes(node)

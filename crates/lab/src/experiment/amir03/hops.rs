@@ -1,8 +1,9 @@
 //! Figure 7: the same path in one to ten hops, and how many packets are late.
 
-use super::path::{Joined, PATH_MS, Path, Summary, mean, run_seed};
+use super::path::{Joined, PATH_MS, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean;
 use congestion::Family;
 use sim::tcp::Settings;
 

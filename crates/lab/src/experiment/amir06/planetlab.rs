@@ -242,12 +242,12 @@ fn measure(run_seed: u64, profile: Profile, round: usize, seed: u64) -> Result<R
             let shares = streams.clone().enumerate();
             let shares = shares.map(|(n, stream)| (n as f64, share_pct(stream, figure)));
             let name = format!("{carrier} {}", figure.word());
-            row.series.insert(name, shares.collect());
+            row.draw(name, shares);
         }
     }
     let stalls = measured.stalls.iter().enumerate();
     let stalls = stalls.map(|(n, span)| (n as f64, span.as_secs_f64()));
-    row.series.insert("stall seconds".into(), stalls.collect());
+    row.draw("stall seconds", stalls);
     Ok(row)
 }
 

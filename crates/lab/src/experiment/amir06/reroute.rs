@@ -238,12 +238,11 @@ impl Experiment for Reroute {
         row.set("updates_apart_s", least(|run| run.updates_apart_s));
         row.set("missed", sum(|run| run.missed) / sum(|run| run.sent));
         let gaps = runs_of.iter().enumerate();
-        let gaps = gaps
-            .map(|(n, run)| (n as f64 + 1.0, run.longest_gap_s))
-            .collect();
-        row.series.insert("longest_gap_s".into(), gaps);
-        row.series
-            .insert("missed_calls_pct".into(), runs_of.swap_remove(0).missed_pct);
+        row.draw(
+            "longest_gap_s",
+            gaps.map(|(n, run)| (n as f64 + 1.0, run.longest_gap_s)),
+        );
+        row.draw("missed_calls_pct", runs_of.swap_remove(0).missed_pct);
         Ok(row)
     }
 

@@ -2,6 +2,7 @@
 
 use super::talk::{ABSENT, Arrivals, Told};
 use crate::experiment::Row;
+use crate::stats::mean_and_error;
 use std::collections::BTreeMap;
 
 /// "Latency w/o 5% outliers" [Brogle09 Fig. 4, 5].
@@ -67,26 +68,18 @@ pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
     for told in trials {
         let mut one = Row::default();
         tell_trial(&mut one, who, drawn, told);
-        for (name, value) in one.values {
-            each.entry(name).or_default().push(value);
+        for (name, value) in one.values() {
+            each.entry(name.to_owned()).or_default().push(value);
         }
     }
     for (name, values) in each {
         let (mean, error) = mean_and_error(&values);
         let is_with_error = WITH_ERROR.iter().any(|end| name == format!("{who}_{end}"));
-        if is_with_error && error.is_finite() {
+        if is_with_error {
             row.set(format!("{name}_error"), error);
         }
         row.set(name, mean);
     }
-}
-
-/// The mean of some numbers and its standard error, NaN of fewer than two.
-pub(super) fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0) / n).sqrt())
 }
 
 fn tell_trial(row: &mut Row, who: &str, drawn: &str, told: &Told) {
@@ -115,9 +108,7 @@ fn tell_sink(row: &mut Row, who: &str, told: &Told, sink: &Arrivals) {
             ("p50", latency.p50_us),
             ("p99", latency.p99_us),
         ] {
-            if value.is_finite() {
-                row.set(format!("{who}_{name}{suffix}_us"), value);
-            }
+            row.set(format!("{who}_{name}{suffix}_us"), value);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Figure 9: transfers through the widest relay path of at most so many hops. [Liu04 §V-B]
 
-use super::mean;
 use super::underlay::{LINK_BPS, LINKS, LOSS_MAX, NODES, OVERLAY_NODES, PAIRS, Underlay, number};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{every, least, mean, most};
 use base::Rng;
 use graph::generate::Network;
 use graph::width::model::Formula;
@@ -256,8 +256,8 @@ impl Judge<'_> {
 
     fn same(&self) -> Verdict {
         let lines = self.lines("taken_hops");
-        let longest = lines.iter().filter_map(|line| line.last()).copied();
-        let longest = longest.fold(0.0, f64::max);
+        let last = |line: &Vec<f64>| line.last().copied().unwrap_or(f64::NAN);
+        let longest = most(lines.iter().map(last));
         let said = format!(
             "the longest of {} widest paths has {longest} hops",
             lines.len()
@@ -336,7 +336,7 @@ impl Judge<'_> {
             gain("other_kbps"),
             gain("kbps")
         );
-        Verdict::of("order", steps.narrower == 0, text).note(format!(
+        Verdict::of("order", steps.all > 0 && steps.narrower == 0, text).note(format!(
             "on the paper's paths its formula predicts {:.1} times what is measured, that with timeouts {:.1} times, in the mean: \
              short links with much loss look wide without timeouts",
             off("model_kbps", "kbps"),
@@ -351,7 +351,7 @@ impl Judge<'_> {
             .map(|network| mean(network.iter().map(|line| ratio(line))))
             .collect();
         let said: Vec<String> = gains.iter().map(|gain| format!("{gain:.1}")).collect();
-        let holds = gains.iter().all(|gain| *gain > 1.0);
+        let holds = every(&gains, |gain| *gain > 1.0);
         let said = format!(
             "gain in the mean of {PAIRS} pairs, network by network: {}",
             said.join(", ")

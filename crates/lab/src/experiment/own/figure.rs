@@ -108,8 +108,7 @@ impl Figure {
 }
 
 fn number(row: &Row, name: &str) -> f64 {
-    let known = row.values.get(name).or_else(|| row.parameters.get(name));
-    known.copied().unwrap_or(f64::NAN)
+    row.known(name).unwrap_or_else(|| row.parameter(name))
 }
 
 /// The value of a coordinate, for a reader.

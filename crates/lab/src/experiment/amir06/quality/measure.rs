@@ -7,6 +7,7 @@ use crate::experiment::{Cell, CellError, Plan, Row};
 use crate::scenario::Call;
 use base::Rng;
 use std::fmt::Write as _;
+use crate::stats::deviation;
 use voice::score::{RawPesq, Scores};
 
 /// Resamplings for the standard error of a percentile.
@@ -128,13 +129,6 @@ fn errors(moments: &[Vec<RawPesq>], seed: u64) -> (f64, f64) {
         fifths.extend(drawn.raw_p5().map(|score| f64::from(score.0)));
     }
     (deviation(&means), deviation(&fifths))
-}
-
-fn deviation(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|value| (value - mean).powi(2));
-    (squares.sum::<f64>() / (n - 1.0)).sqrt()
 }
 
 #[cfg(test)]

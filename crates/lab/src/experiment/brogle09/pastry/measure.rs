@@ -3,6 +3,7 @@
 use super::underlay::Stress;
 use super::world::World;
 use crate::experiment::Row;
+use crate::stats::{mean, most};
 use base::{Duration, NodeAddr};
 use graph::generate::Network;
 use scribe::{Id, Scribe};
@@ -21,14 +22,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 fn group(n: usize) -> NodeAddr {
     NodeAddr(0xe100_0000 + n as u32)
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn most(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// Ids: all different, and how unevenly the first digits fall (χ² with 15 degrees of freedom).
@@ -124,10 +117,7 @@ pub(super) fn routes(world: &mut World, row: &mut Row) {
         .iter()
         .enumerate()
         .filter(|(_, share)| **share > 0.0);
-    row.series.insert(
-        "hops".into(),
-        points.map(|(hops, share)| (hops as f64, *share)).collect(),
-    );
+    row.draw("hops", points.map(|(hops, share)| (hops as f64, *share)));
 }
 
 /// The nodes by which a message to an id comes, from first to last.
@@ -357,17 +347,12 @@ pub(super) fn churn(world: &mut World, is_told: bool, row: &mut Row) {
         ms += LOOK.as_millis() as f64;
     }
     row.set("killed", (count / 10) as f64);
-    row.set(
-        "notice_ms",
-        if is_told {
-            NOTICE.as_millis() as f64
-        } else {
-            f64::NAN
-        },
-    );
+    if is_told {
+        row.set("notice_ms", NOTICE.as_millis() as f64);
+    }
     row.set("served_least", least);
     row.set("mended_ms", mended_ms);
-    row.series.insert("served".into(), series);
+    row.draw("served", series);
     world.run(Duration::from_secs(10));
     knowledge(world, row);
 }

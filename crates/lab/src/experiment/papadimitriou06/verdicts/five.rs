@@ -87,7 +87,10 @@ fn below_two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
 }
 
 /// Figure 21.
-pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Size) -> Vec<Verdict> {
+pub(in crate::experiment::papadimitriou06) fn index_80(
+    table: &Table<'_>,
+    size: Size,
+) -> Vec<Verdict> {
     let of = |t: Transport, ms: u64| index(table, t, 80.0, ms);
     let satisfied = PAPER.iter().all(|t| of(*t, 200) >= 0.9);
     let acceptable = TCPS.iter().all(|t| (0.7..=0.95).contains(&of(*t, 100)));

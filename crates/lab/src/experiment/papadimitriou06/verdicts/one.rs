@@ -6,6 +6,7 @@ use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
 use Transport::{Real, Udp, Vegas, Westwood};
+use crate::stats;
 
 const PAPER: [Transport; 4] = Transport::PAPER;
 const TCPS: [Transport; 3] = Transport::TCPS;
@@ -34,7 +35,7 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let deficit = |p: Point| 1.0 - goodput(Westwood, p) / best_tcp(p);
     let lowest = contention()
         .iter()
-        .all(|p| table.least(&PAPER, *p, "goodput_kbps") == Westwood);
+        .all(|p| table.has_least(Westwood, &PAPER, *p, "goodput_kbps"));
     let little = [few, point(20.0, 0.0)];
     let below = |name: &str| {
         let of = |t| table.over(t, &little, name);
@@ -160,15 +161,14 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
 fn spread(table: &Table<'_>, points: &[Point]) -> (f64, Point, f64) {
     let between = |transport, point, name| {
         let values = table.values(transport, point, name);
-        let most = values.iter().copied().fold(f64::MIN, f64::max);
-        let least = values.iter().copied().fold(f64::MAX, f64::min);
-        most / least - 1.0
+        stats::most(&values) / stats::least(&values) - 1.0
     };
     let mut worst = (0.0, point(0.0, 0.0), 0.0);
     for point in points {
         for transport in PAPER {
             let spread = between(transport, *point, "goodput_kbps");
-            if spread > worst.0 {
+            // What was not measured is the worst.
+            if spread.is_nan() || spread > worst.0 {
                 worst = (spread, *point, between(transport, *point, "written_kbps"));
             }
         }
@@ -234,7 +234,7 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
         .because(format!("at 80 calls nobody lacks a window; {bunches}")),
         Verdict::of(
             "real-superior",
-            at(&|p| table.most(&PAPER, p, "index_300") == Real),
+            at(&|p| table.has_most(Real, &PAPER, p, "index_300")),
             format!("at all numbers: {}", table.lists(&PAPER, &everywhere(size), "index_300", 3)),
         )
         .note(hidden)
@@ -253,7 +253,7 @@ pub(in crate::experiment::papadimitriou06) fn fairness(table: &Table<'_>, _: Siz
     let fair = |t: Transport| table.mean(t, most, "fairness");
     let excels = contention()
         .iter()
-        .all(|p| table.most(&TCPS, *p, "fairness") == Real);
+        .all(|p| table.has_most(Real, &TCPS, *p, "fairness"));
     let listed = table.lists(&PAPER, &contention(), "fairness", 3);
     let shares = format!(
         "speakers differ, so equal treatment gives no 1 here; of what each asked for: {}",
@@ -279,7 +279,7 @@ pub(in crate::experiment::papadimitriou06) fn delayed(
         .into_iter()
         .map(|p| p.calls)
         .filter(|calls| *calls <= 60.0);
-    let before = few.map(delayed).fold(0.0, f64::max);
+    let before = stats::most(few.map(delayed));
     let significant = CONTENTION
         .iter()
         .all(|calls| delayed(*calls) >= 0.05 && delayed(*calls) > before);
@@ -342,7 +342,7 @@ pub(in crate::experiment::papadimitriou06) fn lost(table: &Table<'_>, size: Size
     let lost = |t: Transport, p: Point| table.mean(t, p, "lost");
     let high = contention()
         .iter()
-        .all(|p| table.most(&TCPS, *p, "lost") == Westwood);
+        .all(|p| table.has_most(Westwood, &TCPS, *p, "lost"));
     let [_, most] = contention();
     let written = table.mean(Udp, most, "written_kbps");
     let modest = |p: &Point| lost(Udp, *p) <= lost(table.most(&TCPS, *p, "lost"), *p) + 0.02;
