@@ -15,6 +15,12 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const LEGEND_ROW: f64 = 18.0;
 const BOTTOM: f64 = 44.0;
+/// What is drawn on the frame, such as a line of zeros, is not cut in half.
+const FRAME: f64 = 3.0;
+/// Lines of no more points than this have a mark at each: more would hide the line.
+const MARKED_MAX: usize = 32;
+/// Farther outside nothing is placed: renderers compute with 32 bits.
+const FAR: f64 = 1e5;
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,8 @@ pub(crate) enum Mark {
     Steps,
     /// Points alone.
     Dots,
+    /// Pairs of points, each joined by an upright stroke: from where to where a value may be.
+    Bars,
 }
 
 /// One set of points.
@@ -37,7 +45,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// One axis. Points outside its range are not drawn.
+/// One axis. What is outside its range is cut off at the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) label: Cow<'static, str>,
@@ -55,17 +63,31 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// The plot as an `<svg>` element.
-    pub(crate) fn svg(&self) -> String {
+    /// The plot as an `<svg>` element. Its frame needs an id that no other drawing of the page has.
+    pub(crate) fn svg(&self, id: &str) -> String {
+        let id: String = id
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
             self.height(),
             escape(&self.title)
         );
         self.draw_axes(&mut out);
+        let _ = writeln!(
+            out,
+            "<clipPath id=\"frame-{id}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/></clipPath>\n\
+             <g clip-path=\"url(#frame-{id})\">",
+            LEFT - FRAME,
+            self.top() - FRAME,
+            WIDTH - LEFT - RIGHT + 2.0 * FRAME,
+            HEIGHT - TOP - BOTTOM + 2.0 * FRAME
+        );
         for series in &self.series {
             self.draw(series, &mut out);
         }
+        out.push_str("</g>\n");
         self.draw_legend(&mut out);
         out.push_str("</svg>\n");
         out
@@ -110,24 +132,53 @@ impl Chart {
 
     fn draw(&self, series: &Series, out: &mut String) {
         let color = series.color;
-        let inside = |&&(x, y): &&(f64, f64)| self.x.holds(x) && self.y.holds(y);
-        let points = series.points.iter().filter(inside);
-        let places = points.map(|&(x, y)| (self.at_x(x), self.at_y(y)));
+        let is_known = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        let place = |&(x, y): &(f64, f64)| (self.at_x(x), self.at_y(y));
+        if series.mark == Mark::Bars {
+            let pairs = series.points.chunks_exact(2);
+            let known = pairs.filter(|pair| pair.iter().all(is_known));
+            let bar = |pair: &[(f64, f64)]| {
+                let ((x, from), (_, to)) = (place(&pair[0]), place(&pair[1]));
+                format!(
+                    "M{x:.1} {from:.1}V{to:.1}M{:.1} {from:.1}h6M{:.1} {to:.1}h6",
+                    x - 3.0,
+                    x - 3.0
+                )
+            };
+            let bars: String = known.map(bar).collect();
+            let _ = writeln!(out, "<path class=\"bars s{color}\" d=\"{bars}\"/>");
+            return;
+        }
+        // One path of strokes without length: round caps make them dots.
+        let dots = || -> String {
+            let places = series
+                .points
+                .iter()
+                .filter(|point| is_known(point))
+                .map(place);
+            places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect()
+        };
         if series.mark == Mark::Dots {
-            // One path of strokes without length: round caps make them dots.
-            let dots: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
-            let _ = writeln!(out, "<path class=\"dots s{color}\" d=\"{dots}\"/>");
+            let _ = writeln!(out, "<path class=\"dots s{color}\" d=\"{}\"/>", dots());
             return;
         }
         let mut path = String::new();
-        for (i, (x, y)) in places.enumerate() {
-            let _ = match (i, series.mark) {
-                (0, _) => write!(path, "M{x:.1} {y:.1}"),
-                (_, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
-                _ => write!(path, "L{x:.1} {y:.1}"),
+        let mut is_joined = false;
+        for point in &series.points {
+            let (x, y) = place(point);
+            let _ = match (is_known(point), is_joined, series.mark) {
+                // What is not known interrupts the line: its neighbours have nothing between them.
+                (false, ..) => Ok(()),
+                (true, false, _) => write!(path, "M{x:.1} {y:.1}"),
+                (true, true, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
+                (true, true, _) => write!(path, "L{x:.1} {y:.1}"),
             };
+            is_joined = is_known(point);
         }
         let _ = writeln!(out, "<path class=\"line s{color}\" d=\"{path}\"/>");
+        if series.mark == Mark::Line && series.points.len() <= MARKED_MAX {
+            let _ = writeln!(out, "<path class=\"marks s{color}\" d=\"{}\"/>", dots());
+        }
     }
 
     fn draw_legend(&self, out: &mut String) {
@@ -143,6 +194,7 @@ impl Chart {
                 // As the series itself is drawn, so that a line and dots of one colour differ.
                 let (class, mark) = match series.mark {
                     Mark::Dots => ("dots", "M{x} {y}h0m7 0h0m7 0h0"),
+                    Mark::Bars => ("bars", "M{x} {y}m7 -6v12"),
                     _ => ("line", "M{x} {y}h14"),
                 };
                 let mark = mark
@@ -189,11 +241,11 @@ impl Chart {
     }
 
     fn at_x(&self, x: f64) -> f64 {
-        LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT)
+        (LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT)).clamp(-FAR, FAR)
     }
 
     fn at_y(&self, y: f64) -> f64 {
-        self.height() - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)
+        (self.height() - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)).clamp(-FAR, FAR)
     }
 }
 
@@ -210,10 +262,6 @@ impl Axis {
         } else {
             0.5
         }
-    }
-
-    fn holds(&self, value: f64) -> bool {
-        value >= self.min && value <= self.max
     }
 }
 
@@ -368,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_places_its_points_and_leaves_out_what_is_outside() {
+    fn a_chart_places_its_points() {
         let axis = |label: &'static str, max| Axis {
             label: label.into(),
             min: 0.0,
@@ -385,12 +433,12 @@ mod tests {
             x: axis("s", 10.0),
             y: axis("ms", 100.0),
             series: vec![
-                series(Mark::Line, vec![(0.0, 0.0), (10.0, 100.0), (11.0, 5.0)]),
+                series(Mark::Line, vec![(0.0, 0.0), (10.0, 100.0)]),
                 series(Mark::Steps, vec![(0.0, 0.0), (10.0, 100.0)]),
                 series(Mark::Dots, vec![(10.0, 0.0), (f64::NAN, 1.0)]),
             ],
         };
-        let svg = chart.svg();
+        let svg = chart.svg("a/b");
         // The legend's row is 18 high.
         assert!(svg.contains("viewBox=\"0 0 720 278\""), "{svg}");
         assert!(svg.contains("d=\"M56.0 234.0L708.0 48.0\""), "{svg}");
@@ -399,5 +447,59 @@ mod tests {
         assert!(svg.contains("a&lt;b") && svg.contains("loss &amp; delay"));
         assert!(!svg.contains("NaN"));
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+    }
+
+    #[test]
+    fn a_line_leaves_the_frame_and_is_interrupted_where_nothing_is_known() {
+        let axis = |max| Axis {
+            label: "x".into(),
+            min: 0.0,
+            max,
+        };
+        let chart = |mark, points: &[(f64, f64)]| {
+            let series = Series {
+                name: "".into(),
+                color: 0,
+                mark,
+                points: points.to_vec(),
+            };
+            Chart {
+                title: "t".into(),
+                x: axis(2.0),
+                y: axis(100.0),
+                series: vec![series],
+            }
+        };
+        // Without its peak it would be a flat line at zero.
+        let peak = chart(Mark::Line, &[(0.0, 0.0), (1.0, 200.0), (2.0, 0.0)]).svg("own/peak");
+        assert!(
+            peak.contains("d=\"M56.0 216.0L382.0 -156.0L708.0 216.0\""),
+            "{peak}"
+        );
+        assert!(peak.contains("<clipPath id=\"frame-own-peak\">"));
+        let drawn = peak.find("d=\"M56.0 216.0L").unwrap();
+        assert!(peak.find("clip-path=\"url(#frame-own-peak)\"").unwrap() < drawn);
+        let gap = [
+            (0.0, 50.0),
+            (0.5, 50.0),
+            (1.0, f64::NAN),
+            (1.5, 50.0),
+            (2.0, 50.0),
+        ];
+        let gap = chart(Mark::Line, &gap).svg("gap");
+        assert!(
+            gap.contains("d=\"M56.0 123.0L219.0 123.0M545.0 123.0L708.0 123.0\""),
+            "{gap}"
+        );
+        assert!(!gap.contains("NaN"));
+        let bars = chart(
+            Mark::Bars,
+            &[(1.0, 0.0), (1.0, 100.0), (2.0, f64::NAN), (2.0, 1.0)],
+        );
+        let bars = bars.svg("bars");
+        assert!(
+            bars.contains("d=\"M382.0 216.0V30.0M379.0 216.0h6M379.0 30.0h6\""),
+            "{bars}"
+        );
     }
 }

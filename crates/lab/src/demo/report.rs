@@ -56,8 +56,8 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
         let _ = writeln!(out, "<p>{}</p>", escape(&line));
     }
     out.push_str(&players(result));
-    for chart in charts(result, evidence) {
-        let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg());
+    for (n, chart) in charts(result, evidence).iter().enumerate() {
+        let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg(&n.to_string()));
     }
     out.push_str(&method(result, evidence));
     out.push_str("</body>\n</html>\n");

@@ -143,7 +143,10 @@ pub(super) fn write_outcome(
             0 => format!("{name}.svg"),
             i => format!("{name}-{}.svg", i + 1),
         };
-        files::write(&base.with_file_name(&file), alone(&chart.svg()).as_bytes())?;
+        files::write(
+            &base.with_file_name(&file),
+            alone(&chart.svg(&format!("{id}-{i}"))).as_bytes(),
+        )?;
         charts.push(file);
     }
     for (file, text) in experiment.files(plan) {

@@ -130,6 +130,25 @@ impl Rows {
         points
     }
 
+    /// From where to where the same may be by its standard error, for [`Mark::Bars`]; nothing where none is known.
+    ///
+    /// [`Mark::Bars`]: crate::plot::Mark::Bars
+    pub(crate) fn bars(
+        &self,
+        parameters: &[(&'static str, f64)],
+        over: &str,
+        name: &str,
+        error: &str,
+    ) -> Vec<(f64, f64)> {
+        let bar = |row: &Row| {
+            let (x, y) = (row.parameter(over), row.value(name));
+            row.known(error)
+                .map(|error| [(x, y - error), (x, y + error)])
+        };
+        let bars = self.with(parameters).filter_map(bar);
+        bars.flatten().collect()
+    }
+
     /// The rows as comma-separated values: a column for each coordinate and number. Series follow in
     /// a block of their own.
     pub(crate) fn csv(&self) -> String {
