@@ -479,3 +479,22 @@ fn commands_of_users_do_without_the_laboratory() {
     let other = "use tools::call;\n/// As `lab::call` was.\nfn f() { crate::lab::x() }\n";
     assert_eq!(fired_in("crates/sinew/src/call.rs", other), []);
 }
+    for made in [
+        "fn f() { Verdict::by_construction(\"setup\", text); }\n",
+        "// ΔΔΔΔ\nfn f() {\n    Verdict::of(\n        \"setup-links\", x == 6, text) }\n",
+        "fn f() { Verdict::made(\"setup-links\", x == 6, text) }\n",
+    ] {
+        assert_eq!(fired_in(path, made).len(), 1, "{made}");
+    }
+    let setup = "fn f() { Verdict::setup(\"setup-links\", &[(\"links\", x, 6.0)]); Verdict::of(\"links\", x > 6.0, text) }\n";
+    assert_eq!(fired_in(path, setup), []);
+    for renamed in [
+        "fn f() { ::lab::scenario::run() }\n",
+        "use lab as laboratory;\n",
+        "use ::lab;\n",
+        "use {lab as l};\n",
+        "extern crate lab;\n",
+    ] {
+        let found = fired_in("crates/sinew/src/call.rs", renamed);
+        assert_eq!(found, [("laboratory", 1)], "{renamed}");
+    }

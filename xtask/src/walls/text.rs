@@ -314,8 +314,7 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
         }
         let code = Source::parse(text).code;
         for (at, line) in code.lines().enumerate() {
-            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
-            if words.any(|word| word.starts_with("lab::")) {
+            if names_laboratory(line) {
                 let what =
                     "the laboratory is a leaf: take it from `tools`, or move it there".to_owned();
                 findings.push(Finding::error(path, at + 1, "laboratory", what));
@@ -344,9 +343,40 @@ pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
                 let what = format!(
                     "a verdict that is `{decides}` whatever is measured: compare, or say `by_construction`, `setup` or `untested`"
                 );
+/// By a path into it, from the root too, or by another name for it.
+fn names_laboratory(line: &str) -> bool {
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let is_lab = |word: &&str| matches!(word.trim_start_matches("::"), "lab");
+    let is_within = |word: &&str| word.trim_start_matches("::").starts_with("lab::");
+    let is_renamed = words.windows(2).any(|pair| {
+        (matches!(pair[0], "use" | "crate") && is_lab(&pair[1]))
+            || (is_lab(&pair[0]) && pair[1] == "as")
+    });
+    words.iter().any(is_within) || is_renamed
+}
+
                 findings.push(Finding::error(path, line, "verdicts", what));
             }
         }
     }
     findings
 }
+    /// What does not compare the run's own parameters with the paper's.
+    const NO_SETUP: [&str; 3] = [
+        "Verdict::of(",
+        "Verdict::by_construction(",
+        "Verdict::made(",
+    ];
+        // The claim's name is a literal: blank in `code`, and as many characters from the beginning in the text.
+        for opens in NO_SETUP {
+            for (at, _) in code.match_indices(opens) {
+                let from = code[..at + opens.len()].chars().count();
+                let argument = text.chars().skip(from).skip_while(|c| c.is_whitespace());
+                if argument.take(6).eq("\"setup".chars()) {
+                    let line = code[..at].lines().count();
+                    let what = "how the experiment is made is compared with the paper's parameters by `setup`";
+                    findings.push(Finding::error(path, line, "verdicts", what));
+                }
+            }
+        }

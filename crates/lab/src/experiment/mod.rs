@@ -29,6 +29,7 @@ mod catalogue;
 pub mod cells;
 mod files;
 mod index;
+mod kept;
 mod liu04;
 mod merge;
 mod messy;
@@ -280,6 +281,14 @@ impl Verdict {
         Verdict {
             by_construction: true,
             ..Verdict::of(claim, true, how)
+        }
+    }
+
+    /// The same where that was looked at: it holds by construction, or the experiment is made otherwise.
+    pub(crate) fn made(claim: &'static str, holds: bool, how: impl Into<String>) -> Verdict {
+        Verdict {
+            by_construction: holds,
+            ..Verdict::of(claim, holds, how)
         }
     }
 

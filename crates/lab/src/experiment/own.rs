@@ -281,7 +281,7 @@ impl Experiment for Own {
             let rows: Vec<&Row> = rows.0.iter().filter(is_meant).collect();
             let is_known = |name: &&str| {
                 let mut rows = rows.iter();
-                rows.any(|row| row.values.contains_key(*name) || row.parameters.contains_key(*name))
+                rows.any(|row| row.known(name).is_some() || row.parameters.contains_key(*name))
             };
             if let Some(name) = claim.check.names().iter().find(|name| !is_known(name)) {
                 let why = format!("`{name}` was not measured");

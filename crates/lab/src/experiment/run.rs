@@ -97,9 +97,9 @@ pub enum LabError {
 pub struct Tally {
     /// The experiment.
     pub id: String,
-    /// Claims that hold.
+    /// Claims that were put to a test and hold.
     pub hold: usize,
-    /// Of them, those that hold by construction.
+    /// Claims that hold by construction; they are not among the others.
     pub by_construction: usize,
     /// Claims that do not, by their names.
     pub fail: Vec<String>,
@@ -222,12 +222,12 @@ impl LabError {
 
 impl Tally {
     pub(super) fn of(outcome: &Outcome, took_s: Option<f64>) -> Tally {
-        let count = |holds| outcome.claims.iter().filter(|c| c.holds == holds).count();
+        let count = |holds| outcome.count(holds);
         let failed = outcome.claims.iter().filter(|c| c.holds == Some(false));
         Tally {
             id: outcome.id.clone(),
             hold: count(Some(true)),
-            by_construction: outcome.claims.iter().filter(|c| c.by_construction).count(),
+            by_construction: outcome.by_construction(),
             fail: failed.map(|claim| claim.key.clone()).collect(),
             untested: count(None),
             took_s: took_s.map(|took_s| tools::quality::round(took_s, 1)),
@@ -245,7 +245,6 @@ impl fmt::Display for LabSummary {
             let head = [
                 "experiment",
                 "hold",
-                "by construction",
                 "do not",
                 "untested",
                 "seconds",
@@ -255,7 +254,6 @@ impl fmt::Display for LabSummary {
                 rows.push(vec![
                     tally.id.clone(),
                     tally.hold.to_string(),
-                    tally.by_construction.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
                     tally
@@ -263,6 +261,7 @@ impl fmt::Display for LabSummary {
                         .map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
                 ]);
             }
+                "by construction",
             f.write_str(&table::align(&rows))?;
         }
         for tally in self.experiments.iter().filter(|t| !t.fail.is_empty()) {
@@ -273,6 +272,7 @@ impl fmt::Display for LabSummary {
                 tally.fail.join(", ")
             )?;
         }
+                    tally.by_construction.to_string(),
         if let Some(index) = &self.index {
             writeln!(f, "see {}", index.display())?;
         }

@@ -269,3 +269,40 @@ fn plan() -> Plan {
         stop: Stop::default(),
     }
 }
+
+#[test]
+fn what_holds_by_construction_is_counted_apart() {
+    let fig12 = catalogue::select(&["amir06/fig12".to_owned()]).unwrap()[0];
+    let claims = fig12.claims();
+    let verdict = |(n, claim): (usize, &&ClaimText)| match n {
+        0 => Verdict::by_construction(claim.key, "so it is made"),
+        1 => Verdict::made(claim.key, false, "made otherwise"),
+        2 => Verdict::untested(claim.key, "why"),
+        _ => Verdict::of(claim.key, claim.key != "", "measured"),
+    };
+    let findings = Findings {
+        charts: Vec::new(),
+        verdicts: claims.iter().enumerate().map(verdict).collect(),
+    };
+    let outcome = files::Outcome {
+        id: fig12.id().to_owned(),
+        title: String::new(),
+        method: String::new(),
+        size: Size::Quick,
+        seed: 7,
+        cells: 0,
+        build: String::new(),
+        overrides: Vec::new(),
+        charts: Vec::new(),
+        claims: files::judge(fig12, &findings).unwrap(),
+        table: Vec::new(),
+    };
+    let tally = Tally::of(&outcome, None);
+    let counts = (
+        tally.hold,
+        tally.by_construction,
+        tally.fail.len(),
+        tally.untested,
+    );
+    assert_eq!(counts, (claims.len() - 3, 1, 1, 1));
+}

@@ -1,6 +1,6 @@
 //! Figure 9: the throughput of one connection over one lossy link, beside the analytical model.
 
-use super::path::{Joined, LINK_MBPS, MESSAGE_BYTES, Path, link, mean, run_seed, words};
+use super::path::{Joined, LINK_MBPS, MESSAGE_BYTES, Path, link, run_seed, words};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::{Scenario, Simulation};
@@ -355,11 +355,12 @@ fn near_model(rows: &Rows) -> Verdict {
 }
 
 fn setup() -> Verdict {
-    let text = format!(
-        "{} and {} ms, {LINK_MBPS} Mbit/s",
-        DELAYS_MS[0], DELAYS_MS[1]
-    );
-    Verdict::by_construction("setup", text)
+    let parameters = [
+        ("ms the shorter link", DELAYS_MS[0], 10.0),
+        ("ms the longer", DELAYS_MS[1], 50.0),
+        ("Mbit/s", f64::from(LINK_MBPS), 10.0),
+    ];
+    Verdict::setup("setup", &parameters)
 }
 
 /// Whether messages wait for the link only when it is offered more than it carries.

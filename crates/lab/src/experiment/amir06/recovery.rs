@@ -503,12 +503,11 @@ fn setup(size: Size) -> Verdict {
 fn buffer() -> Verdict {
     let settings = Settings::paper();
     let bytes = settings.history_packets * u64::from(PACKET_BYTES);
-    let text = format!(
-        "{} packets, {bytes} bytes of voice, kept for {}",
-        settings.history_packets, settings.cover
-    );
-    let holds = (settings.history_packets, bytes) == (1_000, 160_000);
-    Verdict::of("buffer", holds, text)
+    let parameters = [
+        ("packets", settings.history_packets as f64, 1_000.0),
+        ("bytes of voice", bytes as f64, 160_000.0),
+    ];
+    Verdict::setup("buffer", &parameters).note(format!("kept for {}", settings.cover))
 }
 
 #[cfg(test)]

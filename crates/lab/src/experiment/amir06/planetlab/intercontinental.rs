@@ -277,7 +277,7 @@ fn sites() -> Verdict {
     );
     let holds = mesh.delay_us[WASHINGTON][KAIST] == least && mesh.delay_us[RNP][KAIST] == most;
     let holds = holds && (least, most) == (SHORTEST_US, LONGEST_US);
-    Verdict::of("sites", holds, text)
+    Verdict::made("sites", holds, text)
         .note("both are set, and RNP-Washington; the others follow from great circles")
 }
 

@@ -31,12 +31,8 @@ pub(super) fn lost(rows: &Rows) -> Vec<Verdict> {
         ),
         bursts(rows),
         sites(),
-        Verdict::of(
-            "threshold",
-            THRESHOLD.as_millis() == 120,
-            format!("{} ms", THRESHOLD.as_millis()),
-        )
-        .note("clocks are exact here; the threshold is the paper's nevertheless"),
+        Verdict::setup("threshold", &[("ms", THRESHOLD.as_millis() as f64, 120.0)])
+            .note("clocks are exact here; the threshold is the paper's nevertheless"),
         traffic(rows),
         half_injected(rows),
         most_recovered(rows),
@@ -143,7 +139,7 @@ fn bursts(rows: &Rows) -> Verdict {
         at(1.0),
         at(0.5)
     );
-    Verdict::of("bursts", at(0.0) >= 10.0 && at(1.0) < 1_000.0, text)
+    Verdict::made("bursts", at(0.0) >= 10.0 && at(1.0) < 1_000.0, text)
         .note("part of the model, not a result")
 }
 
@@ -158,7 +154,7 @@ fn sites() -> Verdict {
     let holds = mesh.names.len() == NODES
         && mesh.delay_us[a][b] == LONGEST_US
         && mesh.longest_us() == LONGEST_US;
-    Verdict::of("sites", holds, text).note(
+    Verdict::made("sites", holds, text).note(
         "by great circle Calgary-Halifax is the farthest pair: it takes 47 ms as well, and MIT-Denver \
          is set to the paper's 47 ms. The text does not say which sites had two nodes: here the \
          first six",

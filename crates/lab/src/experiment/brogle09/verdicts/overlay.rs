@@ -75,8 +75,8 @@ fn streams() -> [Verdict; 2] {
     };
     let (chain, tree) = (branching(Shape::Chain), branching(Shape::Tree));
     [
-        Verdict::of("chain-streams", chain == 0, "1 in, 1 out at every host"),
-        Verdict::of(
+        Verdict::made("chain-streams", chain == 0, "1 in, 1 out at every host"),
+        Verdict::made(
             "tree-streams",
             tree == 3,
             format!("1 in, 2 out at {tree} hosts"),

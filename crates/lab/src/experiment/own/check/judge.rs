@@ -240,10 +240,7 @@ fn groups<'r>(rows: &[&'r Row], over: &str) -> Vec<(String, Vec<&'r Row>)> {
 
 /// What an expression is in a row: names are those of measures, then of coordinates.
 fn value(of: &Expression, row: &Row) -> f64 {
-    let known = |name: &str| {
-        let value = row.values.get(name).or_else(|| row.parameters.get(name));
-        Ok::<f64, ()>(value.copied().unwrap_or(f64::NAN))
-    };
+    let known = |name: &str| Ok::<f64, ()>(row.known(name).unwrap_or_else(|| row.parameter(name)));
     of.value(known).unwrap_or(f64::NAN)
 }
 

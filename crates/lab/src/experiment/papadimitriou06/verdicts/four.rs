@@ -1,7 +1,7 @@
 //! Scenario 4: packet errors. [Papadimitriou06 §5.4]
 
 use super::CLEARLY;
-use crate::experiment::papadimitriou06::scenario::{LIGHT, point};
+use crate::experiment::papadimitriou06::scenario::{LIGHT, Scenario, point};
 use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
@@ -107,6 +107,19 @@ fn minor(table: &Table<'_>, calls: f64) -> Verdict {
     )
 }
 
+fn setup(size: Size) -> Verdict {
+    let (errors, calls) = (Scenario::Four.errors(size), Scenario::Four.calls(size));
+    let parameters = [
+        ("rates of errors", errors.len() as f64, 6.0),
+        ("% the lowest", stats::least(errors), 0.0),
+        ("% the highest", stats::most(errors), 5.0),
+        ("calls", stats::least(calls), 80.0),
+        ("calls", stats::most(calls), 120.0),
+        ("FTP flows over Reno", LIGHT, 20.0),
+    ];
+    Verdict::setup("setup", &parameters)
+}
+
 /// Figure 17.
 pub(in crate::experiment::papadimitriou06) fn goodput_80(
     table: &Table<'_>,
@@ -116,10 +129,7 @@ pub(in crate::experiment::papadimitriou06) fn goodput_80(
     let each = TCPS.map(|t| format!("{} {:.3}", t.name(), left(table, t, 80.0)));
     let left = |t| left(table, t, 80.0);
     vec![
-        Verdict::by_construction(
-            "setup",
-            "0 to 5 %; 80 and 120 calls; 20 FTP flows over Reno",
-        ),
+        setup(size),
         diminished(table, 80.0),
         Verdict::of(
             "eighty-more",

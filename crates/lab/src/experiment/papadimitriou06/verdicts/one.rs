@@ -1,12 +1,14 @@
 //! Scenario 1: voice alone. [Papadimitriou06 §5.1]
 
 use super::{CLEARLY, CLEARLY_RATIO, CONTENTION};
+use crate::experiment::papadimitriou06::metrics::THRESHOLD_MS;
 use crate::experiment::papadimitriou06::scenario::{Point, Scenario, point};
-use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
+use crate::experiment::papadimitriou06::setup::{FIGURE_1, SPAN, Transport, VOICE_BPS};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
-use Transport::{Real, Udp, Vegas, Westwood};
 use crate::stats;
+use Transport::{Real, Udp, Vegas, Westwood};
+use sim::traffic::{Pattern, Spread};
 
 const PAPER: [Transport; 4] = Transport::PAPER;
 const TCPS: [Transport; 3] = Transport::TCPS;
@@ -65,16 +67,10 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let apart = |p: Point| 100.0 * (goodput(Real, p) / goodput(Vegas, p) - 1.0);
     let of_tcps = contention().map(|p| table.least(&TCPS, p, "goodput_kbps").name());
     vec![
-        Verdict::by_construction(
-            "setup-voice",
-            "Pareto on/off, shape 1.5, 1.0 s and 1.35 s, 64 kbit/s in talkspurts, 160 bytes",
-        )
+        setup_voice()
         .note("64 kbit/s is the rate of a talkspurt, as ns-2's generator means it; the mean is 27 kbit/s"),
-        Verdict::by_construction(
-            "setup-errors",
-            "0.01 in both directions between R3 and the sinks of voice, drop-tail, 60 s",
-        ),
-        Verdict::of("setup-steady", spread < 0.05, format!("largest difference {:.1} %", 100.0 * spread))
+        setup_errors(size),
+        Verdict::of("steady", spread < 0.05, format!("largest difference {:.1} %", 100.0 * spread))
             .note("of the goodput of rounds that differ in the seed alone")
         .because(format!(
             "there, at {} calls, what the speakers wrote differs by {:.1} %: Pareto sources of shape 1.5 have no finite \
@@ -156,6 +152,49 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     ]
 }
 
+fn setup_voice() -> Verdict {
+    let bytes = point(10.0, 0.0).bytes;
+    let Pattern::OnOff {
+        interval,
+        on,
+        off,
+        spread: Spread::Pareto { shape },
+    } = Pattern::pareto(VOICE_BPS, bytes as usize)
+    else {
+        return Verdict::setup(
+            "setup-voice",
+            &[("shape of Pareto on/off sources", f64::NAN, 1.5)],
+        );
+    };
+    let parameters = [
+        ("shape of Pareto on/off sources", shape, 1.5),
+        ("s on", on.as_secs_f64(), 1.0),
+        ("s off", off.as_secs_f64(), 1.35),
+        (
+            "kbit/s in talkspurts",
+            8e-3 * bytes / interval.as_secs_f64(),
+            64.0,
+        ),
+        ("bytes", bytes, 160.0),
+    ];
+    Verdict::setup("setup-voice", &parameters)
+}
+
+fn setup_errors(size: Size) -> Verdict {
+    let errors_pct: Vec<f64> = everywhere(size).iter().map(|point| point.errors).collect();
+    // Of all points, if they are alike.
+    let errors = match stats::most(&errors_pct) == stats::least(&errors_pct) {
+        true => stats::most(&errors_pct) / 100.0,
+        false => f64::NAN,
+    };
+    let parameters = [
+        ("of the packets in each direction", errors, 0.01),
+        ("s", SPAN.as_secs_f64(), 60.0),
+    ];
+    Verdict::setup("setup-errors", &parameters)
+        .note("between R3 and the sinks of voice; queues are drop-tail")
+}
+
 /// The largest relative difference of goodput between rounds, where it is, and that of what was
 /// written there.
 fn spread(table: &Table<'_>, points: &[Point]) -> (f64, Point, f64) {
@@ -212,8 +251,8 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
             .join("; ")
     );
     vec![
-        Verdict::by_construction("setup-threshold", "300 ms, the speaker's silence taken off").note(format!(
-            "with silence in the gaps every talkspurt begins late: UDP's index at 10 calls would be {:.3} instead of {:.3}",
+        Verdict::setup("setup-threshold", &[("ms", THRESHOLD_MS as f64, 300.0)]).note(format!(
+            "the speaker's silence is taken off: with silence in the gaps every talkspurt begins late: UDP's index at 10 calls would be {:.3} instead of {:.3}",
             table.mean(Udp, point(10.0, 0.0), "plain_index_300"),
             index(Udp, point(10.0, 0.0))
         )),
