@@ -417,7 +417,7 @@ mod tests {
     use voice::g711::Law;
 
     fn judged(original: &Original, call: Vec<Option<u64>>) -> Judged {
-        judge(original, vec![call], DEADLINE, |_| true)
+        judge(original, (vec![call], &[]), DEADLINE, |_| true)
             .unwrap()
             .unwrap()
     }

@@ -136,11 +136,11 @@ impl Meter {
         self.moments = Some(Vec::new());
     }
 
-    /// A packet has come, with so many bytes of payload.
-    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) {
+    /// A packet has come, with so many bytes of payload; false if it had come before, or is not judged.
+    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) -> bool {
         // Of a packet that is not judged there is no bit.
         if number >= self.sent || number < self.first {
-            return;
+            return false;
         }
         let place = (number - self.first) as usize;
         if place >= self.delays_us.len() {
@@ -150,7 +150,7 @@ impl Meter {
         let us = u32::try_from(delay.as_micros()).unwrap_or(MISSING);
         if self.delays_us[place] != MISSING {
             self.duplicates += 1;
-            return;
+            return false;
         }
         // An hour is as good as any longer delay.
         self.delays_us[place] = us.min(MISSING - 1);
@@ -169,6 +169,7 @@ impl Meter {
             Some(highest) if number < highest => self.reordered += 1,
             _ => self.highest = Some(number),
         }
+        true
     }
 
     /// The delay of each judged packet in microseconds, in the order of sending.

@@ -6,13 +6,15 @@ use super::network::{Network, Party};
 use super::sessions::{self, Session, Told};
 use crate::scenario::custom::{Moments, PacketSource};
 use crate::scenario::meter::{Judgement, Meter};
-use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKETS_MAX, Scenario, stamp};
+use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKET_BYTES_MIN, PACKETS_MAX, Scenario, stamp};
 use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::request::{Operation, Options};
 use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
 use sim::{Either, HostId, World, udp};
+use voice::call::Altered;
+use voice::frames::FRAME_SAMPLES;
 use wire::HEADROOM;
 use wire::groups::Setting;
 
@@ -41,7 +43,14 @@ pub(super) struct Streams<'s> {
     keeps_packets: bool,
     /// Packets that programs' sources may still send, all together: one that never ends, or stops time, must end.
     chosen_left: u64,
+    /// What all streams carry, packet by packet, if it is to be heard.
+    speech: Vec<Frame>,
+    /// Of each stream: what of it came otherwise.
+    altered: Vec<Altered>,
 }
+
+/// The payload of a packet of speech.
+type Frame = [u8; FRAME_SAMPLES];
 
 /// Packets of a program's source in one slice; what is more waits for the next one, so that who watches can end it.
 const CHOSEN_AT_ONCE: usize = 10_000;
@@ -111,6 +120,8 @@ impl<'s> Streams<'s> {
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
             keeps_packets: false,
             chosen_left: PACKETS_MAX,
+            speech: Vec::new(),
+            altered: Vec::new(),
         };
         for node in 0..scenario.nodes.len() {
             streams.reopen(world, network, node);
@@ -126,6 +137,23 @@ impl<'s> Streams<'s> {
             (stream.source, stream.start) = (Moments::chosen(source), start);
             stream.meters.iter_mut().for_each(Meter::keep_moments);
         }
+    }
+
+    /// Has all streams whose packets are as long carry these payloads in turn, but for the stamp at the head of
+    /// each. What comes otherwise is kept.
+    pub(super) fn say(&mut self, speech: &[Frame]) {
+        self.speech = speech.to_vec();
+        self.altered = vec![Altered::new(); self.streams.len()];
+    }
+
+    /// What came otherwise than it was sent, in the order of [`Streams::calls`]; of streams with one receiver.
+    pub(super) fn altered(&self) -> Vec<Altered> {
+        let mut streams: Vec<usize> = (0..self.altered.len()).collect();
+        streams.sort_by_key(|n| self.streams[*n].flow);
+        streams
+            .into_iter()
+            .map(|n| self.altered[n].clone())
+            .collect()
     }
 
     /// Keeps from now on when each packet is sent.
@@ -210,7 +238,9 @@ impl<'s> Streams<'s> {
                     session.push(number, at, bytes);
                     continue;
                 }
-                let Some(payload) = payload(world, (n as u32, number), at, bytes) else {
+                let said = (bytes == FRAME_SAMPLES).then(|| said(&self.speech, number));
+                let said = said.flatten().map(Frame::as_slice).unwrap_or_default();
+                let Some(payload) = payload_of(world, (n as u32, number), at, bytes, said) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
                 };
@@ -333,14 +363,20 @@ impl<'s> Streams<'s> {
             let Some((stream, number, sent)) = stamp::read(payload.segment(i)) else {
                 continue;
             };
-            let Some(stream) = self.streams.get_mut(stream as usize) else {
+            let n = stream as usize;
+            let Some(stream) = self.streams.get_mut(n) else {
                 continue;
             };
             let flow = &self.scenario.flows[stream.flow];
             let is_here = |receiver| node.is_none_or(|node| node == receiver);
             if let Some(place) = flow.receivers().position(is_here) {
-                let bytes = payload.segment(i).len();
-                stream.meters[place].on_arrival(number, sent, at, bytes);
+                let packet = payload.segment(i);
+                let is_first = stream.meters[place].on_arrival(number, sent, at, packet.len());
+                let said = said(&self.speech, number).filter(|_| is_first);
+                let heard = said.and_then(|said| differing(packet, said));
+                if let (Some(heard), Some(altered)) = (heard, self.altered.get_mut(n)) {
+                    altered.insert(number, heard);
+                }
             }
         }
     }
@@ -355,9 +391,20 @@ impl<'s> Streams<'s> {
 
 pub(super) fn payload(
     world: &World<Party>,
+    packet: (u32, u32),
+    at: Time,
+    bytes: usize,
+) -> Option<Burst> {
+    payload_of(world, packet, at, bytes, &[])
+}
+
+/// The same, with what is behind the stamp: the end of a longer text, or zeros.
+fn payload_of(
+    world: &World<Party>,
     (stream, number): (u32, u32),
     at: Time,
     bytes: usize,
+    said: &[u8],
 ) -> Option<Burst> {
     // A payload of the overlay leaves from behind its headers, with room for the tag.
     let mut burst = if bytes + HEADROOM + wire::TAG_BYTES <= base::pool::SMALL_BYTES {
@@ -368,9 +415,28 @@ pub(super) fn payload(
     burst.reserve_front(HEADROOM);
     let spare = &mut burst.spare_mut()[..bytes];
     spare.fill(0);
+    for (byte, said) in spare.iter_mut().zip(said) {
+        *byte = *said;
+    }
     stamp::put(spare, stream, number, at);
     burst.fill(bytes, bytes);
     Some(burst)
+}
+
+/// What a packet says: the speech begins again at its end.
+fn said(speech: &[Frame], number: u32) -> Option<&Frame> {
+    speech.get((number as usize).checked_rem(speech.len())?)
+}
+
+/// What is heard of a packet of speech, if it is not what was said. In place of the stamp is what was said.
+fn differing(packet: &[u8], said: &Frame) -> Option<Frame> {
+    let heard: &Frame = packet.try_into().ok()?;
+    let behind = PACKET_BYTES_MIN..;
+    (heard[behind.clone()] != said[behind.clone()]).then(|| {
+        let mut frame = *said;
+        frame[behind.clone()].copy_from_slice(&heard[behind]);
+        frame
+    })
 }
 
 /// The group that a flow is sent to, if it has several receivers.
@@ -407,4 +473,22 @@ pub(super) fn receiver(stream: usize) -> (ClientId, VirtualPort) {
 /// The stream of a listening client.
 pub(super) fn receiver_of(client: ClientId) -> Option<usize> {
     client.0.checked_sub(RECEIVERS).map(|n| n as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_heard_is_what_came_behind_the_stamp() {
+        let said = [7; FRAME_SAMPLES];
+        let mut packet = said;
+        stamp::put(&mut packet, 1, 2, Time::ZERO);
+        assert_eq!(differing(&packet, &said), None);
+        packet[100] = 8;
+        let heard = differing(&packet, &said).unwrap();
+        assert_eq!((heard[0], heard[99], heard[100]), (7, 7, 8));
+        // Not a packet of speech.
+        assert_eq!(differing(&packet[..80], &said), None);
+    }
 }
