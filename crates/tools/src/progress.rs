@@ -1,4 +1,4 @@
-//! What is told while something long runs: a bar on a terminal, one line in a pipe.
+//! What is told while something long runs: a bar on a terminal; in a pipe one line, and one a minute of what takes longer.
 //!
 //! It goes to standard error, so that standard output holds the result and nothing else.
 
@@ -13,7 +13,7 @@ pub enum Progress {
     /// Not at all.
     #[default]
     Silent,
-    /// What is done, once at the start: for a pipe.
+    /// What is done, once at the start, and how far it is now and then: for a pipe.
     Heading,
     /// A line per step: for `--verbose` in a pipe.
     Lines,
@@ -59,6 +59,13 @@ impl Progress {
     pub fn draw(self, share: f64, text: &str) {
         if self == Progress::Bar {
             say(&format!("\r\x1b[K{} {text}", bar(share)));
+        }
+    }
+
+    /// Tells how far it is, where no bar does: for who looks at a log hours later.
+    pub fn tell(self, text: &str) {
+        if matches!(self, Progress::Heading | Progress::Lines) {
+            say(&format!("{text}\n"));
         }
     }
 

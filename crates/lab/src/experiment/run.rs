@@ -1,6 +1,7 @@
 //! Runs experiments, one after the other.
 
 use super::files::{self, Outcome, Part};
+use super::kept::Kept;
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
 use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, cells, index};
@@ -33,6 +34,8 @@ pub struct LabOptions {
     pub speech: Option<PathBuf>,
     /// Parameters that are wanted otherwise.
     pub overrides: Vec<Override>,
+    /// Measure again what an earlier run, that did not end, has left in the folder.
+    pub fresh: bool,
 }
 
 /// Why the laboratory stopped.
@@ -88,7 +91,10 @@ pub enum LabError {
         error: io::Error,
     },
     /// Ctrl-C: experiments that were over are written.
-    #[error("interrupted: what was over is in the folder, the rest is not")]
+    #[error(
+        "interrupted: finished experiments are in the folder, and the next run with the same options takes over the \
+         finished cells of the others"
+    )]
     Interrupted,
 }
 
@@ -159,15 +165,17 @@ pub(super) fn run_until(
         index: None,
         rows: Vec::new(),
     };
-    let mut measured = Measured::new();
+    let (mut measured, mut all_kept) = (Measured::new(), Vec::new());
     for experiment in experiments {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
+        let (id, shard) = (experiment.id(), options.shard);
+        let mut kept = Kept::open(&options.out, id, shard, options.fresh).map_err(failed)?;
         let rows = sweep::measure(
             experiment,
             &plan,
             options.shard,
-            &mut measured,
+            (&mut measured, &mut kept),
             interrupt,
             progress,
         )
@@ -180,22 +188,29 @@ pub(super) fn run_until(
                 seed: plan.seed,
                 build: build().to_owned(),
                 overrides: plan.overrides.iter().map(Override::to_string).collect(),
+                speech: cells::recording(plan.speech.as_deref())?,
                 took_s,
                 rows,
                 definition: experiment.definition().cloned(),
             };
             let path = files::write_part(&options.out, &part, shard).map_err(failed)?;
             summary.rows.push(path);
+            all_kept.push(kept);
             continue;
         }
-                speech: cells::recording(plan.speech.as_deref())?,
         let outcome =
             files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
+        all_kept.push(kept);
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
         summary.experiments.push(Tally::of(&outcome, Some(took_s)));
         // After each, so that what is over can be looked at while the rest runs.
         summary.index = Some(index::write(&options.out).map_err(failed)?);
     }
+    // Only here: a run of all experiments that is interrupted in its last one goes on there.
+    all_kept
+        .into_iter()
+        .try_for_each(Kept::done)
+        .map_err(failed)?;
     Ok(summary)
 }
 
@@ -247,6 +262,7 @@ impl fmt::Display for LabSummary {
                 "hold",
                 "do not",
                 "untested",
+                "by construction",
                 "seconds",
             ];
             let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -256,12 +272,12 @@ impl fmt::Display for LabSummary {
                     tally.hold.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
+                    tally.by_construction.to_string(),
                     tally
                         .took_s
                         .map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
                 ]);
             }
-                "by construction",
             f.write_str(&table::align(&rows))?;
         }
         for tally in self.experiments.iter().filter(|t| !t.fail.is_empty()) {
@@ -272,7 +288,6 @@ impl fmt::Display for LabSummary {
                 tally.fail.join(", ")
             )?;
         }
-                    tally.by_construction.to_string(),
         if let Some(index) = &self.index {
             writeln!(f, "see {}", index.display())?;
         }

@@ -20,6 +20,7 @@ fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
         program: "sinew".into(),
         speech: None,
         overrides: Vec::new(),
+        fresh: false,
     }
 }
 
