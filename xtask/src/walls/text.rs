@@ -297,6 +297,25 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Packages of others that the lock names, those of tests and of other systems too. It may only become less: a
+/// new one takes the place of an old one, or comes with a reason to raise this.
+pub(super) const FOREIGN_MAX: usize = 290;
+
+/// No more packages of others than there are.
+pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {
+    let locked = tree.texts().find(|(path, _)| *path == "Cargo.lock");
+    let count = locked.map_or(0, |(_, text)| foreign_of(text));
+    let what = format!("{count} packages of others, {FOREIGN_MAX} at most: do without one");
+    let finding = || Finding::error("Cargo.lock", 1, "foreign", what);
+    (count > FOREIGN_MAX).then(finding).into_iter().collect()
+}
+
+/// Packages of others in a lock.
+pub(super) fn foreign_of(lock: &str) -> usize {
+    let lines = lock.lines();
+    lines.filter(|line| line.starts_with("source = ")).count()
+}
+
 /// The commands that are laboratory themselves; `lib.rs` names the module of one of them.
 const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "record", "sim"];
 
@@ -324,25 +343,6 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Where the laboratory's verdicts are made; only there may one hold without looking.
-const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
-
-/// A verdict comes from what was measured: one that is written down holds whatever happens.
-pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
-    const OPENS: &str = "Verdict::of(";
-    let mut findings = Vec::new();
-    let of_lab = |path: &str| path.starts_with("crates/lab/src/") && path != VERDICTS;
-    for (path, text) in tree.texts().filter(|(path, _)| of_lab(path)) {
-        let code = Source::parse(text).code;
-        for (at, _) in code.match_indices(OPENS) {
-            let mut arguments = code[at + OPENS.len()..].split(',');
-            let decides = arguments.nth(1).unwrap_or_default();
-            let decides = decides.trim().trim_end_matches(')');
-            if matches!(decides, "true" | "false") {
-                let line = code[..at].lines().count();
-                let what = format!(
-                    "a verdict that is `{decides}` whatever is measured: compare, or say `by_construction`, `setup` or `untested`"
-                );
 /// By a path into it, from the root too, or by another name for it.
 fn names_laboratory(line: &str) -> bool {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
@@ -356,18 +356,34 @@ fn names_laboratory(line: &str) -> bool {
     words.iter().any(is_within) || is_renamed
 }
 
-                findings.push(Finding::error(path, line, "verdicts", what));
-            }
-        }
-    }
-    findings
-}
+/// Where the laboratory's verdicts are made; only there may one hold without looking.
+const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
+
+/// A verdict comes from what was measured: one that is written down holds whatever happens.
+pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
+    const OPENS: &str = "Verdict::of(";
     /// What does not compare the run's own parameters with the paper's.
     const NO_SETUP: [&str; 3] = [
         "Verdict::of(",
         "Verdict::by_construction(",
         "Verdict::made(",
     ];
+    let mut findings = Vec::new();
+    let of_lab = |path: &str| path.starts_with("crates/lab/src/") && path != VERDICTS;
+    for (path, text) in tree.texts().filter(|(path, _)| of_lab(path)) {
+        let code = Source::parse(text).code;
+        for (at, _) in code.match_indices(OPENS) {
+            let mut arguments = code[at + OPENS.len()..].split(',');
+            let decides = arguments.nth(1).unwrap_or_default();
+            let decides = decides.trim().trim_end_matches(')');
+            if matches!(decides, "true" | "false") {
+                let line = code[..at].lines().count();
+                let what = format!(
+                    "a verdict that is `{decides}` whatever is measured: compare, or say `by_construction`, `setup` or `untested`"
+                );
+                findings.push(Finding::error(path, line, "verdicts", what));
+            }
+        }
         // The claim's name is a literal: blank in `code`, and as many characters from the beginning in the text.
         for opens in NO_SETUP {
             for (at, _) in code.match_indices(opens) {
@@ -380,3 +396,6 @@ fn names_laboratory(line: &str) -> bool {
                 }
             }
         }
+    }
+    findings
+}
