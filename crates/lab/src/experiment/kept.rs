@@ -98,10 +98,7 @@ mod tests {
         let open = |is_fresh| Kept::open(scratch.path(), "own/a", None, is_fresh).unwrap();
         let cell = |identity: &str| MeasuredCell {
             identity: identity.to_owned(),
-            row: Row {
-                cell: identity.to_owned(),
-                ..Row::default()
-            },
+            row: Row::default(),
         };
         open(false).add(&cell("one")).unwrap();
         let path = scratch.path().join("own/a.cells.jsonl");

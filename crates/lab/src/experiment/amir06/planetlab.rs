@@ -126,11 +126,8 @@ impl Experiment for Continental {
         // One seed for both figures and both profiles: the same stalls.
         let seed = Cell::at(&[("round", round as f64)]).seed("amir06/planetlab", plan.seed);
         let profile = profile_at(cell.parameter("profile"));
-        let row = measure(plan.seed, profile, round, seed)?;
-        let mut row = Row {
-            cell: cell.key.clone(),
-            ..row
-        };
+        let mut row = measure(plan.seed, profile, round, seed)?;
+        row.cell.clone_from(&cell.key);
         row.parameters = Row::of(cell).parameters;
         known().insert(key, row.clone());
         Ok(row)
