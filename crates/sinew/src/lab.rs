@@ -96,9 +96,6 @@ pub struct Run {
     /// (settings.hello_interval=50ms). No claim of a paper is judged then
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Override>,
-    /// Measure everything again, also cells that an interrupted run has left in the folder
-    #[arg(long)]
-    pub fresh: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -213,7 +210,6 @@ fn run_experiments(args: &Run) -> Outcome {
         program: tools::program::path().map_err(Failure::failed)?,
         speech: args.speech.clone(),
         overrides: args.set.clone(),
-        fresh: args.fresh,
     };
     let summary = experiment::run(&options, Progress::choose(args.verbose));
     tell(&summary.map_err(failure)?, args.json)

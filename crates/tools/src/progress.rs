@@ -1,4 +1,5 @@
-//! What is told while something long runs: a bar on a terminal; in a pipe one line, and one a minute of what takes longer.
+//! Progress of something long: a bar on a terminal; in a pipe a line at the start, and where the caller wants
+//! it a line every minute.
 //!
 //! It goes to standard error, so that standard output holds the result and nothing else.
 
@@ -13,7 +14,7 @@ pub enum Progress {
     /// Not at all.
     #[default]
     Silent,
-    /// What is done, once at the start, and how far it is now and then: for a pipe.
+    /// A line at the start, and lines of [`Progress::tell`]: for a pipe.
     Heading,
     /// A line per step: for `--verbose` in a pipe.
     Lines,
@@ -62,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Tells how far it is, where no bar does: for who looks at a log hours later.
+    /// Writes a line about the progress where there is no bar: for a log.
     pub fn tell(self, text: &str) {
         if matches!(self, Progress::Heading | Progress::Lines) {
             say(&format!("{text}\n"));

@@ -7,6 +7,7 @@
 //! cells of another build, seed, size or set of parameters, cells that came twice, and a grid with a
 //! hole. What it writes is byte for byte what a run on one machine writes.
 
+use super::amir06::speech;
 use super::files;
 use super::overrides;
 use super::run::{LabError, LabSummary, Tally};
@@ -139,14 +140,14 @@ pub(super) fn identity(
 /// What tells a named recording from others: its digest and its length.
 pub(super) fn recording(named: Option<&Path>) -> Result<Option<String>, LabError> {
     let digested = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|error| LabError::at(path, error))?;
+        let bytes = speech::bytes_of(path).map_err(|error| LabError::at(path, error))?;
         Ok(format!("{:016x} {}", digest(&bytes), bytes.len()))
     };
     named.map(digested).transpose()
 }
 
-/// That rows which tell what speech they were scored with tell the same: without a named recording each machine
-/// takes what it has.
+/// Checks that all rows were scored with the same source of speech. Without a named recording each machine uses
+/// the package if it is installed, else the sample.
 pub(super) fn one_speech<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Result<(), String> {
     let mut told = rows.into_iter().filter_map(|row| row.known("speech"));
     let first = told.next();

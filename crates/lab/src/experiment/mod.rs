@@ -29,7 +29,6 @@ mod catalogue;
 pub mod cells;
 mod files;
 mod index;
-mod kept;
 mod liu04;
 mod merge;
 mod messy;

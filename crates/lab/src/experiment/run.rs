@@ -1,7 +1,6 @@
 //! Runs experiments, one after the other.
 
 use super::files::{self, Outcome, Part};
-use super::kept::Kept;
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
 use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, cells, index};
@@ -34,8 +33,6 @@ pub struct LabOptions {
     pub speech: Option<PathBuf>,
     /// Parameters that are wanted otherwise.
     pub overrides: Vec<Override>,
-    /// Measure again what an earlier run, that did not end, has left in the folder.
-    pub fresh: bool,
 }
 
 /// Why the laboratory stopped.
@@ -91,10 +88,7 @@ pub enum LabError {
         error: io::Error,
     },
     /// Ctrl-C: experiments that were over are written.
-    #[error(
-        "interrupted: finished experiments are in the folder, and the next run with the same options takes over the \
-         finished cells of the others"
-    )]
+    #[error("interrupted: what was over is in the folder, the rest is not")]
     Interrupted,
 }
 
@@ -158,6 +152,9 @@ pub(super) fn run_until(
     for experiment in &experiments {
         overrides::grid(*experiment, plan.size, &plan.overrides)?;
     }
+    // Only shards tell it.
+    let named = plan.speech.as_deref().filter(|_| options.shard.is_some());
+    let recording = cells::recording(named)?;
     let failed = |error| LabError::at(&options.out, error);
     std::fs::create_dir_all(&options.out).map_err(failed)?;
     let mut summary = LabSummary {
@@ -165,17 +162,15 @@ pub(super) fn run_until(
         index: None,
         rows: Vec::new(),
     };
-    let (mut measured, mut all_kept) = (Measured::new(), Vec::new());
+    let mut measured = Measured::new();
     for experiment in experiments {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
-        let (id, shard) = (experiment.id(), options.shard);
-        let mut kept = Kept::open(&options.out, id, shard, options.fresh).map_err(failed)?;
         let rows = sweep::measure(
             experiment,
             &plan,
             options.shard,
-            (&mut measured, &mut kept),
+            &mut measured,
             interrupt,
             progress,
         )
@@ -188,29 +183,22 @@ pub(super) fn run_until(
                 seed: plan.seed,
                 build: build().to_owned(),
                 overrides: plan.overrides.iter().map(Override::to_string).collect(),
-                speech: cells::recording(plan.speech.as_deref())?,
+                speech: recording.clone(),
                 took_s,
                 rows,
                 definition: experiment.definition().cloned(),
             };
             let path = files::write_part(&options.out, &part, shard).map_err(failed)?;
             summary.rows.push(path);
-            all_kept.push(kept);
             continue;
         }
         let outcome =
             files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
-        all_kept.push(kept);
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
         summary.experiments.push(Tally::of(&outcome, Some(took_s)));
         // After each, so that what is over can be looked at while the rest runs.
         summary.index = Some(index::write(&options.out).map_err(failed)?);
     }
-    // Only here: a run of all experiments that is interrupted in its last one goes on there.
-    all_kept
-        .into_iter()
-        .try_for_each(Kept::done)
-        .map_err(failed)?;
     Ok(summary)
 }
 

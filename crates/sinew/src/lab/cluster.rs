@@ -127,9 +127,6 @@ fn command(args: &Run, experiments: &[String]) -> String {
     if let Some(speech) = &args.speech {
         words.push(format!("--speech {}", shown(speech)));
     }
-    if args.fresh {
-        words.push("--fresh".to_owned());
-    }
     for set in &args.set {
         words.push(format!("--set {}", quoted(&set.to_string())));
     }
@@ -144,7 +141,7 @@ fn slurm(command: &str, parts: usize) -> Vec<Written> {
          #SBATCH --cpus-per-task=4\n\
          #SBATCH --output=part-%a.log\n\
          set -eu\n\
-         rm -f \"part-$SLURM_ARRAY_TASK_ID\"/*/*.rows-*.json\n\
+         rm -rf \"part-$SLURM_ARRAY_TASK_ID\"\n\
          {command} --shard \"$SLURM_ARRAY_TASK_ID/{parts}\" --out \"part-$SLURM_ARRAY_TASK_ID\"\n"
     );
     let merge_sh = format!(

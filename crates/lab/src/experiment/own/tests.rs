@@ -45,7 +45,6 @@ fn options(file: &Path, out: &Path, shard: Option<&str>) -> LabOptions {
         program: PathBuf::new(),
         speech: None,
         overrides: Vec::new(),
-        fresh: false,
     }
 }
 
