@@ -345,9 +345,9 @@ mod tests {
             error.to_string()
         };
         // Its keys have words for numbers: cells of other values cannot be made.
-        let error = refused("amir06/fig1", &["loss=5,7,8"]);
+        let error = refused("amir06/fig1", &["loss=5,6,8"]);
         assert!(
-            error.contains("loss=7,8") && error.contains("choose from"),
+            error.contains("loss=6,8") && error.contains("choose from"),
             "{error}"
         );
         let error = refused("amir06/fig12", &["side_km=1000", "side_km=2000"]);

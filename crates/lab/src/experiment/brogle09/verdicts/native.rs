@@ -120,7 +120,7 @@ fn one_packet() -> Verdict {
         share(11),
         share(15)
     );
-    Verdict::of("chain-one-packet", (0.16..0.2).contains(&share(11)), text)
+    Verdict::made("chain-one-packet", (0.16..0.2).contains(&share(11)), text)
 }
 
 fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
