@@ -2,7 +2,7 @@
 //!
 //! What was not measured is NaN here, and NaN is never lost: the largest of numbers of which one is unknown is
 //! unknown, and so is the mean of nothing. `f64::max` and `all` would be content with both, and a claim would
-//! hold that nobody tested.
+//! hold that nobody tested. Reports of benches, which judge nothing, write 0 for what they did not measure.
 
 use std::borrow::Borrow;
 
@@ -43,12 +43,13 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     ranked(sorted, share).unwrap_or(f64::NAN)
 }
 
-/// The middle one by size, the upper of two in the middle; none of nothing.
+/// The middle one by size, the upper of two in the middle; none of nothing, and NaN if one is.
 pub(crate) fn median<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> Option<f64> {
     let values = values.into_iter();
     let mut values: Vec<f64> = values.map(|value| number(&value)).collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    let unknown = values.iter().find(|value| value.is_nan()).copied();
+    unknown.or_else(|| values.get(values.len() / 2).copied())
 }
 
 /// The largest; NaN of nothing, or if one is.
@@ -125,6 +126,7 @@ mod tests {
             vec![f64::NAN, 1.0],
         ] {
             assert!(most(values.clone()).is_nan(), "{values:?}");
+            assert!(median(values.clone()).is_none_or(f64::is_nan));
             assert!(least(values.clone()).is_nan() && mean(values).is_nan());
         }
         assert!(!every([0.0; 0], |_| true) && every([1.0, 2.0], |x| x > 0.0));

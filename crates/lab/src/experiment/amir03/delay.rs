@@ -133,7 +133,7 @@ impl Experiment for Delay {
             Figure::Jitter => vec![
                 higher(&end, &hop, &node),
                 grows_faster(&end, &hop),
-                jitter_is_deviation(),
+                Verdict::by_construction("jitter", "the standard deviation of the delays"),
             ],
         };
         Findings {
@@ -217,15 +217,6 @@ fn length(size: Size) -> Verdict {
         ("bytes in a message", MESSAGE_BYTES as f64, 1_000.0),
     ];
     Verdict::setup("setup-length", &parameters).note(format!("{RUNS} runs"))
-}
-
-/// What a row calls jitter, of delays whose standard deviation is known: half of them 40 ms, half 60 ms.
-fn jitter_is_deviation() -> Verdict {
-    let jitter_ms = Summary::of(&[40.0, 60.0]).jitter_ms;
-    Verdict::setup(
-        "setup-jitter",
-        &[("ms of jitter, of delays of 40 and 60 ms", jitter_ms, 10.0)],
-    )
 }
 
 fn faster(claim: &'static str, end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {

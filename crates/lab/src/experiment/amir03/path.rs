@@ -267,6 +267,11 @@ mod tests {
     use congestion::Family;
 
     #[test]
+    fn jitter_is_the_standard_deviation() {
+        assert_eq!(Summary::of(&[40.0, 60.0]).jitter_ms, 10.0);
+    }
+
+    #[test]
     fn without_losses_every_message_takes_the_path() {
         for joined in [Joined::EndToEnd, Joined::HopByHop] {
             let settings = Settings::of_2003(Family::Fack);

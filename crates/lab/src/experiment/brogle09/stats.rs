@@ -3,7 +3,7 @@
 use super::talk::{ABSENT, Arrivals, Told};
 use crate::experiment::Row;
 use crate::stats::mean_and_error;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// "Latency w/o 5% outliers" [Brogle09 Fig. 4, 5].
 // Choice: the paper does not say which; the slowest 5 % are left out.
@@ -64,15 +64,20 @@ const WITH_ERROR: [&str; 4] = ["worst_loss_pct", "p50_us", "p99_us", "mean_95_us
 /// Writes what `who` did in some trials into a row, the mean of each number: `native_p50_us` of the sink that is
 /// drawn, and `native_P6_loss_pct` and so on of each. `native_p50_us_error` is a standard error.
 pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
-    let mut each: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for told in trials {
+    let of_one = |told: &Told| {
         let mut one = Row::default();
         tell_trial(&mut one, who, drawn, told);
-        for (name, value) in one.values() {
-            each.entry(name.to_owned()).or_default().push(value);
-        }
-    }
-    for (name, values) in each {
+        one
+    };
+    let each: Vec<Row> = trials.iter().map(of_one).collect();
+    let names: BTreeSet<&str> = each
+        .iter()
+        .flat_map(Row::values)
+        .map(|(name, _)| name)
+        .collect();
+    for name in names {
+        // Unknown of one trial, unknown of all.
+        let values: Vec<f64> = each.iter().map(|one| one.value(name)).collect();
         let (mean, error) = mean_and_error(&values);
         let is_with_error = WITH_ERROR.iter().any(|end| name == format!("{who}_{end}"));
         if is_with_error {

@@ -215,7 +215,7 @@ fn is_good(flow: &FlowReport) -> bool {
     flow.packets.lost_pct + flow.packets.late_pct <= GOOD_PCT
 }
 
-/// Of one run there is none, and then no slack.
+/// The standard error; 0 of one run, which has none.
 fn error(samples: &[f64]) -> f64 {
     standard_error(samples).unwrap_or(0.0)
 }

@@ -22,7 +22,7 @@ impl Table<'_> {
             .collect()
     }
 
-    /// The standard error of the mean; none is 0.
+    /// The standard error of the mean; 0 of a single round, which has none.
     pub(super) fn error(&self, transport: Transport, point: Point, name: &str) -> f64 {
         let values = self.values(transport, point, name);
         standard_error(&values).unwrap_or(0.0)
@@ -37,7 +37,7 @@ impl Table<'_> {
         )
     }
 
-    /// Whether a transport has the most of all, none of which is unknown.
+    /// Whether a transport has more than each of the others, none of which is unknown.
     pub(super) fn has_most(
         &self,
         transport: Transport,
@@ -45,11 +45,11 @@ impl Table<'_> {
         point: Point,
         name: &str,
     ) -> bool {
-        let each = transports.iter().map(|t| self.mean(*t, point, name));
-        self.mean(transport, point, name) == most(each)
+        let others = transports.iter().filter(|t| **t != transport);
+        self.mean(transport, point, name) > most(others.map(|t| self.mean(*t, point, name)))
     }
 
-    /// Whether a transport has the least of all, none of which is unknown.
+    /// Whether a transport has less than each of the others, none of which is unknown.
     pub(super) fn has_least(
         &self,
         transport: Transport,
@@ -57,8 +57,8 @@ impl Table<'_> {
         point: Point,
         name: &str,
     ) -> bool {
-        let each = transports.iter().map(|t| self.mean(*t, point, name));
-        self.mean(transport, point, name) == least(each)
+        let others = transports.iter().filter(|t| **t != transport);
+        self.mean(transport, point, name) < least(others.map(|t| self.mean(*t, point, name)))
     }
 
     /// Of `transports`, the one with the most.

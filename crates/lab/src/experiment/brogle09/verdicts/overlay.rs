@@ -3,7 +3,7 @@
 use super::super::site::Shape;
 use super::super::view::{ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, numbers};
 use crate::experiment::{Plan, Rows, Verdict};
-use crate::stats::{every, least, most};
+use crate::stats::{every, least, median, most};
 
 const LOSS: &str = "overlay_worst_loss_pct";
 const MEAN: &str = "overlay_mean_95_us";
@@ -145,16 +145,11 @@ fn tree_verdicts(tree: View<'_>) -> Vec<Verdict> {
 }
 
 fn beside_native(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
-    let ratio = |view: View<'_>| -> Vec<f64> {
-        let ratios = numbers()
-            .into_iter()
-            .map(|no| view.at(no, MEAN) / view.at(no, "native_mean_95_us"));
-        let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
+    let middle = |view: View<'_>| {
+        let of_one = |no| view.at(no, MEAN) / view.at(no, "native_mean_95_us");
+        median(numbers().into_iter().map(of_one)).unwrap_or(f64::NAN)
     };
-    let middle = |ratios: &[f64]| ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
-    let [of_chain, of_tree] = [chain, tree].map(|view| middle(&ratio(view)));
+    let [of_chain, of_tree] = [chain, tree].map(middle);
     let holds = [of_chain, of_tree]
         .iter()
         .all(|ratio| (5.0..=20.0).contains(ratio));

@@ -184,7 +184,8 @@ impl Judge<'_> {
                 relays * 2.0 * f64::from(BUFFER_SEGMENTS),
             )
         });
-        let rows: Vec<(f64, f64)> = rows.filter(|(held, _)| held.is_finite()).collect();
+        // Without a relay nothing is held.
+        let rows: Vec<(f64, f64)> = rows.filter(|(_, room)| *room > 0.0).collect();
         let holds = every(&rows, |(held, room)| held <= room);
         let most = most(rows.iter().map(|(held, _)| held));
         let said = format!(
