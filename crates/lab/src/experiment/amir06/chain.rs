@@ -226,4 +226,26 @@ mod tests {
         // What they carry does not change when they come.
         assert_eq!(said.calls, chain.run(1).unwrap().calls);
     }
+
+    #[test]
+    fn what_comes_otherwise_than_it_is_said_is_kept() {
+        let scenario = Scenario::parse("chain", &chain(2, 0.0).scenario()).unwrap();
+        let mut simulation = Simulation::new(&scenario, 1);
+        let mut kept = Vec::new();
+        // Another text every second: what is under way then is of the text before.
+        for text in 1.. {
+            simulation.say(&[[text; FRAME_SAMPLES]]);
+            let goes_on = simulation.run_for(Duration::from_secs(1));
+            let altered = simulation.altered().into_iter().flatten();
+            kept.extend(altered.map(|(place, frame)| (place, text, frame)));
+            if !goes_on {
+                break;
+            }
+        }
+        assert!(kept.len() >= STREAMS as usize, "{}", kept.len());
+        for (place, text, frame) in kept {
+            assert_eq!((frame[0], frame[FRAME_SAMPLES - 1]), (text, text - 1));
+            assert!(place < 300);
+        }
+    }
 }

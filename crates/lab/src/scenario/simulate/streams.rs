@@ -1,18 +1,20 @@
 //! The traffic of a scenario: clients that send and receive, and a meter for each stream.
 
+mod speech;
 mod view;
 
 use super::network::{Network, Party};
 use super::sessions::{self, Session, Told};
 use crate::scenario::custom::{Moments, PacketSource};
 use crate::scenario::meter::{Judgement, Meter};
-use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKET_BYTES_MIN, PACKETS_MAX, Scenario, stamp};
+use crate::scenario::{Carrier, FLOWS_MAX, Flow, PACKETS_MAX, Scenario, stamp};
 use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::request::{Operation, Options};
 use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
 use sim::{Either, HostId, World, udp};
+use speech::Frame;
 use voice::call::Altered;
 use voice::frames::FRAME_SAMPLES;
 use wire::HEADROOM;
@@ -48,9 +50,6 @@ pub(super) struct Streams<'s> {
     /// Of each stream: what of it came otherwise.
     altered: Vec<Altered>,
 }
-
-/// The payload of a packet of speech.
-type Frame = [u8; FRAME_SAMPLES];
 
 /// Packets of a program's source in one slice; what is more waits for the next one, so that who watches can end it.
 const CHOSEN_AT_ONCE: usize = 10_000;
@@ -238,8 +237,10 @@ impl<'s> Streams<'s> {
                     session.push(number, at, bytes);
                     continue;
                 }
-                let said = (bytes == FRAME_SAMPLES).then(|| said(&self.speech, number));
-                let said = said.flatten().map(Frame::as_slice).unwrap_or_default();
+                let place = stream.meters.first().and_then(|meter| meter.place(number));
+                let said = place.filter(|_| bytes == FRAME_SAMPLES);
+                let said = said.and_then(|place| speech::said(&self.speech, place));
+                let said = said.map(Frame::as_slice).unwrap_or_default();
                 let Some(payload) = payload_of(world, (n as u32, number), at, bytes, said) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
@@ -371,11 +372,14 @@ impl<'s> Streams<'s> {
             let is_here = |receiver| node.is_none_or(|node| node == receiver);
             if let Some(place) = flow.receivers().position(is_here) {
                 let packet = payload.segment(i);
-                let is_first = stream.meters[place].on_arrival(number, sent, at, packet.len());
-                let said = said(&self.speech, number).filter(|_| is_first);
-                let heard = said.and_then(|said| differing(packet, said));
-                if let (Some(heard), Some(altered)) = (heard, self.altered.get_mut(n)) {
-                    altered.insert(number, heard);
+                let meter = &mut stream.meters[place];
+                let is_first = meter.on_arrival(number, sent, at, packet.len());
+                if let Some(place) = meter.place(number).filter(|_| is_first)
+                    && let Some(said) = speech::said(&self.speech, place)
+                    && let Some(heard) = speech::differing(packet, said)
+                    && let Some(altered) = self.altered.get_mut(n)
+                {
+                    altered.insert(place, heard);
                 }
             }
         }
@@ -423,22 +427,6 @@ fn payload_of(
     Some(burst)
 }
 
-/// What a packet says: the speech begins again at its end.
-fn said(speech: &[Frame], number: u32) -> Option<&Frame> {
-    speech.get((number as usize).checked_rem(speech.len())?)
-}
-
-/// What is heard of a packet of speech, if it is not what was said. In place of the stamp is what was said.
-fn differing(packet: &[u8], said: &Frame) -> Option<Frame> {
-    let heard: &Frame = packet.try_into().ok()?;
-    let behind = PACKET_BYTES_MIN..;
-    (heard[behind.clone()] != said[behind.clone()]).then(|| {
-        let mut frame = *said;
-        frame[behind.clone()].copy_from_slice(&heard[behind]);
-        frame
-    })
-}
-
 /// The group that a flow is sent to, if it has several receivers.
 fn group(place: usize, flow: &Flow) -> Option<NodeAddr> {
     (!flow.also.is_empty()).then(|| NodeAddr(GROUPS + place as u32))
@@ -473,22 +461,4 @@ pub(super) fn receiver(stream: usize) -> (ClientId, VirtualPort) {
 /// The stream of a listening client.
 pub(super) fn receiver_of(client: ClientId) -> Option<usize> {
     client.0.checked_sub(RECEIVERS).map(|n| n as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_heard_is_what_came_behind_the_stamp() {
-        let said = [7; FRAME_SAMPLES];
-        let mut packet = said;
-        stamp::put(&mut packet, 1, 2, Time::ZERO);
-        assert_eq!(differing(&packet, &said), None);
-        packet[100] = 8;
-        let heard = differing(&packet, &said).unwrap();
-        assert_eq!((heard[0], heard[99], heard[100]), (7, 7, 8));
-        // Not a packet of speech.
-        assert_eq!(differing(&packet[..80], &said), None);
-    }
 }
