@@ -58,16 +58,19 @@ impl Figure {
                     .entry((place, n))
                     .or_insert_with(|| (name, Vec::new(), Vec::new()));
                 let point = (number(row, &self.x), number(row, y));
-                if point.0.is_finite() && point.1.is_finite() {
-                    line.1.push(point);
-                    if let Some(error) = row.known(&spread_of(y)) {
-                        let ends = [point.1 - error, point.1 + error];
-                        line.2.extend(ends.map(|y| (point.0, y)));
-                    }
+                line.1.push(point);
+                if let Some(error) = row.known(&spread_of(y)) {
+                    let ends = [point.1 - error, point.1 + error];
+                    line.2.extend(ends.map(|y| (point.0, y)));
                 }
             }
         }
-        let points = || lines.values().flat_map(|(_, points, _)| points);
+        let points = || {
+            let drawn = lines
+                .values()
+                .flat_map(|(_, points, errors)| points.iter().chain(errors));
+            drawn.filter(|(x, y)| x.is_finite() && y.is_finite())
+        };
         let axis = |label: &str, values: &dyn Fn(&(f64, f64)) -> f64| {
             let least = points().map(values).fold(f64::INFINITY, f64::min);
             let most = points().map(values).fold(f64::NEG_INFINITY, f64::max);

@@ -325,11 +325,7 @@ pub(super) fn chart(
             name: name.clone().into(),
             color: place as u8,
             mark: Mark::Line,
-            points: points
-                .iter()
-                .copied()
-                .filter(|(x, y)| x.is_finite() && y.is_finite())
-                .collect(),
+            points: points.clone(),
         });
     Chart {
         title: title.into(),
