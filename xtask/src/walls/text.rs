@@ -297,15 +297,15 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Packages of others that the lock names, those of tests and of other systems too. It may only become less: a
-/// new one takes the place of an old one, or comes with a reason to raise this.
+/// Third-party packages in the lock file, with those of tests and of other systems. It may only fall: a new package
+/// replaces an old one, or comes with a reason to raise this.
 pub(super) const FOREIGN_MAX: usize = 290;
 
-/// No more packages of others than there are.
+/// No more third-party packages than there are.
 pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {
     let locked = tree.texts().find(|(path, _)| *path == "Cargo.lock");
     let count = locked.map_or(0, |(_, text)| foreign_of(text));
-    let what = format!("{count} packages of others, {FOREIGN_MAX} at most: do without one");
+    let what = format!("{count} third-party packages, {FOREIGN_MAX} at most: do without one");
     let finding = || Finding::error("Cargo.lock", 1, "foreign", what);
     (count > FOREIGN_MAX).then(finding).into_iter().collect()
 }
@@ -347,11 +347,11 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
 fn names_laboratory(line: &str) -> bool {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let is_lab = |word: &&str| matches!(word.trim_start_matches("::"), "lab");
+    let is_lab = |word: &str| word.trim_start_matches("::") == "lab";
     let is_within = |word: &&str| word.trim_start_matches("::").starts_with("lab::");
     let is_renamed = words.windows(2).any(|pair| {
-        (matches!(pair[0], "use" | "crate") && is_lab(&pair[1]))
-            || (is_lab(&pair[0]) && pair[1] == "as")
+        (matches!(pair[0], "use" | "crate") && is_lab(pair[1]))
+            || (is_lab(pair[0]) && pair[1] == "as")
     });
     words.iter().any(is_within) || is_renamed
 }

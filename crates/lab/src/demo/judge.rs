@@ -16,9 +16,8 @@ pub(crate) struct Judged {
     pub(crate) evaluations: Vec<Evaluation>,
 }
 
-/// Judges calls by when their packets came, and what came otherwise than it was sent, on all processors, and tells
-/// after each how many are done; `go_on` says whether to
-/// continue.
+/// Scores calls on all processors: `calls` says when packets arrived, `altered` which payloads are not as they
+/// were sent. `go_on` gets the number of finished calls after each, and says whether to continue.
 ///
 /// # Errors
 /// When a call does not fit the speech. `Ok(None)` when it was not to go on.
