@@ -63,7 +63,7 @@ fn similar(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
 
 fn chain_verdicts(chain: View<'_>) -> Vec<Verdict> {
     let tenth = chain.at(10, LOSS);
-    let native = most(&chain.each(&[4, 5], NATIVE_LOSS));
+    let native = most(chain.each(&[4, 5], NATIVE_LOSS));
     let high = every(&chain.each(&[4, 5], LOSS), |pct| *pct > HIGH_PCT);
     let twice = |no: &u32| chain.at(*no, MEAN) >= 2.0 * chain.at(*no, NATIVE_MEAN);
     let higher = numbers().iter().filter(|no| twice(no)).count();

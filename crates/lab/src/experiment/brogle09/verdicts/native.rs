@@ -66,7 +66,7 @@ fn chain_losses(chain: View<'_>) -> Vec<Verdict> {
         true => format!("nothing is lost in any load: {NO_NETWORK_CARD}"),
         false => "what is lost here is lost when this machine is held up".to_owned(),
     };
-    let at_small = most(&chain.each(&[4, 5], "native_loss_pct"));
+    let at_small = most(chain.each(&[4, 5], "native_loss_pct"));
     let mean = chain.mean(&all, "native_loss_pct");
     let fifth = chain.at(5, "native_loss_pct");
     let slow: Vec<String> = all
@@ -200,7 +200,7 @@ fn tree_losses(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
 
 fn tree_latencies(tree: View<'_>) -> Vec<Verdict> {
     let means = [SMALL, MIDDLE, LARGE].map(|nos| tree.mean(&nos, "native_mean_95_us"));
-    let (high, low) = (most(&means), least(&means));
+    let (high, low) = (most(means), least(means));
     let deviation = "native_deviation_95_us";
     let others: Vec<u32> = numbers()
         .into_iter()

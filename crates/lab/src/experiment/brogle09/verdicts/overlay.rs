@@ -96,7 +96,7 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
     let [first, second, third] = [1, 2, 3].map(|no| chain.at(no, MEAN));
     let range = |nos: [u32; 3]| {
         let each = nos.map(above);
-        most(&each) - least(&each)
+        most(each) - least(each)
     };
     let [small, middle, large] = [[1, 2, 3], [6, 7, 8], [11, 12, 13]].map(range);
     vec![
