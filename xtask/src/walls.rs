@@ -57,7 +57,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
 
 /// Every rule on one tree, in the order of the files.
 fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 16] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 17] = [
         crates::edges,
         crates::externals,
         crates::manifests,
@@ -71,6 +71,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         text::machine_paths,
         text::links,
         text::lock,
+        text::foreign,
         text::laboratory,
         text::verdicts,
         fuzzing::fuzzing,

@@ -46,7 +46,7 @@ use tools::interrupt::Interrupt;
 use tools::pace::{self, Schedule};
 use tools::progress::Progress;
 use tools::quality::Call;
-use voice::call::Original;
+use voice::call::{Altered, Original};
 use voice::frames::FRAME_SAMPLES;
 
 /// From the threads' start to the first packet.
@@ -77,7 +77,8 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     let output = Output::prepare(&options.out, &said, layout.ways.len())?;
     let interrupt = Interrupt::install()?;
     let calls = make_calls(options, &said.original, &interrupt)?;
-    let judged = listen(&said, calls.delays, (layout, progress), &interrupt)?;
+    let heard = calls.delays.into_iter().zip(&calls.altered).collect();
+    let judged = listen(&said, heard, (layout, progress), &interrupt)?;
     let payload = calls.payload_bytes.max(1) as f64;
     let results = judged
         .iter()
@@ -109,16 +110,17 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
 /// Judges what arrived, way by way.
 fn listen(
     said: &Said,
-    delays: Vec<Vec<Call>>,
+    ways: Vec<(Vec<Call>, &Vec<Altered>)>,
     (layout, progress): (&Layout, Progress),
     interrupt: &Interrupt,
 ) -> Result<Vec<Judged>, DemoError> {
-    let total: usize = delays.iter().map(Vec::len).sum();
+    let total: usize = ways.iter().map(|(calls, _)| calls.len()).sum();
     let mut before = 0;
     let mut all = Vec::new();
-    for calls in delays {
+    for (calls, altered) in ways {
         let count = calls.len();
-        let judged = judge::judge(&said.original, calls, layout.deadline, |done| {
+        let heard = (calls, altered.as_slice());
+        let judged = judge::judge(&said.original, heard, layout.deadline, |done| {
             progress.draw(
                 (before + done) as f64 / total as f64,
                 "listening: PESQ of every segment",
@@ -156,6 +158,8 @@ fn scenario(options: &DemoOptions, said: &Said) -> Scenario {
 struct Calls {
     /// The calls of each way.
     delays: Vec<Vec<Call>>,
+    /// What of them came otherwise than it was sent.
+    altered: Vec<Vec<Altered>>,
     /// What the phones handed over, RTP headers included, once per packet.
     payload_bytes: u64,
     /// Bytes on one hop of each way.
@@ -196,14 +200,15 @@ fn make_calls(
     };
     let live = Arc::new(Live::new(layout.ways.len()));
     let talking = {
-        let frames: Vec<[u8; FRAME_SAMPLES]> = original.packets().to_vec();
+        let frames: Arc<[[u8; FRAME_SAMPLES]]> = original.packets().into();
+        let heard = Arc::clone(&frames);
         let (speaker_live, listener_live) = (Arc::clone(&live), Arc::clone(&live));
         Talking {
             speaker: Some(thread("speaker", move || {
                 Ok(speaker.run(clock, schedule, &frames, &speaker_live))
             })?),
             listener: Some(thread("listener", move || {
-                listener.run(clock, schedule, &listener_live)
+                listener.run(clock, schedule, &heard, &listener_live)
             })?),
             live,
         }
@@ -237,7 +242,8 @@ fn make_calls(
     });
     Ok(Calls {
         delays: delays.collect(),
-        payload_bytes: sent.behind_us.len() as u64 * tools::rtp::PACKET_BYTES as u64,
+        altered: arrived.altered,
+        payload_bytes: sent.behind_us.len() as u64 * voice::rtp::place::PACKET_BYTES as u64,
         wire_bytes,
         behind_p99_us: p99(sent.behind_us),
         restarts,

@@ -30,5 +30,6 @@ pub mod live;
 mod members;
 mod plot;
 pub mod scenario;
+mod stats;
 mod whole;
 pub mod worlds;

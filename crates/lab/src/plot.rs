@@ -15,6 +15,12 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const LEGEND_ROW: f64 = 18.0;
 const BOTTOM: f64 = 44.0;
+/// What is drawn on the frame, such as a line of zeros, is not cut in half.
+const FRAME: f64 = 3.0;
+/// Lines of no more points than this have a mark at each: more would hide the line.
+const MARKED_MAX: usize = 32;
+/// Farther outside nothing is placed: renderers compute with 32 bits.
+const FAR: f64 = 1e5;
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,8 @@ pub(crate) enum Mark {
     Steps,
     /// Points alone.
     Dots,
+    /// Pairs of points, each joined by an upright stroke: from where to where a value may be.
+    Bars,
 }
 
 /// One set of points.
@@ -37,7 +45,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// One axis. Points outside its range are not drawn.
+/// One axis. What is outside its range is cut off at the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) label: Cow<'static, str>,
@@ -55,17 +63,31 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// The plot as an `<svg>` element.
-    pub(crate) fn svg(&self) -> String {
+    /// The plot as an `<svg>` element. Its frame needs an id that no other drawing of the page has.
+    pub(crate) fn svg(&self, id: &str) -> String {
+        let id: String = id
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
             self.height(),
             escape(&self.title)
         );
         self.draw_axes(&mut out);
+        let _ = writeln!(
+            out,
+            "<clipPath id=\"frame-{id}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/></clipPath>\n\
+             <g clip-path=\"url(#frame-{id})\">",
+            LEFT - FRAME,
+            self.top() - FRAME,
+            WIDTH - LEFT - RIGHT + 2.0 * FRAME,
+            HEIGHT - TOP - BOTTOM + 2.0 * FRAME
+        );
         for series in &self.series {
             self.draw(series, &mut out);
         }
+        out.push_str("</g>\n");
         self.draw_legend(&mut out);
         out.push_str("</svg>\n");
         out
@@ -110,24 +132,53 @@ impl Chart {
 
     fn draw(&self, series: &Series, out: &mut String) {
         let color = series.color;
-        let inside = |&&(x, y): &&(f64, f64)| self.x.holds(x) && self.y.holds(y);
-        let points = series.points.iter().filter(inside);
-        let places = points.map(|&(x, y)| (self.at_x(x), self.at_y(y)));
+        let is_known = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        let place = |&(x, y): &(f64, f64)| (self.at_x(x), self.at_y(y));
+        if series.mark == Mark::Bars {
+            let pairs = series.points.chunks_exact(2);
+            let known = pairs.filter(|pair| pair.iter().all(is_known));
+            let bar = |pair: &[(f64, f64)]| {
+                let ((x, from), (_, to)) = (place(&pair[0]), place(&pair[1]));
+                format!(
+                    "M{x:.1} {from:.1}V{to:.1}M{:.1} {from:.1}h6M{:.1} {to:.1}h6",
+                    x - 3.0,
+                    x - 3.0
+                )
+            };
+            let bars: String = known.map(bar).collect();
+            let _ = writeln!(out, "<path class=\"bars s{color}\" d=\"{bars}\"/>");
+            return;
+        }
+        // One path of strokes without length: round caps make them dots.
+        let dots = || -> String {
+            let places = series
+                .points
+                .iter()
+                .filter(|point| is_known(point))
+                .map(place);
+            places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect()
+        };
         if series.mark == Mark::Dots {
-            // One path of strokes without length: round caps make them dots.
-            let dots: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
-            let _ = writeln!(out, "<path class=\"dots s{color}\" d=\"{dots}\"/>");
+            let _ = writeln!(out, "<path class=\"dots s{color}\" d=\"{}\"/>", dots());
             return;
         }
         let mut path = String::new();
-        for (i, (x, y)) in places.enumerate() {
-            let _ = match (i, series.mark) {
-                (0, _) => write!(path, "M{x:.1} {y:.1}"),
-                (_, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
-                _ => write!(path, "L{x:.1} {y:.1}"),
+        let mut is_joined = false;
+        for point in &series.points {
+            let (x, y) = place(point);
+            let _ = match (is_known(point), is_joined, series.mark) {
+                // What is not known interrupts the line: its neighbours have nothing between them.
+                (false, ..) => Ok(()),
+                (true, false, _) => write!(path, "M{x:.1} {y:.1}"),
+                (true, true, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
+                (true, true, _) => write!(path, "L{x:.1} {y:.1}"),
             };
+            is_joined = is_known(point);
         }
         let _ = writeln!(out, "<path class=\"line s{color}\" d=\"{path}\"/>");
+        if series.mark == Mark::Line && series.points.len() <= MARKED_MAX {
+            let _ = writeln!(out, "<path class=\"marks s{color}\" d=\"{}\"/>", dots());
+        }
     }
 
     fn draw_legend(&self, out: &mut String) {
@@ -143,6 +194,7 @@ impl Chart {
                 // As the series itself is drawn, so that a line and dots of one colour differ.
                 let (class, mark) = match series.mark {
                     Mark::Dots => ("dots", "M{x} {y}h0m7 0h0m7 0h0"),
+                    Mark::Bars => ("bars", "M{x} {y}m7 -6v12"),
                     _ => ("line", "M{x} {y}h14"),
                 };
                 let mark = mark
@@ -189,11 +241,11 @@ impl Chart {
     }
 
     fn at_x(&self, x: f64) -> f64 {
-        LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT)
+        (LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT)).clamp(-FAR, FAR)
     }
 
     fn at_y(&self, y: f64) -> f64 {
-        self.height() - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)
+        (self.height() - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)).clamp(-FAR, FAR)
     }
 }
 
@@ -210,10 +262,6 @@ impl Axis {
         } else {
             0.5
         }
-    }
-
-    fn holds(&self, value: f64) -> bool {
-        value >= self.min && value <= self.max
     }
 }
 
@@ -285,119 +333,4 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn ticks_are_round_and_inside() {
-        assert_eq!(
-            ticks(0.0, 36.0, 9),
-            [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0]
-        );
-        assert_eq!(ticks(-0.5, 4.5, 5), [0.0, 1.0, 2.0, 3.0, 4.0]);
-        let written = |min, max| {
-            ticks(min, max, 5)
-                .into_iter()
-                .map(number)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(written(0.0, 0.3), ["0", "0.1", "0.2", "0.3"]);
-        assert_eq!(ticks(1.0, 1.0, 5), [1.0]);
-        assert_eq!(ticks(0.0, f64::INFINITY, 5), [0.0]);
-    }
-
-    proptest! {
-        #[test]
-        fn ticks_are_about_as_many_as_wanted(min in -1e6..1e6, span in 1e-3..1e6, wanted in 2usize..20) {
-            let ticks = ticks(min, min + span, wanted);
-            // Steps of 1, 2, 5: up to 2.5 times as wide as asked for, and never narrower.
-            prop_assert!(ticks.len() <= wanted + 1);
-            prop_assert!(ticks.len() + 1 >= (wanted as f64 / 2.5) as usize);
-            prop_assert!(ticks.iter().all(|t| *t >= min - 1e-6 && *t <= min + span + 1e-6));
-            prop_assert!(ticks.is_sorted());
-        }
-
-        #[test]
-        fn the_distribution_counts_what_does_not_exceed(values in prop::collection::vec(0.0..50.0, 0..200), lost in 0usize..20) {
-            let total = values.len() + lost;
-            let step = 0.5;
-            let points = distribution(&values, total, step);
-            for &(x, pct) in &points {
-                let naive = values.iter().filter(|v| **v <= x + 1e-9).count();
-                prop_assert!((pct - 100.0 * naive as f64 / total as f64).abs() < 1e-9);
-            }
-            prop_assert!(points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
-            let last = points.last().map_or(0.0, |p| p.1);
-            prop_assert!((last - 100.0 * values.len() as f64 / total.max(1) as f64).abs() < 1e-9);
-        }
-    }
-
-    #[test]
-    fn a_legend_stands_below_the_title_in_rows_that_fit() {
-        let axis = Axis {
-            label: "x".into(),
-            min: 0.0,
-            max: 1.0,
-        };
-        let series = |name: String| Series {
-            name: name.into(),
-            color: 0,
-            mark: Mark::Line,
-            points: Vec::new(),
-        };
-        let mut chart = Chart {
-            title: "a title that is as long as the drawing is wide, or even a little longer".into(),
-            x: axis.clone(),
-            y: axis,
-            series: vec![series("one".into()), series("two".into())],
-        };
-        assert_eq!(chart.legend().len(), 1);
-        chart
-            .series
-            .extend((0..9).map(|i| series(format!("a longer name, {i}"))));
-        let rows = chart.legend();
-        assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 11);
-        for row in &rows {
-            let width: f64 = row.iter().map(|series| entry_width(series)).sum();
-            assert!(LEFT + width <= WIDTH - RIGHT);
-        }
-        assert_eq!(chart.top(), TOP + LEGEND_ROW * rows.len() as f64);
-        chart.series.clear();
-        assert_eq!((chart.top(), chart.height()), (TOP, HEIGHT));
-    }
-
-    #[test]
-    fn a_chart_places_its_points_and_leaves_out_what_is_outside() {
-        let axis = |label: &'static str, max| Axis {
-            label: label.into(),
-            min: 0.0,
-            max,
-        };
-        let series = |mark, points| Series {
-            name: "a<b".into(),
-            color: 1,
-            mark,
-            points,
-        };
-        let chart = Chart {
-            title: "loss & delay".into(),
-            x: axis("s", 10.0),
-            y: axis("ms", 100.0),
-            series: vec![
-                series(Mark::Line, vec![(0.0, 0.0), (10.0, 100.0), (11.0, 5.0)]),
-                series(Mark::Steps, vec![(0.0, 0.0), (10.0, 100.0)]),
-                series(Mark::Dots, vec![(10.0, 0.0), (f64::NAN, 1.0)]),
-            ],
-        };
-        let svg = chart.svg();
-        // The legend's row is 18 high.
-        assert!(svg.contains("viewBox=\"0 0 720 278\""), "{svg}");
-        assert!(svg.contains("d=\"M56.0 234.0L708.0 48.0\""), "{svg}");
-        assert!(svg.contains("d=\"M56.0 234.0H708.0V48.0\""));
-        assert!(svg.contains("d=\"M708.0 234.0h0\""));
-        assert!(svg.contains("a&lt;b") && svg.contains("loss &amp; delay"));
-        assert!(!svg.contains("NaN"));
-        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
-    }
-}
+mod tests;

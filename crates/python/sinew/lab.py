@@ -268,7 +268,8 @@ class Outcome:
     def claims(self) -> _list[dict[str, Any]]:
         """The claims: ``text``, ``source``, ``expected``, ``measured``, ``holds``.
 
-        ``holds`` is true, false, or none if it cannot be tested.
+        ``holds`` is true, false, or none if it cannot be tested. ``by_construction`` is there, and true,
+        if nothing was tested.
         """
         return self.document["claims"]
 
@@ -335,11 +336,12 @@ class Outcome:
         return ax
 
     def __repr__(self) -> str:
-        verdicts = [claim["holds"] for claim in self.claims]
-        hold, fail, untested = (verdicts.count(word) for word in (True, False, None))
+        tested = [claim["holds"] for claim in self.claims if not claim.get("by_construction")]
+        hold, fail, untested = (tested.count(word) for word in (True, False, None))
+        made = len(self.claims) - len(tested)
         return (
             f"<sinew.lab.Outcome {self.id}: {hold} claims hold, {fail} do not, {untested} cannot be "
-            "tested>"
+            f"tested, {made} hold by construction>"
         )
 
 

@@ -4,7 +4,7 @@
 //!   sinew why, whatif, plan ──> explain      what a node or a file knows of the network, and what follows
 //!   sinew call ───────────────> call         calls over a running network, and directly beside it
 //!   sinew emulate ────────────> emulate      two networks joined by an emulated link
-//!   lab, demo ────────────────> emulator, pace, quality, rtp
+//!   lab, demo ────────────────> emulator, pace, quality
 //!   all ──────────────────────> table, progress, share, spelling, interrupt
 //! ```
 //!
@@ -31,7 +31,6 @@ pub mod pace;
 pub mod program;
 pub mod progress;
 pub mod quality;
-pub mod rtp;
 pub mod share;
 pub mod spelling;
 pub mod table;

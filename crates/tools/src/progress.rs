@@ -1,4 +1,5 @@
-//! What is told while something long runs: a bar on a terminal, one line in a pipe.
+//! Progress of something long: a bar on a terminal; in a pipe a line at the start, and where the caller wants
+//! it a line every minute.
 //!
 //! It goes to standard error, so that standard output holds the result and nothing else.
 
@@ -13,7 +14,7 @@ pub enum Progress {
     /// Not at all.
     #[default]
     Silent,
-    /// What is done, once at the start: for a pipe.
+    /// A line at the start, and lines of [`Progress::tell`]: for a pipe.
     Heading,
     /// A line per step: for `--verbose` in a pipe.
     Lines,
@@ -59,6 +60,13 @@ impl Progress {
     pub fn draw(self, share: f64, text: &str) {
         if self == Progress::Bar {
             say(&format!("\r\x1b[K{} {text}", bar(share)));
+        }
+    }
+
+    /// Writes a line about the progress where there is no bar: for a log.
+    pub fn tell(self, text: &str) {
+        if matches!(self, Progress::Heading | Progress::Lines) {
+            say(&format!("{text}\n"));
         }
     }
 

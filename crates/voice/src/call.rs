@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Original (speech, law)     prepared once: packets, PESQ references, scores without loss
-//!      │  evaluate(delays, deadline)
+//!      │  evaluate_heard(delays, what came altered, deadline)
 //!      v
 //!   Evaluation                 loss and delay, E-model, PESQ, the PCM that was heard
 //! ```
@@ -13,6 +13,8 @@
 //! Two judgements stand side by side. PESQ hears what was lost but not how long it took; the
 //! E-model counts both, from numbers alone. Their scales differ and are named.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -41,6 +43,10 @@ pub enum CallError {
     #[error(transparent)]
     Score(#[from] ScoreError),
 }
+
+/// The payloads of one call that did not arrive as they were sent, by their packets. Almost none do, so the others
+/// are not kept.
+pub type Altered = BTreeMap<u32, [u8; FRAME_SAMPLES]>;
 
 /// Speech prepared for calls that carry it.
 pub struct Original {
@@ -103,10 +109,7 @@ impl Original {
         )
     }
 
-    /// Judges a call from the one-way delay of each packet, `None` for what never arrived.
-    ///
-    /// With a deadline the receiver plays every packet `deadline_us` after it was sent and conceals
-    /// what is not there by then; without one it waits for everything.
+    /// Judges a call whose packets arrived as they were sent, or never: see [`Original::evaluate_heard`].
     ///
     /// # Errors
     /// [`CallError::Arrivals`] unless there is one entry per packet.
@@ -115,14 +118,54 @@ impl Original {
         delays_us: &[Option<u64>],
         deadline_us: Option<u64>,
     ) -> Result<Evaluation, CallError> {
-        self.evaluate_playout(&Playout::from_delays(delays_us.to_vec(), deadline_us))
+        self.evaluate_heard(delays_us, &Altered::new(), deadline_us)
     }
 
-    /// Judges a call from the playout buffer that received it.
+    /// Judges a call from the one-way delay of each packet, `None` for what never arrived, and from the payloads
+    /// that are not those that were sent: what is heard, and scored, is what arrived.
+    ///
+    /// With a deadline the receiver plays every packet `deadline_us` after it was sent and conceals
+    /// what is not there by then; without one it waits for everything.
+    ///
+    /// # Errors
+    /// [`CallError::Arrivals`] unless there is one entry per packet.
+    pub fn evaluate_heard(
+        &self,
+        delays_us: &[Option<u64>],
+        altered: &Altered,
+        deadline_us: Option<u64>,
+    ) -> Result<Evaluation, CallError> {
+        let playout = Playout::from_delays(delays_us.to_vec(), deadline_us);
+        self.evaluate_frames(&playout, &self.heard(altered))
+    }
+
+    /// What is played where all of it arrives.
+    fn heard(&self, altered: &Altered) -> Cow<'_, [[u8; FRAME_SAMPLES]]> {
+        if altered.is_empty() {
+            return Cow::Borrowed(&self.packets);
+        }
+        let mut frames = self.packets.clone();
+        for (index, payload) in altered {
+            if let Some(frame) = frames.get_mut(*index as usize) {
+                *frame = *payload;
+            }
+        }
+        Cow::Owned(frames)
+    }
+
+    /// Judges a call from the playout buffer that received it, packets as they were sent.
     ///
     /// # Errors
     /// [`CallError::Arrivals`] unless the buffer is of this call's length.
     pub fn evaluate_playout(&self, playout: &Playout) -> Result<Evaluation, CallError> {
+        self.evaluate_frames(playout, &self.packets)
+    }
+
+    fn evaluate_frames(
+        &self,
+        playout: &Playout,
+        frames: &[[u8; FRAME_SAMPLES]],
+    ) -> Result<Evaluation, CallError> {
         let delays_us = playout.delays_us();
         if delays_us.len() != self.packets.len() {
             return Err(CallError::Arrivals {
@@ -141,7 +184,7 @@ impl Original {
             Concealment::AppendixI,
         )
         .rate();
-        let received = playout::decode(self.law, &self.packets, playout.fates());
+        let received = playout::decode(self.law, frames, playout.fates());
         let scores = self.score(&received);
         Ok(Evaluation {
             totals,

@@ -16,8 +16,9 @@
 //!
 //! All of it is in clear in SRTP too, but for the payload with its padding; so [`Packet::parse`]
 //! believes nothing of the payload, and [`Packet::payload`] asks for padding when it is called.
-//! RTCP is in [`rtcp`], with the extended reports in [`xr`].
+//! RTCP is in [`rtcp`], with the extended reports in [`xr`]; packets of emulated calls are in [`place`].
 
+pub mod place;
 pub mod rtcp;
 pub mod xr;
 

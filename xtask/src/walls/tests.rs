@@ -1,5 +1,6 @@
 //! Every rule fires on a bad sample and is silent on a good one.
 
+use super::text::{FOREIGN_MAX, foreign_of};
 use super::{Finding, Severity, Tree, check};
 
 /// The rules and lines that fire in one file.
@@ -458,6 +459,18 @@ fn fuzz_targets_are_listed_replayed_and_fed() {
 }
 
 #[test]
+fn packages_of_others_become_no_more() {
+    let most =
+        "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n".repeat(FOREIGN_MAX);
+    assert_eq!(fired_in("Cargo.lock", &most), []);
+    let more = most.clone() + most.lines().next().unwrap() + "\n";
+    assert_eq!(fired_in("Cargo.lock", &more), [("foreign", 1)]);
+    // Whoever drops one lowers the ceiling.
+    let lock = include_str!("../../../Cargo.lock");
+    assert_eq!(foreign_of(lock), FOREIGN_MAX);
+}
+
+#[test]
 fn a_verdict_is_not_written_down() {
     let written = "fn f() {\n    let a = Verdict::of(\n        \"key\",\n        true,\n        text,\n    );\n}\n";
     let path = "crates/lab/src/experiment/a.rs";
@@ -466,6 +479,15 @@ fn a_verdict_is_not_written_down() {
     assert_eq!(fired_in(path, measured), []);
     let elsewhere = "crates/lab/src/experiment/mod.rs";
     assert_eq!(fired_in(elsewhere, written), []);
+    for made in [
+        "fn f() { Verdict::by_construction(\"setup\", text); }\n",
+        "// ΔΔΔΔ\nfn f() {\n    Verdict::of(\n        \"setup-links\", x == 6, text) }\n",
+        "fn f() { Verdict::made(\"setup-links\", x == 6, text) }\n",
+    ] {
+        assert_eq!(fired_in(path, made).len(), 1, "{made}");
+    }
+    let setup = "fn f() { Verdict::setup(\"setup-links\", &[(\"links\", x, 6.0)]); Verdict::of(\"links\", x > 6.0, text) }\n";
+    assert_eq!(fired_in(path, setup), []);
 }
 
 #[test]
@@ -476,6 +498,16 @@ fn commands_of_users_do_without_the_laboratory() {
         [("laboratory", 2)]
     );
     assert_eq!(fired_in("crates/sinew/src/bench/relay.rs", uses), []);
+    for renamed in [
+        "fn f() { ::lab::scenario::run() }\n",
+        "use lab as laboratory;\n",
+        "use ::lab;\n",
+        "use {lab as l};\n",
+        "extern crate lab;\n",
+    ] {
+        let found = fired_in("crates/sinew/src/call.rs", renamed);
+        assert_eq!(found, [("laboratory", 1)], "{renamed}");
+    }
     let other = "use tools::call;\n/// As `lab::call` was.\nfn f() { crate::lab::x() }\n";
     assert_eq!(fired_in("crates/sinew/src/call.rs", other), []);
 }

@@ -297,6 +297,25 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Third-party packages in the lock file, with those of tests and of other systems. It may only fall: a new package
+/// replaces an old one, or comes with a reason to raise this.
+pub(super) const FOREIGN_MAX: usize = 290;
+
+/// No more third-party packages than there are.
+pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {
+    let locked = tree.texts().find(|(path, _)| *path == "Cargo.lock");
+    let count = locked.map_or(0, |(_, text)| foreign_of(text));
+    let what = format!("{count} third-party packages, {FOREIGN_MAX} at most: do without one");
+    let finding = || Finding::error("Cargo.lock", 1, "foreign", what);
+    (count > FOREIGN_MAX).then(finding).into_iter().collect()
+}
+
+/// Packages of others in a lock.
+pub(super) fn foreign_of(lock: &str) -> usize {
+    let lines = lock.lines();
+    lines.filter(|line| line.starts_with("source = ")).count()
+}
+
 /// The commands that are laboratory themselves; `lib.rs` names the module of one of them.
 const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "record", "sim"];
 
@@ -314,8 +333,7 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
         }
         let code = Source::parse(text).code;
         for (at, line) in code.lines().enumerate() {
-            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
-            if words.any(|word| word.starts_with("lab::")) {
+            if names_laboratory(line) {
                 let what =
                     "the laboratory is a leaf: take it from `tools`, or move it there".to_owned();
                 findings.push(Finding::error(path, at + 1, "laboratory", what));
@@ -325,12 +343,31 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// By a path into it, from the root too, or by another name for it.
+fn names_laboratory(line: &str) -> bool {
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let is_lab = |word: &str| word.trim_start_matches("::") == "lab";
+    let is_within = |word: &&str| word.trim_start_matches("::").starts_with("lab::");
+    let is_renamed = words.windows(2).any(|pair| {
+        (matches!(pair[0], "use" | "crate") && is_lab(pair[1]))
+            || (is_lab(pair[0]) && pair[1] == "as")
+    });
+    words.iter().any(is_within) || is_renamed
+}
+
 /// Where the laboratory's verdicts are made; only there may one hold without looking.
 const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
 
 /// A verdict comes from what was measured: one that is written down holds whatever happens.
 pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
     const OPENS: &str = "Verdict::of(";
+    /// What does not compare the run's own parameters with the paper's.
+    const NO_SETUP: [&str; 3] = [
+        "Verdict::of(",
+        "Verdict::by_construction(",
+        "Verdict::made(",
+    ];
     let mut findings = Vec::new();
     let of_lab = |path: &str| path.starts_with("crates/lab/src/") && path != VERDICTS;
     for (path, text) in tree.texts().filter(|(path, _)| of_lab(path)) {
@@ -345,6 +382,18 @@ pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
                     "a verdict that is `{decides}` whatever is measured: compare, or say `by_construction`, `setup` or `untested`"
                 );
                 findings.push(Finding::error(path, line, "verdicts", what));
+            }
+        }
+        // The claim's name is a literal: blank in `code`, and as many characters from the beginning in the text.
+        for opens in NO_SETUP {
+            for (at, _) in code.match_indices(opens) {
+                let from = code[..at + opens.len()].chars().count();
+                let argument = text.chars().skip(from).skip_while(|c| c.is_whitespace());
+                if argument.take(6).eq("\"setup".chars()) {
+                    let line = code[..at].lines().count();
+                    let what = "how the experiment is made is compared with the paper's parameters by `setup`";
+                    findings.push(Finding::error(path, line, "verdicts", what));
+                }
             }
         }
     }

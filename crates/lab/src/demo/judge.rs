@@ -5,7 +5,7 @@ use base::Duration;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use tools::quality::{Call, Quality, round};
-use voice::call::{CallError, Evaluation, Original};
+use voice::call::{Altered, CallError, Evaluation, Original};
 use voice::score::Scores;
 
 /// The calls of one path with their judgements.
@@ -16,14 +16,14 @@ pub(crate) struct Judged {
     pub(crate) evaluations: Vec<Evaluation>,
 }
 
-/// Judges calls on all processors, and tells after each how many are done; `go_on` says whether to
-/// continue.
+/// Scores calls on all processors: `calls` says when packets arrived, `altered` which payloads are not as they
+/// were sent. `go_on` gets the number of finished calls after each, and says whether to continue.
 ///
 /// # Errors
 /// When a call does not fit the speech. `Ok(None)` when it was not to go on.
 pub(crate) fn judge(
     original: &Original,
-    calls: Vec<Call>,
+    (calls, altered): (Vec<Call>, &[Altered]),
     deadline: Duration,
     mut go_on: impl FnMut(usize) -> bool,
 ) -> Result<Option<Judged>, CallError> {
@@ -40,11 +40,11 @@ pub(crate) fn judge(
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(call) = calls.get(i) else { return };
                     let deadline_us = Some(deadline.as_micros());
+                    let as_sent = Altered::new();
+                    let altered = altered.get(i).unwrap_or(&as_sent);
+                    let evaluation = original.evaluate_heard(call, altered, deadline_us);
                     // Nobody listens any more when it was not to go on.
-                    if done
-                        .send((i, original.evaluate(call, deadline_us)))
-                        .is_err()
-                    {
+                    if done.send((i, evaluation)).is_err() {
                         return;
                     }
                 }
@@ -143,7 +143,7 @@ mod tests {
         bad[40..60].fill(None);
         bad[60] = Some(100_001);
         let mut seen = Vec::new();
-        let judged = judge(&original, vec![good, bad], DEADLINE, |done| {
+        let judged = judge(&original, (vec![good, bad], &[]), DEADLINE, |done| {
             seen.push(done);
             true
         });
@@ -168,10 +168,15 @@ mod tests {
         let original = original();
         let calls = || vec![vec![Some(1); 100]; 5];
         assert!(
-            judge(&original, calls(), DEADLINE, |_| false)
+            judge(&original, (calls(), &[]), DEADLINE, |_| false)
                 .unwrap()
                 .is_none()
         );
-        assert!(judge(&original, vec![vec![Some(1); 99]], DEADLINE, |_| true).is_err());
+        assert!(
+            judge(&original, (vec![vec![Some(1); 99]], &[]), DEADLINE, |_| {
+                true
+            })
+            .is_err()
+        );
     }
 }

@@ -56,8 +56,8 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
         let _ = writeln!(out, "<p>{}</p>", escape(&line));
     }
     out.push_str(&players(result));
-    for chart in charts(result, evidence) {
-        let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg());
+    for (n, chart) in charts(result, evidence).iter().enumerate() {
+        let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg(&n.to_string()));
     }
     out.push_str(&method(result, evidence));
     out.push_str("</body>\n</html>\n");
@@ -417,7 +417,7 @@ mod tests {
     use voice::g711::Law;
 
     fn judged(original: &Original, call: Vec<Option<u64>>) -> Judged {
-        judge(original, vec![call], DEADLINE, |_| true)
+        judge(original, (vec![call], &[]), DEADLINE, |_| true)
             .unwrap()
             .unwrap()
     }
@@ -452,11 +452,11 @@ mod tests {
                 "{tag}"
             );
         }
-        for outside in [
-            "http:", "https:", "src=\"/", "@import", "url(", "<script", "<link",
-        ] {
+        for outside in ["http:", "https:", "src=\"/", "@import", "<script", "<link"] {
             assert!(!page.contains(outside), "{outside}");
         }
+        // What drawings name is in the page itself.
+        assert_eq!(page.matches("url(").count(), page.matches("url(#").count());
         // Nothing is loaded but the recordings beside the page.
         for recording in ["reference.wav", "direct.wav", "overlay.wav"] {
             let player = format!("<audio controls preload=\"none\" src=\"{recording}\">");

@@ -21,8 +21,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tools::pace::{self, Moments, Schedule};
-use tools::rtp::{self, Place};
+use voice::call::Altered;
 use voice::frames::FRAME_SAMPLES;
+use voice::rtp::place::{self, PACKET_BYTES, Place};
 
 /// Virtual port of the first call, at both ends; the others follow it.
 const FIRST_PORT: u16 = 5000;
@@ -70,6 +71,8 @@ pub(crate) struct Times {
     pub(crate) ways: Vec<Moments>,
     /// How late packets were sent, after their moment, in microseconds; empty for arrivals.
     pub(crate) behind_us: Vec<u64>,
+    /// Of arrivals, way by way and call by call: payloads that are not those that were sent.
+    pub(crate) altered: Vec<Vec<Altered>>,
 }
 
 impl Times {
@@ -77,7 +80,42 @@ impl Times {
         Times {
             ways: vec![Moments::new(schedule.calls, schedule.packets); ways],
             behind_us: Vec::new(),
+            altered: vec![vec![Altered::new(); schedule.calls as usize]; ways],
         }
+    }
+
+    /// Notes a packet that came by a way; false when it had come before, or there is no such packet. What of it is
+    /// heard is what came.
+    fn hear(
+        &mut self,
+        way: usize,
+        heard: Heard<'_>,
+        at: Time,
+        sent: &[[u8; FRAME_SAMPLES]],
+    ) -> bool {
+        let Place { source, index } = heard.place;
+        let is_first = self.ways[way].note(source, index, at);
+        if is_first
+            && sent.get(index as usize) != Some(heard.speech)
+            && let Some(altered) = self.altered[way].get_mut(source as usize)
+        {
+            altered.insert(index, *heard.speech);
+        }
+        is_first
+    }
+}
+
+/// A packet that came.
+#[derive(Clone, Copy)]
+struct Heard<'p> {
+    place: Place,
+    speech: &'p [u8; FRAME_SAMPLES],
+}
+
+impl<'p> Heard<'p> {
+    fn parse(packet: &'p [u8]) -> Option<Heard<'p>> {
+        let (place, speech) = place::parse(packet)?;
+        Some(Heard { place, speech })
     }
 }
 
@@ -234,7 +272,7 @@ impl Speaker {
             let Some(frame) = speech.get(index as usize) else {
                 break;
             };
-            let packet = rtp::emit(
+            let packet = place::emit(
                 Place {
                     source: call,
                     index,
@@ -282,11 +320,12 @@ impl Listener {
         self.direct.local_addr()
     }
 
-    /// Notes when packets arrive until it is asked to stop.
+    /// Notes when packets arrive, and what is in those that are not as they were sent, until it is asked to stop.
     pub(crate) fn run(
         mut self,
         clock: Clock,
         schedule: Schedule,
+        speech: &[[u8; FRAME_SAMPLES]],
         live: &Live,
     ) -> io::Result<Times> {
         pace::prepare_thread();
@@ -303,8 +342,8 @@ impl Listener {
             poller.wait(Some(LOOK_EVERY), &mut ready)?;
             for event in &ready {
                 match way_and_call(event.token) {
-                    (0, _) => self.hear_direct(clock, &mut times.ways[0], live)?,
-                    (way, call) => self.hear_overlay((way, call), clock, &mut times, live),
+                    (0, _) => self.hear_direct(clock, &mut times, speech, live)?,
+                    (way, call) => self.hear_overlay((way, call), clock, &mut times, speech, live),
                 }
             }
             self.look_for_nodes(&poller, clock.now())?;
@@ -324,14 +363,20 @@ impl Listener {
         Ok(())
     }
 
-    fn hear_direct(&mut self, clock: Clock, times: &mut Moments, live: &Live) -> io::Result<()> {
-        let mut buffer = [0; 2 * rtp::PACKET_BYTES];
+    fn hear_direct(
+        &mut self,
+        clock: Clock,
+        times: &mut Times,
+        speech: &[[u8; FRAME_SAMPLES]],
+        live: &Live,
+    ) -> io::Result<()> {
+        let mut buffer = [0; 2 * PACKET_BYTES];
         for _ in 0..READS_PER_TURN {
             match self.direct.recv(&mut buffer) {
                 Ok(len) => {
                     let now = clock.now();
-                    let place = rtp::parse(&buffer[..len]);
-                    if place.is_some_and(|place| times.note(place.source, place.index, now)) {
+                    let heard = Heard::parse(&buffer[..len]);
+                    if heard.is_some_and(|heard| times.hear(0, heard, now, speech)) {
                         live.count(0);
                     }
                 }
@@ -348,22 +393,23 @@ impl Listener {
         (way, call): (usize, u32),
         clock: Clock,
         times: &mut Times,
+        speech: &[[u8; FRAME_SAMPLES]],
         live: &Live,
     ) {
-        let mut buffer = [0; 2 * rtp::PACKET_BYTES];
+        let mut buffer = [0; 2 * PACKET_BYTES];
         let exchange = self.overlays.get_mut(way - 1);
         let Some(phone) = exchange.and_then(|e| e.phones.get_mut(call as usize)) else {
             return;
         };
-        let times = &mut times.ways[way];
         for _ in 0..READS_PER_TURN {
             let Some(socket) = &phone.socket else { return };
             match socket.recv_from(&mut buffer) {
                 Ok((len, ..)) => {
                     let now = clock.now();
                     // A call hears only itself.
-                    let place = rtp::parse(&buffer[..len]).filter(|place| place.source == call);
-                    if place.is_some_and(|place| times.note(call, place.index, now)) {
+                    let heard = Heard::parse(&buffer[..len]);
+                    let heard = heard.filter(|heard| heard.place.source == call);
+                    if heard.is_some_and(|heard| times.hear(way, heard, now, speech)) {
                         live.count(way);
                     }
                 }
@@ -391,3 +437,6 @@ fn watch(poller: &Poller, phone: &Phone, token: u64) -> io::Result<()> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 //! cells of another build, seed, size or set of parameters, cells that came twice, and a grid with a
 //! hole. What it writes is byte for byte what a run on one machine writes.
 
+use super::amir06::speech;
 use super::files;
 use super::overrides;
 use super::run::{LabError, LabSummary, Tally};
@@ -100,31 +101,63 @@ impl Request {
         }
     }
 
-    /// A line for each thing that decides what a cell measures.
     fn identity(&self, experiment: &dyn Experiment, key: &str) -> Result<String, LabError> {
-        let Request {
-            size, seed, speech, ..
-        } = self;
-        let mut text = format!(
-            "build {}\nfamily {}\nsize {size:?}\nseed {seed}\ncell {key}\n",
-            build(),
-            experiment.family()
-        );
-        if let Some(definition) = &self.definition {
-            let decisive = definition.experiment()?.decisive();
-            text += &format!("definition {decisive:016x}\n");
+        let speech = recording(self.speech.as_deref())?;
+        identity(experiment, &self.plan(), key, speech.as_deref())
+    }
+}
+
+/// A line for each thing that decides what a cell measures; the recording is that of [`recording`].
+pub(super) fn identity(
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    key: &str,
+    recording: Option<&str>,
+) -> Result<String, LabError> {
+    let mut text = format!(
+        "build {}\nfamily {}\nsize {:?}\nseed {}\ncell {key}\n",
+        build(),
+        experiment.family(),
+        plan.size,
+        plan.seed
+    );
+    if let Some(definition) = experiment.definition() {
+        let decisive = definition.experiment()?.decisive();
+        text += &format!("definition {decisive:016x}\n");
+    }
+    for wanted in &plan.overrides {
+        // The cell's key has the coordinates.
+        if let Override::Setting(..) = wanted {
+            text += &format!("set {wanted}\n");
         }
-        for wanted in &self.overrides {
-            // The cell's key has the coordinates.
-            if let Override::Setting(..) = wanted {
-                text += &format!("set {wanted}\n");
-            }
-        }
-        if let Some(path) = speech {
-            let bytes = std::fs::read(path).map_err(|error| LabError::at(path, error))?;
-            text += &format!("speech {:016x} {}\n", digest(&bytes), bytes.len());
-        }
-        Ok(text)
+    }
+    if let Some(recording) = recording {
+        text += &format!("speech {recording}\n");
+    }
+    Ok(text)
+}
+
+/// What tells a named recording from others: its digest and its length.
+pub(super) fn recording(named: Option<&Path>) -> Result<Option<String>, LabError> {
+    let digested = |path: &Path| {
+        let bytes = speech::bytes_of(path).map_err(|error| LabError::at(path, error))?;
+        Ok(format!("{:016x} {}", digest(&bytes), bytes.len()))
+    };
+    named.map(digested).transpose()
+}
+
+/// Checks that all rows were scored with the same source of speech. Without a named recording each machine uses
+/// the package if it is installed, else the sample.
+pub(super) fn one_speech<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Result<(), String> {
+    let mut told = rows.into_iter().filter_map(|row| row.known("speech"));
+    let first = told.next();
+    match told.all(|other| Some(other) == first) {
+        true => Ok(()),
+        false => Err(
+            "its cells were scored with different speech: install the same recordings on all machines, or name \
+             one by --speech"
+                .to_owned(),
+        ),
     }
 }
 
@@ -255,7 +288,10 @@ fn ordered(request: &Request, measured: Vec<MeasuredCell>) -> Result<Rows, LabEr
     }
     match rows.into_keys().next() {
         Some(key) => Err(incomplete(format!("its grid has no cell {key}"))),
-        None => Ok(Rows(in_order)),
+        None => {
+            one_speech(&in_order).map_err(incomplete)?;
+            Ok(Rows(in_order))
+        }
     }
 }
 

@@ -40,6 +40,20 @@ pub(super) struct Outcome {
     pub(super) table: Vec<Vec<String>>,
 }
 
+impl Outcome {
+    /// Claims that were put to a test and hold, or do not; or those that could not be.
+    pub(super) fn count(&self, holds: Option<bool>) -> usize {
+        let tested = self.claims.iter().filter(|claim| !claim.by_construction);
+        tested.filter(|claim| claim.holds == holds).count()
+    }
+
+    /// Claims that hold by construction.
+    pub(super) fn by_construction(&self) -> usize {
+        let claims = self.claims.iter();
+        claims.filter(|claim| claim.by_construction).count()
+    }
+}
+
 /// A claim and its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Judged {
@@ -78,6 +92,9 @@ pub(super) struct Part {
     /// Parameters that were wanted otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<String>,
+    /// The recording that was named: its digest and length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) speech: Option<String>,
     /// Seconds it took.
     pub(super) took_s: f64,
     /// What was measured.
@@ -140,7 +157,10 @@ pub(super) fn write_outcome(
             0 => format!("{name}.svg"),
             i => format!("{name}-{}.svg", i + 1),
         };
-        files::write(&base.with_file_name(&file), alone(&chart.svg()).as_bytes())?;
+        files::write(
+            &base.with_file_name(&file),
+            alone(&chart.svg(&format!("{id}-{i}"))).as_bytes(),
+        )?;
         charts.push(file);
     }
     for (file, text) in experiment.files(plan) {

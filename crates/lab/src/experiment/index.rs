@@ -34,32 +34,28 @@ fn page(out: &Path, outcomes: &[Outcome]) -> String {
 
 /// A line per experiment, and the sums.
 fn overview(outcomes: &[Outcome]) -> String {
-    let count = |holds, outcome: &Outcome| {
-        let claims = outcome.claims.iter();
-        claims.filter(|claim| claim.holds == holds).count()
-    };
-    let sum = |holds| outcomes.iter().map(|o| count(holds, o)).sum::<usize>();
+    let sum = |holds| outcomes.iter().map(|o| o.count(holds)).sum::<usize>();
     let (hold, fail, untested) = (sum(Some(true)), sum(Some(false)), sum(None));
-    let claims = outcomes.iter().flat_map(|outcome| &outcome.claims);
-    let made = claims.filter(|claim| claim.by_construction).count();
+    let made: usize = outcomes.iter().map(Outcome::by_construction).sum();
     let mut html = format!(
-        "<p>{} claims: {hold} hold, {made} of them by construction, {fail} do not, {untested} cannot be tested.</p>\n\
+        "<p>{} claims: {hold} were tested and hold, {fail} do not, {untested} cannot be tested; {made} hold by construction.</p>\n\
          <input type=\"checkbox\" id=\"failing\"> \
          <label for=\"failing\">show what does not hold, and nothing else</label>\n\
          <div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>experiment</th><th></th><th>hold</th><th>do not</th>\
-         <th>untested</th></tr>\n",
-        hold + fail + untested
+         <th>untested</th><th>by construction</th></tr>\n",
+        hold + fail + untested + made
     );
     for outcome in outcomes {
         let _ = writeln!(
             html,
-            "<tr{5}><td><a href=\"#{0}\">{0}</a></td><td class=\"words\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td></tr>",
+            "<tr{5}><td><a href=\"#{0}\">{0}</a></td><td class=\"words\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td><td>{6}</td></tr>",
             escape(&outcome.id),
             escape(&outcome.title),
-            count(Some(true), outcome),
-            count(Some(false), outcome),
-            count(None, outcome),
+            outcome.count(Some(true)),
+            outcome.count(Some(false)),
+            outcome.count(None),
             held(fails(outcome)),
+            outcome.by_construction(),
         );
     }
     html + "</table>\n</div>\n"

@@ -1,6 +1,7 @@
 //! Puts shards together: the rows of all parts, checked to be a whole, concluded as if one machine
 //! had measured them.
 
+use super::cells::one_speech;
 use super::files::{self, Part};
 use super::overrides::{self, Override};
 use super::run::{LabError, LabSummary, Tally};
@@ -68,6 +69,10 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
             let why = "its parts have different seeds, sizes or parameters: run all shards alike";
             return Err(incomplete(why.into()));
         }
+        if part.speech != parts[0].speech {
+            let why = "its parts were scored with different recordings: run all shards with one";
+            return Err(incomplete(why.into()));
+        }
         if part.definition.as_ref() != experiment.definition() {
             let why = "its parts were measured with different files: run all shards with one";
             return Err(incomplete(why.into()));
@@ -108,6 +113,7 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
     if let Some(cell) = rows.into_keys().next() {
         return Err(incomplete(format!("its grid has no cell {cell}")));
     }
+    one_speech(&ordered).map_err(incomplete)?;
     let plan = Plan {
         size,
         seed,

@@ -283,6 +283,14 @@ impl Verdict {
         }
     }
 
+    /// The same where that was looked at: it holds by construction, or the experiment is made otherwise.
+    pub(crate) fn made(claim: &'static str, holds: bool, how: impl Into<String>) -> Verdict {
+        Verdict {
+            by_construction: holds,
+            ..Verdict::of(claim, holds, how)
+        }
+    }
+
     /// How the experiment is made, beside what the paper says of its own: parameters, this run's and the
     /// paper's. Where all are equal it holds by construction; where this run has less of something, as a quick one
     /// has, the claim is not tested; where it has more, or something else, it does not hold.

@@ -55,8 +55,17 @@ impl FromStr for Override {
                 ))
             })
         };
-        let values = value.split(',').map(number).collect::<Result<_, _>>()?;
-        Ok(Override::Coordinate(key.to_owned(), values))
+        let values = value
+            .split(',')
+            .map(number)
+            .collect::<Result<Vec<f64>, _>>()?;
+        let is_double = |(n, value): (usize, &f64)| values[..n].contains(value);
+        match values.iter().enumerate().any(is_double) {
+            true => Err(BadOverride(format!(
+                "`{text}`: a value is there twice: name each once"
+            ))),
+            false => Ok(Override::Coordinate(key.to_owned(), values)),
+        }
     }
 }
 
@@ -71,6 +80,16 @@ fn setting(key: &str, value: &str) -> Result<Override, BadOverride> {
         Err(SetError::Value { expected, .. }) => format!("expected {expected}"),
     };
     Err(BadOverride(format!("`{SETTINGS}{key}={value}`: {why}")))
+}
+
+impl Override {
+    /// What is wanted otherwise.
+    fn key(&self) -> String {
+        match self {
+            Override::Coordinate(key, _) => key.clone(),
+            Override::Setting(key, _) => format!("{SETTINGS}{key}"),
+        }
+    }
 }
 
 /// As it was written.
@@ -93,7 +112,17 @@ pub(super) fn grid(
     overrides: &[Override],
 ) -> Result<Vec<Cell>, LabError> {
     let mut cells = experiment.cells(size);
+    let mut keys = BTreeSet::new();
     for wanted in overrides {
+        if !keys.insert(wanted.key()) {
+            return Err(LabError::Override {
+                experiment: experiment.id().to_owned(),
+                why: format!(
+                    "`{}` is set twice: name it once, with all values behind it",
+                    wanted.key()
+                ),
+            });
+        }
         match wanted {
             Override::Coordinate(name, values) => {
                 cells = varied(experiment, &cells, name, values)?;
@@ -156,12 +185,13 @@ fn varied(
         }));
     }
     let (mut made, mut keys) = (Vec::new(), BTreeSet::new());
+    let mut is_taken = vec![false; values.len()];
     for cell in cells {
         if !has(cell) {
             made.push(cell.clone());
             continue;
         }
-        for value in values {
+        for (value, is_taken) in values.iter().zip(&mut is_taken) {
             let with = |(key, old): &(&'static str, f64)| match *key == name {
                 true => (*key, *value),
                 false => (*key, *old),
@@ -175,6 +205,7 @@ fn varied(
                 None if is_plain => Cell::of(parameters, cell.words.clone()),
                 None => continue,
             };
+            *is_taken = true;
             if keys.insert(cell.key.clone()) {
                 made.push(cell);
             }
@@ -183,12 +214,22 @@ fn varied(
             return Err(refused(format!("more than {CELLS_MAX} cells")));
         }
     }
-    match keys.is_empty() {
-        true => Err(refused(format!(
-            "no cell has {name} = {values:?}, and its cells are not made of numbers alone"
-        ))),
-        false => Ok(made),
+    let missing = values.iter().zip(is_taken).filter(|(_, taken)| !taken);
+    let missing: Vec<String> = missing.map(|(value, _)| value.to_string()).collect();
+    if missing.is_empty() {
+        return Ok(made);
     }
+    let coordinates = cells.iter().flat_map(|cell| &cell.parameters);
+    let own = coordinates.filter(|(key, _)| *key == name);
+    let mut own: Vec<f64> = own.map(|(_, value)| *value).collect();
+    own.sort_by(f64::total_cmp);
+    own.dedup();
+    let own: Vec<String> = own.iter().map(f64::to_string).collect();
+    Err(refused(format!(
+        "no cell has {name}={}, and its cells are not made of numbers alone: choose from {}",
+        missing.join(","),
+        own.join(", ")
+    )))
 }
 
 /// Measures a cell with the wanted settings.
@@ -294,6 +335,28 @@ mod tests {
             error.contains(&format!("did you mean `{name}`?")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn no_wanted_value_is_dropped() {
+        let refused = |id: &str, wanted: &[&str]| {
+            let wanted: Vec<Override> = wanted.iter().map(|text| text.parse().unwrap()).collect();
+            let error = grid(experiment(id), Size::Quick, &wanted).unwrap_err();
+            error.to_string()
+        };
+        // Its keys have words for numbers: cells of other values cannot be made.
+        let error = refused("amir06/fig1", &["loss=5,6,8"]);
+        assert!(
+            error.contains("loss=6,8") && error.contains("choose from"),
+            "{error}"
+        );
+        let error = refused("amir06/fig12", &["side_km=1000", "side_km=2000"]);
+        assert!(error.contains("`side_km` is set twice"), "{error}");
+        let setting = "settings.hello_interval=50ms";
+        let error = refused("amir06/fig1", &[setting, setting]);
+        assert!(error.contains("is set twice"), "{error}");
+        let error = "loss=5,7,5".parse::<Override>().unwrap_err().to_string();
+        assert!(error.contains("twice"), "{error}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod tests;
 
 use super::{Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::scenario::{Custom, Record, record};
+use crate::stats::{mean, standard_error};
 use base::rng::Rng;
 use check::Check;
 use definition::intern;
@@ -184,7 +185,7 @@ impl Own {
             let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
             let value = match measure.over {
                 Over::Mean if values.len() < runs.len().min(2) => None,
-                Over::Mean => mean(&values),
+                Over::Mean => (!values.is_empty()).then(|| mean(&values)),
                 Over::Most => fold(f64::max),
                 Over::Least => fold(f64::min),
             };
@@ -280,7 +281,7 @@ impl Experiment for Own {
             let rows: Vec<&Row> = rows.0.iter().filter(is_meant).collect();
             let is_known = |name: &&str| {
                 let mut rows = rows.iter();
-                rows.any(|row| row.values.contains_key(*name) || row.parameters.contains_key(*name))
+                rows.any(|row| row.known(name).is_some() || row.parameters.contains_key(*name))
             };
             if let Some(name) = claim.check.names().iter().find(|name| !is_known(name)) {
                 let why = format!("`{name}` was not measured");
@@ -314,8 +315,8 @@ impl Experiment for Own {
             });
             let measures = self.measures.iter().map(|measure| {
                 let value = check::shown(row.value(measure.name));
-                match row.values.get(&spread_of(measure.name)) {
-                    Some(error) => format!("{value} ± {}", check::shown(*error)),
+                match row.known(&spread_of(measure.name)) {
+                    Some(error) => format!("{value} ± {}", check::shown(error)),
                     None => value,
                 }
             });
@@ -371,14 +372,4 @@ fn cells(grid: &[Coordinate]) -> Vec<Cell> {
 /// The column with the standard error of another.
 fn spread_of(name: &str) -> String {
     format!("{name} ±")
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-fn standard_error(values: &[f64]) -> Option<f64> {
-    let (mean, n) = (mean(values)?, values.len() as f64);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt())
 }

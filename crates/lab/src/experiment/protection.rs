@@ -18,6 +18,7 @@ use super::{
 };
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::{Report, Scenario, Simulation};
+use crate::stats::mean_and_error;
 use base::Duration;
 
 /// The experiments.
@@ -245,17 +246,6 @@ fn missed_pct(report: &Report) -> f64 {
         .map(|packets| packets.lost + packets.late)
         .sum();
     100.0 * missed as f64 / packets.map(|packets| packets.sent).sum::<u64>().max(1) as f64
-}
-
-/// The mean of some runs, and its standard error.
-fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares = values
-        .iter()
-        .map(|value| (value - mean).powi(2))
-        .sum::<f64>();
-    (mean, (squares / (count * (count - 1.0).max(1.0))).sqrt())
 }
 
 impl Experiment for OneLink {

@@ -1,4 +1,7 @@
 //! What a cell measured: numbers and series, and tables of them.
+//!
+//! A row has finite numbers only. What was not measured is left out: readers get NaN, which no comparison
+//! holds for, and JSON, which has no NaN, brings back what was written.
 
 use super::Cell;
 use serde::{Deserialize, Serialize};
@@ -15,10 +18,10 @@ pub(crate) struct Row {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) words: BTreeMap<String, String>,
     /// Single numbers, by name.
-    pub(crate) values: BTreeMap<String, f64>,
+    values: BTreeMap<String, f64>,
     /// Series of points, by name: distributions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) series: BTreeMap<String, Vec<(f64, f64)>>,
+    series: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 /// The rows of all cells, in the order of the grid.
@@ -37,14 +40,47 @@ impl Row {
         }
     }
 
-    /// With one more number.
+    /// With one more number; without it where it is not finite, because nothing was measured.
     pub(crate) fn set(&mut self, name: impl Into<String>, value: f64) {
-        self.values.insert(name.into(), value);
+        let name = name.into();
+        match value.is_finite() {
+            true => self.values.insert(name, value),
+            false => self.values.remove(&name),
+        };
+    }
+
+    /// With one more series, of those of the points that are finite.
+    pub(crate) fn draw(
+        &mut self,
+        name: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) {
+        let points = points.into_iter();
+        let points = points.filter(|(x, y)| x.is_finite() && y.is_finite());
+        self.series.insert(name.into(), points.collect());
+    }
+
+    /// A number by its name, if it was measured.
+    pub(crate) fn known(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
+    }
+
+    /// All numbers with their names.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.values
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+    }
+
+    /// All series with their names.
+    pub(crate) fn all_series(&self) -> impl Iterator<Item = (&str, &[(f64, f64)])> {
+        let all = self.series.iter();
+        all.map(|(name, points)| (name.as_str(), points.as_slice()))
     }
 
     /// A number by its name; NaN, which no comparison holds for, if it is not there.
     pub(crate) fn value(&self, name: &str) -> f64 {
-        self.values.get(name).copied().unwrap_or(f64::NAN)
+        self.known(name).unwrap_or(f64::NAN)
     }
 
     /// A coordinate.
@@ -92,6 +128,25 @@ impl Rows {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points
+    }
+
+    /// From where to where the same may be by its standard error, for [`Mark::Bars`]; nothing where none is known.
+    ///
+    /// [`Mark::Bars`]: crate::plot::Mark::Bars
+    pub(crate) fn bars(
+        &self,
+        parameters: &[(&'static str, f64)],
+        over: &str,
+        name: &str,
+        error: &str,
+    ) -> Vec<(f64, f64)> {
+        let bar = |row: &Row| {
+            let (x, y) = (row.parameter(over), row.value(name));
+            row.known(error)
+                .map(|error| [(x, y - error), (x, y + error)])
+        };
+        let bars = self.with(parameters).filter_map(bar);
+        bars.flatten().collect()
     }
 
     /// The rows as comma-separated values: a column for each coordinate and number. Series follow in

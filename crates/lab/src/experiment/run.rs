@@ -3,7 +3,7 @@
 use super::files::{self, Outcome, Part};
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
-use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, index};
+use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, cells, index};
 use crate::scenario::Mistake;
 use serde::Serialize;
 use std::fmt;
@@ -97,9 +97,9 @@ pub enum LabError {
 pub struct Tally {
     /// The experiment.
     pub id: String,
-    /// Claims that hold.
+    /// Claims that were put to a test and hold.
     pub hold: usize,
-    /// Of them, those that hold by construction.
+    /// Claims that hold by construction; they are not among the others.
     pub by_construction: usize,
     /// Claims that do not, by their names.
     pub fail: Vec<String>,
@@ -152,6 +152,9 @@ pub(super) fn run_until(
     for experiment in &experiments {
         overrides::grid(*experiment, plan.size, &plan.overrides)?;
     }
+    // Only shards tell it.
+    let named = plan.speech.as_deref().filter(|_| options.shard.is_some());
+    let recording = cells::recording(named)?;
     let failed = |error| LabError::at(&options.out, error);
     std::fs::create_dir_all(&options.out).map_err(failed)?;
     let mut summary = LabSummary {
@@ -180,6 +183,7 @@ pub(super) fn run_until(
                 seed: plan.seed,
                 build: build().to_owned(),
                 overrides: plan.overrides.iter().map(Override::to_string).collect(),
+                speech: recording.clone(),
                 took_s,
                 rows,
                 definition: experiment.definition().cloned(),
@@ -221,12 +225,12 @@ impl LabError {
 
 impl Tally {
     pub(super) fn of(outcome: &Outcome, took_s: Option<f64>) -> Tally {
-        let count = |holds| outcome.claims.iter().filter(|c| c.holds == holds).count();
+        let count = |holds| outcome.count(holds);
         let failed = outcome.claims.iter().filter(|c| c.holds == Some(false));
         Tally {
             id: outcome.id.clone(),
             hold: count(Some(true)),
-            by_construction: outcome.claims.iter().filter(|c| c.by_construction).count(),
+            by_construction: outcome.by_construction(),
             fail: failed.map(|claim| claim.key.clone()).collect(),
             untested: count(None),
             took_s: took_s.map(|took_s| tools::quality::round(took_s, 1)),
@@ -244,9 +248,9 @@ impl fmt::Display for LabSummary {
             let head = [
                 "experiment",
                 "hold",
-                "by construction",
                 "do not",
                 "untested",
+                "by construction",
                 "seconds",
             ];
             let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -254,9 +258,9 @@ impl fmt::Display for LabSummary {
                 rows.push(vec![
                     tally.id.clone(),
                     tally.hold.to_string(),
-                    tally.by_construction.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
+                    tally.by_construction.to_string(),
                     tally
                         .took_s
                         .map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),

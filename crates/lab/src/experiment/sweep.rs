@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
@@ -21,6 +21,9 @@ pub(super) enum Stopped {
 
 /// How often it is looked whether to stop while cells are measured.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often a line says how many cells are done, where no bar is drawn.
+const TELL: Duration = Duration::from_secs(60);
 
 /// Rows of a run, by family and key of their cells.
 pub(super) type Measured = BTreeMap<(&'static str, String), Row>;
@@ -66,8 +69,17 @@ pub(super) fn measure(
             scope.spawn(|| work(sender));
         }
         drop(sender);
-        let mut count = 0;
+        let (mut count, mut told, begun) = (0, Instant::now(), Instant::now());
         loop {
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                progress.tell(&format!(
+                    "{}: {count} of {} cells after {} min",
+                    experiment.id(),
+                    mine.len(),
+                    begun.elapsed().as_secs() / 60
+                ));
+            }
             match receiver.recv_timeout(LOOK) {
                 Ok((place, Ok(row))) => {
                     count += 1;

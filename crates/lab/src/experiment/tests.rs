@@ -1,6 +1,7 @@
 //! The laboratory's own promises: equal seeds give equal files, shards make a whole, and no claim is
 //! forgotten.
 
+use super::files::{self, Part};
 use super::run::run_until;
 use super::*;
 use crate::files::Scratch;
@@ -132,4 +133,180 @@ fn a_setup_is_the_papers_or_smaller_or_another() {
     assert_eq!(another.holds, Some(false));
     let not_known = Verdict::setup("key", &[("nodes", f64::NAN, 15.0)]);
     assert_eq!(not_known.holds, Some(false));
+}
+
+#[test]
+fn what_was_not_measured_goes_through_files_and_comes_back_as_nothing() {
+    let mut row = Row::of(&Cell::at(&[("loss", 5.0)]));
+    for (name, value) in [("a", 1.5), ("b", f64::NAN), ("c", f64::INFINITY)] {
+        row.set(name, value);
+    }
+    row.draw("s", [(0.0, 1.0), (1.0, f64::NAN), (f64::NEG_INFINITY, 2.0)]);
+    let rows = Rows(vec![row.clone()]);
+    assert_eq!(rows.csv(), "loss,a\n5,1.5\n");
+    assert_eq!(
+        rows.series_csv().unwrap(),
+        "cell,series,x,y\nloss=5,s,0,1\n"
+    );
+    let part = part(None, row.clone());
+    let text = serde_json::to_string(&part).unwrap();
+    assert_eq!(serde_json::from_str::<Part>(&text).unwrap(), part);
+    let cell = cells::MeasuredCell {
+        identity: String::new(),
+        row: row.clone(),
+    };
+    let text = serde_json::to_string(&cell).unwrap();
+    let back: cells::MeasuredCell = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, cell);
+    assert!(back.row.value("b").is_nan() && back.row.value("c").is_nan());
+    // What is measured later takes its place, and what turns out unknown goes away.
+    row.set("b", 2.0);
+    row.set("a", f64::NAN);
+    assert_eq!(row.values().collect::<Vec<_>>(), [("b", 2.0)]);
+}
+
+#[test]
+fn coordinates_of_all_grids_are_finite() {
+    for experiment in catalogue::all() {
+        for cell in [Size::Quick, Size::Full]
+            .map(|size| experiment.cells(size))
+            .concat()
+        {
+            let is_finite = |(_, value): &(&str, f64)| value.is_finite();
+            assert!(cell.parameters.iter().all(is_finite), "{}", cell.key);
+        }
+    }
+}
+
+fn part(speech: Option<&str>, row: Row) -> Part {
+    Part {
+        experiment: "amir06/fig12".to_owned(),
+        size: Size::Quick,
+        seed: 7,
+        build: build().to_owned(),
+        overrides: Vec::new(),
+        speech: speech.map(str::to_owned),
+        took_s: 1.0,
+        rows: vec![row],
+        definition: None,
+    }
+}
+
+#[test]
+fn parts_of_two_recordings_do_not_merge() {
+    let cells = catalogue::select(&["amir06/fig12".to_owned()]).unwrap()[0].cells(Size::Quick);
+    let merged = |speech: [Option<&str>; 2], source: [f64; 2]| {
+        let scratch = Scratch::new("lab-speech-parts").unwrap();
+        for n in 0..2 {
+            let mut row = Row::of(&cells[n]);
+            row.set("speech", source[n]);
+            let mut part = part(speech[n], row);
+            // The rest of the grid is in the second.
+            if n == 1 {
+                part.rows.extend(cells[2..].iter().map(Row::of));
+            }
+            let shard = format!("{}/2", n + 1).parse().unwrap();
+            files::write_part(scratch.path(), &part, shard).unwrap();
+        }
+        let folder = scratch.path().to_owned();
+        merge(std::slice::from_ref(&folder), &folder).map_err(|error| error.to_string())
+    };
+    let refused = |speech, source, why: &str| {
+        let error = merged(speech, source).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    };
+    merged([Some("0a 9"), Some("0a 9")], [0.0, 0.0]).unwrap();
+    refused(
+        [Some("0a 9"), Some("0b 9")],
+        [0.0, 0.0],
+        "different recordings",
+    );
+    refused([Some("0a 9"), None], [0.0, 0.0], "different recordings");
+    refused([None, None], [1.0, 2.0], "different speech");
+}
+
+/// What follows from the experiment itself, whatever was measured.
+const KNOWN_WITHOUT_ROWS: &[(&str, &str)] = &[
+    // Routes on a network of five nodes that the verdict builds itself.
+    ("amir06/fig12", "partial-paths"),
+];
+
+#[test]
+fn nothing_holds_of_what_was_not_measured() {
+    let mut wrong = Vec::new();
+    for experiment in catalogue::all() {
+        let id = experiment.id();
+        let cells = experiment.cells(Size::Quick);
+        let empty: Vec<Row> = cells.iter().map(Row::of).collect();
+        for rows in [empty, Vec::new()] {
+            let count = rows.len();
+            let conclude = || experiment.conclude(&plan(), &Rows(rows));
+            let Ok(findings) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(conclude))
+            else {
+                wrong.push(format!("{id} panics with {count} rows"));
+                continue;
+            };
+            let held = findings.verdicts.iter().filter(|verdict| {
+                verdict.holds == Some(true)
+                    && !verdict.by_construction
+                    && !KNOWN_WITHOUT_ROWS.contains(&(id, verdict.claim))
+            });
+            wrong.extend(
+                held.map(|verdict| format!("{id} {}: {}", verdict.claim, verdict.measured)),
+            );
+            if let Err(error) = files::judge(experiment, &findings) {
+                wrong.push(error);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn plan() -> Plan {
+    Plan {
+        size: Size::Quick,
+        seed: 7,
+        program: "sinew".into(),
+        speech: None,
+        overrides: Vec::new(),
+        stop: Stop::default(),
+    }
+}
+
+#[test]
+fn what_holds_by_construction_is_counted_apart() {
+    let fig12 = catalogue::select(&["amir06/fig12".to_owned()]).unwrap()[0];
+    let claims = fig12.claims();
+    let verdict = |(n, claim): (usize, &&ClaimText)| match n {
+        0 => Verdict::by_construction(claim.key, "so it is made"),
+        1 => Verdict::made(claim.key, false, "made otherwise"),
+        2 => Verdict::untested(claim.key, "why"),
+        // Not a literal: a verdict that is always `true` is refused by the walls.
+        _ => Verdict::of(claim.key, n > 2, "measured"),
+    };
+    let findings = Findings {
+        charts: Vec::new(),
+        verdicts: claims.iter().enumerate().map(verdict).collect(),
+    };
+    let outcome = files::Outcome {
+        id: fig12.id().to_owned(),
+        title: String::new(),
+        method: String::new(),
+        size: Size::Quick,
+        seed: 7,
+        cells: 0,
+        build: String::new(),
+        overrides: Vec::new(),
+        charts: Vec::new(),
+        claims: files::judge(fig12, &findings).unwrap(),
+        table: Vec::new(),
+    };
+    let tally = Tally::of(&outcome, None);
+    let counts = (
+        tally.hold,
+        tally.by_construction,
+        tally.fail.len(),
+        tally.untested,
+    );
+    assert_eq!(counts, (claims.len() - 3, 1, 1, 1));
 }

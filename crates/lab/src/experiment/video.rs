@@ -190,14 +190,9 @@ impl Experiment for Repair {
                 format!("{name} missed %"),
                 packets.lost_pct + packets.late_pct,
             );
-            row.set(
-                format!("{name} p50 ms"),
-                packets.delay_ms.p50.unwrap_or(f64::NAN),
-            );
-            row.set(
-                format!("{name} p99 ms"),
-                packets.delay_ms.p99.unwrap_or(f64::NAN),
-            );
+            for (quantile, ms) in [("p50", packets.delay_ms.p50), ("p99", packets.delay_ms.p99)] {
+                row.set(format!("{name} {quantile} ms"), ms.unwrap_or(f64::NAN));
+            }
             row.set(format!("{name} reordered"), packets.reordered as f64);
         }
         let again = report.overlay.retransmitted_bytes as f64;

@@ -136,13 +136,19 @@ impl Meter {
         self.moments = Some(Vec::new());
     }
 
-    /// A packet has come, with so many bytes of payload.
-    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) {
+    /// The place of a packet that was sent among those that are judged, as in [`Meter::delays_us`].
+    pub(super) fn place(&self, number: u32) -> Option<u32> {
+        let place = number.checked_sub(self.first)?;
+        (number < self.sent).then_some(place)
+    }
+
+    /// A packet has come, with so many bytes of payload; false if it had come before, or is not judged.
+    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) -> bool {
         // Of a packet that is not judged there is no bit.
-        if number >= self.sent || number < self.first {
-            return;
-        }
-        let place = (number - self.first) as usize;
+        let Some(judged) = self.place(number) else {
+            return false;
+        };
+        let place = judged as usize;
         if place >= self.delays_us.len() {
             self.delays_us.resize(place + 1, MISSING);
         }
@@ -150,14 +156,14 @@ impl Meter {
         let us = u32::try_from(delay.as_micros()).unwrap_or(MISSING);
         if self.delays_us[place] != MISSING {
             self.duplicates += 1;
-            return;
+            return false;
         }
         // An hour is as good as any longer delay.
         self.delays_us[place] = us.min(MISSING - 1);
         self.received += 1;
         self.received_bytes += bytes as u64;
         if self.deadline.is_none_or(|deadline| delay <= deadline) {
-            self.in_time.set(number - self.first);
+            self.in_time.set(judged);
         }
         let transit = delay.as_nanos();
         if let Some(last) = self.last_transit.replace(transit) {
@@ -169,6 +175,7 @@ impl Meter {
             Some(highest) if number < highest => self.reordered += 1,
             _ => self.highest = Some(number),
         }
+        true
     }
 
     /// The delay of each judged packet in microseconds, in the order of sending.

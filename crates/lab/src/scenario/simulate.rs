@@ -30,6 +30,8 @@ use overlay::snapshot::{NetworkSnapshot, ProtectionStatus};
 use overlay::{Event, Settings};
 use sim::{Either, HostId, World};
 use streams::Streams;
+use voice::call::Altered;
+use voice::frames::FRAME_SAMPLES;
 use ways::Ways;
 use wire::{HEADROOM, TAG_BYTES};
 
@@ -279,6 +281,16 @@ impl<'s> Simulation<'s> {
         self.report.trace_hash = format!("{:016x}", self.world.digest());
         self.report.seed = self.seed;
         self.report
+    }
+
+    /// Has all streams of packets of 160 bytes carry these in turn, so that it can be told what is heard.
+    pub(crate) fn say(&mut self, speech: &[[u8; FRAME_SAMPLES]]) {
+        self.streams.say(speech);
+    }
+
+    /// What came of it otherwise than it was sent, stream by stream.
+    pub(crate) fn altered(&self) -> Vec<Altered> {
+        self.streams.altered()
     }
 
     /// The same, and the packets of each flow's streams.

@@ -9,7 +9,6 @@ use super::{ANSWER_PORT, CallError};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE};
 use crate::progress::Progress;
-use crate::rtp::Place;
 use base::{Burst, Duration, Pool, Time, UnderlayAddr};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
@@ -18,6 +17,7 @@ use net::udp::{self, RECV_MESSAGES, SendQueue};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use voice::rtp::place::Place;
 
 /// Calls remembered at once; 512 are 25 600 packets/s, more than one thread answers.
 const CALLERS_MAX: usize = 512;

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE, FRAME, Schedule};
-use crate::rtp::Place;
 use base::{Duration, Time};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use voice::rtp::place::Place;
 
 /// From the last packet until nobody waits any more: five times the deadline, so that late packets
 /// count as late and not as lost, and the answers that repeat what was heard come too.

@@ -19,13 +19,14 @@
 //! was lost on its way and recovered, and times are even otherwise; without, nothing is known of that.
 
 use super::codec::{CODECS, Codec};
-use crate::rtp::{self, HEADER_BYTES, Place};
+use voice::rtp::HEADER_BYTES;
+use voice::rtp::place::{self, Place};
 
 /// Hearings that are remembered: at 20 ms each they bridge an outage of 480 ms on the way back. A
 /// packet of G.711 has room for 25, (160 − 8) / 6; one of Opus for 8, so 160 ms.
 pub(crate) const HEARINGS: usize = 24;
 /// The longest packet.
-pub(crate) const PACKET_BYTES: usize = rtp::PACKET_BYTES;
+pub(crate) const PACKET_BYTES: usize = place::PACKET_BYTES;
 const HEARING_BYTES: usize = 6;
 const HEAD_BYTES: usize = 8;
 const MAGIC: [u8; 4] = *b"SNWC";
@@ -74,7 +75,7 @@ const fn room(codec: Codec) -> usize {
 fn emit(codec: Codec, place: Place, kind: u8, heard: &[Hearing]) -> Vec<u8> {
     let heard = &heard[..heard.len().min(room(codec))];
     let mut packet = vec![0; HEADER_BYTES + codec.payload_bytes()];
-    let header = rtp::header(place, codec.payload_type(), codec.step());
+    let header = place.header(codec.payload_type(), codec.step());
     packet[..HEADER_BYTES].copy_from_slice(&header);
     let body = &mut packet[HEADER_BYTES..];
     body[..4].copy_from_slice(&MAGIC);
@@ -94,7 +95,7 @@ fn emit(codec: Codec, place: Place, kind: u8, heard: &[Hearing]) -> Vec<u8> {
 pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
     let (codec, place) = CODECS.iter().find_map(|&codec| {
         let whole = packet.len() == HEADER_BYTES + codec.payload_bytes();
-        let place = whole.then(|| rtp::place(packet, codec.payload_type(), codec.step()))?;
+        let place = whole.then(|| Place::of(packet, codec.payload_type(), codec.step()))?;
         Some((codec, place?))
     })?;
     let body = packet.get(HEADER_BYTES..)?;

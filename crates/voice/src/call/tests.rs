@@ -144,3 +144,34 @@ fn jitter_follows_rfc_3550() {
     // Lost packets leave a gap in sending, which is not jitter.
     assert_eq!(jitter_us(&[Some(9), None, None, Some(9)]), 0);
 }
+
+#[test]
+fn what_came_altered_is_heard_and_scored() {
+    let original = original();
+    let on_time = vec![Some(50_000); 1800];
+    let judged = |altered: &Altered| {
+        let judged = original.evaluate_heard(&on_time, altered, Some(150_000));
+        judged.unwrap()
+    };
+    let whole = judged(&Altered::new());
+    assert_eq!(whole.scores, original.ceiling());
+    // Every twentieth packet has other bytes: none is missed, and all are heard.
+    let altered: Altered = original
+        .packets()
+        .iter()
+        .zip(0..)
+        .filter(|(_, index)| index % 20 == 0)
+        .map(|(frame, index)| (index, frame.map(|code| code ^ 0x55)))
+        .collect();
+    let altered = judged(&altered);
+    assert_eq!(altered.totals, whole.totals);
+    let (good, bad) = (
+        whole.pesq_raw_mean().unwrap(),
+        altered.pesq_raw_mean().unwrap(),
+    );
+    assert!(bad.0 < good.0 - 0.5, "{bad:?} {good:?}");
+    assert_ne!(altered.received, whole.received);
+    // What was sent that way is as good as what was not noted.
+    let same = Altered::from([(3, original.packets()[3]), (9_999, [0; FRAME_SAMPLES])]);
+    assert_eq!(judged(&same), whole);
+}

@@ -10,6 +10,7 @@
 
 use super::{Chain, Options, RELAY, Trial};
 use crate::bench::{BenchError, go_on, usage};
+use crate::stats;
 use net::sched;
 use serde::Serialize;
 use std::io;
@@ -137,9 +138,7 @@ fn trials(
 
 /// The median of what trials give.
 fn median(trials: &[Spent], value: impl Fn(&Spent) -> f64) -> f64 {
-    let mut values: Vec<f64> = trials.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    stats::median(trials.iter().map(value)).unwrap_or_default()
 }
 
 fn s_per_gb(cpu_ns: u64, trial: &Trial) -> f64 {

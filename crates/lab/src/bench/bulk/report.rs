@@ -2,6 +2,7 @@
 
 use super::{Cores, Trial};
 use crate::bench::heading;
+use crate::stats;
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
@@ -49,11 +50,8 @@ pub struct Contender {
 
 impl Contender {
     pub(super) fn of(trials: &[Trial]) -> Contender {
-        let median = |value: fn(&Trial) -> f64| {
-            let mut values: Vec<f64> = trials.iter().map(value).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
+        let median =
+            |value: fn(&Trial) -> f64| stats::median(trials.iter().map(value)).unwrap_or_default();
         Contender {
             gbps: median(|trial| trial.bytes as f64 * 8.0 / 1e9 / trial.span_s),
             cpu_s_per_gb: median(|trial| trial.cpu_ns as f64 / (trial.bytes as f64).max(1.0)),

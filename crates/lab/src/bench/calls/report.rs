@@ -3,6 +3,7 @@
 use super::Options;
 use super::phones::{PACKET_BYTES, Trial};
 use crate::bench::heading;
+use crate::stats::{median, ranked};
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
@@ -110,8 +111,8 @@ impl PathReport {
         let at = |q: f64| {
             let each = trials
                 .iter()
-                .map(|t| quantile(&t.delays_ns, q) as f64 / 1e3);
-            median(each.collect())
+                .map(|t| ranked(&t.delays_ns, q).unwrap_or(0) as f64 / 1e3);
+            median(each).unwrap_or_default()
         };
         let cpu = |who: usize| {
             let used: Option<Vec<u64>> = trials
@@ -130,7 +131,7 @@ impl PathReport {
             p999_us: at(0.999),
             max_us: trials
                 .iter()
-                .map(|t| quantile(&t.delays_ns, 1.0) as f64 / 1e3)
+                .map(|t| ranked(&t.delays_ns, 1.0).unwrap_or(0) as f64 / 1e3)
                 .fold(0.0, f64::max),
             planes_us_per_packet: cpu(0),
             nodes_us_per_packet: cpu(1),
@@ -172,17 +173,6 @@ impl Report {
             holds: lost_pct < LOST_GOAL_PCT && p99 < ADDED_P99_GOAL_US,
         }
     }
-}
-
-/// The smallest value that a share `q` does not exceed; 0 of nothing.
-fn quantile(sorted: &[u64], q: f64) -> u64 {
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl fmt::Display for Report {

@@ -2,6 +2,7 @@
 
 use crate::bench::heading;
 use crate::bench::trial::Trial;
+use crate::stats::{median, ranked};
 use base::Duration;
 use serde::Serialize;
 use std::fmt;
@@ -86,7 +87,7 @@ impl Delay {
         let of_each = |q: f64| {
             trials
                 .iter()
-                .map(move |t| error_us(quantile(&t.delays_ns, q)))
+                .map(move |t| error_us(ranked(&t.delays_ns, q).unwrap_or(0)))
         };
         Delay {
             path,
@@ -94,8 +95,8 @@ impl Delay {
             model_us: model.as_nanos() as f64 / 1e3,
             sent: counted,
             lost_pct: 100.0 * (1.0 - arrived as f64 / counted.max(1) as f64),
-            error_p50_us: median(of_each(0.5).collect()),
-            error_p99_us: median(of_each(0.99).collect()),
+            error_p50_us: median(of_each(0.5)).unwrap_or_default(),
+            error_p99_us: median(of_each(0.99)).unwrap_or_default(),
             error_max_us: of_each(1.0).fold(f64::MIN, f64::max),
         }
     }
@@ -111,17 +112,6 @@ impl Rate {
             range_pps: ends,
         }
     }
-}
-
-/// The smallest value that a share `q` does not exceed; 0 of nothing.
-fn quantile(sorted: &[u64], q: f64) -> u64 {
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl fmt::Display for Report {

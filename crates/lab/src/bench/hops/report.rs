@@ -3,6 +3,7 @@
 use super::talk::Told;
 use super::{Load, MESSAGE_BYTES};
 use crate::bench::heading;
+use crate::stats;
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
@@ -86,10 +87,7 @@ impl Delays {
         ms.sort_unstable_by(f64::total_cmp);
         let count = ms.len().max(1) as f64;
         // The smallest that a share `q` does not exceed; 0 of nothing.
-        let quantile = |q: f64| {
-            let rank = (q * ms.len() as f64).ceil() as usize;
-            ms.get(rank.max(1) - 1).copied().unwrap_or_default()
-        };
+        let quantile = |q: f64| stats::ranked(&ms, q).unwrap_or_default();
         let over = |limit: f64| {
             let within = ms.partition_point(|&delay| delay <= limit);
             (ms.len() - within) as f64 * 100.0 / count

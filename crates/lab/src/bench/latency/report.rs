@@ -3,6 +3,7 @@
 use super::Pinning;
 use crate::bench::heading;
 use crate::bench::trial::Trial;
+use crate::stats::{median, ranked};
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
@@ -93,12 +94,13 @@ impl PathReport {
             let each = trials
                 .iter()
                 .map(|t| Some(of(t)? as f64 / t.sent.max(1) as f64));
-            each.collect::<Option<Vec<f64>>>().map(median)
+            each.collect::<Option<Vec<f64>>>()
+                .map(|each| median(each).unwrap_or_default())
         };
         let (counted, arrived) = (sum(|t| t.counted), sum(|t| t.delays_ns.len() as u64));
         let of_each = |q: f64| -> Vec<f64> {
             let each = trials.iter();
-            each.map(|t| quantile(&t.delays_ns, q) as f64 / 1e3)
+            each.map(|t| ranked(&t.delays_ns, q).unwrap_or(0) as f64 / 1e3)
                 .collect()
         };
         let p50 = of_each(0.5);
@@ -110,8 +112,8 @@ impl PathReport {
                 p50.iter().copied().fold(f64::MAX, f64::min),
                 p50.iter().copied().fold(0.0, f64::max),
             ],
-            p50_us: median(p50),
-            p99_us: median(of_each(0.99)),
+            p50_us: median(p50).unwrap_or_default(),
+            p99_us: median(of_each(0.99)).unwrap_or_default(),
             max_us: of_each(1.0).into_iter().fold(0.0, f64::max),
             wakeups_per_packet: per_packet(|t| t.wakeups),
             cpu_us_per_packet: per_packet(|t| t.cpu_ns).map(|ns| ns / 1e3),
@@ -137,17 +139,6 @@ impl Cell {
             ratios,
         }
     }
-}
-
-/// The smallest value that a share `q` does not exceed; 0 of nothing.
-fn quantile(sorted: &[u64], q: f64) -> u64 {
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl fmt::Display for Report {

@@ -127,7 +127,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
     ),
     claim(
         "amir03/fig5",
-        "setup-jitter",
+        "jitter",
         "Amir03 §III",
         "we computed the jitter as the standard deviation of the packet delay",
         "standard deviation",

@@ -1,8 +1,9 @@
 //! Figures 3, 4 and 5: delay and jitter of a stream against the loss rate, end to end and hop by hop.
 
-use super::path::{HOPS, Joined, Path, Summary, mean, run_seed};
+use super::path::{HOPS, Joined, MESSAGE_BYTES, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{mean, most};
 use congestion::Family;
 use sim::tcp::Settings;
 
@@ -132,7 +133,7 @@ impl Experiment for Delay {
             Figure::Jitter => vec![
                 higher(&end, &hop, &node),
                 grows_faster(&end, &hop),
-                Verdict::by_construction("setup-jitter", "standard deviation of the packet delay"),
+                Verdict::by_construction("jitter", "the standard deviation of the delays"),
             ],
         };
         Findings {
@@ -198,10 +199,7 @@ fn both(end: &[(f64, f64)], hop: &[(f64, f64)]) -> String {
 }
 
 fn identical(rows: &Rows) -> Verdict {
-    let compared = rows
-        .0
-        .iter()
-        .filter(|row| row.values.contains_key("differing"));
+    let compared = rows.0.iter().filter(|row| row.known("differing").is_some());
     let (mut places, mut differing) = (0, 0.0);
     for row in compared {
         places += 1;
@@ -213,14 +211,12 @@ fn identical(rows: &Rows) -> Verdict {
 }
 
 fn length(size: Size) -> Verdict {
-    let text = format!(
-        "{RUNS} runs of {} s, messages of 1000 bytes",
-        seconds(size, Joined::EndToEnd)
-    );
-    match size {
-        Size::Full => Verdict::by_construction("setup-length", text),
-        Size::Quick => Verdict::untested("setup-length", format!("quick mode: {text}")),
-    }
+    let seconds = seconds(size, Joined::EndToEnd) as f64;
+    let parameters = [
+        ("s", seconds, 5_000.0),
+        ("bytes in a message", MESSAGE_BYTES as f64, 1_000.0),
+    ];
+    Verdict::setup("setup-length", &parameters).note(format!("{RUNS} runs"))
 }
 
 fn faster(claim: &'static str, end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {
@@ -239,11 +235,11 @@ fn by_nodes(node: &[(f64, f64)]) -> String {
 }
 
 fn low(rows: &Rows, hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
-    let highest = hop.iter().map(|point| point.1).fold(0.0, f64::max);
-    let most = LOSSES[LOSSES.len() - 1];
+    let highest = most(hop.iter().map(|point| point.1));
+    let highest_loss = LOSSES[LOSSES.len() - 1];
     let place = [
         ("kbps", 500.0),
-        ("loss", most),
+        ("loss", highest_loss),
         ("joined", Joined::HopByHop.number()),
     ];
     let each = rows.with(&place).map(|row| {
@@ -256,7 +252,7 @@ fn low(rows: &Rows, hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
          connection over the lossy hop: relays add nothing; {}",
         by_nodes(node)
     ))
-    .because(format!("its runs at {most} %, one by one: {each}"))
+    .because(format!("its runs at {highest_loss} %, one by one: {each}"))
 }
 
 fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
@@ -282,7 +278,7 @@ fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)], node: &[(f64, 
         both(end, hop)
     );
     let worst = line(rows, 1000.0, Joined::Nodes, "over_500_pct");
-    let worst = worst.iter().map(|point| point.1).fold(0.0, f64::max);
+    let worst = most(worst.iter().map(|point| point.1));
     Verdict::of("magnified", holds, text).note(format!(
         "{}; at most {worst:.3} % over 500 ms",
         by_nodes(node)

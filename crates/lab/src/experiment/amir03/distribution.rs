@@ -1,8 +1,9 @@
 //! Figure 6: how many packets of a 500 kbit/s stream are later than a limit, at 1 % loss.
 
-use super::path::{HOPS, Joined, Path, mean, run_seed};
+use super::path::{HOPS, Joined, Path, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean;
 use congestion::Family;
 use sim::tcp::Settings;
 

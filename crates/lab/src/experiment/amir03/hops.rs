@@ -1,8 +1,9 @@
 //! Figure 7: the same path in one to ten hops, and how many packets are late.
 
-use super::path::{Joined, PATH_MS, Path, Summary, mean, run_seed};
+use super::path::{Joined, PATH_MS, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean;
 use congestion::Family;
 use sim::tcp::Settings;
 
@@ -60,8 +61,10 @@ impl Experiment for Hops {
 
     fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
         let (hops, loss) = (cell.parameter("hops"), cell.parameter("loss"));
-        let settings = Settings::of_2003(Family::Fack);
-        let mut path = Path::equal(hops as usize, loss, Joined::HopByHop, settings);
+        let mut path = Path {
+            loss_percent: loss,
+            ..paper(hops as usize)
+        };
         if hops == SHORT_OF_TWO {
             path.hops_ms = vec![PATH_MS - SHORT_MS, SHORT_MS];
         }
@@ -101,7 +104,7 @@ impl Experiment for Hops {
             }],
             verdicts: vec![
                 latencies(),
-                Verdict::by_construction("setup-late", "60 ms, 500 kbit/s, 1 % and 2 %"),
+                setup_late(),
                 enough(rows),
                 lossy_link(rows),
                 step("halving", 1, 2),
@@ -129,10 +132,35 @@ fn line(rows: &Rows, loss: f64) -> Vec<(f64, f64)> {
     (1..=HOPS_MAX).map(|hops| at(hops as f64)).collect()
 }
 
+/// Equal hops, without losses.
+fn paper(hops: usize) -> Path {
+    Path::equal(hops, 0.0, Joined::HopByHop, Settings::of_2003(Family::Fack))
+}
+
 fn latencies() -> Verdict {
-    let each = [1, 2, 3, 10].map(|hops| format!("{:.2} ms", PATH_MS / f64::from(hops)));
-    let text = format!("1, 2, 3 and 10 hops: {} each", each.join(", "));
-    Verdict::by_construction("setup-latency", text)
+    let each = |hops: usize| paper(hops).hops_ms.first().copied().unwrap_or(f64::NAN);
+    let parameters = [
+        ("ms of one hop", each(1), 50.0),
+        ("of two each", each(2), 25.0),
+        ("of three each", each(3), 50.0 / 3.0),
+        ("of ten each", each(10), 5.0),
+        ("hops at most", HOPS_MAX as f64, 10.0),
+    ];
+    Verdict::setup("setup-latency", &parameters)
+}
+
+fn setup_late() -> Verdict {
+    // The smallest delay in whole milliseconds that counts as late.
+    let first_late = |ms: &f64| Summary::of(&[*ms]).over_60_pct > 0.0;
+    let limit = (0..200).map(f64::from).find(first_late);
+    let parameters = [
+        ("ms are in time", limit.unwrap_or(f64::NAN) - 1.0, 60.0),
+        ("kbit/s", paper(1).rate_bps as f64 / 1e3, 500.0),
+        ("loss rates", LOSSES.len() as f64, 2.0),
+        ("% the lower", LOSSES[0], 1.0),
+        ("% the higher", LOSSES[1], 2.0),
+    ];
+    Verdict::setup("setup-late", &parameters)
 }
 
 fn enough(rows: &Rows) -> Verdict {

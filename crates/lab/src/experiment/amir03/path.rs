@@ -13,6 +13,7 @@
 
 use crate::experiment::{Cell, CellError};
 use crate::scenario::{Scenario, Simulation};
+use crate::stats::mean;
 use base::{Duration, Time};
 use sim::tcp::{Forward, Load, Network, Relay, Settings, Traffic};
 use sim::traffic::Pattern;
@@ -260,24 +261,15 @@ impl Summary {
     }
 }
 
-/// NaN of nothing.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), x| (sum + x, count + 1.0));
-    sum / count
-}
-
-/// Mean and standard error of some runs; NaN of one.
-pub(super) fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let middle = mean(values.iter().copied());
-    let squares: f64 = values.iter().map(|x| (x - middle).powi(2)).sum();
-    (middle, (squares / (n - 1.0) / n).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use congestion::Family;
+
+    #[test]
+    fn jitter_is_the_standard_deviation() {
+        assert_eq!(Summary::of(&[40.0, 60.0]).jitter_ms, 10.0);
+    }
 
     #[test]
     fn without_losses_every_message_takes_the_path() {
@@ -307,12 +299,5 @@ mod tests {
         let at_once = delays.iter().filter(|ms| **ms < 57.0).count();
         assert!(at_once > 1000, "{at_once}");
         assert!(delays.iter().all(|ms| (54.0..500.0).contains(ms)));
-    }
-
-    #[test]
-    fn errors_are_of_the_mean() {
-        let (mean, error) = mean_and_error(&[1.0, 2.0, 3.0]);
-        assert_eq!(mean, 2.0);
-        assert!((error - (1.0_f64 / 3.0).sqrt()).abs() < 1e-12);
     }
 }

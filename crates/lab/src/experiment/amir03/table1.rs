@@ -1,8 +1,9 @@
 //! Table I: the mean delay of a stream under loss, for each way to recover from it.
 
-use super::path::{HOPS, Joined, Path, Summary, mean_and_error, run_seed};
+use super::path::{HOPS, Joined, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean_and_error;
 use base::Duration;
 use congestion::Family;
 use sim::tcp::Settings;

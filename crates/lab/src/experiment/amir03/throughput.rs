@@ -1,9 +1,10 @@
 //! Figure 9: the throughput of one connection over one lossy link, beside the analytical model.
 
-use super::path::{Joined, LINK_MBPS, MESSAGE_BYTES, Path, link, mean, run_seed, words};
+use super::path::{Joined, LINK_MBPS, MESSAGE_BYTES, Path, link, run_seed, words};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::{Scenario, Simulation};
+use crate::stats::{least, mean, most};
 use base::{Duration, Time};
 use congestion::{Family, model};
 use sim::tcp::{Network, Settings, Traffic};
@@ -302,8 +303,7 @@ fn close(rows: &Rows) -> Verdict {
             let tcp = value(rows, delay, loss, tcp, "kbps");
             value(rows, delay, loss, NODE, "kbps") / tcp - 1.0
         });
-        let low = off.iter().copied().fold(f64::INFINITY, f64::min);
-        (low, off.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+        (least(off), most(off))
     };
     let holds = DELAYS_MS
         .iter()
@@ -337,8 +337,7 @@ fn near_model(rows: &Rows) -> Verdict {
             let off: Vec<f64> = compared
                 .map(|loss| value(rows, delay, *loss, n, "kbps") / model_kbps(delay, *loss) - 1.0)
                 .collect();
-            let low = off.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = off.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let (low, high) = (least(&off), most(&off));
             holds &= high <= if delay < 50.0 { ABOVE } else { NEAR };
             holds &= delay < 50.0 || low >= -NEAR;
             said.push(format!(
@@ -356,24 +355,23 @@ fn near_model(rows: &Rows) -> Verdict {
 }
 
 fn setup() -> Verdict {
-    let text = format!(
-        "{} and {} ms, {LINK_MBPS} Mbit/s",
-        DELAYS_MS[0], DELAYS_MS[1]
-    );
-    Verdict::by_construction("setup", text)
+    let parameters = [
+        ("ms the shorter link", DELAYS_MS[0], 10.0),
+        ("ms the longer", DELAYS_MS[1], 50.0),
+        ("Mbit/s", f64::from(LINK_MBPS), 10.0),
+    ];
+    Verdict::setup("setup", &parameters)
 }
 
 /// Whether messages wait for the link only when it is offered more than it carries.
 fn buffered(rows: &Rows) -> Verdict {
-    let (mut below, mut beyond) = (0.0_f64, f64::INFINITY);
-    for delay in DELAYS_MS {
-        let waited = |family| {
+    let waited = |family| {
+        DELAYS_MS.map(|delay| {
             let of = |name| value(rows, delay, 0.0, family, name);
             of("longest_ms") - of("shortest_ms")
-        };
-        below = below.max(waited(BELOW));
-        beyond = beyond.min(waited(BEYOND));
-    }
+        })
+    };
+    let (below, beyond) = (most(waited(BELOW)), least(waited(BEYOND)));
     Verdict::of(
         "buffered",
         below < NOTHING_MS && beyond > NOTHING_MS,

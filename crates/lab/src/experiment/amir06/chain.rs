@@ -12,6 +12,11 @@ use crate::experiment::CellError;
 use crate::scenario::{Call, Report, Scenario, Simulation};
 use base::Duration;
 use std::fmt::Write as _;
+use voice::call::Altered;
+use voice::frames::FRAME_SAMPLES;
+
+/// What a packet carries of speech.
+pub(super) type Frame = [u8; FRAME_SAMPLES];
 
 /// Delay of every link. [Amir06 §IV-A]
 pub(super) const LINK_MS: u32 = 10;
@@ -51,6 +56,8 @@ pub(super) struct Outcome {
     pub(super) report: Report,
     /// The streams' packets.
     pub(super) calls: Vec<Call>,
+    /// Of each, what came otherwise than it was sent, if it carried speech.
+    pub(super) altered: Vec<Altered>,
 }
 
 impl Loss {
@@ -74,6 +81,11 @@ impl Chain {
     /// Simulates it.
     pub(super) fn run(&self, seed: u64) -> Result<Outcome, CellError> {
         simulate("chain", &self.scenario(), seed)
+    }
+
+    /// Simulates it with streams that carry speech.
+    pub(super) fn talk(&self, seed: u64, speech: &[Frame]) -> Result<Outcome, CellError> {
+        simulate_talk("chain", &self.scenario(), seed, speech)
     }
 
     fn scenario(&self) -> String {
@@ -118,13 +130,26 @@ pub(super) fn head(name: &str, profile: &str, duration_ms: u32) -> String {
 
 /// Simulates the text of a scenario with one flow.
 pub(super) fn simulate(name: &str, text: &str, seed: u64) -> Result<Outcome, CellError> {
+    simulate_talk(name, text, seed, &[])
+}
+
+/// The same with packets that carry speech.
+pub(super) fn simulate_talk(
+    name: &str,
+    text: &str,
+    seed: u64,
+    speech: &[Frame],
+) -> Result<Outcome, CellError> {
     let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
     let scenario = Scenario::parse(name, text).map_err(|error| failed(&error))?;
     let mut simulation = Simulation::new(&scenario, seed);
+    simulation.say(speech);
     while simulation.run_for(Duration::from_secs(3_600)) {}
+    let altered = simulation.altered();
     let (report, mut calls) = simulation.finish_with_calls();
     Ok(Outcome {
         report,
+        altered,
         calls: calls.drain(..).flatten().collect(),
     })
 }
@@ -188,5 +213,39 @@ mod tests {
         assert!(late.iter().all(|us| *us >= 32_000));
         assert_eq!(outcome.calls, chain(1, 10.0).run(1).unwrap().calls);
         assert_ne!(outcome.calls, chain(1, 10.0).run(2).unwrap().calls);
+    }
+
+    #[test]
+    fn what_is_said_over_a_lossy_chain_is_heard_as_it_was_said() {
+        let speech: Vec<Frame> = (0..7_u8).map(|n| [0x11 * (n + 1); FRAME_SAMPLES]).collect();
+        let chain = chain(1, 10.0);
+        let said = chain.talk(1, &speech).unwrap();
+        assert_eq!(said.altered.len(), STREAMS as usize);
+        assert!(said.altered.iter().all(Altered::is_empty));
+        assert!(said.report.overlay.recovered > 100);
+        // What they carry does not change when they come.
+        assert_eq!(said.calls, chain.run(1).unwrap().calls);
+    }
+
+    #[test]
+    fn what_comes_otherwise_than_it_is_said_is_kept() {
+        let scenario = Scenario::parse("chain", &chain(2, 0.0).scenario()).unwrap();
+        let mut simulation = Simulation::new(&scenario, 1);
+        let mut kept = Vec::new();
+        // Another text every second: what is under way then is of the text before.
+        for text in 1.. {
+            simulation.say(&[[text; FRAME_SAMPLES]]);
+            let goes_on = simulation.run_for(Duration::from_secs(1));
+            let altered = simulation.altered().into_iter().flatten();
+            kept.extend(altered.map(|(place, frame)| (place, text, frame)));
+            if !goes_on {
+                break;
+            }
+        }
+        assert!(kept.len() >= STREAMS as usize, "{}", kept.len());
+        for (place, text, frame) in kept {
+            assert_eq!((frame[0], frame[FRAME_SAMPLES - 1]), (text, text - 1));
+            assert!(place < 300);
+        }
     }
 }

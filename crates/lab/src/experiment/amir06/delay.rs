@@ -11,6 +11,7 @@
 use super::chain::{BURSTS, Chain, INTERVAL_MS, LINK_MS, Loss, PACKET_BYTES, STREAMS};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{every, mean, quantile};
 
 /// Figure 6: one link.
 pub(super) const FIG6: Delay = Delay {
@@ -106,9 +107,8 @@ impl Experiment for Delay {
                 .next()
         };
         let all: Vec<&Row> = BURSTS.iter().filter_map(|burst| ten(*burst)).collect();
-        let Some(uniform) = all.first() else {
-            return Findings::default();
-        };
+        let nothing = Row::default();
+        let uniform = all.first().copied().unwrap_or(&nothing);
         let verdicts = if self.links == 1 {
             let one = rows.with(&[("streams", 1.0)]).next();
             vec![
@@ -191,7 +191,7 @@ impl Delay {
             let ms = f64::from(n) * STEP_MS;
             (ms, 100.0 * share(until(ms)))
         });
-        row.series.insert("arrived_pct".into(), points.collect());
+        row.draw("arrived_pct", points);
         row
     }
 
@@ -265,16 +265,6 @@ fn binomial(n: usize, k: usize) -> f64 {
 /// Between two packets on a link.
 fn lane_interval_ms(streams: u32) -> f64 {
     f64::from(INTERVAL_MS) / f64::from(streams)
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Nearest rank; NaN of nothing.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let rank = (sorted.len() as f64 * q).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }
 
 /// What a share of the packets may differ by chance.
@@ -372,7 +362,7 @@ fn burstiness(claim: &'static str, all: &[&Row]) -> Verdict {
         .collect();
     let steps: Vec<f64> = means.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let last = steps.last().copied().unwrap_or(f64::NAN);
-    let holds = steps.iter().all(|step| *step > 0.0 && *step <= last);
+    let holds = every(&steps, |step| *step > 0.0 && *step <= last);
     let shown = all.iter().zip(&means);
     let shown: Vec<String> = shown
         .map(|(row, mean)| format!("{mean:.2} ms at {} %", row.parameter("burst")))
@@ -415,16 +405,5 @@ mod tests {
             assert!(steps.is_sorted_by(|a, b| a.1 <= b.1));
             assert!((steps.last().unwrap().1 - 100.0 * top).abs() < 1e-9);
         }
-    }
-
-    #[test]
-    fn quantiles_are_nearest_rank() {
-        let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
-        let at = |q| quantile(&sorted, q);
-        assert_eq!(
-            (at(0.05), at(0.5), at(0.95), at(1.0)),
-            (1.0, 10.0, 19.0, 20.0)
-        );
-        assert!(quantile(&[], 0.5).is_nan());
     }
 }

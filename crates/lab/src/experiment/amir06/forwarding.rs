@@ -4,6 +4,7 @@
 use crate::bench::latency::probe::{Delays, Probe, Probed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats;
 
 /// The figure.
 pub(super) const FIG15: Forwarding = Forwarding;
@@ -141,10 +142,7 @@ fn chart(rows: &Rows) -> Chart {
 fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     let most = [("streams", STREAMS_MOST)];
     let at_most = |name: &str| rows.value(&most, name);
-    let largest = |name: &str| {
-        let values = rows.0.iter().map(|row| row.value(name));
-        values.fold(f64::NEG_INFINITY, f64::max)
-    };
+    let largest = |name: &str| stats::most(rows.0.iter().map(|row| row.value(name)));
     let first = 100.0 * at_most("first_cpu");
     vec![
         Verdict::untested(
@@ -218,7 +216,7 @@ fn added(rows: &Rows) -> Verdict {
         format!("{streams:.0}: {:.3}", added(row))
     });
     let text = format!("streams: ms added: {}", each.collect::<Vec<_>>().join(", "));
-    let holds = rows.0.iter().all(|row| added(row) <= ADDED_MS);
+    let holds = stats::every(&rows.0, |row| added(row) <= ADDED_MS);
     let verdict = Verdict::of("added-delay", holds, text);
     let verdict = match holds {
         true => verdict,

@@ -19,7 +19,7 @@ mod quality;
 mod recovery;
 mod reroute;
 mod routing;
-mod speech;
+pub(super) mod speech;
 
 use super::Experiment;
 

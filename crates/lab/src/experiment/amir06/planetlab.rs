@@ -126,11 +126,8 @@ impl Experiment for Continental {
         // One seed for both figures and both profiles: the same stalls.
         let seed = Cell::at(&[("round", round as f64)]).seed("amir06/planetlab", plan.seed);
         let profile = profile_at(cell.parameter("profile"));
-        let row = measure(plan.seed, profile, round, seed)?;
-        let mut row = Row {
-            cell: cell.key.clone(),
-            ..row
-        };
+        let mut row = measure(plan.seed, profile, round, seed)?;
+        row.cell.clone_from(&cell.key);
         row.parameters = Row::of(cell).parameters;
         known().insert(key, row.clone());
         Ok(row)
@@ -242,12 +239,12 @@ fn measure(run_seed: u64, profile: Profile, round: usize, seed: u64) -> Result<R
             let shares = streams.clone().enumerate();
             let shares = shares.map(|(n, stream)| (n as f64, share_pct(stream, figure)));
             let name = format!("{carrier} {}", figure.word());
-            row.series.insert(name, shares.collect());
+            row.draw(name, shares);
         }
     }
     let stalls = measured.stalls.iter().enumerate();
     let stalls = stalls.map(|(n, span)| (n as f64, span.as_secs_f64()));
-    row.series.insert("stall seconds".into(), stalls.collect());
+    row.draw("stall seconds", stalls);
     Ok(row)
 }
 

@@ -316,7 +316,8 @@ impl Points<'_> {
                 failing.push(format!("{loss} % ({:+.0} %)", 100.0 * against.off()));
             }
         }
-        let verdict = Verdict::of(claim, failing.is_empty(), text.join("; "));
+        let holds = !text.is_empty() && failing.is_empty();
+        let verdict = Verdict::of(claim, holds, text.join("; "));
         let why = "the paper's term has a factor 1 − p for the next packet, which need not arrive: a \
                    later one reveals the loss as well";
         match failing.is_empty() {
@@ -357,7 +358,8 @@ impl Points<'_> {
             }
         }
         let text = format!("widest from independent losses: {}", widest.1);
-        let verdict = Verdict::of("burstiness", failing.is_empty(), text);
+        let holds = !widest.1.is_empty() && failing.is_empty();
+        let verdict = Verdict::of("burstiness", holds, text);
         let why = "a retransmission comes a round trip after the packet that revealed the gap, which \
                    arrived; so a burst on the link is over when it comes, and bursts of \
                    retransmissions are lost together without being lost more often";
@@ -384,7 +386,8 @@ impl Points<'_> {
             "{} requests for {missing:.0} packets that were lost at first",
             sum("requested")
         );
-        Verdict::of("one-request", sum("requested") <= missing, text)
+        let holds = !self.rows.0.is_empty() && sum("requested") <= missing;
+        Verdict::of("one-request", holds, text)
             .note("the last packets of a run may be lost without a later one to reveal it, and are not asked for")
     }
 
@@ -403,7 +406,7 @@ impl Points<'_> {
         );
         Verdict::of(
             "no-loss-no-traffic",
-            sum("requested") + sum("retransmitted") == 0.0,
+            sum("sent") > 0.0 && sum("requested") + sum("retransmitted") == 0.0,
             text,
         )
     }
@@ -463,7 +466,7 @@ fn told(all: &[(&Row, Against)]) -> (bool, String) {
         all.len(),
         shown.join("; ")
     );
-    (fitting == all.len(), text)
+    (!all.is_empty() && fitting == all.len(), text)
 }
 
 fn failing(all: &[(&Row, Against)]) -> String {
@@ -500,12 +503,11 @@ fn setup(size: Size) -> Verdict {
 fn buffer() -> Verdict {
     let settings = Settings::paper();
     let bytes = settings.history_packets * u64::from(PACKET_BYTES);
-    let text = format!(
-        "{} packets, {bytes} bytes of voice, kept for {}",
-        settings.history_packets, settings.cover
-    );
-    let holds = (settings.history_packets, bytes) == (1_000, 160_000);
-    Verdict::of("buffer", holds, text)
+    let parameters = [
+        ("packets", settings.history_packets as f64, 1_000.0),
+        ("bytes of voice", bytes as f64, 160_000.0),
+    ];
+    Verdict::setup("buffer", &parameters).note(format!("kept for {}", settings.cover))
 }
 
 #[cfg(test)]

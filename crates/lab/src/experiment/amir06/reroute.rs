@@ -15,6 +15,7 @@ use super::chain::{PACKET_BYTES, STREAMS, head};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::{Call, Scenario, Simulation};
+use crate::stats;
 use base::Duration;
 use overlay::{Event, Settings};
 use std::cell::RefCell;
@@ -226,8 +227,8 @@ impl Experiment for Reroute {
                 seed.wrapping_add(u64::from(run)),
             )?);
         }
-        let most = |of: fn(&Run) -> f64| runs_of.iter().map(of).fold(0.0, f64::max);
-        let least = |of: fn(&Run) -> f64| runs_of.iter().map(of).fold(f64::MAX, f64::min);
+        let most = |of: fn(&Run) -> f64| stats::most(runs_of.iter().map(of));
+        let least = |of: fn(&Run) -> f64| stats::least(runs_of.iter().map(of));
         let sum = |of: fn(&Run) -> f64| runs_of.iter().map(of).sum::<f64>();
         row.set("longest_gap_s", most(|run| run.longest_gap_s));
         row.set("links_down", sum(|run| run.links_down));
@@ -238,12 +239,11 @@ impl Experiment for Reroute {
         row.set("updates_apart_s", least(|run| run.updates_apart_s));
         row.set("missed", sum(|run| run.missed) / sum(|run| run.sent));
         let gaps = runs_of.iter().enumerate();
-        let gaps = gaps
-            .map(|(n, run)| (n as f64 + 1.0, run.longest_gap_s))
-            .collect();
-        row.series.insert("longest_gap_s".into(), gaps);
-        row.series
-            .insert("missed_calls_pct".into(), runs_of.swap_remove(0).missed_pct);
+        row.draw(
+            "longest_gap_s",
+            gaps.map(|(n, run)| (n as f64 + 1.0, run.longest_gap_s)),
+        );
+        row.draw("missed_calls_pct", runs_of.swap_remove(0).missed_pct);
         Ok(row)
     }
 
@@ -285,9 +285,9 @@ struct Run {
     longest_gap_s: f64,
     links_down: f64,
     route_changes: f64,
-    /// From the mishap to the first link that was given up; the most there is if none was.
+    /// From the mishap to the first link that was given up; NaN if none was.
     first_down_s: f64,
-    /// Records of west that east accepted after the mishap, and the least time between two.
+    /// Records of west that east accepted after the mishap, and the least time between two; NaN of fewer.
     updates: f64,
     updates_apart_s: f64,
     /// Missed packets of all calls in percent, by the second.
@@ -336,9 +336,9 @@ fn one(mishap: Mishap, timers: Timers, phase_ms: u32, seed: u64) -> Result<Run, 
         longest_gap_s: packets.longest_gap_ms / 1e3,
         links_down: overlay.links_down as f64,
         route_changes: overlay.route_changes as f64,
-        first_down_s: seen.first_down_s.unwrap_or(f64::from(mishap.seconds())),
+        first_down_s: seen.first_down_s.unwrap_or(f64::NAN),
         updates: seen.updates_s.len() as f64,
-        updates_apart_s: apart.fold(f64::from(mishap.seconds()), f64::min),
+        updates_apart_s: stats::least(apart),
         missed_pct: missed_pct(&calls[0]),
     })
 }

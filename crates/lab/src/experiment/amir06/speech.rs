@@ -3,6 +3,7 @@
 
 use crate::experiment::{CellError, Plan, Size};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use voice::SAMPLE_RATE_HZ;
@@ -126,16 +127,20 @@ fn load(named: Option<&Path>, seconds: u32) -> Result<Speech, CellError> {
 
 fn read(path: &Path) -> Result<Vec<i16>, CellError> {
     let failed = |why: String| CellError(format!("{}: {why}", path.display()));
-    let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        let mib = FILE_BYTES_MAX >> 20;
-        return Err(failed(format!(
-            "not a file of up to {mib} MiB: name a WAV file of talking people"
-        )));
-    }
-    let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let bytes = bytes_of(path).map_err(|error| failed(error.to_string()))?;
     let speech = wav::read_speech(&bytes).map_err(|error| failed(error.to_string()))?;
     Ok(speech.pcm)
+}
+
+/// A named recording's file, which must not be too long to be read.
+pub(in crate::experiment) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        let mib = FILE_BYTES_MAX >> 20;
+        let why = format!("not a file of up to {mib} MiB: name a WAV file of talking people");
+        return Err(io::Error::other(why));
+    }
+    fs::read(path)
 }
 
 /// The recordings of a folder in the order of their names, one after the other, up to so many

@@ -11,7 +11,7 @@
 //!
 //! In trouble the edge links lose 20 % in both directions, in bursts of 50 %.
 
-use super::{PACKET_MS, SCHEMES, SOURCE, cost, missed, percent, run, untested};
+use super::{PACKET_MS, SCHEMES, SOURCE, cost, missed, run, untested};
 use crate::experiment::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
@@ -203,7 +203,7 @@ fn missed_pct(rows: &Rows, scheme: &str, phase: &str) -> f64 {
         let name = format!("{scheme} {phase} {what}");
         rows.0.iter().map(|row| row.value(&name)).sum::<f64>()
     };
-    percent(sum("missed") as u64, sum("sent") as u64)
+    100.0 * sum("missed") / sum("sent")
 }
 
 /// The mean over the runs, in which almost as many bytes are delivered.

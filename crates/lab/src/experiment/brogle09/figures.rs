@@ -32,18 +32,26 @@ pub(super) fn four(rows: &Rows, drawn: &[Drawn]) -> Vec<Chart> {
 }
 
 fn lines(rows: &Rows, tree: f64, drawn: &[Drawn], value: &str) -> Vec<Series> {
-    let mut all = Vec::new();
+    let (mut all, mut bars) = (Vec::new(), Vec::new());
     for one in drawn {
         for payload in PAYLOADS {
             let at = [("tree", tree), ("payload", payload), ("loss_pct", 0.0)];
+            let (color, name) = (all.len() as u8, format!("{}_{value}", one.who));
+            bars.push(Series {
+                name: "".into(),
+                color,
+                mark: Mark::Bars,
+                points: rows.bars(&at, "mbps", &name, &format!("{name}_error")),
+            });
             all.push(Series {
                 name: format!("{}, {payload} bytes", one.name).into(),
-                color: all.len() as u8,
+                color,
                 mark: Mark::Line,
-                points: rows.line(&at, "mbps", &format!("{}_{value}", one.who)),
+                points: rows.line(&at, "mbps", &name),
             });
         }
     }
+    all.extend(bars);
     all
 }
 

@@ -15,11 +15,12 @@ use super::overlay::{INSIDE, Overlay};
 use super::site::{Shape, Site};
 use super::stats::tell;
 use super::talk::Stream;
-use super::view::{CARRIED_PCT, HIGH_PCT, every};
+use super::view::{CARRIED_PCT, HIGH_PCT};
 use crate::experiment::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{every, most};
 
 /// The experiment.
 pub(super) const KNEES: Knees = Knees;
@@ -224,8 +225,9 @@ impl Seen<'_> {
         let each = |nos: &[u32]| -> Vec<f64> {
             nos.iter().map(|no| self.loss(tree, share, *no)).collect()
         };
-        let holds = every(&each(carried), |pct| pct < CARRIED_PCT)
-            && every(&each(lost), |pct| pct > HIGH_PCT);
+        let holds = every(&each(carried), |pct| *pct < CARRIED_PCT)
+            // There may be no load that is to be lost.
+            && each(lost).iter().all(|pct| *pct > HIGH_PCT);
         Verdict::of(
             claim,
             holds,
@@ -242,7 +244,7 @@ fn verdicts(knees: Seen<'_>, share: f64) -> Vec<Verdict> {
             .collect()
     };
     let losses = [native(0.0), native(1.0)].concat();
-    let most = losses.iter().copied().fold(0.0, f64::max);
+    let most = most(&losses);
     let all = knees.shares().into_iter();
     let all: Vec<String> = all
         .map(|share| knees.words(0.0, share, &[2, 3, 4, 5]))
@@ -251,7 +253,7 @@ fn verdicts(knees: Seen<'_>, share: f64) -> Vec<Verdict> {
     vec![
         Verdict::of(
             "native",
-            every(&losses, |pct| pct < 0.2),
+            every(&losses, |pct| *pct < 0.2),
             format!("{most:.3} % at most"),
         ),
         knees

@@ -2,7 +2,8 @@
 
 use super::talk::{ABSENT, Arrivals, Told};
 use crate::experiment::Row;
-use std::collections::BTreeMap;
+use crate::stats::mean_and_error;
+use std::collections::BTreeSet;
 
 /// "Latency w/o 5% outliers" [Brogle09 Fig. 4, 5].
 // Choice: the paper does not say which; the slowest 5 % are left out.
@@ -63,30 +64,27 @@ const WITH_ERROR: [&str; 4] = ["worst_loss_pct", "p50_us", "p99_us", "mean_95_us
 /// Writes what `who` did in some trials into a row, the mean of each number: `native_p50_us` of the sink that is
 /// drawn, and `native_P6_loss_pct` and so on of each. `native_p50_us_error` is a standard error.
 pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
-    let mut each: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for told in trials {
+    let of_one = |told: &Told| {
         let mut one = Row::default();
         tell_trial(&mut one, who, drawn, told);
-        for (name, value) in one.values {
-            each.entry(name).or_default().push(value);
-        }
-    }
-    for (name, values) in each {
+        one
+    };
+    let each: Vec<Row> = trials.iter().map(of_one).collect();
+    let names: BTreeSet<&str> = each
+        .iter()
+        .flat_map(Row::values)
+        .map(|(name, _)| name)
+        .collect();
+    for name in names {
+        // Unknown of one trial, unknown of all.
+        let values: Vec<f64> = each.iter().map(|one| one.value(name)).collect();
         let (mean, error) = mean_and_error(&values);
         let is_with_error = WITH_ERROR.iter().any(|end| name == format!("{who}_{end}"));
-        if is_with_error && error.is_finite() {
+        if is_with_error {
             row.set(format!("{name}_error"), error);
         }
         row.set(name, mean);
     }
-}
-
-/// The mean of some numbers and its standard error, NaN of fewer than two.
-pub(super) fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0) / n).sqrt())
 }
 
 fn tell_trial(row: &mut Row, who: &str, drawn: &str, told: &Told) {
@@ -115,9 +113,7 @@ fn tell_sink(row: &mut Row, who: &str, told: &Told, sink: &Arrivals) {
             ("p50", latency.p50_us),
             ("p99", latency.p99_us),
         ] {
-            if value.is_finite() {
-                row.set(format!("{who}_{name}{suffix}_us"), value);
-            }
+            row.set(format!("{who}_{name}{suffix}_us"), value);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::loads::LOADS;
 use crate::experiment::{Row, Rows, Size, Verdict};
+use crate::stats;
 
 /// "Carried", here and in the claims: less than this is lost, in percent.
 pub(super) const CARRIED_PCT: f64 = 0.1;
@@ -60,16 +61,13 @@ impl<'a> View<'a> {
 
     /// The mean of a number over some loads.
     pub(super) fn mean(self, nos: &[u32], name: &str) -> f64 {
-        self.each(nos, name).iter().sum::<f64>() / nos.len() as f64
+        stats::mean(self.each(nos, name))
     }
 
     /// Largest and smallest of a number over some loads.
     pub(super) fn range(self, nos: &[u32], name: &str) -> (f64, f64) {
         let each = self.each(nos, name);
-        (
-            most(&each),
-            each.iter().copied().fold(f64::INFINITY, f64::min),
-        )
+        (stats::most(&each), stats::least(&each))
     }
 
     /// Numbers of some loads in words: `1: 0.02, 2: 0.00 %`.
@@ -101,23 +99,6 @@ impl<'a> View<'a> {
 /// All loads.
 pub(super) fn numbers() -> Vec<u32> {
     LOADS.iter().map(|load| load.no).collect()
-}
-
-/// The largest of some numbers, NaN if one of them is: nothing holds of what was not measured.
-pub(super) fn most(values: &[f64]) -> f64 {
-    let worse = |a: f64, b: f64| {
-        if b.is_nan() || a.is_nan() {
-            f64::NAN
-        } else {
-            a.max(b)
-        }
-    };
-    values.iter().copied().fold(f64::NEG_INFINITY, worse)
-}
-
-/// True if a comparison holds for all of some numbers.
-pub(super) fn every(values: &[f64], holds: impl Fn(f64) -> bool) -> bool {
-    values.iter().all(|value| holds(*value))
 }
 
 /// A verdict on the loads that are sent.

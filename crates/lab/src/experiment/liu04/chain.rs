@@ -254,7 +254,7 @@ fn held(world: &World<TcpHost>, stages: &[Flow]) -> f64 {
 /// There with the data, and back alone: what goes back is acknowledgements, which do not queue.
 fn rtt_ms(world: &World<TcpHost>, probe: Flow) -> f64 {
     let delays = probe.deliveries(world).iter();
-    super::mean(delays.map(|d| d.delay().as_secs_f64() * 1e3)) + LINK_MS as f64
+    crate::stats::mean(delays.map(|d| d.delay().as_secs_f64() * 1e3)) + LINK_MS as f64
 }
 
 /// A connection from where `before` ends, behind a relay with bounded buffers.

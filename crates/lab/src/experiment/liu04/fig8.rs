@@ -7,9 +7,9 @@
 mod verdicts;
 
 use super::chain::{BUFFER_SEGMENTS, Chain, Outcome};
-use super::mean;
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean;
 use base::Rng;
 use graph::pipeline::{Rate, Rates, pipelines};
 use graph::width::Width;

@@ -1,9 +1,9 @@
 //! Figure 9: transfers through the widest relay path of at most so many hops. [Liu04 §V-B]
 
-use super::mean;
 use super::underlay::{LINK_BPS, LINKS, LOSS_MAX, NODES, OVERLAY_NODES, PAIRS, Underlay, number};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{every, least, mean, most};
 use base::Rng;
 use graph::generate::Network;
 use graph::width::model::Formula;
@@ -226,21 +226,35 @@ impl Judge<'_> {
     }
 
     fn setup(&self) -> Verdict {
-        let same = |key: &str, value: f64| self.rows.0.iter().all(|row| row.value(key) == value);
-        let holds = same("underlay_nodes", NODES as f64) && same("underlay_links", LINKS as f64);
-        let said =
-            format!("{NODES} nodes, {LINKS} links, 10 Mbit/s, {OVERLAY_NODES} of them the overlay");
-        Verdict::of("setup-network", holds, said).note(
+        // Of all networks, if they are alike.
+        let of_all = |key: &str| {
+            let values = || self.rows.0.iter().map(|row| row.value(key));
+            match most(values()) == least(values()) {
+                true => most(values()),
+                false => f64::NAN,
+            }
+        };
+        let parameters = [
+            ("nodes", of_all("underlay_nodes"), 50.0),
+            ("links", of_all("underlay_links"), 217.0),
+            ("Mbit/s", LINK_BPS as f64 / 1e6, 10.0),
+            ("nodes of the overlay", OVERLAY_NODES as f64, 20.0),
+        ];
+        Verdict::setup("setup-network", &parameters).note(
             "a transit-stub network of this project's generator; GT-ITM's parameters are not told, and so few stubs as 50 nodes have \
              cannot hold 217 links, so 60 or so are between stubs",
         )
     }
 
     fn losses(&self) -> Verdict {
-        let rows = self.rows.0.iter();
-        let most = rows.map(|row| row.value("loss_most")).fold(0.0, f64::max);
-        let said = format!("evenly from 0 to {:.2} %", 100.0 * most);
-        Verdict::of("setup-losses", most <= LOSS_MAX, said)
+        let drawn = most(self.rows.0.iter().map(|row| row.value("loss_most")));
+        // None of 434 losses that are drawn evenly needs to reach the limit.
+        let is_within = drawn <= LOSS_MAX;
+        let limit = if is_within { LOSS_MAX } else { f64::NAN };
+        Verdict::setup("setup-losses", &[("% at most", 100.0 * limit, 2.0)]).note(format!(
+            "evenly from 0, the largest drawn is {:.2} %",
+            100.0 * drawn
+        ))
     }
 
     fn unchanged(&self) -> Verdict {
@@ -256,8 +270,8 @@ impl Judge<'_> {
 
     fn same(&self) -> Verdict {
         let lines = self.lines("taken_hops");
-        let longest = lines.iter().filter_map(|line| line.last()).copied();
-        let longest = longest.fold(0.0, f64::max);
+        let last = |line: &Vec<f64>| line.last().copied().unwrap_or(f64::NAN);
+        let longest = most(lines.iter().map(last));
         let said = format!(
             "the longest of {} widest paths has {longest} hops",
             lines.len()
@@ -336,7 +350,7 @@ impl Judge<'_> {
             gain("other_kbps"),
             gain("kbps")
         );
-        Verdict::of("order", steps.narrower == 0, text).note(format!(
+        Verdict::of("order", steps.all > 0 && steps.narrower == 0, text).note(format!(
             "on the paper's paths its formula predicts {:.1} times what is measured, that with timeouts {:.1} times, in the mean: \
              short links with much loss look wide without timeouts",
             off("model_kbps", "kbps"),
@@ -351,7 +365,7 @@ impl Judge<'_> {
             .map(|network| mean(network.iter().map(|line| ratio(line))))
             .collect();
         let said: Vec<String> = gains.iter().map(|gain| format!("{gain:.1}")).collect();
-        let holds = gains.iter().all(|gain| *gain > 1.0);
+        let holds = every(&gains, |gain| *gain > 1.0);
         let said = format!(
             "gain in the mean of {PAIRS} pairs, network by network: {}",
             said.join(", ")

@@ -11,9 +11,9 @@
 mod verdicts;
 
 use super::chain::{Chain, LINK_BPS, LINK_MS, link, relayed, settings};
-use super::mean;
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::mean;
 use base::{Duration, Rng, Time};
 use sim::HostId;
 use sim::World;

@@ -43,10 +43,3 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &kinds::EXPERIMENT,
     &real::scavenge::SCAVENGE,
 ];
-
-/// The mean; NaN of nothing.
-fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let add = |(sum, count): (f64, f64), x: f64| (sum + x, count + 1.0);
-    let (sum, count) = values.into_iter().fold((0.0, 0.0), add);
-    sum / count
-}

@@ -2,10 +2,10 @@
 //! logical and by physical hops. [Liu04 §IV-C, §V-B]
 
 use super::fig9::{network_seed, networks};
-use super::mean;
 use super::underlay::{LINKS, NODES, OVERLAY_NODES, PAIRS, Underlay};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{every, mean};
 use graph::generate::Network;
 use graph::width::model::Formula;
 use graph::width::{LOGICAL_HOPS, Length, Width, relaxed};
@@ -101,8 +101,8 @@ impl Experiment for Tradeoff {
             widths.push((margin as f64, found.path.width().0 as f64 / 1e3));
             hops.push((margin as f64, found.path.total.0 as f64));
         }
-        row.series.insert("width_kbps".into(), widths);
-        row.series.insert("hops".into(), hops);
+        row.draw("width_kbps", widths);
+        row.draw("hops", hops);
         Ok(row)
     }
 
@@ -159,7 +159,7 @@ impl Tradeoff {
         };
         let falls = |row: &&&Row, key: &str| {
             let points = row.points(key);
-            points.windows(2).all(|pair| pair[1].1 <= pair[0].1)
+            every(points.windows(2), |pair| pair[1].1 <= pair[0].1)
         };
         let count = |key: &str| all.iter().filter(|row| falls(row, key)).count();
         let (widths, lengths) = (ends("width_kbps"), ends("hops"));
@@ -172,7 +172,7 @@ impl Tradeoff {
         vec![
             Verdict::of(
                 width,
-                narrower == all.len(),
+                !all.is_empty() && narrower == all.len(),
                 format!(
                     "from {:.0} to {:.0} kbit/s in the mean; with {narrower} of {} pairs it never rises",
                     widths.0,
@@ -224,7 +224,7 @@ impl Tradeoff {
         }
         Verdict::of(
             key,
-            holds,
+            holds && !said.is_empty(),
             format!("{}, network by network: {}", self.hops, said.join(", ")),
         )
     }

@@ -4,6 +4,7 @@ use super::scene::{DEADLINE_MS, INTERVAL_MS, Scene};
 use crate::experiment::{Cell, CellError, Row};
 use crate::live;
 use crate::scenario::{Call, FlowReport, Report, Scenario, Simulation};
+use crate::stats::{mean, most, standard_error};
 use base::Duration;
 use std::path::Path;
 
@@ -94,10 +95,10 @@ pub(super) fn measure(
         let missed = match seeds {
             // Of one run there is only what independent losses would vary by.
             1 => (runs[n][0].chance_pct().powi(2) + runs[0][0].chance_pct().powi(2)).sqrt(),
-            _ => standard_error(&differences(Run::missed_pct)),
+            _ => error(&differences(Run::missed_pct)),
         };
         row.set(format!("{carrier} missed % error"), missed);
-        let silence = standard_error(&differences(|run| run.silence_ms));
+        let silence = error(&differences(|run| run.silence_ms));
         row.set(format!("{carrier} silence ms error"), silence);
     }
     Ok(row)
@@ -214,21 +215,17 @@ fn is_good(flow: &FlowReport) -> bool {
     flow.packets.lost_pct + flow.packets.late_pct <= GOOD_PCT
 }
 
-fn is_missed(fate: &Option<u32>) -> bool {
-    fate.is_none_or(|us| us > DEADLINE_MS * 1_000)
+/// The standard error; 0 of one run, which has none.
+fn error(samples: &[f64]) -> f64 {
+    standard_error(samples).unwrap_or(0.0)
 }
 
 fn mean_and_most(runs: &[Run], of: impl Fn(&Run) -> f64) -> (f64, f64) {
-    let sum: f64 = runs.iter().map(&of).sum();
-    let most = runs.iter().map(of).fold(0.0, f64::max);
-    (sum / runs.len().max(1) as f64, most)
+    (mean(runs.iter().map(&of)), most(runs.iter().map(&of)))
 }
 
-fn standard_error(samples: &[f64]) -> f64 {
-    let count = samples.len() as f64;
-    let mean = samples.iter().sum::<f64>() / count.max(1.0);
-    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-    (squares / (count - 1.0).max(1.0) / count.max(1.0)).sqrt()
+fn is_missed(fate: &Option<u32>) -> bool {
+    fate.is_none_or(|us| us > DEADLINE_MS * 1_000)
 }
 
 #[cfg(test)]
@@ -254,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_mean_is_that_of_textbooks() {
-        assert!((standard_error(&[1.0, 2.0, 3.0, 4.0]) - 0.6455).abs() < 1e-4);
-        assert_eq!(standard_error(&[5.0]), 0.0);
+        assert!((error(&[1.0, 2.0, 3.0, 4.0]) - 0.6455).abs() < 1e-4);
+        assert_eq!(error(&[5.0]), 0.0);
     }
 }

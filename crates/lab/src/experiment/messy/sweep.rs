@@ -7,6 +7,7 @@ use crate::experiment::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict,
 };
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::most;
 
 /// Cases of one kind of trouble.
 pub(super) struct Sweep {
@@ -157,7 +158,7 @@ impl Case {
                 (*point, *row, bars.collect())
             })
             .collect();
-        let excess = |bars: &[Reached]| bars.iter().map(|bar| bar.excess).fold(f64::MIN, f64::max);
+        let excess = |bars: &[Reached]| most(bars.iter().map(|bar| bar.excess));
         let reaches = |bars: &[Reached]| bars.iter().all(|bar| bar.holds);
         let held = judged.iter().filter(|(.., bars)| reaches(bars)).count();
         let worst = judged

@@ -2,6 +2,7 @@
 //! third.
 
 use super::super::{Row, Rows};
+use super::spread_of;
 use crate::plot::{Axis, Chart, Mark, Series};
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ pub(super) struct Figure {
     pub(super) y_label: String,
 }
 
-/// Its name and its points.
-type Line = (String, Vec<(f64, f64)>);
+/// Its name, its points and the ends of their errors, in pairs.
+type Line = (String, Vec<(f64, f64)>, Vec<(f64, f64)>);
 
 impl Figure {
     /// All measures over a coordinate.
@@ -55,14 +56,21 @@ impl Figure {
                 };
                 let line = lines
                     .entry((place, n))
-                    .or_insert_with(|| (name, Vec::new()));
+                    .or_insert_with(|| (name, Vec::new(), Vec::new()));
                 let point = (number(row, &self.x), number(row, y));
-                if point.0.is_finite() && point.1.is_finite() {
-                    line.1.push(point);
+                line.1.push(point);
+                if let Some(error) = row.known(&spread_of(y)) {
+                    let ends = [point.1 - error, point.1 + error];
+                    line.2.extend(ends.map(|y| (point.0, y)));
                 }
             }
         }
-        let points = || lines.values().flat_map(|(_, points)| points);
+        let points = || {
+            let drawn = lines
+                .values()
+                .flat_map(|(_, points, errors)| points.iter().chain(errors));
+            drawn.filter(|(x, y)| x.is_finite() && y.is_finite())
+        };
         let axis = |label: &str, values: &dyn Fn(&(f64, f64)) -> f64| {
             let least = points().map(values).fold(f64::INFINITY, f64::min);
             let most = points().map(values).fold(f64::NEG_INFINITY, f64::max);
@@ -93,23 +101,27 @@ impl Figure {
             series: lines
                 .into_values()
                 .enumerate()
-                .map(|(color, (name, mut points))| {
+                .flat_map(|(color, (name, mut points, errors))| {
                     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    Series {
+                    let series = |name: String, mark, points| Series {
                         name: name.into(),
                         color: color as u8,
-                        mark: Mark::Line,
+                        mark,
                         points,
-                    }
+                    };
+                    [
+                        series(name, Mark::Line, points),
+                        series(String::new(), Mark::Bars, errors),
+                    ]
                 })
+                .filter(|series| series.mark != Mark::Bars || !series.points.is_empty())
                 .collect(),
         }
     }
 }
 
 fn number(row: &Row, name: &str) -> f64 {
-    let known = row.values.get(name).or_else(|| row.parameters.get(name));
-    known.copied().unwrap_or(f64::NAN)
+    row.known(name).unwrap_or_else(|| row.parameter(name))
 }
 
 /// The value of a coordinate, for a reader.

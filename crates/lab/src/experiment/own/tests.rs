@@ -319,7 +319,7 @@ fn what_was_not_measured_is_not_judged_and_a_mean_wants_two() {
     let measured = own.row(&cells[0], &[run(1.0), run(2.0), run(f64::NAN)]);
     let once = own.row(&cells[1], &[run(1.0), run(f64::NAN), run(f64::INFINITY)]);
     let (measured, once) = (measured.unwrap(), once.unwrap());
-    assert_eq!((measured.value("x"), once.values.len()), (1.5, 0));
+    assert_eq!((measured.value("x"), once.values().count()), (1.5, 0));
     let plan = Plan {
         size: Size::Quick,
         seed: 1,

@@ -39,7 +39,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
     ),
     claim(
         "papadimitriou06/fig2",
-        "setup-steady",
+        "steady",
         "Papadimitriou06 §4.2",
         "insignificant variation in the results, leading to almost perfect statistical confidence",
         "goodput of equal cells with different seeds within 5 % of each other",

@@ -265,11 +265,47 @@ impl Draw {
             }
         };
         let mut chart = chart(figure.title, label, value.label, series);
+        let errors: Vec<Series> = match self {
+            Draw::Calls { ftp, .. } => bars(transports, calls, |t, c| {
+                let place = Point {
+                    second_mbps,
+                    ..point(c, ftp)
+                };
+                (of(t, place), table.error(t, place, value.name))
+            }),
+            Draw::Errors { calls, .. } => bars(transports, scenario.errors(size), |t, e| {
+                let place = point(calls, LIGHT).errors(e);
+                (of(t, place), table.error(t, place, value.name))
+            }),
+            Draw::Sizes { .. } | Draw::Thresholds { .. } => Vec::new(),
+        };
+        chart.series.extend(errors);
         if let Some(mbps) = second_mbps {
             chart.title = format!("{}, R2-R3 of {mbps} Mbit/s", figure.title).into();
         }
         chart
     }
+}
+
+/// The standard errors of each transport's line, which [`chart`] draws in the same order; none of single rounds.
+fn bars(
+    transports: &[Transport],
+    xs: &[f64],
+    of: impl Fn(Transport, f64) -> (f64, f64),
+) -> Vec<Series> {
+    let bars = transports.iter().enumerate().map(|(place, transport)| {
+        let known = xs.iter().map(|x| (*x, of(*transport, *x)));
+        let known = known.filter(|(_, (_, error))| *error > 0.0);
+        Series {
+            name: "".into(),
+            color: place as u8,
+            mark: Mark::Bars,
+            points: known
+                .flat_map(|(x, (y, error))| [(x, y - error), (x, y + error)])
+                .collect(),
+        }
+    });
+    bars.filter(|series| !series.points.is_empty()).collect()
 }
 
 /// A chart of named lines. Axes begin at zero, shares end at one.
@@ -289,11 +325,7 @@ pub(super) fn chart(
             name: name.clone().into(),
             color: place as u8,
             mark: Mark::Line,
-            points: points
-                .iter()
-                .copied()
-                .filter(|(x, y)| x.is_finite() && y.is_finite())
-                .collect(),
+            points: points.clone(),
         });
     Chart {
         title: title.into(),

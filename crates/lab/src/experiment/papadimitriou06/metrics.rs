@@ -14,6 +14,7 @@
 //! By gaps a packet that waited in the sender for seconds is timely if the one before it waited as
 //! long. So the one-way delay from the application's write is measured beside.
 
+use crate::stats::ranked;
 use base::{Duration, Time};
 
 /// The thresholds of scenario 5, in milliseconds; 300 is that of all others.
@@ -125,11 +126,9 @@ pub(super) fn fairness(throughputs: &[f64]) -> f64 {
     }
 }
 
-/// The smallest of sorted values that a share `q` does not exceed, in milliseconds; 0 of nothing.
+/// The smallest of sorted values that a share `q` does not exceed, in milliseconds; NaN of nothing.
 pub(super) fn quantile_ms(sorted: &[Duration], q: f64) -> f64 {
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    let value = sorted.get(rank.max(1) - 1).copied().unwrap_or_default();
-    value.as_nanos() as f64 / 1e6
+    ranked(sorted, q).map_or(f64::NAN, |value| value.as_nanos() as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -220,6 +219,6 @@ mod tests {
             [0.5, 0.51, 1.0, 0.0].map(|q| quantile_ms(&all, q)),
             [2.0, 3.0, 4.0, 1.0]
         );
-        assert_eq!(quantile_ms(&[], 0.5), 0.0);
+        assert!(quantile_ms(&[], 0.5).is_nan());
     }
 }

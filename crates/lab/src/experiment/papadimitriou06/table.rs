@@ -3,6 +3,7 @@
 use super::scenario::Point;
 use super::setup::Transport;
 use crate::experiment::Rows;
+use crate::stats::{least, mean, most, standard_error};
 
 /// The rows of a scenario.
 pub(super) struct Table<'a>(pub(super) &'a Rows);
@@ -10,8 +11,7 @@ pub(super) struct Table<'a>(pub(super) &'a Rows);
 impl Table<'_> {
     /// The mean over rounds; NaN, which no comparison holds for, if nothing was measured.
     pub(super) fn mean(&self, transport: Transport, point: Point, name: &str) -> f64 {
-        let values = self.values(transport, point, name);
-        values.iter().sum::<f64>() / values.len() as f64
+        mean(self.values(transport, point, name))
     }
 
     /// Round by round.
@@ -22,20 +22,43 @@ impl Table<'_> {
             .collect()
     }
 
-    /// The standard error of the mean.
+    /// The standard error of the mean; 0 of a single round, which has none.
     pub(super) fn error(&self, transport: Transport, point: Point, name: &str) -> f64 {
         let values = self.values(transport, point, name);
-        let (n, mean) = (values.len() as f64, self.mean(transport, point, name));
-        let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-        (squares / (n - 1.0).max(1.0) / n).sqrt()
+        standard_error(&values).unwrap_or(0.0)
     }
 
     /// The mean over rounds and points.
     pub(super) fn over(&self, transport: Transport, points: &[Point], name: &str) -> f64 {
-        let each = points
-            .iter()
-            .map(|point| self.mean(transport, *point, name));
-        each.sum::<f64>() / points.len() as f64
+        mean(
+            points
+                .iter()
+                .map(|point| self.mean(transport, *point, name)),
+        )
+    }
+
+    /// Whether a transport has more than each of the others, none of which is unknown.
+    pub(super) fn has_most(
+        &self,
+        transport: Transport,
+        transports: &[Transport],
+        point: Point,
+        name: &str,
+    ) -> bool {
+        let others = transports.iter().filter(|t| **t != transport);
+        self.mean(transport, point, name) > most(others.map(|t| self.mean(*t, point, name)))
+    }
+
+    /// Whether a transport has less than each of the others, none of which is unknown.
+    pub(super) fn has_least(
+        &self,
+        transport: Transport,
+        transports: &[Transport],
+        point: Point,
+        name: &str,
+    ) -> bool {
+        let others = transports.iter().filter(|t| **t != transport);
+        self.mean(transport, point, name) < least(others.map(|t| self.mean(*t, point, name)))
     }
 
     /// Of `transports`, the one with the most.

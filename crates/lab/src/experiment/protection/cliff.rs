@@ -10,8 +10,9 @@
 use super::super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
-use super::{SOURCE, mean_and_error, missed_pct, run_text};
+use super::{SOURCE, missed_pct, run_text};
 use crate::plot::{Axis, Chart, Mark, Series};
+use crate::stats::{mean_and_error, most};
 
 pub(super) const CLIFF: Cliff = Cliff;
 const ID: &str = "protection/cliff";
@@ -117,8 +118,8 @@ impl Experiment for Cliff {
             .0
             .iter()
             .filter(near)
-            .map(|row| row.value("one missed %").max(row.value("twenty missed %")))
-            .fold(f64::NEG_INFINITY, f64::max);
+            .flat_map(|row| ["one missed %", "twenty missed %"].map(|name| row.value(name)));
+        let worst = most(worst);
         let verdict = match worst.is_finite() {
             true => Verdict::of(
                 "no-cliff",

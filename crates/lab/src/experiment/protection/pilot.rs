@@ -15,8 +15,9 @@ mod cases;
 use super::super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
-use super::{mean_and_error, missed_pct};
+use super::missed_pct;
 use crate::scenario::{Scenario, Simulation};
+use crate::stats::mean;
 use base::Duration;
 use cases::{CASES, Case, Kind};
 
@@ -184,7 +185,7 @@ impl Experiment for Pilot {
                     }
                 }
                 if !took.is_empty() {
-                    row.set("in force after s", mean_and_error(&took).0);
+                    row.set("in force after s", mean(took.iter().copied()));
                     row.set("at most s", took.iter().copied().fold(0.0, f64::max));
                 }
             }
@@ -204,7 +205,7 @@ impl Experiment for Pilot {
                     watch(&case, seconds, Duration::from_secs(1), seed)?;
                 let later = looked.iter().filter(|look| look.at_s >= BEGINNING_S as f64);
                 let predicted: Vec<f64> = later.map(|look| look.predicted_pct).collect();
-                row.set("predicted %", mean_and_error(&predicted).0);
+                row.set("predicted %", mean(predicted));
                 row.set("missed %", missed_pct);
                 row.set("missed", missed);
             }
@@ -241,9 +242,9 @@ impl Experiment for Pilot {
         ];
         let mut table = vec![head.map(str::to_owned).to_vec()];
         for row in &rows.0 {
-            let number = |name: &str, places: usize| match row.values.contains_key(name) {
-                true => format!("{:.places$}", row.value(name)),
-                false => String::new(),
+            let number = |name: &str, places: usize| match row.known(name) {
+                Some(value) => format!("{value:.places$}"),
+                None => String::new(),
             };
             let line = [
                 row.cell.clone(),
@@ -276,9 +277,7 @@ fn runs(size: Size) -> u64 {
 
 /// Whether a value is at most this, of all rows that have it.
 fn within(name: &'static str, rows: &[&Row], value: &str, most: f64) -> Verdict {
-    let values = rows
-        .iter()
-        .filter_map(|row| Some((row, *row.values.get(value)?)));
+    let values = rows.iter().filter_map(|row| Some((row, row.known(value)?)));
     let values: Vec<_> = values.collect();
     let tells = |(row, value): &(&&Row, f64)| format!("{}: {value:.2}", row.cell);
     let text = values.iter().map(tells).collect::<Vec<_>>().join("; ");

@@ -9,8 +9,9 @@
 use super::super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
-use super::{SOURCE, mean_and_error, run_text};
+use super::{SOURCE, run_text};
 use crate::scenario::Report;
+use crate::stats::mean_and_error;
 
 pub(super) const QUEUE: Queue = Queue;
 const ID: &str = "protection/queue";
@@ -155,15 +156,15 @@ impl Experiment for Queue {
         ];
         let mut table = vec![head.map(str::to_owned).to_vec()];
         for row in &rows.0 {
-            let line = [
+            let mut line = vec![
                 row.cell.clone(),
                 format!("{:.0}", row.value("repair later")),
-                format!("{:.1}", row.value("tcp protected kbit/s")),
-                format!("{:.1}", row.value("tcp protected error")),
-                format!("{:.1}", row.value("tcp bare kbit/s")),
-                format!("{:.1}", row.value("tcp bare error")),
             ];
-            table.push(line.to_vec());
+            line.extend(["protected", "bare"].iter().flat_map(|name| {
+                let of = ["kbit/s", "error"].map(|what| row.known(&format!("tcp {name} {what}")));
+                of.map(|value| value.map_or_else(String::new, |value| format!("{value:.1}")))
+            }));
+            table.push(line);
         }
         table
     }

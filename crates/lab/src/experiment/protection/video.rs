@@ -3,7 +3,8 @@
 use super::super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, claim,
 };
-use super::{SOURCE, mean_and_error, missed_pct, run_text};
+use super::{SOURCE, missed_pct, run_text};
+use crate::stats::{mean, mean_and_error};
 
 pub(super) const VIDEO: Video = Video;
 const ID: &str = "protection/video";
@@ -85,11 +86,11 @@ impl Experiment for Video {
             missed.push(missed_pct(&report));
             added.push(100.0 * (ratio - 1.0));
         }
-        let (mean, error) = mean_and_error(&missed);
+        let (mean_pct, error) = mean_and_error(&missed);
         let mut row = Row::of(cell);
-        row.set("missed %", mean);
+        row.set("missed %", mean_pct);
         row.set("error %", error);
-        row.set("added %", mean_and_error(&added).0);
+        row.set("added %", mean(added));
         row.set("without %", missed_pct(&bare));
         Ok(row)
     }

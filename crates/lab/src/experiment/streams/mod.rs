@@ -143,7 +143,7 @@ fn chart(title: &'static str, label: &'static str, rows: &[Row], name: &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Plan, Size, Stop};
+    use crate::experiment::{Cell, Plan, Size, Stop};
 
     #[test]
     fn every_cell_is_a_scenario_that_gives_its_files() {
@@ -170,10 +170,11 @@ mod tests {
     #[test]
     fn a_verdict_names_what_misses_its_bar_and_nothing_is_no_pass() {
         let row = |cell: &str, x: f64| {
-            let mut row = Row {
-                cell: cell.into(),
-                ..Row::default()
-            };
+            let mut row = Row::of(&Cell {
+                key: cell.into(),
+                parameters: Vec::new(),
+                words: Vec::new(),
+            });
             row.set("x", x);
             row
         };

@@ -1,5 +1,6 @@
 //! The traffic of a scenario: clients that send and receive, and a meter for each stream.
 
+mod speech;
 mod view;
 
 use super::network::{Network, Party};
@@ -13,6 +14,9 @@ use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
 use sim::{Either, HostId, World, udp};
+use speech::Frame;
+use voice::call::Altered;
+use voice::frames::FRAME_SAMPLES;
 use wire::HEADROOM;
 use wire::groups::Setting;
 
@@ -41,6 +45,10 @@ pub(super) struct Streams<'s> {
     keeps_packets: bool,
     /// Packets that programs' sources may still send, all together: one that never ends, or stops time, must end.
     chosen_left: u64,
+    /// What all streams carry, packet by packet, if it is to be heard.
+    speech: Vec<Frame>,
+    /// Of each stream: what of it came otherwise.
+    altered: Vec<Altered>,
 }
 
 /// Packets of a program's source in one slice; what is more waits for the next one, so that who watches can end it.
@@ -111,6 +119,8 @@ impl<'s> Streams<'s> {
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
             keeps_packets: false,
             chosen_left: PACKETS_MAX,
+            speech: Vec::new(),
+            altered: Vec::new(),
         };
         for node in 0..scenario.nodes.len() {
             streams.reopen(world, network, node);
@@ -126,6 +136,23 @@ impl<'s> Streams<'s> {
             (stream.source, stream.start) = (Moments::chosen(source), start);
             stream.meters.iter_mut().for_each(Meter::keep_moments);
         }
+    }
+
+    /// Has all streams whose packets are as long carry these payloads in turn, but for the stamp at the head of
+    /// each. What comes otherwise is kept.
+    pub(super) fn say(&mut self, speech: &[Frame]) {
+        self.speech = speech.to_vec();
+        self.altered = vec![Altered::new(); self.streams.len()];
+    }
+
+    /// What came otherwise than it was sent, in the order of [`Streams::calls`]; of streams with one receiver.
+    pub(super) fn altered(&self) -> Vec<Altered> {
+        let mut streams: Vec<usize> = (0..self.altered.len()).collect();
+        streams.sort_by_key(|n| self.streams[*n].flow);
+        streams
+            .into_iter()
+            .map(|n| self.altered[n].clone())
+            .collect()
     }
 
     /// Keeps from now on when each packet is sent.
@@ -210,7 +237,11 @@ impl<'s> Streams<'s> {
                     session.push(number, at, bytes);
                     continue;
                 }
-                let Some(payload) = payload(world, (n as u32, number), at, bytes) else {
+                let place = stream.meters.first().and_then(|meter| meter.place(number));
+                let said = place.filter(|_| bytes == FRAME_SAMPLES);
+                let said = said.and_then(|place| speech::said(&self.speech, place));
+                let said = said.map(Frame::as_slice).unwrap_or_default();
+                let Some(payload) = payload_of(world, (n as u32, number), at, bytes, said) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
                 };
@@ -333,14 +364,23 @@ impl<'s> Streams<'s> {
             let Some((stream, number, sent)) = stamp::read(payload.segment(i)) else {
                 continue;
             };
-            let Some(stream) = self.streams.get_mut(stream as usize) else {
+            let n = stream as usize;
+            let Some(stream) = self.streams.get_mut(n) else {
                 continue;
             };
             let flow = &self.scenario.flows[stream.flow];
             let is_here = |receiver| node.is_none_or(|node| node == receiver);
             if let Some(place) = flow.receivers().position(is_here) {
-                let bytes = payload.segment(i).len();
-                stream.meters[place].on_arrival(number, sent, at, bytes);
+                let packet = payload.segment(i);
+                let meter = &mut stream.meters[place];
+                let is_first = meter.on_arrival(number, sent, at, packet.len());
+                if let Some(place) = meter.place(number).filter(|_| is_first)
+                    && let Some(said) = speech::said(&self.speech, place)
+                    && let Some(heard) = speech::differing(packet, said)
+                    && let Some(altered) = self.altered.get_mut(n)
+                {
+                    altered.insert(place, heard);
+                }
             }
         }
     }
@@ -355,9 +395,20 @@ impl<'s> Streams<'s> {
 
 pub(super) fn payload(
     world: &World<Party>,
+    packet: (u32, u32),
+    at: Time,
+    bytes: usize,
+) -> Option<Burst> {
+    payload_of(world, packet, at, bytes, &[])
+}
+
+/// The same, with what is behind the stamp: the end of a longer text, or zeros.
+fn payload_of(
+    world: &World<Party>,
     (stream, number): (u32, u32),
     at: Time,
     bytes: usize,
+    said: &[u8],
 ) -> Option<Burst> {
     // A payload of the overlay leaves from behind its headers, with room for the tag.
     let mut burst = if bytes + HEADROOM + wire::TAG_BYTES <= base::pool::SMALL_BYTES {
@@ -368,6 +419,9 @@ pub(super) fn payload(
     burst.reserve_front(HEADROOM);
     let spare = &mut burst.spare_mut()[..bytes];
     spare.fill(0);
+    for (byte, said) in spare.iter_mut().zip(said) {
+        *byte = *said;
+    }
     stamp::put(spare, stream, number, at);
     burst.fill(bytes, bytes);
     Some(burst)

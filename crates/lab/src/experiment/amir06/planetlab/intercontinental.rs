@@ -13,11 +13,11 @@
 //! a claim on losses or delays holds if it does with and without.
 
 use super::mesh::{Mesh, Pair, Trial, loads};
-use super::verdicts::quantile;
 use super::{coordinate, profile_at};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::Profile;
+use crate::stats::{self, quantile};
 use base::Duration;
 use graph::generate::cities::{AMIR06_TABLE_II, ROUTED_KM_PER_MS};
 use sim::traffic::VOICE_INTERVAL;
@@ -139,8 +139,7 @@ impl Experiment for Intercontinental {
             row.set(format!("{carrier} lost"), lost as f64);
             for (pair, delays) in pairs.iter().zip(&measured.delays_us) {
                 let points = distribution(&delays[i]);
-                row.series
-                    .insert(format!("{carrier} to {}", pair.to), points);
+                row.draw(format!("{carrier} to {}", pair.to), points);
             }
         }
         Ok(row)
@@ -210,7 +209,7 @@ fn all(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> Vec<f64>
         ("profile", coordinate(profile)),
         ("busy", f64::from(u8::from(busy))),
     ];
-    let series = rows.with(&at).flat_map(|row| &row.series);
+    let series = rows.with(&at).flat_map(Row::all_series);
     let mine = series.filter(|(name, _)| name.starts_with(carrier));
     let mut ms: Vec<f64> = mine.flat_map(|(_, points)| points).map(|p| p.1).collect();
     ms.sort_by(f64::total_cmp);
@@ -278,7 +277,7 @@ fn sites() -> Verdict {
     );
     let holds = mesh.delay_us[WASHINGTON][KAIST] == least && mesh.delay_us[RNP][KAIST] == most;
     let holds = holds && (least, most) == (SHORTEST_US, LONGEST_US);
-    Verdict::of("sites", holds, text)
+    Verdict::made("sites", holds, text)
         .note("both are set, and RNP-Washington; the others follow from great circles")
 }
 
@@ -292,7 +291,7 @@ fn lost(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> f64 {
         let name = format!("{carrier} {what}");
         rows.with(&at).map(|row| row.value(&name)).sum::<f64>()
     };
-    100.0 * sum("lost") / sum("sent").max(1.0)
+    100.0 * sum("lost") / sum("sent")
 }
 
 /// The same of nodes that are always scheduled and of busy ones.
@@ -323,7 +322,11 @@ fn later(rows: &Rows, of: (Profile, bool)) -> usize {
     const ALIKE_MS: f64 = 1.0;
     let (overlay, udp) = (all(rows, "overlay", of), all(rows, "udp", of));
     let shares = (1..100).map(|n| f64::from(n) / 100.0);
-    let is_later = |share: &f64| quantile(&overlay, *share) > quantile(&udp, *share) + ALIKE_MS;
+    // What is not known is not early.
+    let is_later = |share: &f64| {
+        let [overlay, udp] = [&overlay, &udp].map(|ms| quantile(ms, *share));
+        (overlay - udp).is_nan() || overlay > udp + ALIKE_MS
+    };
     shares.filter(is_later).count()
 }
 
@@ -380,7 +383,9 @@ fn defaults(rows: &Rows) -> Verdict {
             there_after(&came[1], udp, limit_ms) - there_after(&came[0], overlay, limit_ms)
         };
         let limits = (1..=MOST_MS).map(|limit_ms| (behind(limit_ms), limit_ms));
-        let (worst, limit_ms) = limits.fold((f64::MIN, 0), |a, b| if b.0 > a.0 { b } else { a });
+        // What is not known is the worst.
+        let worse = |a: (f64, u32), b: (f64, u32)| if b.0.is_nan() || b.0 > a.0 { b } else { a };
+        let (worst, limit_ms) = limits.fold((f64::MIN, 0), worse);
         let text = format!(
             "{word}: at most {worst:.2} points behind UDP, after {limit_ms} ms; lost {overlay:.2} %, UDP {udp:.2} %"
         );
@@ -416,7 +421,7 @@ fn minimal_overhead(rows: &Rows) -> Verdict {
     let pairs = (0..SITES).flat_map(|a| (0..SITES).map(move |b| (a, b)));
     let pairs = pairs.filter(|(a, b)| a != b && (*a.min(b), *a.max(b)) != (RNP, KAIST));
     let over = pairs.map(|(a, b)| median_ms(rows, "overlay", a, b) - median_ms(rows, "udp", a, b));
-    let most = over.fold(f64::NEG_INFINITY, f64::max);
+    let most = stats::most(over);
     let text = format!("at most {most:.3} ms more in the median, of the 18 other pairs");
     Verdict::of("minimal-overhead", most < 1.0, text)
         .note("nodes take no time in the simulator; what they take in earnest is Figure 15's")

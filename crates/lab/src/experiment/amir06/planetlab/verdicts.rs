@@ -5,6 +5,7 @@ use super::{
 };
 use super::{sorted, streams};
 use crate::experiment::{Rows, Verdict};
+use crate::stats::{mean, most, quantile};
 
 /// A stream that lost no more than this had but the injected loss: 5 %, and three standard
 /// deviations of 2000 independent losses (0.5 points each).
@@ -30,12 +31,8 @@ pub(super) fn lost(rows: &Rows) -> Vec<Verdict> {
         ),
         bursts(rows),
         sites(),
-        Verdict::of(
-            "threshold",
-            THRESHOLD.as_millis() == 120,
-            format!("{} ms", THRESHOLD.as_millis()),
-        )
-        .note("clocks are exact here; the threshold is the paper's nevertheless"),
+        Verdict::setup("threshold", &[("ms", THRESHOLD.as_millis() as f64, 120.0)])
+            .note("clocks are exact here; the threshold is the paper's nevertheless"),
         traffic(rows),
         half_injected(rows),
         most_recovered(rows),
@@ -108,10 +105,10 @@ struct Pairs {
 
 impl Pairs {
     fn of(rows: &Rows, figure: Figure) -> Pairs {
-        let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         let [overlay, udp, ends] = CARRIERS.map(|carrier| streams(rows, carrier, figure));
-        let by_pair =
-            |shares: &[f64]| -> Vec<f64> { shares.chunks(STREAMS as usize).map(mean).collect() };
+        let by_pair = |shares: &[f64]| -> Vec<f64> {
+            shares.chunks(STREAMS as usize).map(mean::<&f64>).collect()
+        };
         let more: Vec<f64> = by_pair(&overlay)
             .iter()
             .zip(by_pair(&udp))
@@ -120,9 +117,9 @@ impl Pairs {
         let better = more.iter().filter(|more| **more < 0.0).count();
         Pairs {
             count: more.len(),
-            better: better as f64 / more.len().max(1) as f64,
+            better: better as f64 / more.len() as f64,
             worse: more.iter().filter(|more| **more > WORSE_POINTS).count(),
-            worst_points: more.iter().copied().fold(f64::MIN, f64::max),
+            worst_points: most(&more),
             overlay: mean(&overlay),
             udp: mean(&udp),
             ends: mean(&ends),
@@ -142,7 +139,7 @@ fn bursts(rows: &Rows) -> Verdict {
         at(1.0),
         at(0.5)
     );
-    Verdict::of("bursts", at(0.0) >= 10.0 && at(1.0) < 1_000.0, text)
+    Verdict::made("bursts", at(0.0) >= 10.0 && at(1.0) < 1_000.0, text)
         .note("part of the model, not a result")
 }
 
@@ -157,7 +154,7 @@ fn sites() -> Verdict {
     let holds = mesh.names.len() == NODES
         && mesh.delay_us[a][b] == LONGEST_US
         && mesh.longest_us() == LONGEST_US;
-    Verdict::of("sites", holds, text).note(
+    Verdict::made("sites", holds, text).note(
         "by great circle Calgary-Halifax is the farthest pair: it takes 47 ms as well, and MIT-Denver \
          is set to the paper's 47 ms. The text does not say which sites had two nodes: here the \
          first six",
@@ -243,11 +240,8 @@ fn not_improved(rows: &Rows) -> Verdict {
 }
 
 fn missed_above_lost(rows: &Rows) -> Verdict {
-    let mean = |figure| {
-        let shares = streams(rows, "udp", figure);
-        shares.iter().sum::<f64>() / shares.len().max(1) as f64
-    };
-    let (missed, lost) = (mean(Figure::Missed), mean(Figure::Lost));
+    let [missed, lost] =
+        [Figure::Missed, Figure::Lost].map(|figure| mean(streams(rows, "udp", figure)));
     let text = format!(
         "UDP streams missed {missed:.2} % and lost {lost:.2} % in the mean; besides the injected 5 % that \
          is {:.2} and {:.2} points",
@@ -275,7 +269,8 @@ fn more_in_time(rows: &Rows) -> Verdict {
         .collect();
     let worse: Vec<f64> = compared
         .iter()
-        .filter(|(_, overlay, udp)| overlay >= udp)
+        // What was not measured is not less.
+        .filter(|(_, overlay, udp)| overlay.is_nan() || overlay >= udp)
         .map(|(share, ..)| 100.0 * share)
         .collect();
     let median = |shares: &[f64]| quantile(shares, 0.5);
@@ -287,7 +282,8 @@ fn more_in_time(rows: &Rows) -> Verdict {
         compared.len() - worse.len(),
         compared.len()
     );
-    let verdict = Verdict::of("more-in-time", worse.is_empty(), text);
+    let holds = !compared.is_empty() && worse.is_empty();
+    let verdict = Verdict::of("more-in-time", holds, text);
     match (worse.first(), worse.last()) {
         (Some(first), Some(last)) => verdict.note(format!(
             "not from the {first:.0}th to the {last:.0}th percentile: an overlay stream also misses packets \
@@ -303,12 +299,6 @@ fn share_below(sorted: &[f64], limit: f64) -> f64 {
     sorted.partition_point(|value| *value < limit) as f64 / sorted.len().max(1) as f64
 }
 
-/// The smallest of ascending values that a share does not exceed; NaN of nothing.
-pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,7 +312,7 @@ mod tests {
                 .iter()
                 .enumerate()
                 .map(|(n, share)| (n as f64, *share));
-            row.series.insert(name.to_owned(), points.collect());
+            row.draw(name, points);
         };
         set("overlay lost", [1.0, 1.0, 1.0, 1.0, 6.0, 6.0, 6.0, 6.0]);
         set("udp lost", [0.5, 0.5, 5.5, 5.5, 5.0, 5.0, 5.0, 5.0]);

@@ -1,12 +1,16 @@
 //! One point: calls over a path, scored.
 
 use super::{DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MBPS, PATH_MS, Path, SCORED};
-use crate::experiment::amir06::chain::{self, Chain, INTERVAL_MS, Loss, PACKET_BYTES, STREAMS};
+use crate::experiment::amir06::chain::{
+    self, Chain, Frame, INTERVAL_MS, Loss, Outcome, PACKET_BYTES, STREAMS,
+};
 use crate::experiment::amir06::speech;
 use crate::experiment::{Cell, CellError, Plan, Row};
 use crate::scenario::Call;
+use crate::stats::deviation;
 use base::Rng;
 use std::fmt::Write as _;
+use voice::call::Altered;
 use voice::score::{RawPesq, Scores};
 
 /// Resamplings for the standard error of a percentile.
@@ -19,19 +23,22 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
         percent: cell.parameter("loss"),
         burst_percent: cell.parameter("burst"),
     };
-    let packets = speech.original.packets().len() as u32;
+    let said = speech.original.packets();
+    let packets = said.len() as u32;
     let (runs, count) = (super::runs(plan.size), super::calls(plan.size));
     let calls = match Path::of(cell) {
-        Path::Direct if loss == LINE => direct(loss, LINE_CALLS * count, packets, seed)?,
-        Path::Direct => direct(loss, count, packets, seed)?,
-        Path::Paper => overlay("paper", loss, (runs, packets), seed)?,
-        Path::Default => overlay("modern", loss, (runs, packets), seed)?,
+        Path::Direct if loss == LINE => direct(loss, LINE_CALLS * count, said, seed)?,
+        Path::Direct => direct(loss, count, said, seed)?,
+        Path::Paper => overlay("paper", loss, (runs, said), seed)?,
+        Path::Default => overlay("modern", loss, (runs, said), seed)?,
     };
     let (mut of_calls, mut sent, mut lost, mut late) = (Vec::new(), 0.0, 0.0, 0.0);
-    for call in &calls {
+    for (call, altered) in &calls {
         let delays_us: Vec<Option<u64>> = call.iter().map(|us| us.map(u64::from)).collect();
         let deadline_us = u64::from(DEADLINE_MS) * 1_000;
-        let evaluation = speech.original.evaluate(&delays_us, Some(deadline_us));
+        let evaluation = speech
+            .original
+            .evaluate_heard(&delays_us, altered, Some(deadline_us));
         let evaluation = evaluation.map_err(|error| CellError(error.to_string()))?;
         sent += f64::from(evaluation.totals.sent);
         lost += f64::from(evaluation.totals.lost);
@@ -56,9 +63,16 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
     Ok(row)
 }
 
+/// A call's packets, and what came of its speech otherwise than it was sent.
+type Heard = (Call, Altered);
+
+fn heard(outcome: Outcome) -> impl Iterator<Item = Heard> {
+    outcome.calls.into_iter().zip(outcome.altered)
+}
+
 /// Calls by UDP, each over a path of its own.
-fn direct(loss: Loss, calls: u32, packets: u32, seed: u64) -> Result<Vec<Call>, CellError> {
-    let mut text = chain::head("direct", "paper", packets * INTERVAL_MS);
+fn direct(loss: Loss, calls: u32, said: &[Frame], seed: u64) -> Result<Vec<Heard>, CellError> {
+    let mut text = chain::head("direct", "paper", said.len() as u32 * INTERVAL_MS);
     text += "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n";
     for n in 0..calls {
         let _ = write!(
@@ -68,30 +82,30 @@ fn direct(loss: Loss, calls: u32, packets: u32, seed: u64) -> Result<Vec<Call>, 
             loss.words()
         );
     }
-    Ok(chain::simulate("direct", &text, seed)?.calls)
+    Ok(heard(chain::simulate_talk("direct", &text, seed, said)?).collect())
 }
 
 /// Calls over five links, the third of which loses; ten at a time, of which some are scored.
 fn overlay(
     profile: &'static str,
     loss: Loss,
-    (runs, packets): (u32, u32),
+    (runs, said): (u32, &[Frame]),
     seed: u64,
-) -> Result<Vec<Call>, CellError> {
+) -> Result<Vec<Heard>, CellError> {
     let chain = Chain {
         profile,
         lossy: (0..LINKS).map(|n| n == LINKS / 2).collect(),
         loss,
         streams: STREAMS,
-        packets,
+        packets: said.len() as u32,
         deadline_ms: DEADLINE_MS,
     };
     let mut calls = Vec::new();
     for run in 0..runs {
-        let streams = chain.run(seed.wrapping_add(u64::from(run)))?.calls;
+        let streams = heard(chain.talk(seed.wrapping_add(u64::from(run)), said)?);
         // As far apart in phase as they come.
         let apart = (STREAMS / SCORED) as usize;
-        calls.extend(streams.into_iter().step_by(apart).take(SCORED as usize));
+        calls.extend(streams.step_by(apart).take(SCORED as usize));
     }
     Ok(calls)
 }
@@ -128,13 +142,6 @@ fn errors(moments: &[Vec<RawPesq>], seed: u64) -> (f64, f64) {
         fifths.extend(drawn.raw_p5().map(|score| f64::from(score.0)));
     }
     (deviation(&means), deviation(&fifths))
-}
-
-fn deviation(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|value| (value - mean).powi(2));
-    (squares.sum::<f64>() / (n - 1.0)).sqrt()
 }
 
 #[cfg(test)]

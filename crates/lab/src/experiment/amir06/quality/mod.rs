@@ -270,7 +270,19 @@ impl Quality {
                 self.statistic.name(),
             ),
         };
+        let error = |(i, burst): (usize, &f64)| Series {
+            name: "".into(),
+            color: i as u8,
+            mark: Mark::Bars,
+            points: rows.bars(
+                &[("path", path.code()), ("burst", *burst)],
+                "loss",
+                self.statistic.name(),
+                &format!("{}_error", self.statistic.name()),
+            ),
+        };
         let mut series: Vec<Series> = BURSTS.iter().enumerate().map(measured).collect();
+        series.extend(BURSTS.iter().enumerate().map(error));
         series.push(Series {
             name: "quality line".into(),
             color: 4,

@@ -2,6 +2,7 @@
 
 use super::THRESHOLD_US;
 use crate::experiment::{Plan, Row, Rows, Verdict};
+use crate::stats::most;
 use base::Rng;
 use graph::best::Question;
 use graph::delivery::Recovery;
@@ -69,7 +70,8 @@ pub(super) fn expected_below_loss(small: &Row) -> Verdict {
 pub(super) fn expected_above_latency(by_diameter: &[&Row]) -> Verdict {
     let worse = |row: &&&Row| {
         let error = row.value("expected_above_latency_error");
-        row.value("expected_above_latency") < -2.0 * error
+        let above = row.value("expected_above_latency");
+        above.is_nan() || above < -2.0 * error
     };
     let shown = |row: &&Row| {
         format!(
@@ -86,7 +88,11 @@ pub(super) fn expected_above_latency(by_diameter: &[&Row]) -> Verdict {
         .map(|row| at(row))
         .collect();
     let text = format!("expected latency − latency, points: {}", all.join("; "));
-    let verdict = Verdict::of("expected-above-latency", failing.is_empty(), text);
+    let verdict = Verdict::of(
+        "expected-above-latency",
+        !all.is_empty() && failing.is_empty(),
+        text,
+    );
     match failing.is_empty() {
         true => verdict,
         false => verdict.note(format!(
@@ -99,7 +105,7 @@ pub(super) fn expected_above_latency(by_diameter: &[&Row]) -> Verdict {
 
 pub(super) fn greedy_fails(large: &Row) -> Verdict {
     let metrics = Metric::ALL.map(|metric| large.value(metric.as_str()));
-    let most = metrics.into_iter().fold(0.0, f64::max);
+    let most = most(metrics);
     let text = format!(
         "{}, best metric {:.2} % {}",
         percent(large, "greedy"),
@@ -199,11 +205,11 @@ pub(super) fn small_drop(small: &Row) -> Verdict {
 }
 
 pub(super) fn expected_robust(small: &Row, large: &Row) -> Verdict {
-    let most = |row: &Row| {
+    let best = |row: &Row| {
         let metrics = Metric::ALL.map(|metric| row.value(metric.as_str()));
-        metrics.into_iter().fold(0.0, f64::max)
+        most(metrics)
     };
-    let below = |row: &Row| most(row) - row.value("expected-latency");
+    let below = |row: &Row| best(row) - row.value("expected-latency");
     let text = format!(
         "{:.3} points below the best metric {}, {:.3} {}",
         100.0 * below(small),
@@ -224,15 +230,12 @@ pub(super) fn best_on_top(rows: &Rows) -> Verdict {
         sum("topologies"),
         sum("differing")
     );
-    Verdict::of("best-on-top", sum("beaten") + sum("differing") == 0.0, text)
+    let holds = sum("topologies") > 0.0 && sum("beaten") + sum("differing") == 0.0;
+    Verdict::of("best-on-top", holds, text)
 }
 
 pub(super) fn best_proved(rows: &Rows) -> Verdict {
-    let gap = rows
-        .0
-        .iter()
-        .map(|row| row.value("widest_gap"))
-        .fold(0.0, f64::max);
+    let gap = most(rows.0.iter().map(|row| row.value("widest_gap")));
     let text = format!("proved within {:.4} points in every topology", 100.0 * gap);
     Verdict::of("best-proved", gap < 0.001, text)
 }

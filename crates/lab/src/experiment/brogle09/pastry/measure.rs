@@ -3,6 +3,7 @@
 use super::underlay::Stress;
 use super::world::World;
 use crate::experiment::Row;
+use crate::stats::{mean, most};
 use base::{Duration, NodeAddr};
 use graph::generate::Network;
 use scribe::{Id, Scribe};
@@ -21,14 +22,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 fn group(n: usize) -> NodeAddr {
     NodeAddr(0xe100_0000 + n as u32)
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn most(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// Ids: all different, and how unevenly the first digits fall (χ² with 15 degrees of freedom).
@@ -124,10 +117,7 @@ pub(super) fn routes(world: &mut World, row: &mut Row) {
         .iter()
         .enumerate()
         .filter(|(_, share)| **share > 0.0);
-    row.series.insert(
-        "hops".into(),
-        points.map(|(hops, share)| (hops as f64, *share)).collect(),
-    );
+    row.draw("hops", points.map(|(hops, share)| (hops as f64, *share)));
 }
 
 /// The nodes by which a message to an id comes, from first to last.
@@ -168,20 +158,20 @@ pub(super) fn trees(world: &mut World, row: &mut Row) {
     row.set("members", sum(|t| t.members));
     row.set("reverse_path", sum(|t| t.reverse) / sum(|t| t.members));
     row.set("depth_mean", sum(|t| t.depths) / sum(|t| t.members));
-    row.set("depth_most", most(&of(|t| t.deepest)));
-    row.set("routers_most", most(&of(|t| t.routers)));
-    row.set("children_most", most(&of(|t| t.widest)));
-    row.set("delay_mean_ratio", mean(&of(|t| t.mean_ratio)));
-    row.set("delay_most_ratio", mean(&of(|t| t.most_ratio)));
-    row.set("delay_root_ratio", mean(&of(|t| t.root_ratio)));
-    row.set("delay_branches_ratio", mean(&of(|t| t.branches_ratio)));
-    row.set("stress_mean", mean(&of(|t| t.stress_mean)));
-    row.set("stress_most", most(&of(|t| t.stress_most)));
-    row.set("crossings_ratio", mean(&of(|t| t.crossings_ratio)));
+    row.set("depth_most", most(of(|t| t.deepest)));
+    row.set("routers_most", most(of(|t| t.routers)));
+    row.set("children_most", most(of(|t| t.widest)));
+    row.set("delay_mean_ratio", mean(of(|t| t.mean_ratio)));
+    row.set("delay_most_ratio", mean(of(|t| t.most_ratio)));
+    row.set("delay_root_ratio", mean(of(|t| t.root_ratio)));
+    row.set("delay_branches_ratio", mean(of(|t| t.branches_ratio)));
+    row.set("stress_mean", mean(of(|t| t.stress_mean)));
+    row.set("stress_most", most(of(|t| t.stress_most)));
+    row.set("crossings_ratio", mean(of(|t| t.crossings_ratio)));
     for (i, share) in SHARES.iter().enumerate() {
         let part = &all[i * GROUPS..(i + 1) * GROUPS];
         let name = |what| format!("{what}_at_{}", share * 100.0);
-        let at = |value: fn(&Tree) -> f64| mean(&part.iter().map(value).collect::<Vec<_>>());
+        let at = |value: fn(&Tree) -> f64| mean(part.iter().map(value).collect::<Vec<_>>());
         row.set(name("delay_mean_ratio"), at(|t| t.mean_ratio));
         row.set(name("crossings_ratio"), at(|t| t.crossings_ratio));
         row.set(name("stress_mean"), at(|t| t.stress_mean));
@@ -357,17 +347,12 @@ pub(super) fn churn(world: &mut World, is_told: bool, row: &mut Row) {
         ms += LOOK.as_millis() as f64;
     }
     row.set("killed", (count / 10) as f64);
-    row.set(
-        "notice_ms",
-        if is_told {
-            NOTICE.as_millis() as f64
-        } else {
-            f64::NAN
-        },
-    );
+    if is_told {
+        row.set("notice_ms", NOTICE.as_millis() as f64);
+    }
     row.set("served_least", least);
     row.set("mended_ms", mended_ms);
-    row.series.insert("served".into(), series);
+    row.draw("served", series);
     world.run(Duration::from_secs(10));
     knowledge(world, row);
 }

@@ -1,11 +1,10 @@
 //! Verdicts on §IV-C, the abstract and §V, and on what this project asks of itself.
 
 use super::super::site::Shape;
-use super::super::view::{
-    ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, every, most, numbers,
-};
+use super::super::view::{ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, numbers};
 use super::super::{capacity, far};
 use crate::experiment::{Plan, Row, Rows, Verdict};
+use crate::stats::{every, least, most};
 
 const LOSS: &str = "overlay_worst_loss_pct";
 const NATIVE_LOSS: &str = "native_worst_loss_pct";
@@ -49,7 +48,7 @@ pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
 /// Largest difference of the two losses over some loads, in points.
 fn apart(view: View<'_>, nos: &[u32]) -> f64 {
     let apart = |no: &u32| (view.at(*no, LOSS) - view.at(*no, NATIVE_LOSS)).abs();
-    most(&nos.iter().map(apart).collect::<Vec<_>>())
+    most(nos.iter().map(apart))
 }
 
 fn similar(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
@@ -64,8 +63,8 @@ fn similar(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
 
 fn chain_verdicts(chain: View<'_>) -> Vec<Verdict> {
     let tenth = chain.at(10, LOSS);
-    let native = most(&chain.each(&[4, 5], NATIVE_LOSS));
-    let high = every(&chain.each(&[4, 5], LOSS), |pct| pct > HIGH_PCT);
+    let native = most(chain.each(&[4, 5], NATIVE_LOSS));
+    let high = every(&chain.each(&[4, 5], LOSS), |pct| *pct > HIGH_PCT);
     let twice = |no: &u32| chain.at(*no, MEAN) >= 2.0 * chain.at(*no, NATIVE_MEAN);
     let higher = numbers().iter().filter(|no| twice(no)).count();
     vec![
@@ -92,7 +91,7 @@ fn chain_verdicts(chain: View<'_>) -> Vec<Verdict> {
 
 fn tree_verdicts(tree: View<'_>) -> Vec<Verdict> {
     let like_native = apart(tree, &[1, 2, 3, 6, 7, 8, 11, 12, 13]) <= SIMILAR;
-    let limited = every(&tree.each(&[4, 9, 14], LOSS), |pct| pct > HIGH_PCT);
+    let limited = every(&tree.each(&[4, 9, 14], LOSS), |pct| *pct > HIGH_PCT);
     let higher = |name: &str, native: &str| {
         let is_higher = |no: &&u32| tree.at(**no, name) > tree.at(**no, native);
         numbers().iter().filter(is_higher).count()
@@ -152,8 +151,8 @@ fn conclusions(rows: &Rows, chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
     let all = numbers();
     let fast = |no: &&u32| [14, 15].contains(*no) && chain.at(**no, LOSS) < CARRIED_PCT;
     let above = |no: u32| chain.at(no, MEAN) - chain.at(no, NATIVE_MEAN);
-    let least = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15]]
-        .map(|nos| nos.map(above).into_iter().fold(f64::INFINITY, f64::min));
+    let nearest =
+        [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15]].map(|nos| least(nos.map(above)));
     let most_pps = |claim, tree: f64, paper: f64| {
         let pps = capacity_pps(rows, tree, 32.0, "overlay");
         Verdict::of(
@@ -178,10 +177,10 @@ fn conclusions(rows: &Rows, chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
         ),
         Verdict::of(
             "abstract-latency",
-            every(&least, |us| us < 1_000.0),
+            every(&nearest, |us| *us < 1_000.0),
             format!(
                 "least above native: {:.0}, {:.0}, {:.0} µs at 32, 512, 1024 bytes",
-                least[0], least[1], least[2]
+                nearest[0], nearest[1], nearest[2]
             ),
         ),
         most_pps("conclusion-chain", CHAIN, 18_000.0),

@@ -2,8 +2,9 @@
 
 use super::super::loads::LOADS;
 use super::super::site::Shape;
-use super::super::view::{CHAIN, REACHED, TREE, View, every, most, numbers, setup};
+use super::super::view::{CHAIN, REACHED, TREE, View, numbers, setup};
 use crate::experiment::{Plan, Rows, Verdict};
+use crate::stats::{every, least, most};
 
 /// Loads of each payload.
 const SMALL: [u32; 5] = [1, 2, 3, 4, 5];
@@ -65,7 +66,7 @@ fn chain_losses(chain: View<'_>) -> Vec<Verdict> {
         true => format!("nothing is lost in any load: {NO_NETWORK_CARD}"),
         false => "what is lost here is lost when this machine is held up".to_owned(),
     };
-    let at_small = most(&chain.each(&[4, 5], "native_loss_pct"));
+    let at_small = most(chain.each(&[4, 5], "native_loss_pct"));
     let mean = chain.mean(&all, "native_loss_pct");
     let fifth = chain.at(5, "native_loss_pct");
     let slow: Vec<String> = all
@@ -119,7 +120,7 @@ fn one_packet() -> Verdict {
         share(11),
         share(15)
     );
-    Verdict::of("chain-one-packet", (0.16..0.2).contains(&share(11)), text)
+    Verdict::made("chain-one-packet", (0.16..0.2).contains(&share(11)), text)
 }
 
 fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
@@ -132,7 +133,7 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
     vec![
         Verdict::of(
             "chain-latency-load",
-            every(&spreads, |pct| pct < 25.0),
+            every(&spreads, |pct| *pct < 25.0),
             format!(
                 "range over loads {:.0}, {:.0}, {:.0} % of the mean at 32, 512, 1024 bytes",
                 spreads[0], spreads[1], spreads[2]
@@ -165,20 +166,15 @@ fn tree_losses(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
         .collect();
     let apart = |no: &u32| {
         let losses: Vec<f64> = names.iter().map(|name| tree.at(*no, name)).collect();
-        most(&losses) - losses.iter().copied().fold(f64::INFINITY, f64::min)
+        most(&losses) - least(&losses)
     };
-    let apart = most(&all.iter().map(apart).collect::<Vec<_>>());
+    let apart = most(all.iter().map(apart));
     let loss = "native_loss_pct";
     let differences: Vec<f64> = all
         .iter()
         .map(|no| tree.at(*no, loss) - chain.at(*no, loss))
         .collect();
-    let widest = most(
-        &differences
-            .iter()
-            .map(|points| points.abs())
-            .collect::<Vec<_>>(),
-    );
+    let widest = most(differences.iter().map(|points| points.abs()));
     let large = tree.mean(&LARGE, loss) - chain.mean(&LARGE, loss);
     vec![
         Verdict::of(
@@ -204,10 +200,7 @@ fn tree_losses(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
 
 fn tree_latencies(tree: View<'_>) -> Vec<Verdict> {
     let means = [SMALL, MIDDLE, LARGE].map(|nos| tree.mean(&nos, "native_mean_95_us"));
-    let (high, low) = (
-        most(&means),
-        means.iter().copied().fold(f64::INFINITY, f64::min),
-    );
+    let (high, low) = (most(means), least(means));
     let deviation = "native_deviation_95_us";
     let others: Vec<u32> = numbers()
         .into_iter()
@@ -219,7 +212,7 @@ fn tree_latencies(tree: View<'_>) -> Vec<Verdict> {
     let text = tree.words(&numbers(), deviation, "µs");
     vec![
         Verdict::of("tree-latency-size", high < 1.25 * low, by_payload(means)).because(RATES),
-        Verdict::of("tree-jitter", every(&two, |us| us >= 2.0 * usual), text).because(
+        Verdict::of("tree-jitter", every(&two, |us| *us >= 2.0 * usual), text).because(
             "the paper's queues were in network cards and wires of 100 Mbit/s; here the lowest rates, whose \
              packets find processors asleep, vary as much",
         ),

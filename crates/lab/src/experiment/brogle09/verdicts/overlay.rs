@@ -1,10 +1,9 @@
 //! Verdicts on §IV-B: IP multicast through the overlay.
 
 use super::super::site::Shape;
-use super::super::view::{
-    ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, every, most, numbers,
-};
+use super::super::view::{ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, numbers};
 use crate::experiment::{Plan, Rows, Verdict};
+use crate::stats::{every, least, median, most};
 
 const LOSS: &str = "overlay_worst_loss_pct";
 const MEAN: &str = "overlay_mean_95_us";
@@ -30,7 +29,7 @@ pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
 /// Less than "carried" permits is lost in all of these loads.
 fn carried(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
     let losses = view.each(nos, LOSS);
-    let holds = every(&losses, |pct| pct < CARRIED_PCT);
+    let holds = every(&losses, |pct| *pct < CARRIED_PCT);
     Verdict::of(claim, holds, view.words(nos, LOSS, "%")).because(
         "see the achieved rates: native multicast on the same processors is in the same rows",
     )
@@ -39,11 +38,11 @@ fn carried(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
 fn chain_losses(chain: View<'_>) -> Vec<Verdict> {
     let all = numbers();
     let words = |nos: &[u32]| chain.words(nos, LOSS, "%");
-    let larger = every(&chain.each(&LARGER, LOSS), |pct| pct < 0.2);
+    let larger = every(&chain.each(&LARGER, LOSS), |pct| *pct < 0.2);
     let fifth = chain.at(5, LOSS);
     let large = chain.each(&[11, 12, 13, 14, 15], LOSS);
-    let drops = every(&chain.each(&[4, 5, 9], LOSS), |pct| pct > 0.0)
-        && every(&chain.each(&[1, 2, 3], LOSS), |pct| pct == 0.0);
+    let drops = every(&chain.each(&[4, 5, 9], LOSS), |pct| *pct > 0.0)
+        && every(&chain.each(&[1, 2, 3], LOSS), |pct| *pct == 0.0);
     let most_pps = chain.carried_pps("overlay");
     vec![
         Verdict::of("sizes", larger && fifth > HIGH_PCT, words(&all)).because(match larger {
@@ -52,7 +51,7 @@ fn chain_losses(chain: View<'_>) -> Vec<Verdict> {
         }),
         Verdict::of(
             "chain-loss-1024",
-            every(&large, |pct| pct <= 0.04),
+            every(&large, |pct| *pct <= 0.04),
             words(&all[10..]),
         ),
         Verdict::of("chain-drops", drops, words(&[1, 2, 3, 4, 5, 9])).because(CARRIED),
@@ -76,8 +75,8 @@ fn streams() -> [Verdict; 2] {
     };
     let (chain, tree) = (branching(Shape::Chain), branching(Shape::Tree));
     [
-        Verdict::of("chain-streams", chain == 0, "1 in, 1 out at every host"),
-        Verdict::of(
+        Verdict::made("chain-streams", chain == 0, "1 in, 1 out at every host"),
+        Verdict::made(
             "tree-streams",
             tree == 3,
             format!("1 in, 2 out at {tree} hosts"),
@@ -88,7 +87,7 @@ fn streams() -> [Verdict; 2] {
 /// Mean latency below what the paper takes for acceptable.
 fn acceptable(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
     let means = view.each(nos, MEAN);
-    let holds = every(&means, |us| us < ACCEPTABLE_US);
+    let holds = every(&means, |us| *us < ACCEPTABLE_US);
     Verdict::of(claim, holds, view.words(nos, MEAN, "µs"))
 }
 
@@ -97,7 +96,7 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
     let [first, second, third] = [1, 2, 3].map(|no| chain.at(no, MEAN));
     let range = |nos: [u32; 3]| {
         let each = nos.map(above);
-        most(&each) - each.into_iter().fold(f64::INFINITY, f64::min)
+        most(each) - least(each)
     };
     let [small, middle, large] = [[1, 2, 3], [6, 7, 8], [11, 12, 13]].map(range);
     vec![
@@ -129,7 +128,7 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
 
 fn tree_verdicts(tree: View<'_>) -> Vec<Verdict> {
     let lost = [3, 4, 5, 8, 9, 10, 14, 15];
-    let is_lost = every(&tree.each(&lost, LOSS), |pct| pct > HIGH_PCT);
+    let is_lost = every(&tree.each(&lost, LOSS), |pct| *pct > HIGH_PCT);
     let most_pps = tree.carried_pps("overlay");
     vec![
         Verdict::of("tree-loss", is_lost, tree.words(&lost, LOSS, "%")).because(CARRIED),
@@ -146,16 +145,11 @@ fn tree_verdicts(tree: View<'_>) -> Vec<Verdict> {
 }
 
 fn beside_native(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
-    let ratio = |view: View<'_>| -> Vec<f64> {
-        let ratios = numbers()
-            .into_iter()
-            .map(|no| view.at(no, MEAN) / view.at(no, "native_mean_95_us"));
-        let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
+    let middle = |view: View<'_>| {
+        let of_one = |no| view.at(no, MEAN) / view.at(no, "native_mean_95_us");
+        median(numbers().into_iter().map(of_one)).unwrap_or(f64::NAN)
     };
-    let middle = |ratios: &[f64]| ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
-    let [of_chain, of_tree] = [chain, tree].map(|view| middle(&ratio(view)));
+    let [of_chain, of_tree] = [chain, tree].map(middle);
     let holds = [of_chain, of_tree]
         .iter()
         .all(|ratio| (5.0..=20.0).contains(ratio));

@@ -2,8 +2,8 @@
 
 use super::{LINKS, NOTHING, SLOWEST, value};
 use crate::experiment::liu04::chain::{BUFFER_SEGMENTS, LINK_BPS, LINK_MS};
-use crate::experiment::liu04::mean;
 use crate::experiment::{Rows, Verdict};
+use crate::stats::{every, least, mean, most};
 
 /// How far ordinary losses may be from what they are without the transfer.
 const NEGLIGIBLE: f64 = 0.05;
@@ -44,8 +44,15 @@ impl Judge<'_> {
     fn setup_background(&self) -> Verdict {
         let all = self.layouts.iter().flatten();
         let all: std::collections::BTreeSet<u32> = all.copied().collect();
-        let text = format!("{all:?} on a link");
-        Verdict::of("setup-background", all == [40, 80, 120].into(), text)
+        let counts: Vec<u32> = all.into_iter().collect();
+        let nth = |n: usize| counts.get(n).map_or(f64::NAN, |count| f64::from(*count));
+        let parameters = [
+            ("different numbers of flows", counts.len() as f64, 3.0),
+            ("flows on the emptiest link", nth(0), 40.0),
+            ("on the next", nth(1), 80.0),
+            ("on the fullest", nth(2), 120.0),
+        ];
+        Verdict::setup("setup-background", &parameters)
             .note("which link has how many is in the figure's drawing only: see the method")
     }
 
@@ -68,8 +75,6 @@ impl Judge<'_> {
             links.map(loss).collect()
         };
         let [few, some, many] = [40, 80, 120].map(by);
-        let least = |losses: &[f64]| losses.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = |losses: &[f64]| losses.iter().copied().fold(0.0, f64::max);
         let holds = most(&few) < least(&some) && most(&some) < least(&many);
         let said = [(40, &few), (80, &some), (120, &many)].map(|(flows, losses)| {
             format!(
@@ -85,14 +90,14 @@ impl Judge<'_> {
     }
 
     fn negligible(&self) -> Verdict {
-        let mut worst = 0.0_f64;
-        for layout in self.over_layouts() {
-            for at in 0..LINKS {
-                let without = value(self.rows, layout, NOTHING, &format!("loss_{at}"));
-                let with = value(self.rows, layout, LINKS, &format!("loss_with_{at}"));
-                worst = worst.max((with / without - 1.0).abs());
-            }
-        }
+        let links = self
+            .over_layouts()
+            .flat_map(|layout| (0..LINKS).map(move |at| (layout, at)));
+        let worst = most(links.map(|(layout, at)| {
+            let without = value(self.rows, layout, NOTHING, &format!("loss_{at}"));
+            let with = value(self.rows, layout, LINKS, &format!("loss_with_{at}"));
+            (with / without - 1.0).abs()
+        }));
         let said = format!(
             "hop by hop, no link's loss is off by more than {:.1} %",
             100.0 * worst
@@ -133,9 +138,7 @@ impl Judge<'_> {
         let mut holds = true;
         let said = self.over_layouts().map(|layout| {
             let (pipeline, alone) = (self.kbps(layout, LINKS), self.kbps(layout, SLOWEST));
-            let most = (1..=LINKS)
-                .map(|m| self.kbps(layout, m))
-                .fold(0.0, f64::max);
+            let most = most((1..=LINKS).map(|m| self.kbps(layout, m)));
             holds &= most <= alone * (1.0 + CHANCE);
             format!("hop by hop {pipeline:.0} kbit/s, the slowest link alone {alone:.0}")
         });
@@ -146,7 +149,7 @@ impl Judge<'_> {
 
     fn non_decreasing(&self) -> Verdict {
         let rows = self.rows.0.iter();
-        let mut holds = true;
+        let mut holds = !self.rows.0.is_empty();
         for row in rows.filter(|row| row.parameter("connections") == LINKS as f64) {
             let [layout, run] = ["layout", "run"].map(|name| row.parameter(name));
             let rates = (1..=LINKS).map(|m| {
@@ -181,9 +184,10 @@ impl Judge<'_> {
                 relays * 2.0 * f64::from(BUFFER_SEGMENTS),
             )
         });
-        let rows: Vec<(f64, f64)> = rows.filter(|(held, _)| held.is_finite()).collect();
-        let holds = rows.iter().all(|(held, room)| held <= room);
-        let most = rows.iter().map(|(held, _)| *held).fold(0.0, f64::max);
+        // Without a relay nothing is held.
+        let rows: Vec<(f64, f64)> = rows.filter(|(_, room)| *room > 0.0).collect();
+        let holds = every(&rows, |(held, room)| held <= room);
+        let most = most(rows.iter().map(|(held, _)| held));
         let said = format!(
             "relays of one transfer together held at most {most:.0} segments, and never more than their buffers"
         );
@@ -191,14 +195,12 @@ impl Judge<'_> {
     }
 
     fn similar(&self) -> Verdict {
-        let mut worst = 0.0_f64;
-        for layout in self.over_layouts() {
+        let worst = most(self.over_layouts().map(|layout| {
             let average = self.kbps(layout, LINKS);
             let place = [("layout", layout as f64), ("connections", LINKS as f64)];
-            for row in self.rows.with(&place) {
-                worst = worst.max((row.value("kbps") / average - 1.0).abs());
-            }
-        }
+            let runs = self.rows.with(&place);
+            most(runs.map(|row| (row.value("kbps") / average - 1.0).abs()))
+        }));
         let said = format!(
             "{} runs hop by hop, each within {:.0} % of their mean",
             self.runs,

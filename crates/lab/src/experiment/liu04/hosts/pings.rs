@@ -81,7 +81,7 @@ impl Pings {
         let mean = |samples: &Arc<Mutex<Vec<Sample>>>| {
             let samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
             let within = samples.iter().filter(|(at, _)| (from..to).contains(at));
-            super::super::mean(within.map(|(_, took)| took.as_secs_f64() * 1e3))
+            crate::stats::mean(within.map(|(_, took)| took.as_secs_f64() * 1e3))
         };
         self.links.iter().map(mean).collect()
     }

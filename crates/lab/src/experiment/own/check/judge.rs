@@ -240,10 +240,7 @@ fn groups<'r>(rows: &[&'r Row], over: &str) -> Vec<(String, Vec<&'r Row>)> {
 
 /// What an expression is in a row: names are those of measures, then of coordinates.
 fn value(of: &Expression, row: &Row) -> f64 {
-    let known = |name: &str| {
-        let value = row.values.get(name).or_else(|| row.parameters.get(name));
-        Ok::<f64, ()>(value.copied().unwrap_or(f64::NAN))
-    };
+    let known = |name: &str| Ok::<f64, ()>(row.known(name).unwrap_or_else(|| row.parameter(name)));
     of.value(known).unwrap_or(f64::NAN)
 }
 
@@ -265,15 +262,12 @@ pub(in super::super) fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Cell;
 
     /// Rows over `x` with `a`, its error and `b`; all in a group `g=1`.
     fn rows(points: &[(f64, f64, f64, f64)]) -> Vec<Row> {
         let row = |&(x, a, error, b): &(f64, f64, f64, f64)| {
-            let mut row = Row {
-                cell: format!("x={x}"),
-                ..Row::default()
-            };
-            row.parameters.insert("x".to_owned(), x);
+            let mut row = Row::of(&Cell::at(&[("x", x)]));
             row.words.insert("g".to_owned(), "1".to_owned());
             row.set("a", a);
             row.set(spread_of("a"), error);

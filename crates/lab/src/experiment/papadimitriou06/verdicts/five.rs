@@ -2,7 +2,7 @@
 
 use super::CLEARLY;
 use crate::experiment::papadimitriou06::metrics::THRESHOLDS_MS;
-use crate::experiment::papadimitriou06::scenario::{LIGHT, point};
+use crate::experiment::papadimitriou06::scenario::{LIGHT, Scenario, point};
 use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
@@ -86,8 +86,27 @@ fn below_two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
     Verdict::of("below-two-hundred", TCPS.iter().all(more), told)
 }
 
+fn setup(size: Size) -> Verdict {
+    let ms = |place: Option<&u64>| place.map_or(f64::NAN, |ms| *ms as f64);
+    let calls = Scenario::Five.calls(size);
+    let call = |n: usize| calls.get(n).copied().unwrap_or(f64::NAN);
+    Verdict::setup(
+        "setup",
+        &[
+            ("ms at least", ms(THRESHOLDS_MS.first()), 100.0),
+            ("ms at most", ms(THRESHOLDS_MS.last()), 400.0),
+            ("calls", call(0), 80.0),
+            ("calls", call(1), 120.0),
+            ("FTP flows over Reno", LIGHT, 20.0),
+        ],
+    )
+}
+
 /// Figure 21.
-pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Size) -> Vec<Verdict> {
+pub(in crate::experiment::papadimitriou06) fn index_80(
+    table: &Table<'_>,
+    size: Size,
+) -> Vec<Verdict> {
     let of = |t: Transport, ms: u64| index(table, t, 80.0, ms);
     let satisfied = PAPER.iter().all(|t| of(*t, 200) >= 0.9);
     let acceptable = TCPS.iter().all(|t| (0.7..=0.95).contains(&of(*t, 100)));
@@ -95,10 +114,7 @@ pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Siz
         .iter()
         .all(|t| of(*t, 200) - of(*t, 100) >= 0.05);
     vec![
-        Verdict::by_construction(
-            "setup",
-            "100 to 400 ms in steps of 50; 80 and 120 calls; 20 FTP flows over Reno",
-        ),
+        setup(size),
         most_sensitive(table, 80.0),
         two_hundred(table, 80.0),
         Verdict::of("satisfied", satisfied, told(table, &PAPER, 80.0, "index")),

@@ -1,10 +1,11 @@
 //! Scenario 4: packet errors. [Papadimitriou06 §5.4]
 
 use super::CLEARLY;
-use crate::experiment::papadimitriou06::scenario::{LIGHT, point};
+use crate::experiment::papadimitriou06::scenario::{LIGHT, Scenario, point};
 use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
+use crate::stats::{self, mean};
 use Transport::{Real, Udp, Vegas, Westwood};
 
 const PAPER: [Transport; 4] = Transport::PAPER;
@@ -74,10 +75,6 @@ fn reason(table: &Table<'_>, calls: f64) -> String {
     }
 }
 
-fn mean(of: impl Fn(Transport) -> f64) -> f64 {
-    TCPS.iter().map(|t| of(*t)).sum::<f64>() / TCPS.len() as f64
-}
-
 fn diminished(table: &Table<'_>, calls: f64) -> Verdict {
     let all = TCPS.iter().all(|t| left(table, *t, calls) < 1.0);
     let ends = ends(table, &TCPS, calls, GOODPUT, 0);
@@ -110,19 +107,29 @@ fn minor(table: &Table<'_>, calls: f64) -> Verdict {
     )
 }
 
+fn setup(size: Size) -> Verdict {
+    let (errors, calls) = (Scenario::Four.errors(size), Scenario::Four.calls(size));
+    let parameters = [
+        ("rates of errors", errors.len() as f64, 6.0),
+        ("% the lowest", stats::least(errors), 0.0),
+        ("% the highest", stats::most(errors), 5.0),
+        ("calls", stats::least(calls), 80.0),
+        ("calls", stats::most(calls), 120.0),
+        ("FTP flows over Reno", LIGHT, 20.0),
+    ];
+    Verdict::setup("setup", &parameters)
+}
+
 /// Figure 17.
 pub(in crate::experiment::papadimitriou06) fn goodput_80(
     table: &Table<'_>,
-    _: Size,
+    size: Size,
 ) -> Vec<Verdict> {
-    let lefts = |calls: f64| mean(|t| left(table, t, calls));
+    let lefts = |calls: f64| mean(TCPS.map(|t| left(table, t, calls)));
     let each = TCPS.map(|t| format!("{} {:.3}", t.name(), left(table, t, 80.0)));
     let left = |t| left(table, t, 80.0);
     vec![
-        Verdict::by_construction(
-            "setup",
-            "0 to 5 %; 80 and 120 calls; 20 FTP flows over Reno",
-        ),
+        setup(size),
         diminished(table, 80.0),
         Verdict::of(
             "eighty-more",
@@ -144,7 +151,7 @@ pub(in crate::experiment::papadimitriou06) fn goodput_80(
 
 /// Figure 18.
 pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Size) -> Vec<Verdict> {
-    let falls = |calls: f64| mean(|t| fall(table, t, calls));
+    let falls = |calls: f64| mean(TCPS.map(|t| fall(table, t, calls)));
     let short = |t: Transport| {
         let bad = [3.0, 5.0].map(|errors| at(table, t, 80.0, errors, INDEX));
         at(table, t, 80.0, 0.0, INDEX) - (bad[0] + bad[1]) / 2.0

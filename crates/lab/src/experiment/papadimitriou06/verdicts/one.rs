@@ -1,11 +1,14 @@
 //! Scenario 1: voice alone. [Papadimitriou06 §5.1]
 
 use super::{CLEARLY, CLEARLY_RATIO, CONTENTION};
+use crate::experiment::papadimitriou06::metrics::THRESHOLD_MS;
 use crate::experiment::papadimitriou06::scenario::{Point, Scenario, point};
-use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
+use crate::experiment::papadimitriou06::setup::{FIGURE_1, SPAN, Transport, VOICE_BPS};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
+use crate::stats;
 use Transport::{Real, Udp, Vegas, Westwood};
+use sim::traffic::{Pattern, Spread};
 
 const PAPER: [Transport; 4] = Transport::PAPER;
 const TCPS: [Transport; 3] = Transport::TCPS;
@@ -34,7 +37,7 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let deficit = |p: Point| 1.0 - goodput(Westwood, p) / best_tcp(p);
     let lowest = contention()
         .iter()
-        .all(|p| table.least(&PAPER, *p, "goodput_kbps") == Westwood);
+        .all(|p| table.has_least(Westwood, &PAPER, *p, "goodput_kbps"));
     let little = [few, point(20.0, 0.0)];
     let below = |name: &str| {
         let of = |t| table.over(t, &little, name);
@@ -64,16 +67,10 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let apart = |p: Point| 100.0 * (goodput(Real, p) / goodput(Vegas, p) - 1.0);
     let of_tcps = contention().map(|p| table.least(&TCPS, p, "goodput_kbps").name());
     vec![
-        Verdict::by_construction(
-            "setup-voice",
-            "Pareto on/off, shape 1.5, 1.0 s and 1.35 s, 64 kbit/s in talkspurts, 160 bytes",
-        )
+        setup_voice()
         .note("64 kbit/s is the rate of a talkspurt, as ns-2's generator means it; the mean is 27 kbit/s"),
-        Verdict::by_construction(
-            "setup-errors",
-            "0.01 in both directions between R3 and the sinks of voice, drop-tail, 60 s",
-        ),
-        Verdict::of("setup-steady", spread < 0.05, format!("largest difference {:.1} %", 100.0 * spread))
+        setup_errors(size),
+        Verdict::of("steady", spread < 0.05, format!("largest difference {:.1} %", 100.0 * spread))
             .note("of the goodput of rounds that differ in the seed alone")
         .because(format!(
             "there, at {} calls, what the speakers wrote differs by {:.1} %: Pareto sources of shape 1.5 have no finite \
@@ -155,20 +152,62 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     ]
 }
 
+fn setup_voice() -> Verdict {
+    let bytes = point(10.0, 0.0).bytes;
+    let Pattern::OnOff {
+        interval,
+        on,
+        off,
+        spread: Spread::Pareto { shape },
+    } = Pattern::pareto(VOICE_BPS, bytes as usize)
+    else {
+        return Verdict::setup(
+            "setup-voice",
+            &[("shape of Pareto on/off sources", f64::NAN, 1.5)],
+        );
+    };
+    let parameters = [
+        ("shape of Pareto on/off sources", shape, 1.5),
+        ("s on", on.as_secs_f64(), 1.0),
+        ("s off", off.as_secs_f64(), 1.35),
+        (
+            "kbit/s in talkspurts",
+            8e-3 * bytes / interval.as_secs_f64(),
+            64.0,
+        ),
+        ("bytes", bytes, 160.0),
+    ];
+    Verdict::setup("setup-voice", &parameters)
+}
+
+fn setup_errors(size: Size) -> Verdict {
+    let errors_pct: Vec<f64> = everywhere(size).iter().map(|point| point.errors).collect();
+    // Of all points, if they are alike.
+    let errors = match stats::most(&errors_pct) == stats::least(&errors_pct) {
+        true => stats::most(&errors_pct) / 100.0,
+        false => f64::NAN,
+    };
+    let parameters = [
+        ("of the packets in each direction", errors, 0.01),
+        ("s", SPAN.as_secs_f64(), 60.0),
+    ];
+    Verdict::setup("setup-errors", &parameters)
+        .note("between R3 and the sinks of voice; queues are drop-tail")
+}
+
 /// The largest relative difference of goodput between rounds, where it is, and that of what was
 /// written there.
 fn spread(table: &Table<'_>, points: &[Point]) -> (f64, Point, f64) {
     let between = |transport, point, name| {
         let values = table.values(transport, point, name);
-        let most = values.iter().copied().fold(f64::MIN, f64::max);
-        let least = values.iter().copied().fold(f64::MAX, f64::min);
-        most / least - 1.0
+        stats::most(&values) / stats::least(&values) - 1.0
     };
     let mut worst = (0.0, point(0.0, 0.0), 0.0);
     for point in points {
         for transport in PAPER {
             let spread = between(transport, *point, "goodput_kbps");
-            if spread > worst.0 {
+            // What was not measured is the worst.
+            if spread.is_nan() || spread > worst.0 {
                 worst = (spread, *point, between(transport, *point, "written_kbps"));
             }
         }
@@ -212,8 +251,8 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
             .join("; ")
     );
     vec![
-        Verdict::by_construction("setup-threshold", "300 ms, the speaker's silence taken off").note(format!(
-            "with silence in the gaps every talkspurt begins late: UDP's index at 10 calls would be {:.3} instead of {:.3}",
+        Verdict::setup("setup-threshold", &[("ms", THRESHOLD_MS as f64, 300.0)]).note(format!(
+            "the speaker's silence is taken off: with silence in the gaps every talkspurt begins late: UDP's index at 10 calls would be {:.3} instead of {:.3}",
             table.mean(Udp, point(10.0, 0.0), "plain_index_300"),
             index(Udp, point(10.0, 0.0))
         )),
@@ -234,7 +273,7 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
         .because(format!("at 80 calls nobody lacks a window; {bunches}")),
         Verdict::of(
             "real-superior",
-            at(&|p| table.most(&PAPER, p, "index_300") == Real),
+            at(&|p| table.has_most(Real, &PAPER, p, "index_300")),
             format!("at all numbers: {}", table.lists(&PAPER, &everywhere(size), "index_300", 3)),
         )
         .note(hidden)
@@ -253,7 +292,7 @@ pub(in crate::experiment::papadimitriou06) fn fairness(table: &Table<'_>, _: Siz
     let fair = |t: Transport| table.mean(t, most, "fairness");
     let excels = contention()
         .iter()
-        .all(|p| table.most(&TCPS, *p, "fairness") == Real);
+        .all(|p| table.has_most(Real, &TCPS, *p, "fairness"));
     let listed = table.lists(&PAPER, &contention(), "fairness", 3);
     let shares = format!(
         "speakers differ, so equal treatment gives no 1 here; of what each asked for: {}",
@@ -279,7 +318,7 @@ pub(in crate::experiment::papadimitriou06) fn delayed(
         .into_iter()
         .map(|p| p.calls)
         .filter(|calls| *calls <= 60.0);
-    let before = few.map(delayed).fold(0.0, f64::max);
+    let before = stats::most(few.map(delayed));
     let significant = CONTENTION
         .iter()
         .all(|calls| delayed(*calls) >= 0.05 && delayed(*calls) > before);
@@ -342,7 +381,7 @@ pub(in crate::experiment::papadimitriou06) fn lost(table: &Table<'_>, size: Size
     let lost = |t: Transport, p: Point| table.mean(t, p, "lost");
     let high = contention()
         .iter()
-        .all(|p| table.most(&TCPS, *p, "lost") == Westwood);
+        .all(|p| table.has_most(Westwood, &TCPS, *p, "lost"));
     let [_, most] = contention();
     let written = table.mean(Udp, most, "written_kbps");
     let modest = |p: &Point| lost(Udp, *p) <= lost(table.most(&TCPS, *p, "lost"), *p) + 0.02;

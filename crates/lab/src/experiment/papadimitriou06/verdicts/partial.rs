@@ -6,6 +6,7 @@ use crate::experiment::papadimitriou06::setup::Transport;
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
 use crate::plot::Chart;
+use crate::stats;
 use Transport::{Partial, Real, Udp};
 
 const INDEX: &str = "index_300";
@@ -21,7 +22,7 @@ const FTP_SHARE: f64 = 0.9;
 fn farthest(table: &Table<'_>, points: &[Point]) -> (Point, f64) {
     let behind = |p: &Point| {
         let of = |t| table.mean(t, *p, INDEX);
-        of(Real).max(of(Udp)) - of(Partial)
+        stats::most([of(Real), of(Udp)]) - of(Partial)
     };
     let worst = points.iter().max_by(|a, b| behind(a).total_cmp(&behind(b)));
     let worst = worst.expect("a scenario has points");
@@ -55,7 +56,7 @@ fn timely(table: &Table<'_>, claim: &'static str, points: &[Point]) -> Verdict {
 pub(in crate::experiment::papadimitriou06) fn all(table: &Table<'_>, size: Size) -> Vec<Verdict> {
     let (one, four) = (Scenario::One.points(size), Scenario::Four.points(size));
     let ratio = |p: &Point| table.mean(Partial, *p, FTP) / table.mean(Real, *p, FTP);
-    let least = four.iter().map(ratio).fold(f64::MAX, f64::min);
+    let least = stats::least(four.iter().map(ratio));
     let few = |points: &[Point]| {
         let ends = points.iter().filter(|p| p.calls >= 80.0);
         ends.copied().collect::<Vec<_>>()

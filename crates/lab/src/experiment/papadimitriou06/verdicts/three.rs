@@ -10,6 +10,7 @@ use crate::experiment::papadimitriou06::scenario::{HEAVY, LIGHT, Point, Scenario
 use crate::experiment::papadimitriou06::setup::{FIGURE_1, SECOND_MBPS, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
+use crate::stats::least;
 use Transport::{Real, Udp};
 
 /// The window of an FTP connection: `sim::tcp::Settings::ns2`.
@@ -102,7 +103,7 @@ fn both(table: &Table<'_>, size: Size, place: Place) -> Vec<Verdict> {
     let worst = place
         .contention()
         .iter()
-        .all(|p| table.least(&PAPER, *p, FTP) == Udp);
+        .all(|p| table.has_least(Udp, &PAPER, *p, FTP));
     let share = |calls: f64| {
         let p = place.at(calls);
         goodput(Udp, p) / goodput(table.most(&TCPS, p, FTP), p)
@@ -110,7 +111,7 @@ fn both(table: &Table<'_>, size: Size, place: Place) -> Vec<Verdict> {
     let favours = place
         .contention()
         .iter()
-        .all(|p| table.most(&PAPER, *p, FTP) == Real);
+        .all(|p| table.has_most(Real, &PAPER, *p, FTP));
     let voice = table.lists(&PAPER, &place.contention(), "goodput_kbps", 0);
     let through = format!(
         "voice can take from FTP no more than what its own bottleneck lets through, {} of {} Mbit/s: at 120 calls that is \
@@ -167,7 +168,7 @@ fn fair(table: &Table<'_>, size: Size, place: Place) -> Verdict {
             table.mean(*t, p, FTP) / table.mean(table.most(&TCPS, p, FTP), p, FTP)
         };
         let calls = Scenario::Three.calls(size);
-        calls.iter().map(share).fold(f64::MAX, f64::min)
+        least(calls.iter().map(share))
     };
     let each = TCPS.map(|t| format!("{} {:.3}", t.name(), worst(&t)));
     Verdict::of(

@@ -93,6 +93,17 @@ fn degrades(table: &Table<'_>, size: Size, claim: &'static str, transport: Trans
         ))
 }
 
+fn setup() -> Verdict {
+    let parameters = [
+        ("bytes", SIZES[0], 160.0),
+        ("bytes", SIZES[1], 300.0),
+        ("bytes", SIZES[2], 500.0),
+        ("FTP flows over Reno", LIGHT, 20.0),
+    ];
+    Verdict::setup("setup", &parameters)
+        .note("in talkspurts of 64 kbit/s these are 20, 37.5 and 62.5 ms of speech")
+}
+
 /// Figure 7.
 pub(in crate::experiment::papadimitriou06) fn vegas_goodput(
     table: &Table<'_>,
@@ -104,10 +115,7 @@ pub(in crate::experiment::papadimitriou06) fn vegas_goodput(
         .all(|value| *value < values[0] * CLEARLY_RATIO);
     let dropped = three(table, size, Vegas, "queue_lost");
     vec![
-        Verdict::by_construction(
-            "setup",
-            "160, 300, 500 bytes every 20, 37.5, 62.5 ms of a talkspurt; 20 FTP flows over Reno",
-        ),
+        setup(),
         Verdict::of(
             "vegas-no-gain",
             no_gain,
