@@ -298,15 +298,12 @@ impl State {
         self.looked = now;
         self.segments.iter_mut().for_each(|s| s.look(span_us));
     }
-}
 
-impl State {
     /// A node of which one uplink takes nothing any more, by what the kernel told last.
     fn silent_uplink(&mut self, now: base::Time) -> Option<NodeAddr> {
         let mut segments = self.segments.iter_mut().filter(|s| s.has_uplinks);
         let is_lost = |stripe: &mut Stripe| stripe.silence.is_lost(now, &stripe.info);
-        let lost = segments.find_map(|s| s.stripes.iter_mut().any(is_lost).then_some(s.to));
-        lost
+        segments.find_map(|s| s.stripes.iter_mut().any(is_lost).then_some(s.to))
     }
 }
 

@@ -292,7 +292,6 @@ fn probes_of_segments_that_lose_by_chance_are_seldom_wrong() {
         let (truth, c) = count(segment, SEEDS);
         let rates = truth.map(|(rate_bps, _)| rate_bps / 1e6);
         let cell = format!("{mbit} Mbit/s, {rtt_ms} ms, {loss_pct} %: {rates:.1?}, {c:.2?}");
-        println!("{cell}");
         (small, large) = (small + c.small, large + c.large);
         assert!(c.small <= SEEDS * 30 / 100, "too small: {cell}");
         assert!(c.large <= SEEDS * 10 / 100, "too large: {cell}");
