@@ -125,10 +125,10 @@ impl Shared {
         let to = asked.to_string();
         let tcp = match self.dial(&asked) {
             Ok(tcp) => tcp,
-            Err(code) => {
+            Err(Undone { code, why }) => {
                 let told = (&stream).write_all(&emit_answer(code));
                 let _ = told.and_then(|()| stream.shutdown(std::net::Shutdown::Write));
-                return self.failed(from, to, code.to_string());
+                return self.failed(from, to, why);
             }
         };
         let granted = (&stream).write_all(&emit_answer(Code::Granted));
@@ -155,41 +155,63 @@ impl Shared {
         (self.report)(&Event::Failed { from, to, why });
     }
 
-    fn dial(&self, to: &Address<'_>) -> Result<TcpStream, Code> {
-        let mut last = Code::HostUnreachable;
+    fn dial(&self, to: &Address<'_>) -> Result<TcpStream, Undone> {
+        let mut last = Undone::of(Code::HostUnreachable);
         for addr in self.resolve(to)?.into_iter().take(MAX_TRIED) {
             match TcpStream::connect_timeout(&addr, DIAL_TIMEOUT) {
                 Ok(tcp) => return Ok(tcp),
-                Err(error) => last = code(&error),
+                Err(error) => last = Undone::of(code(&error)),
             }
         }
         Err(last)
     }
 
-    /// The addresses of a target that it may be carried to.
-    fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Code> {
-        let listed = self.allowed.lists(&to.host, to.port);
-        match to.host {
-            _ if to.port == 0 => Err(Code::NotAllowed),
-            Host::Ip(ip) if listed => Ok(vec![SocketAddr::new(ip, to.port)]),
-            Host::Ip(_) => Err(Code::NotAllowed),
-            // Whoever is not allowed anything learns nothing about names either.
-            Host::Name(_) if !listed && !self.allowed.lists_addresses(to.port) => {
-                Err(Code::NotAllowed)
-            }
+    /// The addresses of a target that it may be carried to. They are what is then connected to: a
+    /// name that is resolved twice may mean two things.
+    fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Undone> {
+        // Whoever is not allowed anything learns nothing about names either.
+        if to.port == 0 || !self.allowed.may_permit(&to.host, to.port) {
+            return Err(Undone::of(Code::NotAllowed));
+        }
+        let found = match to.host {
+            Host::Ip(ip) => vec![SocketAddr::new(ip, to.port)],
             Host::Name(name) => {
                 let found = (name, to.port).to_socket_addrs();
-                let found = found.map_err(|_| Code::HostUnreachable)?;
-                let may =
-                    |addr: &SocketAddr| listed || self.allowed.lists(&Host::Ip(addr.ip()), to.port);
-                let allowed: Vec<SocketAddr> = found.filter(may).collect();
-                match allowed.is_empty() {
-                    true if listed => Err(Code::HostUnreachable),
-                    true => Err(Code::NotAllowed),
-                    false => Ok(allowed),
+                found
+                    .map_err(|_| Undone::of(Code::HostUnreachable))?
+                    .collect()
+            }
+        };
+        let mut why = Undone::of(Code::HostUnreachable);
+        let mut permitted = Vec::new();
+        for addr in found {
+            match self.allowed.permit(&to.host, addr.ip(), to.port) {
+                Ok(()) => permitted.push(addr),
+                Err(refusal) => {
+                    why = Undone {
+                        code: Code::NotAllowed,
+                        why: refusal.to_string(),
+                    };
                 }
             }
         }
+        match permitted.is_empty() {
+            true => Err(why),
+            false => Ok(permitted),
+        }
+    }
+}
+
+/// Why something is not carried: what the gateway is told, and what the operator of the exit is.
+struct Undone {
+    code: Code,
+    why: String,
+}
+
+impl Undone {
+    fn of(code: Code) -> Undone {
+        let why = code.to_string();
+        Undone { code, why }
     }
 }
 

@@ -394,8 +394,7 @@ fn targets(config: &Config) -> Targets {
 fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     let rules = gateway::allow::Allowed::new(rules.to_vec());
     host::relay::Allowed::by(move |host, at| {
-        let port = at.port();
-        rules.lists(&Host::Name(host), port) || rules.lists(&Host::Ip(at.ip()), port)
+        rules.permit(&Host::Name(host), at.ip(), at.port()).is_ok()
     })
 }
 

@@ -7,7 +7,7 @@
 //! A session belongs to one overlay socket and has a UDP port of its own, so targets tell sessions
 //! apart. It takes datagrams only from whom it has sent to, and ends when it is silent.
 
-use super::Shared;
+use super::{Shared, Undone};
 use client::{DatagramSocket, Error, Node, Options, Target};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -168,8 +168,10 @@ impl Session {
                     known.insert(text, Some(addr));
                     addr
                 }
-                Err(Code::NotAllowed) => {
-                    let why = Code::NotAllowed.to_string();
+                Err(Undone {
+                    code: Code::NotAllowed,
+                    why,
+                }) => {
                     shared.failed(self.of.to_string(), text.clone(), why);
                     known.insert(text, None);
                     return None;

@@ -5,6 +5,7 @@
 //! virtual port [`OVERLAY_PORT`], which look like UDP to the transactions. In messages an overlay
 //! address is written as a name, `10.7.0.1.sinew`, since as an address it would be the Internet's.
 
+use crate::special::{self, Kind};
 use base::NodeAddr;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use rsipstack::sip::{Host, HostWithPort, Transport, Uri};
@@ -162,21 +163,13 @@ fn local_ip_toward(peer: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Addresses of private networks, of this host and of its link: RFC 1918, 4193, 6598.
+/// Addresses of this host, its link and its site.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || (a == 100 && (64..128).contains(&b))
-        }
-        IpAddr::V6(ip) => {
-            let first = ip.segments()[0];
-            ip.is_loopback() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
-        }
-    }
+    let kind = special::range(ip).map(|range| range.kind);
+    matches!(
+        kind,
+        Some(Kind::Loopback | Kind::LinkLocal | Kind::Private | Kind::Shared)
+    )
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Proxy {
         let may = match (from.face, &self.allowed) {
             (Face::Overlay, _) => true,
             (_, None) => is_private(ip),
-            (_, Some(allowed)) => allowed.lists(&wire::exit::Host::Ip(ip), SIP_PORT),
+            (_, Some(allowed)) => allowed.admits(ip, SIP_PORT),
         };
         if may {
             return Ok(());
