@@ -92,6 +92,9 @@ pub struct Settings {
     pub virtual_media: RangeInclusive<u16>,
     /// How media crosses the overlay.
     pub options: Options,
+    /// Whether media may come from any host of a phone's LAN, and not only from the address that it
+    /// names or that its signalling came from.
+    pub media_from_lan: bool,
     /// Whether a fraction of the calls is mirrored over the plain path, to compare; the other gateway
     /// needs it too, to hear them.
     pub shadow: Option<Shadow>,
@@ -357,6 +360,7 @@ async fn start(
         own: Own {
             node,
             domain: settings.domain,
+            media_from_lan: settings.media_from_lan,
         },
         allowed: settings.allowed,
         udp: vec![udp],

@@ -66,6 +66,7 @@ fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> 
         media: free_ports(16),
         virtual_media: VIRTUAL,
         options: Options::voice(DEADLINE),
+        media_from_lan: false,
         shadow: None,
         domain: ["a.example", "b.example"][index].to_owned(),
         local: Vec::new(),

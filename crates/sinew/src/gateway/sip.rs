@@ -61,6 +61,10 @@ pub struct SipArgs {
     /// UDP ports for media
     #[arg(long, value_name = "FIRST-LAST", default_value = MEDIA_PORTS, value_parser = ports)]
     pub media_ports: RangeInclusive<u16>,
+    /// Take a phone's media from any address of its IPv4 /24 or IPv6 /64, not only from the one that
+    /// it names or that its signalling comes from
+    #[arg(long)]
+    pub media_from_lan: bool,
     /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
@@ -102,6 +106,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         media: args.media_ports.clone(),
         virtual_media: OVERLAY_PORTS,
         options: Options::voice(Duration::from_nanos(args.deadline.as_nanos())),
+        media_from_lan: args.media_from_lan,
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
             port: SHADOW_PORT,
