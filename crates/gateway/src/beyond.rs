@@ -14,6 +14,7 @@ use crate::allow::Allowed;
 use crate::forward::{Event, Report};
 use crate::pump::{Carried, carry};
 use crate::slots::Slots;
+use base::NodeAddr;
 use client::{Accepted, Error, Listener, Node, Options, Stream};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -25,7 +26,7 @@ use std::time::Instant;
 use wire::Malformed;
 use wire::exit::{ASK_BYTES_MAX, Address, Code, Host, STREAM_PORT, emit_answer};
 
-/// Connections at the same time: two threads and four descriptors each.
+/// Connections at the same time: two threads and four descriptors each. Nodes share them.
 pub const MAX_CONNECTIONS: usize = 512;
 /// How long a gateway may take to say what it wants.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,7 +46,8 @@ pub struct Beyond {
 struct Shared {
     allowed: Allowed,
     report: Report,
-    slots: Slots,
+    slots: Slots<NodeAddr>,
+    sessions: Slots<NodeAddr>,
 }
 
 impl Beyond {
@@ -55,6 +57,7 @@ impl Beyond {
             allowed,
             report,
             slots: Slots::new(MAX_CONNECTIONS),
+            sessions: Slots::new(datagrams::MAX_SESSIONS),
         });
         Ok(Beyond {
             listener: node.listen(STREAM_PORT, Options::stream())?,
@@ -91,9 +94,12 @@ impl Beyond {
 impl Shared {
     fn start(self: &Arc<Shared>, stream: Stream) {
         let from = stream.peer().to_string();
-        let Some(slot) = self.slots.take() else {
+        let Some(slot) = self.slots.take_for(stream.peer().node) else {
             stream.reset();
-            let why = format!("{MAX_CONNECTIONS} connections are open already");
+            let why = format!(
+                "this node has its share of the {MAX_CONNECTIONS} connections, {} of which are open",
+                self.slots.taken()
+            );
             return self.failed(from, "?".to_owned(), why);
         };
         let shared = Arc::clone(self);
