@@ -104,6 +104,10 @@ pub struct Settings {
     pub local: Vec<Server>,
     /// Servers of other domains, for when the overlay does not reach them.
     pub direct: Vec<Server>,
+    /// What may be sent to although its address is loopback, link-local or of another special kind; and
+    /// what requests from the overlay may lead to within a call, beside what the call's end at this
+    /// site has named.
+    pub reach: Allowed,
     /// Who may use it; `None` is everybody in a private network.
     pub allowed: Option<Allowed>,
     /// Which nodes serve a domain.
@@ -140,7 +144,7 @@ pub struct Counters {
     pub rejected: Counter,
     /// Requests from addresses that may not use the gateway.
     pub not_allowed: Counter,
-    /// Requests within a call from elsewhere than its neighbours.
+    /// Requests within a call from elsewhere than its neighbours, or to elsewhere from the overlay.
     pub forged: Counter,
     /// Requests that had been passed on too often.
     pub too_many_hops: Counter,
@@ -349,6 +353,7 @@ async fn start(
             names,
             local: settings.local,
             direct: settings.direct,
+            reach: settings.reach,
             domains: settings.domains,
             lookup: settings.lookup,
         },

@@ -12,7 +12,7 @@ use gateway::media::Shadow;
 use gateway::sip::{End, Event, Gateway, Lookup, Record, Settings};
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -71,6 +71,7 @@ fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> 
         domain: ["a.example", "b.example"][index].to_owned(),
         local: Vec::new(),
         direct: Vec::new(),
+        reach: Allowed::default(),
         allowed: None,
         domains: Arc::new(Table::new(nodes)),
         lookup: nobody,
@@ -491,6 +492,44 @@ fn a_bye_from_elsewhere_ends_nothing() {
     eve.send(w.a.at(), &guessed);
     eve.until("SIP/2.0 481");
     heard(&w.alice, call.media[0], &w.bob, 5);
+    w.hang_up(&mut call);
+}
+
+#[test]
+fn the_far_side_of_a_call_does_not_lead_the_gateway_to_other_hosts_of_the_site() {
+    let mut w = World::new("led");
+    let mut call = w.call();
+    // Something that listens at Bob's site.
+    let other = TcpListener::bind("127.0.0.9:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let at = other.local_addr().unwrap();
+    let bob = w.bob.address();
+    let info = call.caller.request(&w.alice, "INFO", "");
+    let by_route = info.replacen(
+        "From:",
+        &format!("Route: <sip:{at};transport=tcp;lr>\r\nFrom:"),
+        1,
+    );
+    let by_target = call.caller.request(&w.alice, "INFO", "");
+    let by_target = by_target.replacen(
+        &format!("INFO sip:{bob} "),
+        &format!("INFO sip:bob@{at};transport=tcp "),
+        1,
+    );
+    for led in [by_route, by_target] {
+        assert!(led.contains(&at.to_string()), "{led}");
+        w.alice.send(w.a.at(), &led);
+        let answer = w.alice.until("SIP/2.0");
+        assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
+    }
+    assert_eq!(w.b.gateway.counters().forged.value(), 2);
+    let none = other.accept().unwrap_err();
+    assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock);
+    // What Bob has named is reached as before.
+    call.caller.send(&w.alice, "INFO", "");
+    let info = w.bob.until("INFO");
+    w.bob.respond(&info, "200 OK", "");
+    w.alice.until("SIP/2.0 200");
     w.hang_up(&mut call);
 }
 

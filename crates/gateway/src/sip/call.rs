@@ -1,6 +1,6 @@
 //! One call as the gateway knows it: who its ends are, and what is needed to end it for them.
 
-use super::hop::{Face, Hop};
+use super::hop::{Face, Hop, SIP_PORT};
 use super::message;
 use super::steering::Steering;
 use crate::media::Report;
@@ -84,8 +84,32 @@ pub(crate) struct Leg {
     pub(crate) contact: Option<Uri>,
     /// The hops between here and it, the nearest first.
     pub(crate) routes: Vec<Uri>,
+    /// Where it has said that it can be sent to, the latest last.
+    given: Vec<Uri>,
     /// The highest number of a request that it sent.
     pub(crate) cseq: u32,
+}
+
+/// Targets of an end that are remembered: forks and devices that it moved between.
+const GIVEN_MAX: usize = 16;
+
+impl Leg {
+    /// Notes where it says that it can be sent to.
+    fn give(&mut self, targets: impl IntoIterator<Item = Uri>) {
+        for uri in targets {
+            self.given.retain(|given| *given != uri);
+            self.given.push(uri);
+        }
+        let over = self.given.len().saturating_sub(GIVEN_MAX);
+        self.given.drain(..over);
+    }
+
+    /// Whether it has said that it can be sent to there.
+    pub(crate) fn has_given(&self, uri: &Uri) -> bool {
+        let port = |uri: &Uri| uri.host_with_port.port.map_or(SIP_PORT, u16::from);
+        let mut given = self.given.iter();
+        given.any(|given| given.host() == uri.host() && port(given) == port(uri))
+    }
 }
 
 /// A call.
@@ -109,7 +133,7 @@ impl Call {
     /// Of an INVITE without a dialog, as it came.
     pub(crate) fn new(number: u64, invite: &Request, from: Hop, to: Hop) -> Call {
         let header = invite.from_header();
-        let caller = Leg {
+        let mut caller = Leg {
             party: header.map_or_else(|_| String::new(), |h| h.value().to_owned()),
             tag: message::tags(invite).0,
             contact: message::contact(invite),
@@ -118,7 +142,10 @@ impl Call {
                 .map(|route| route.uri)
                 .collect(),
             cseq: message::cseq(invite),
+            given: Vec::new(),
         };
+        let named = caller.routes.iter().chain(&caller.contact);
+        caller.give(named.cloned().collect::<Vec<_>>());
         let header = invite.to_header();
         let callee = Leg {
             party: header.map_or_else(|_| String::new(), |h| h.value().to_owned()),
@@ -172,6 +199,7 @@ impl Call {
         let leg = &mut self.legs[side.index()];
         leg.cseq = leg.cseq.max(message::cseq(request));
         if let Some(contact) = message::contact(request) {
+            leg.give([contact.clone()]);
             leg.contact = Some(contact);
         }
         if let Some(steering) = &self.steering {
@@ -197,6 +225,8 @@ impl Call {
             .take_while(|uri| !is_own(uri));
         leg.routes = beyond.collect();
         leg.routes.reverse();
+        let named = leg.routes.iter().chain(&leg.contact);
+        leg.give(named.cloned().collect::<Vec<_>>());
         if response.status_code.code() >= 200 {
             self.answered = Some(Instant::now());
         }
@@ -205,7 +235,9 @@ impl Call {
     /// Notes a new target of an end, by its answer to a later INVITE.
     pub(crate) fn on_later_response(&mut self, by: Side, response: &Response) {
         if let Some(contact) = message::contact(response) {
-            self.legs[by.index()].contact = Some(contact);
+            let leg = &mut self.legs[by.index()];
+            leg.give([contact.clone()]);
+            leg.contact = Some(contact);
         }
     }
 

@@ -2,14 +2,15 @@
 //! descriptions.
 
 use super::call::{Call, is_in_dialog};
-use super::hop::{Face, Hop, is_private};
+use super::hop::{Face, Hop, is_private, overlay_node};
 use super::message;
 use super::proxy::{Known, Proxy, Rejection, locked};
+use super::routes;
 use super::steering::{Refused, Source, Steering};
 use base::NodeAddr;
 use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
-use rsipstack::sip::{Headers, Host, Method, Request, Response};
+use rsipstack::sip::{Headers, Host, Method, Request, Response, Uri};
 use std::sync::{Arc, Mutex};
 use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
 
@@ -65,6 +66,7 @@ impl Proxy {
             .map_err(|error| Rejection::new(400, error))?;
         let known = call.map(|(call, by)| locked(call).hops[by.other().index()].clone());
         if let Some(first) = routes.first() {
+            self.may_lead(&first.uri, call)?;
             let hop = self.routes.within(&first.uri).await?;
             return Ok(same_stream(hop, known));
         }
@@ -80,10 +82,42 @@ impl Proxy {
             {
                 return Ok(known);
             }
+            self.may_lead(&request.uri, call)?;
             let hop = self.routes.within(&request.uri).await?;
             return Ok(same_stream(hop, Some(known)));
         }
         Ok(self.routes.within(&request.uri).await?)
+    }
+
+    /// Whether a request may lead there. Who calls from the overlay is no host of this site: he reaches
+    /// the call's end here by what that has named, and nothing else.
+    fn may_lead(
+        &self,
+        uri: &Uri,
+        call: Option<(&Arc<Mutex<Call>>, Side)>,
+    ) -> Result<(), Rejection> {
+        let Some((call, by)) = call else {
+            return Ok(());
+        };
+        let call = locked(call);
+        if call.hops[by.index()].face == Face::Access {
+            return Ok(());
+        }
+        let end = by.other().index();
+        let is_known = match uri.host() {
+            Host::IpAddr(ip) => call.hops[end].at == routes::at(*ip, uri),
+            Host::Domain(_) => {
+                overlay_node(uri.host()).is_some_and(|node| call.hops[end].node() == Some(node))
+            }
+        };
+        if is_known || call.legs[end].has_given(uri) || self.routes.is_of_site(uri) {
+            return Ok(());
+        }
+        self.counters.forged.add();
+        Err(Rejection::new(
+            403,
+            "not where this call's end is: --reach lists what else other sites may lead to",
+        ))
     }
 
     /// Leads the description of a request within a call.

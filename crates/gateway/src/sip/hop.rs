@@ -163,7 +163,12 @@ fn local_ip_toward(peer: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Addresses of this host, its link and its site.
+/// Addresses of this host, its link and its site, for sure: others may share an access network.
+pub(crate) fn is_of_site(ip: IpAddr) -> bool {
+    is_private(ip) && special::range(ip).is_some_and(|range| range.kind != Kind::Shared)
+}
+
+/// Addresses that mean something only here.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     let kind = special::range(ip).map(|range| range.kind);
     matches!(
@@ -199,6 +204,20 @@ mod tests {
             ("sip:example.org", false),
         ] {
             assert_eq!(names.is_own(&uri.try_into().unwrap()), own, "{uri}");
+        }
+    }
+
+    #[test]
+    fn who_shares_the_provider_is_no_host_of_the_site() {
+        for (ip, [is_of_site, is_private]) in [
+            ("10.1.0.9", [true, true]),
+            ("127.0.0.1", [true, true]),
+            ("100.64.0.9", [false, true]),
+            ("198.51.100.9", [false, false]),
+        ] {
+            let ip = ip.parse().unwrap();
+            let known = [super::is_of_site(ip), super::is_private(ip)];
+            assert_eq!(known, [is_of_site, is_private], "{ip}");
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
-use super::hop::{Face, Hop, Names, SIP_PORT, is_private};
+use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
 use super::message;
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
@@ -61,7 +61,7 @@ pub(crate) struct Proxy {
     pub(crate) own: Own,
     /// Where mirrored media is taken, if it is.
     pub(crate) shadow_at: Option<SocketAddr>,
-    /// Who may use the access face; `None` is private networks.
+    /// Who may use the access face; `None` is hosts of the site.
     pub(crate) allowed: Option<Allowed>,
     /// The listener of UDP for each family, and the overlay's.
     pub(crate) udp: Vec<SipConnection>,
@@ -132,7 +132,7 @@ impl Proxy {
         let ip = from.at.ip();
         let may = match (from.face, &self.allowed) {
             (Face::Overlay, _) => true,
-            (_, None) => is_private(ip),
+            (_, None) => is_of_site(ip),
             (_, Some(allowed)) => allowed.admits(ip, SIP_PORT),
         };
         if may {

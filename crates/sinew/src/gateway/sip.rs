@@ -55,6 +55,10 @@ pub struct SipArgs {
     /// A network whose hosts may use the gateway; default: private networks
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub allow: Vec<Rule>,
+    /// A network that requests may be led to although its addresses are loopback, link-local or of
+    /// another special kind, and by requests from other sites within a call; may be repeated
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub reach: Vec<Rule>,
     /// The address by which the gateway is reached from beyond this site's NAT
     #[arg(long, value_name = "ADDRESS")]
     pub public: Option<IpAddr>,
@@ -114,6 +118,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         domain: own_domain(&status),
         local: args.local.clone(),
         direct: args.direct.clone(),
+        reach: Allowed::new(args.reach.clone()),
         allowed: (!args.allow.is_empty()).then(|| Allowed::new(args.allow.clone())),
         domains: watch,
         lookup: lookup(args.dns)?,
