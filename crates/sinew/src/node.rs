@@ -19,7 +19,7 @@ use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::Lines;
-use host::metrics::Metrics;
+use host::metrics::{Hosts, Metrics};
 use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
 use host::renewal::{Renewal, Source};
@@ -243,7 +243,8 @@ impl Services {
             if !addr.ip().is_loopback() {
                 lines.warn(&format!("metrics are open to everybody who reaches {addr}"));
             }
-            Metrics::start(addr, commander(), lines.clone()).map_err(Failure::misused)
+            let hosts = Hosts::new(&config.metrics_hosts);
+            Metrics::start(addr, hosts, commander(), lines.clone()).map_err(Failure::misused)
         });
         let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
         let exits = &config.exits;

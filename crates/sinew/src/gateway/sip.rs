@@ -20,7 +20,7 @@ use gateway::domains::Domains;
 use gateway::media::{OVERLAY_PORTS, SHADOW_PORT, Shadow};
 use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace, Transport};
 use host::log::Lines;
-use host::metrics::Metrics;
+use host::metrics::{Hosts, Metrics};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -85,6 +85,10 @@ pub struct SipArgs {
     /// Serve metrics for Prometheus, and /status, by HTTP
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// A name that the metrics may be asked for by, beside addresses, localhost and this host's own
+    /// name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub metrics_host: Vec<String>,
     /// The control socket of the node
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -142,7 +146,8 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
     let source = |addr| {
         let numbers = Numbers(gateway.clone(), far.clone(), reach.reached.clone());
-        Metrics::start(addr, numbers, lines.clone())
+        let hosts = Hosts::new(&args.metrics_host);
+        Metrics::start(addr, hosts, numbers, lines.clone())
     };
     let _metrics = args
         .metrics
