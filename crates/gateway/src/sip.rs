@@ -25,6 +25,7 @@ mod inspect;
 mod invite;
 mod message;
 mod overlay;
+mod places;
 mod proxy;
 mod routes;
 mod steering;
@@ -51,6 +52,7 @@ use core::ops::RangeInclusive;
 use hop::Names;
 use inspect::Gated;
 use overlay::OverlaySocket;
+use places::Places;
 use proxy::Proxy;
 use routes::Routes;
 use rsipstack::EndpointBuilder;
@@ -156,6 +158,8 @@ pub struct Counters {
     pub nonsense: Counter,
     /// Answers whose description could not be led.
     pub bad_answers: Counter,
+    /// Answers that were not repeated to an address that has not shown that it hears them.
+    pub unproven: Counter,
 }
 
 /// Why there is no gateway.
@@ -299,6 +303,7 @@ async fn start(
     let overlay = Gated {
         socket: overlay,
         gate: gate.clone(),
+        is_spoofable: false,
     };
     let overlay = UdpConnection::from_socket(Arc::new(overlay), None, None).await;
     let failed = |error: rsipstack::Error| Error::Listen {
@@ -373,6 +378,7 @@ async fn start(
         calls: Mutex::new(Table::new(first)),
         report: settings.report,
         counters,
+        places: Places::new(),
     };
     let proxy = Arc::new(proxy);
     let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());
@@ -397,6 +403,7 @@ async fn listen(
         let socket = Gated {
             socket: UdpSocket::from_std(socket)?,
             gate: gate.clone(),
+            is_spoofable: true,
         };
         let udp = UdpConnection::from_socket(Arc::new(socket), None, None).await?;
         let udp = SipConnection::Udp(udp);

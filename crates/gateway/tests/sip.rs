@@ -592,6 +592,34 @@ fn unanswered_calls_of_one_host_are_bounded() {
 }
 
 #[test]
+fn hosts_that_only_ring_leave_room_for_others() {
+    let w = World::new("ring-flood");
+    let mut bytes = [0; 4_000];
+    // The first answer to a call within the site, which takes no ports and which nobody answers.
+    let mut ring = |ua: &Ua| {
+        let invite = ua.invite("anybody@a.example", &[], "");
+        ua.send(w.a.at(), &invite);
+        let call_id = invite.lines().find(|line| line.starts_with("Call-ID"));
+        loop {
+            let (len, _) = ua.sip.recv_from(&mut bytes).unwrap();
+            let answer = std::str::from_utf8(&bytes[..len]).unwrap();
+            if answer.contains(call_id.unwrap()) {
+                return answer[..11].to_owned();
+            }
+        }
+    };
+    let hosts = [20, 21, 22, 23].map(|last| Ua::at("flood", [127, 0, 0, last].into()));
+    for host in &hosts {
+        (0..1_024).for_each(|_| drop(ring(host)));
+    }
+    let eve = Ua::at("eve", [127, 0, 0, 9].into());
+    for _ in 0..100 {
+        assert_eq!(ring(&eve), "SIP/2.0 100");
+    }
+    assert_eq!(w.a.gateway.calls().len(), 2_048);
+}
+
+#[test]
 fn strangers_may_not_use_it() {
     let only = Allowed::new(vec!["192.0.2.0/24:*".parse().unwrap()]);
     let mut w = World::with("strangers", |settings| settings.allowed = Some(only));

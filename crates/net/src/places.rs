@@ -26,7 +26,7 @@ const GREETING: Duration = Duration::from_secs(16);
 ///
 /// Choice: an IPv4 address is one host, or one site that shares it and its quarrels; of IPv6 a host
 /// has a /64 to itself and may speak from any address in it [RFC 4291 §2.5.4].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// The host itself, by the operator's socket.
     Operator,

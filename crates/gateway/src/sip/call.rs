@@ -9,6 +9,7 @@ use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Header, Host, Request, Response, Uri};
 use std::time::{Instant, SystemTime};
+use tokio_util::sync::CancellationToken;
 use voice::media::Expired;
 use voice::sdp::Side;
 
@@ -122,6 +123,8 @@ pub(crate) struct Call {
     pub(crate) steering: Option<Steering>,
     /// Nobody has answered it yet, and it is counted as such.
     pub(crate) is_ringing: bool,
+    /// It rings, and has to make room for another one.
+    pub(crate) gives_way: CancellationToken,
     from: String,
     to: String,
     started: (SystemTime, Instant),
@@ -158,6 +161,7 @@ impl Call {
             legs: [caller, callee],
             steering: None,
             is_ringing: true,
+            gives_way: CancellationToken::new(),
             from: message::party(invite.from_header().and_then(|h| h.uri())),
             to: message::party(invite.to_header().and_then(|h| h.uri())),
             started: (SystemTime::now(), Instant::now()),

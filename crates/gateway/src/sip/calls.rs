@@ -7,9 +7,9 @@ use super::message;
 use super::proxy::{Proxy, Rejection, locked};
 use crate::media::Report;
 use base::NodeAddr;
-use core::net::IpAddr;
+use net::places::Origin;
 use rsipstack::sip::Request;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use voice::media::CallId;
 use voice::sdp::Side;
@@ -17,6 +17,9 @@ use voice::sdp::Side;
 /// Calls of one host that nobody has answered yet. A PBX that begins 50 calls a second, which ring for
 /// 20 s, has 1000; who has more leaves three quarters of the table to others.
 const RINGING_MAX: usize = voice::media::CALLS_MAX / 4;
+/// And of all: who only rings, under however many addresses, takes no place of calls that are
+/// answered. When there are more, the host with the most of them loses the oldest.
+const RINGING_OF_ALL_MAX: usize = voice::media::CALLS_MAX / 2;
 
 /// The calls that are.
 #[derive(Debug, Default)]
@@ -25,8 +28,8 @@ pub(crate) struct Table {
     pub(crate) by_media: HashMap<CallId, u64>,
     /// A call that was forked, or that comes by here twice, has several.
     pub(crate) by_call_id: HashMap<String, Vec<u64>>,
-    /// How many of each host nobody has answered yet.
-    ringing: HashMap<IpAddr, usize>,
+    /// Those of each host that nobody has answered yet.
+    ringing: Ringing,
     next: u64,
 }
 
@@ -40,14 +43,43 @@ impl Table {
     }
 }
 
-impl Table {
-    /// A call of the host rings no longer.
-    fn rings_no_longer(&mut self, host: IpAddr) {
-        if let Some(count) = self.ringing.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.ringing.remove(&host);
+/// Calls that ring, by the host that calls.
+#[derive(Debug, Default)]
+struct Ringing {
+    of: BTreeMap<Origin, BTreeSet<u64>>,
+    count: usize,
+}
+
+impl Ringing {
+    /// One more call of a host; the one that has to go for it, if one has. `None` when the host has its
+    /// share.
+    fn begin(&mut self, host: Origin, number: u64) -> Option<Option<u64>> {
+        let own = self.of.get(&host).map_or(0, BTreeSet::len);
+        if own >= RINGING_MAX {
+            return None;
+        }
+        let mut displaced = None;
+        if self.count >= RINGING_OF_ALL_MAX {
+            let (_, most) = self.of.iter().max_by_key(|(_, calls)| calls.len())?;
+            if most.len() <= own {
+                return None;
             }
+            displaced = most.first().copied();
+        }
+        self.of.entry(host).or_default().insert(number);
+        self.count += 1;
+        Some(displaced)
+    }
+
+    fn end(&mut self, host: Origin, number: u64) {
+        let Some(calls) = self.of.get_mut(&host) else {
+            return;
+        };
+        if calls.remove(&number) {
+            self.count -= 1;
+        }
+        if calls.is_empty() {
+            self.of.remove(&host);
         }
     }
 }
@@ -57,9 +89,10 @@ impl Proxy {
     pub(crate) fn rings_no_longer(&self, call: &Mutex<Call>) {
         let mut known = locked(call);
         if core::mem::take(&mut known.is_ringing) {
-            let host = known.hops[Side::Caller.index()].at.ip();
+            let host = Origin::of(known.hops[Side::Caller.index()].at.ip());
+            let number = known.number;
             drop(known);
-            locked(&self.calls).rings_no_longer(host);
+            locked(&self.calls).ringing.end(host, number);
         }
     }
 
@@ -118,22 +151,28 @@ impl Proxy {
                 "the gateway has all the calls it can take",
             ));
         }
-        let host = from.at.ip();
-        let ringing = table.ringing.entry(host).or_default();
-        if *ringing >= RINGING_MAX {
+        let host = Origin::of(from.at.ip());
+        let number = table.next;
+        let Some(displaced) = table.ringing.begin(host, number) else {
             self.counters.overload.add();
             return Err(Rejection::new(
                 503,
                 "too many unanswered calls of this host",
             ));
-        }
-        *ringing += 1;
-        let number = table.next;
+        };
         table.next = table.next.wrapping_add(1);
         let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));
         table.calls.insert(number, call.clone());
         let call_id = message::call_id(invite);
         table.by_call_id.entry(call_id).or_default().push(number);
+        let displaced = displaced.and_then(|number| table.calls.get(&number).cloned());
+        drop(table);
+        if let Some(displaced) = displaced {
+            self.counters.overload.add();
+            // Its driver tells both ends.
+            locked(&displaced).gives_way.cancel();
+            self.end(&displaced, End::Refused(503), None);
+        }
         Ok(call)
     }
 
@@ -179,5 +218,42 @@ impl Proxy {
             self.hang_up(number, End::Stopped, None).await;
         }
         self.plane.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_only_ring_leave_half_of_the_table_and_give_way_to_others() {
+        let mut ringing = Ringing::default();
+        let host = |n: u8| Origin::of([192, 0, 2, n].into());
+        let mut number = 0;
+        let mut held = BTreeMap::<u64, Origin>::new();
+        let mut begin = |ringing: &mut Ringing, of: Origin| {
+            number += 1;
+            let begun = ringing.begin(of, number);
+            if let Some(displaced) = begun {
+                held.insert(number, of);
+                if let Some(displaced) = displaced {
+                    ringing.end(held[&displaced], displaced);
+                }
+            }
+            begun.is_some()
+        };
+        // Four hosts with all that they can have.
+        for n in 0..4 {
+            let begun = (0..4 * RINGING_MAX).filter(|_| begin(&mut ringing, host(n)));
+            assert!(begun.count() >= RINGING_OF_ALL_MAX / 4, "host {n}");
+            assert!(ringing.count <= RINGING_OF_ALL_MAX);
+        }
+        // Another one begins calls, and loses none while it has fewer than they.
+        let fair = RINGING_OF_ALL_MAX / 5;
+        for _ in 0..fair {
+            assert!(begin(&mut ringing, host(9)));
+        }
+        assert_eq!(ringing.of[&host(9)].len(), fair);
+        assert_eq!(ringing.count, RINGING_OF_ALL_MAX);
     }
 }

@@ -15,6 +15,7 @@ use super::Event;
 use super::call::{Call, End, is_in_dialog};
 use super::hop::{Face, Hop};
 use super::message;
+use super::places::Place;
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
 use super::transactions::{RETRY_AFTER_S, reject, respond, responses};
@@ -34,7 +35,7 @@ use voice::sdp::{OPTION_TAG, Sdp, Side};
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Takes an INVITE.
-pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: Hop) {
+pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: Hop, place: Place) {
     let prepared = prepare(&proxy, &transaction.original, &from).await;
     let prepared = match prepared {
         Ok(prepared) => prepared,
@@ -49,7 +50,7 @@ pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: 
     let _ = transaction.send_trying().await;
     let invite = transaction.original.clone();
     let responder = transaction.tu_sender.clone();
-    let caller = requests(transaction);
+    let caller = requests(transaction, place);
     let driver = Driver {
         proxy,
         invite,
@@ -140,9 +141,10 @@ fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
 }
 
 /// What the caller sends after the INVITE, received in a task of its own.
-fn requests(mut transaction: Transaction) -> UnboundedReceiver<Request> {
+fn requests(mut transaction: Transaction, place: Place) -> UnboundedReceiver<Request> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
+        let _place = place;
         while let Some(message) = transaction.receive().await {
             if let SipMessage::Request(request) = message {
                 let _ = sender.send(request);
@@ -184,6 +186,11 @@ impl Driver {
             Ok(callee) => callee,
             Err(rejection) => return self.fail(&rejection),
         };
+        let gives_way = self
+            .call
+            .as_ref()
+            .map(|call| locked(call).gives_way.clone());
+        let gives_way = gives_way.unwrap_or_default();
         let mut silence = Instant::now() + SILENCE;
         let (mut caller_is_there, mut callee_is_there) = (true, true);
         while caller_is_there || callee_is_there {
@@ -201,6 +208,7 @@ impl Driver {
                     }
                     None => callee_is_there = false,
                 },
+                () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
                     if let Ok(next) = self.try_next().await {
                         callee = next;
@@ -209,6 +217,16 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Ends the call, which rings, for others have more right to its place.
+    async fn give_way(&mut self) {
+        self.is_cancelled = true;
+        self.hops.clear();
+        self.cancel().await;
+        self.is_final = true;
+        let why = Rejection::new(503, "too many unanswered calls of this host");
+        respond(&self.responder, self.refusal(&why));
     }
 
     /// Whether a silent hop is left for another.
@@ -457,6 +475,11 @@ impl Driver {
             self.proxy.end(call, End::Refused(rejection.status), None);
         }
         self.proxy.counters.rejected.add();
+        respond(&self.responder, self.refusal(rejection));
+    }
+
+    /// An answer of ours.
+    fn refusal(&self, rejection: &Rejection) -> Response {
         let status = rejection.status.into();
         let mut response = self
             .proxy
@@ -475,6 +498,6 @@ impl Driver {
             let wait_s = RETRY_AFTER_S.to_string();
             response.headers.push(Header::RetryAfter(wait_s.into()));
         }
-        respond(&self.responder, response);
+        response
     }
 }

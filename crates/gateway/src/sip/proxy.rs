@@ -8,6 +8,7 @@ use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
 use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
 use super::message;
+use super::places::{Full, Place, Places};
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
 use super::transactions::{reject, respond};
@@ -16,6 +17,7 @@ use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
 use core::net::SocketAddr;
+use net::places::Origin;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
@@ -25,10 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use voice::sdp::{OPTION_TAG, Side};
-
-/// Server transactions at once; more are refused with 503. A call has one for 32 s after its
-/// answer: 100 calls a second and as much again of everything else.
-const TRANSACTIONS_MAX: usize = 6_400;
 
 /// A call, and which of its ends something came from.
 pub(crate) type Known = (Arc<Mutex<Call>>, Side);
@@ -69,6 +67,7 @@ pub(crate) struct Proxy {
     pub(crate) calls: Mutex<Table>,
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) places: Places,
 }
 
 /// A call, to be looked at for a moment.
@@ -83,16 +82,29 @@ impl Proxy {
 
     /// Takes what came, in a task of its own.
     pub(crate) fn take(self: &Arc<Self>, transaction: Transaction) {
+        let Some(from) = self.hop_of(&transaction) else {
+            return;
+        };
+        let place = self.places.take(Origin::of(from.at.ip()));
         let proxy = self.clone();
         tokio::spawn(async move {
-            let Some(from) = proxy.hop_of(&transaction) else {
-                return;
-            };
-            match transaction.original.method {
-                Method::Invite => invite::take(proxy, transaction, from).await,
-                _ => proxy.forward(transaction, from).await,
+            match place {
+                Ok(place) if transaction.original.method == Method::Invite => {
+                    invite::take(proxy, transaction, from, place).await;
+                }
+                Ok(place) => proxy.forward(transaction, from, place).await,
+                Err(full) => proxy.turn_away(transaction, full).await,
             }
         });
+    }
+
+    /// A request for which there is no place. It is answered, if that may cost something, and forgotten.
+    async fn turn_away(&self, mut transaction: Transaction, full: Full) {
+        self.counters.overload.add();
+        if full == Full::Told {
+            let rejection = Rejection::new(503, "too many requests at once");
+            let _ = reject(&mut transaction, &rejection).await;
+        }
     }
 
     /// The neighbour that a request came from.
@@ -112,10 +124,6 @@ impl Proxy {
 
     /// What is asked of every request, before anything is done for it.
     pub(crate) fn admit(&self, request: &Request, from: &Hop) -> Result<(), Rejection> {
-        if self.endpoint.transactions.len() > TRANSACTIONS_MAX {
-            self.counters.overload.add();
-            return Err(Rejection::new(503, "too many requests at once"));
-        }
         // A call that we let in may also be spoken of from elsewhere: `call_of` has its own checks.
         if !is_in_dialog(request) {
             self.admit_host(from)?;
@@ -161,7 +169,7 @@ impl Proxy {
     }
 
     /// A request that is no INVITE: to its next hop, and the responses back.
-    async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop) {
+    async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop, place: Place) {
         let request = transaction.original.clone();
         let sent = self.pass_on(request, &from).await;
         let (mut responses, call) = match sent {
@@ -172,7 +180,10 @@ impl Proxy {
             }
         };
         let responder = transaction.tu_sender.clone();
-        tokio::spawn(async move { while transaction.receive().await.is_some() {} });
+        tokio::spawn(async move {
+            let _place = place;
+            while transaction.receive().await.is_some() {}
+        });
         while let Some(mut response) = responses.recv().await {
             message::pop_via(&mut response);
             if let Some((call, side)) = &call {

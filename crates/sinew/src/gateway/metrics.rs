@@ -74,6 +74,11 @@ const COUNTERS: [(&str, bool, &str); 19] = [
         true,
         "Answers whose description the gateway could not change.",
     ),
+    (
+        "unproven",
+        true,
+        "Answers not repeated to an address that has not shown that it hears them.",
+    ),
     ("expired", true, "Calls that ended without a BYE."),
     (
         "nodes_lost",
