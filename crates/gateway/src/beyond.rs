@@ -13,13 +13,15 @@ mod datagrams;
 use crate::allow::Allowed;
 use crate::forward::{Event, Report};
 use crate::pump::{Carried, carry};
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
 use base::NodeAddr;
 use client::{Accepted, Error, Listener, Node, Options, Stream};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -102,18 +104,19 @@ impl Shared {
             );
             return self.failed(from, "?".to_owned(), why);
         };
+        // As long as it has not said what it wants.
+        if let Ok(handle) = stream.as_fd().try_clone_to_owned() {
+            slot.may_end(move || drop(UnixStream::from(handle).shutdown(Shutdown::Both)));
+        }
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let started = thread.spawn(move || {
-            let _slot = slot;
-            shared.serve(stream);
-        });
+        let started = thread.spawn(move || shared.serve(stream, &slot));
         if let Err(error) = started {
             self.failed(from, "?".to_owned(), format!("no thread for it: {error}"));
         }
     }
 
-    fn serve(&self, stream: Stream) {
+    fn serve(&self, stream: Stream, slot: &Slot<NodeAddr>) {
         let from = stream.peer().to_string();
         let mut bytes = [0; ASK_BYTES_MAX];
         let heard = hear(&stream, &mut bytes).and_then(|len| {
@@ -128,12 +131,13 @@ impl Shared {
                 return self.failed(from, "?".to_owned(), error.to_string());
             }
         };
+        slot.stays();
         let to = asked.to_string();
         let tcp = match self.dial(&asked) {
             Ok(tcp) => tcp,
             Err(Undone { code, why }) => {
                 let told = (&stream).write_all(&emit_answer(code));
-                let _ = told.and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+                let _ = told.and_then(|()| stream.shutdown(Shutdown::Write));
                 return self.failed(from, to, why);
             }
         };

@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(places.next_until(), Some(now + GREETING));
         let over = places.overdue(now + SILENCE + GREETING);
         assert_eq!(over, [("late", Why::Late), ("operator", Why::Late)]);
-        assert!(!places.leave(silent) && places.len() == 0);
+        assert!(!places.leave(silent) && places.is_empty());
     }
 
     #[test]

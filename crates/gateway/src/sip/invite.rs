@@ -41,9 +41,10 @@ pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: 
         Ok(prepared) => prepared,
         Err(rejection) => {
             proxy.counters.rejected.add();
+            // Choice: said once, and again when the INVITE comes again, which it does as long as nothing
+            // was heard; not by a timer, for whoever's address it came under. The stack still knows the
+            // ACK.
             let _ = reject(&mut transaction, &rejection).await;
-            // It ends with the caller's ACK.
-            while transaction.receive().await.is_some() {}
             return;
         }
     };

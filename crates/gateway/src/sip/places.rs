@@ -1,8 +1,8 @@
 //! Places for transactions of those who ask, so that none of them has all of the memory.
 //!
 //! The SIP stack keeps a transaction while it is, and its last answer for [`LINGER`] after that, for
-//! repetitions. Both count. Hosts share the places as [`Slots`] has it: who floods, under however many
-//! addresses, leaves as much free as each of them has.
+//! repetitions. Both count. Hosts share the places as [`Slots`] has it. When nothing is left the oldest of
+//! those answers are forgotten, of the host that has most.
 
 use crate::slots::{Slot, Slots};
 use core::time::Duration;
@@ -35,11 +35,14 @@ struct State {
 }
 
 /// One place, until some time after this is dropped.
-#[derive(Debug)]
 pub(crate) struct Place {
     slot: Option<Slot<Origin>>,
     state: Arc<Mutex<State>>,
+    forget: Option<Forget>,
 }
+
+/// Has the stack forget an answer.
+pub(crate) type Forget = Box<dyn FnOnce() + Send>;
 
 /// There is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +61,16 @@ impl Places {
         }
     }
 
-    /// One for a request of this host.
-    pub(crate) fn take(&self, of: Origin) -> Result<Place, Full> {
-        self.take_at(of, Instant::now())
+    /// One for a request of this host. Once that is over `forget` may be called, for another one.
+    pub(crate) fn take(&self, of: Origin, forget: Forget) -> Result<Place, Full> {
+        self.take_at(of, forget, Instant::now())
     }
 
-    fn take_at(&self, of: Origin, now: Instant) -> Result<Place, Full> {
+    fn take_at(&self, of: Origin, forget: Forget, now: Instant) -> Result<Place, Full> {
         let mut state = locked(&self.state);
-        while state
-            .lingering
-            .front()
-            .is_some_and(|(at, _)| now >= *at + LINGER)
+        // Those that were forgotten are among them still, so there may be more than places.
+        while let Some((at, _)) = state.lingering.front()
+            && (now >= *at + LINGER || state.lingering.len() > MOST)
         {
             state.lingering.pop_front();
         }
@@ -76,6 +78,7 @@ impl Places {
             return Ok(Place {
                 slot: Some(slot),
                 state: Arc::clone(&self.state),
+                forget: Some(forget),
             });
         }
         let (since, count) = state.refused.unwrap_or((now, 0));
@@ -89,9 +92,18 @@ impl Places {
     }
 }
 
+impl core::fmt::Debug for Place {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Place").field(&self.slot).finish()
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
+            if let Some(forget) = self.forget.take() {
+                slot.may_end(forget);
+            }
             let mut state = locked(&self.state);
             state.lingering.push_back((Instant::now(), slot));
         }
@@ -106,23 +118,41 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 mod tests {
     use super::*;
 
+    fn host(n: u8) -> Origin {
+        Origin::of([192, 0, 2, n].into())
+    }
+
+    fn flood(places: &Places, of: Origin, now: Instant) -> Vec<Place> {
+        std::iter::from_fn(|| places.take_at(of, Box::new(|| ()), now).ok()).collect()
+    }
+
     #[test]
     fn a_flood_leaves_room_and_what_is_over_counts_for_as_long_as_it_is_kept() {
         let (places, now) = (Places::new(), Instant::now());
-        let host = |n: u8| Origin::of([192, 0, 2, n].into());
-        let flood = |n| -> Vec<Place> {
-            std::iter::from_fn(|| places.take_at(host(n), now).ok()).collect()
-        };
-        let held: Vec<_> = (0..4).map(flood).collect();
-        assert_eq!(held[0].len(), MOST / 2);
-        assert!(places.take_at(host(9), now).is_ok(), "another host");
+        let take = |n, now| places.take_at(host(n), Box::new(|| ()), now);
+        let held = flood(&places, host(0), now);
+        assert_eq!(held.len(), MOST / 2);
+        assert!(take(9, now).is_ok(), "another host");
         // It is over, and kept by the stack for a while.
         drop(held);
-        assert!(places.take_at(host(0), now).is_err());
-        let told = (0..100).filter(|_| places.take_at(host(0), now).err() == Some(Full::Told));
+        assert!(take(0, now).is_err());
+        let told = (0..100).filter(|_| take(0, now).err() == Some(Full::Told));
         assert!(told.count() < 32);
         let later = Instant::now() + LINGER;
-        assert!(places.take_at(host(0), later).is_ok());
-        assert!(locked(&places.state).lingering.is_empty());
+        assert!(take(0, later).is_ok());
+        // Of the others nothing is left, and of this one what was just dropped.
+        assert_eq!(locked(&places.state).lingering.len(), 1);
+    }
+
+    #[test]
+    fn a_flood_under_many_addresses_has_its_answers_forgotten_for_others() {
+        let (places, now) = (Places::new(), Instant::now());
+        // One after the other they take all.
+        (0..100).for_each(|n| drop(flood(&places, host(n), now)));
+        for _ in 0..100 {
+            assert!(places.take_at(host(200), Box::new(|| ()), now).is_ok());
+        }
+        assert!(places.slots.taken() <= MOST);
+        assert!(locked(&places.state).lingering.len() <= MOST + 1);
     }
 }

@@ -85,7 +85,9 @@ impl Proxy {
         let Some(from) = self.hop_of(&transaction) else {
             return;
         };
-        let place = self.places.take(Origin::of(from.at.ip()));
+        let (endpoint, key) = (self.endpoint.clone(), transaction.key.clone());
+        let forget = move || drop(endpoint.finished_transactions.remove(&key));
+        let place = self.places.take(Origin::of(from.at.ip()), Box::new(forget));
         let proxy = self.clone();
         tokio::spawn(async move {
             match place {

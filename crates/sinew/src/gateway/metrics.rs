@@ -38,7 +38,7 @@ impl Source for Numbers {
 }
 
 /// Key, whether it only grows, and what it is.
-const COUNTERS: [(&str, bool, &str); 19] = [
+const COUNTERS: [(&str, bool, &str); 20] = [
     ("calls", false, "Calls whose media passes now."),
     ("answered", true, "Calls answered."),
     ("ended", true, "Calls ended."),
