@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A thread of its own answers requests, HTTP/1.0, each over a connection that it then closes
-//! ([`server`]). It only reads, and asks the loop by [`crate::Commander`]. Nobody is asked who he is: it
+//! (`server`). It only reads, and asks the loop by [`crate::Commander`]. Nobody is asked who he is: it
 //! belongs on a local address, and answers under its own names only ([`Hosts`]). Requests are bounded
 //! in bytes, time and number, and one that dawdles delays no other.
 
