@@ -6,12 +6,17 @@
 //! ```
 //! Until both have ended in order, closing the connection resets it: the kernel closes what a process
 //! leaves behind that was killed.
+//!
+//! Linux tells a connection's error once, to whoever asks first. After a reset the thread that writes may get
+//! the error, and the thread that reads finds what looks like an end. It asks whether there still is a
+//! connection before it takes that for one.
 
 use client::Stream;
 use net::tcp;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Bytes carried at once: what the node takes with one read.
@@ -31,6 +36,31 @@ pub struct Carried {
 /// Carries bytes both ways until both have ended, or one of them in error, which both sides are
 /// told by a reset.
 pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
+    carry_any(tcp, stream)
+}
+
+/// What is carried to and from: a stream, or one of a test.
+trait Far: Sync {
+    /// Ends in order what is written.
+    fn end(&self) -> io::Result<()>;
+    /// Ends it at once, in both directions.
+    fn reset(&self);
+}
+
+impl Far for Stream {
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn reset(&self) {
+        Stream::reset(self);
+    }
+}
+
+fn carry_any<S: Far>(tcp: TcpStream, stream: S) -> (Carried, io::Result<()>)
+where
+    for<'a> &'a S: Read + Write,
+{
     // Interactive programs wait for single bytes.
     let _ = tcp.set_nodelay(true);
     let _ = tcp::keep_alive(&tcp);
@@ -38,7 +68,7 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
     let pair = Pair {
         tcp,
         stream,
-        first_error: Mutex::default(),
+        ends: Mutex::default(),
     };
     let carried = thread::scope(|scope| {
         let outward = thread::Builder::new()
@@ -47,7 +77,7 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
         match guarded.and(outward) {
             Ok(outward) => {
                 let to_tcp = pair.inward();
-                // A thread that has panicked has carried nothing that could be told.
+                // Its panic was an error of its direction.
                 let to_overlay = outward.join().unwrap_or_default();
                 Carried { to_overlay, to_tcp }
             }
@@ -57,8 +87,8 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
             }
         }
     });
-    let first_error = pair.first_error.into_inner();
-    match first_error.unwrap_or_else(PoisonError::into_inner) {
+    let ends = pair.ends.into_inner();
+    match ends.unwrap_or_else(PoisonError::into_inner).first_error {
         Some(error) => (carried, Err(error)),
         // What is still to be sent to the client is sent after the end.
         None => (carried, tcp::abort_on_close(&pair.tcp, false)),
@@ -66,47 +96,84 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
 }
 
 /// The two sides.
-struct Pair {
+struct Pair<S> {
     tcp: TcpStream,
-    stream: Stream,
-    /// What follows from it is of no interest.
-    first_error: Mutex<Option<io::Error>>,
+    stream: S,
+    ends: Mutex<Ends>,
 }
 
-impl Pair {
+/// How the two directions have ended.
+#[derive(Default)]
+struct Ends {
+    /// What follows from it is of no interest.
+    first_error: Option<io::Error>,
+    /// Everything was written to TCP, without an error.
+    wrote_all: bool,
+}
+
+impl<S: Far> Pair<S>
+where
+    for<'a> &'a S: Read + Write,
+{
     fn outward(&self) -> u64 {
         let mut carried = 0;
-        let poured = pour(&self.tcp, &self.stream, &mut carried);
-        self.end(poured.and_then(|()| self.stream.shutdown(Shutdown::Write)));
+        self.run(|| {
+            pour(&self.tcp, &self.stream, &mut carried)?;
+            self.end_stream()
+        });
         carried
     }
 
     fn inward(&self) -> u64 {
         let mut carried = 0;
-        let poured = pour(&self.stream, &self.tcp, &mut carried);
-        self.end(poured.and_then(|()| self.tcp.shutdown(Shutdown::Write)));
+        self.run(|| {
+            pour(&self.stream, &self.tcp, &mut carried)?;
+            self.ends().wrote_all = true;
+            self.tcp.shutdown(Shutdown::Write)
+        });
         carried
     }
 
-    fn end(&self, direction: io::Result<()>) {
-        match direction {
-            Ok(()) => {}
+    /// Runs a direction. One that panics has not ended in order.
+    fn run(&self, direction: impl FnOnce() -> io::Result<()>) {
+        match catch_unwind(AssertUnwindSafe(direction)) {
+            Ok(Ok(())) => {}
             // The other side has closed already, and had everything that it wanted.
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-            Err(error) => self.fail(error),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(_) => self.fail(io::Error::other("a thread of the gateway has panicked")),
         }
+    }
+
+    /// Ends the stream in order if TCP has, under the lock: an error that comes now resets the stream after.
+    fn end_stream(&self) -> io::Result<()> {
+        let ends = self.ends();
+        if ends.first_error.is_some() {
+            return Ok(());
+        }
+        check_end(&self.tcp, ends.wrote_all)?;
+        self.stream.end()
     }
 
     /// Ends both sides at once, which wakes the other direction from its read or write.
     fn fail(&self, error: io::Error) {
-        let mut first = self
-            .first_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(error);
-        drop(first);
+        self.ends().first_error.get_or_insert(error);
         self.stream.reset();
         tcp::abort(&self.tcp);
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the end that a read has found is one. A connection that was reset has no peer any more. One whose
+/// both directions have ended in order has none either; but while no write has failed, none has taken an error
+/// away from the read.
+fn check_end(tcp: &TcpStream, wrote_all: bool) -> io::Result<()> {
+    match wrote_all || tcp.peer_addr().is_ok() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::ConnectionReset.into()),
     }
 }
 
@@ -121,5 +188,170 @@ fn pour(mut from: impl Read, mut to: impl Write, carried: &mut u64) -> io::Resul
         };
         to.write_all(&buffer[..len])?;
         *carried += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    /// A stream whose bytes, and whose trouble, are those of a test.
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Script>);
+
+    #[derive(Default)]
+    struct Script {
+        /// The thread that writes goes on after that.
+        may_go: Mutex<Option<Receiver<()>>>,
+        go: Mutex<Option<Sender<()>>>,
+        /// The thread that writes has come, and has gone.
+        came: Mutex<Option<Sender<()>>>,
+        gone: Mutex<Option<Receiver<()>>>,
+        going: Mutex<Option<Sender<()>>>,
+        /// What is read: nothing more after the sender has gone, unless it panics.
+        bytes: Mutex<Option<Receiver<u8>>>,
+        panics: bool,
+        told: Mutex<Vec<&'static str>>,
+    }
+
+    thread_local! {
+        /// Is dropped when its thread ends.
+        static AT_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };
+    }
+
+    fn take<T>(from: &Mutex<Option<T>>) -> Option<T> {
+        from.lock().unwrap().take()
+    }
+
+    impl Far for Fake {
+        fn end(&self) -> io::Result<()> {
+            self.0.told.lock().unwrap().push("end");
+            // Who waits for the thread to go waits no more.
+            AT_END.take();
+            Ok(())
+        }
+
+        fn reset(&self) {
+            take(&self.0.go);
+            if let Some(gone) = take(&self.0.gone) {
+                assert!(gone.recv().is_err());
+            }
+            self.0.told.lock().unwrap().push("reset");
+        }
+    }
+
+    impl Read for &Fake {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let came = self.0.bytes.lock().unwrap().as_ref().map(Receiver::recv);
+            match came {
+                Some(Ok(byte)) => {
+                    buffer[0] = byte;
+                    Ok(1)
+                }
+                _ if self.0.panics => panic!("a fault of the gateway"),
+                _ => Ok(0),
+            }
+        }
+    }
+
+    impl Write for &Fake {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            AT_END.set(take(&self.0.going));
+            take(&self.0.came);
+            if let Some(may_go) = take(&self.0.may_go) {
+                assert!(may_go.recv().is_err());
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The thread that writes to TCP is told of a reset, and before it tells anybody the one that reads finds
+    /// what looks like an end.
+    #[test]
+    fn a_reset_that_a_write_was_told_is_no_end_to_the_read() {
+        let (mut client, tcp) = pair();
+        client.write_all(b"a part").unwrap();
+        let [(go, may_go), (going, gone), (came, has_come)] = [(); 3].map(|()| channel::<()>());
+        let (byte, bytes) = channel();
+        let fake = Fake(Arc::new(Script {
+            may_go: Mutex::new(Some(may_go)),
+            go: Mutex::new(Some(go)),
+            came: Mutex::new(Some(came)),
+            gone: Mutex::new(Some(gone)),
+            going: Mutex::new(Some(going)),
+            bytes: Mutex::new(Some(bytes)),
+            ..Script::default()
+        }));
+        let stream = fake.clone();
+        let carrying = thread::spawn(move || carry_any(tcp, stream));
+        // The part is about to be written to the overlay when the client resets and the target answers.
+        assert!(has_come.recv().is_err());
+        tcp::abort_on_close(&client, true).unwrap();
+        drop(client);
+        byte.send(7).unwrap();
+        let (carried, ended) = carrying.join().unwrap();
+        assert_eq!(carried.to_overlay, 6);
+        let kind = ended.unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::ConnectionReset);
+        let told = fake.0.told.lock().unwrap();
+        assert!(!told.contains(&"end"), "a part is no whole: {told:?}");
+    }
+
+    /// The same before the thread that writes has noted it.
+    #[test]
+    fn an_end_without_a_connection_is_none() {
+        let (client, mut tcp) = pair();
+        tcp::abort_on_close(&client, true).unwrap();
+        drop(client);
+        // The kernel of this host has handled the reset before the close has returned.
+        let error = tcp.write(b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(tcp.read(&mut [0; 8]).unwrap(), 0, "it looks like an end");
+        let error = check_end(&tcp, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn a_thread_that_panics_has_not_ended_in_order() {
+        let (mut client, tcp) = pair();
+        let fake = Fake(Arc::new(Script {
+            panics: true,
+            ..Script::default()
+        }));
+        let (_, ended) = carry_any(tcp, fake.clone());
+        assert!(ended.is_err());
+        assert!(client.read(&mut [0; 8]).is_err(), "reset");
+        let told = fake.0.told.lock().unwrap();
+        assert!(told.contains(&"reset") && !told.contains(&"end"));
+    }
+
+    #[test]
+    fn ends_in_order_are_ends_whoever_is_first() {
+        let (client, mut tcp) = pair();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(tcp.read(&mut [0; 8]).unwrap(), 0);
+        check_end(&tcp, false).unwrap();
+
+        let (mut client, mut tcp) = pair();
+        tcp.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+        drop(client);
+        assert_eq!(tcp.read(&mut [0; 8]).unwrap(), 0);
+        assert!(tcp.peer_addr().is_err(), "closed both ways");
+        check_end(&tcp, true).unwrap();
     }
 }

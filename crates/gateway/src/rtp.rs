@@ -108,17 +108,17 @@ fn core(
             window,
             target,
         } => {
-            let sockets = legs.iter();
-            let sockets = sockets.map(|leg| leg.receiver().map_err(|error| refused(leg, error)));
-            let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
+            let ways = legs.into_iter().map(|leg| match leg.receiver() {
+                Ok(socket) => Ok((leg, socket)),
+                Err(error) => Err(refused(&leg, error)),
+            });
+            let ways = ways.collect::<Result<Vec<_>, _>>()?;
             let outlet = Outlet::open(node.clone(), options)?;
-            Ok(Box::new(Inward::new(
-                shared, sockets, window, outlet, target,
-            )?))
+            Ok(Box::new(Inward::new(shared, ways, window, outlet, target)?))
         }
         Work::Out { place, legs, wrap } => {
             let ways = legs.into_iter().map(|leg| match leg.sender() {
-                Ok(socket) => Ok((socket, leg)),
+                Ok(socket) => Ok((leg, socket)),
                 Err(error) => Err(refused(&leg, error)),
             });
             let ways = ways.collect::<Result<Vec<_>, _>>()?;

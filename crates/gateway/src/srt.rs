@@ -292,8 +292,8 @@ impl Shared {
         }
     }
 
-    fn on_end(&self, connection: &Arc<Connection>) {
-        self.current.fetch_sub(1, Ordering::AcqRel);
+    /// Another connection may have the stream, or this one gets it no more.
+    fn on_leave(&self, connection: &Arc<Connection>) {
         let Route { direction, index } = connection.route;
         match direction {
             Direction::In => self.senders[index].store(false, Ordering::Release),
@@ -304,6 +304,10 @@ impl Shared {
                 others.cloned().collect()
             }),
         }
+    }
+
+    fn on_end(&self) {
+        self.current.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

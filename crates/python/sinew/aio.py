@@ -257,6 +257,11 @@ class Stream(_Open):
         """Ends the stream at once."""
         self.plain.reset()
 
+    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is not None:
+            self.plain.give_up()
+        self.close()
+
 
 class Listener(_Open):
     """As :class:`sinew.Listener`."""

@@ -289,8 +289,11 @@ class Stream(_Open):
     """A reliable stream of bytes, in order.
 
     Closing it delivers what was written, and the end. A stream that ends before its time raises
-    ``ConnectionResetError``, so an end is never taken for one.
+    ``ConnectionResetError``, so an end is never taken for one. A ``with`` whose body raises resets its
+    stream, unless ``write_eof`` has ended what this end writes: what was written is a part.
     """
+
+    _has_ended = False
 
     @property
     def local(self) -> str:
@@ -323,10 +326,21 @@ class Stream(_Open):
     def write_eof(self) -> None:
         """Ends what this end writes; the peer reads on to the end."""
         self.core.write_eof()
+        self._has_ended = True
 
     def reset(self) -> None:
         """Ends the stream at once; the peer gets an error and no end."""
         self.core.reset()
+
+    def give_up(self) -> None:
+        """Resets it unless this end has written everything, or it is closed."""
+        if not self._has_ended and self.fileno() >= 0:
+            self.reset()
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is not None:
+            self.give_up()
+        self.close()
 
     def __repr__(self) -> str:
         return (

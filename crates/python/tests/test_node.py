@@ -76,6 +76,30 @@ def test_streams_carry_bytes_both_ways_and_end(ams, fra):
                 stream.read(timeout=SOON)
 
 
+def test_a_body_that_raises_has_not_written_everything(ams, fra):
+    with fra.listen() as listener:
+        with pytest.raises(KeyError), ams.connect(listener.local) as stream:
+            stream.write(b"a part", SOON)
+            other = listener.accept(SOON)
+            raise KeyError
+        with other, pytest.raises(ConnectionResetError):
+            other.read_all(SOON)
+        # What was ended is whole, whatever the body does then.
+        with pytest.raises(KeyError), ams.connect(listener.local) as stream:
+            stream.write(b"all of it", SOON)
+            stream.write_eof()
+            raise KeyError
+        with listener.accept(SOON) as other:
+            assert other.read_all(SOON) == b"all of it"
+        # A stream that is closed has its end.
+        with pytest.raises(KeyError), ams.connect(listener.local) as stream:
+            stream.write(b"closed", SOON)
+            stream.close()
+            raise KeyError
+        with listener.accept(SOON) as other:
+            assert other.read_all(SOON) == b"closed"
+
+
 def test_groups_reach_their_members(ams, fra):
     with ams.bind() as here, fra.bind(5100, deadline_ms=1000) as there:
         there.join(GROUP)
@@ -215,6 +239,14 @@ def test_asyncio_has_the_same(network):
                 await other.write(b"answer")
                 other.close()
                 assert await stream.read_all() == b"answer"
+            accepting = asyncio.create_task(listener.accept())
+            with pytest.raises(KeyError):
+                async with await ams.connect(listener.local) as stream:
+                    await stream.write(b"a part")
+                    raise KeyError
+            async with await accepting as other:
+                with pytest.raises(ConnectionResetError):
+                    await other.read_all()
         assert (await ams.status())["snapshot"]["name"] == "ams"
         assert (await ams.why("ams", "fra"))["chosen"]
         async for status in ams.watch(every_s=0.01):

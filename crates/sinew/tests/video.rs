@@ -252,6 +252,35 @@ fn an_encoder_reaches_decoders_by_srt() {
     call(&world, entry_at, &options("studio"));
 }
 
+/// The word of an end overtakes what libsrt holds back for its latency.
+#[test]
+fn what_an_encoder_has_sent_last_enters_after_it_has_gone() {
+    if !has_srt("what_an_encoder_has_sent_last_enters_after_it_has_gone") {
+        return;
+    }
+    let mut world = World::new("last");
+    world.add("a", 1, "");
+    world.start("a");
+    let here = world.endpoint(0).ip();
+    let gateway = Gateway::start(
+        &world,
+        &format!("srt --listen {here}:0 --to {GROUP} --latency 2s --node net/a"),
+    );
+    let encoder = call(&world, gateway.listening(&world), &options("studio"));
+    gateway.event(&world, "connected");
+    for number in 0..COUNT {
+        encoder.send(&datagram(number), 0).unwrap();
+    }
+    world.wait("the gateway has all", || {
+        let stats = encoder.stats().unwrap();
+        stats.sent_packets >= COUNT.into() && stats.send_buffer_packets == 0
+    });
+    drop(encoder);
+    let ended = gateway.event(&world, "disconnected");
+    assert_eq!(ended["packets"], COUNT, "{ended}");
+    assert_eq!(ended["tr101290"]["continuity_count_error"], 0);
+}
+
 #[test]
 fn strangers_are_refused_and_counted() {
     if !has_srt("strangers_are_refused_and_counted") {

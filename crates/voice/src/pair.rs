@@ -28,8 +28,8 @@ const HELD_MAX: usize = 8_192;
 const HELD_BYTES_MAX: usize = 16 << 20;
 /// Packets whose arrival is remembered, to know copies: twice what may wait.
 const REMEMBERED: usize = 2 * HELD_MAX;
-/// Another stream, or another place in it, is taken when the one that is followed has been silent for the
-/// window, and for so long at least.
+/// Another stream, or another place in it, is taken when the one that is followed has brought nothing new for
+/// the window, and for so long at least. An encoder that restarts may repeat its old numbers.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 
 /// What has come by one way.
@@ -89,7 +89,9 @@ struct Stream {
     ssrc: u32,
     /// The number of the packet whose turn it is. Numbers do not wrap here.
     next: u64,
-    heard: Time,
+    /// When a way was last further than before. Copies of old packets do not count: numbers that begin anew
+    /// look like them.
+    advanced: Time,
 }
 
 impl Merger {
@@ -141,7 +143,7 @@ impl Merger {
             return;
         };
         let header = packet.header();
-        let Some(number) = self.place(now, header.ssrc, header.seq, out) else {
+        let Some(number) = self.place(now, leg, (header.ssrc, header.seq), out) else {
             self.legs[leg].foreign += 1;
             return;
         };
@@ -161,8 +163,8 @@ impl Merger {
     fn place(
         &mut self,
         now: Time,
-        ssrc: u32,
-        seq: u16,
+        leg: usize,
+        (ssrc, seq): (u32, u16),
         out: &mut impl FnMut(&[u8]),
     ) -> Option<u64> {
         // Far from zero, so that there is a number before the first.
@@ -173,12 +175,15 @@ impl Merger {
         };
         let ahead = i64::from(seq.wrapping_sub(stream.next as u16).cast_signed());
         let is_near = (-(HELD_MAX as i64)..HELD_MAX as i64).contains(&ahead);
-        if ssrc == stream.ssrc && is_near {
-            stream.heard = now;
-            return Some(stream.next.wrapping_add_signed(ahead));
+        let is_here = ssrc == stream.ssrc && is_near;
+        let number = is_here.then(|| stream.next.wrapping_add_signed(ahead));
+        // A way that has brought nothing yet is not behind by its first packet, but may be of another time.
+        let before = self.legs[leg].highest.unwrap_or(stream.next - 1);
+        if number.is_some_and(|number| number > before) {
+            stream.advanced = now;
         }
-        if now.since(stream.heard) < self.window.max(RESTART_AFTER) {
-            return None;
+        if now.since(stream.advanced) < self.window.max(RESTART_AFTER) {
+            return number;
         }
         while !self.held.is_empty() {
             self.give_up(out);
@@ -192,7 +197,7 @@ impl Merger {
         self.stream = Some(Stream {
             ssrc,
             next,
-            heard: now,
+            advanced: now,
         });
         self.arrived.fill(None);
         for leg in &mut self.legs {

@@ -23,13 +23,17 @@ use subtle::ConstantTimeEq as _;
 
 /// Receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
 pub const TUNNELS_MAX: usize = 1_024;
-/// Of one address: so many receivers may be behind one translator of addresses.
+/// Of one host: so many receivers may be behind one translator of addresses.
 pub const TUNNELS_PER_ADDRESS_MAX: usize = 32;
 /// Groups of one receiver, of each family of addresses.
 pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
 /// Answers to who has not shown yet that it is where it says, in a second: 1000 of 60 bytes are half a
 /// Mbit/s, whomever they hit.
 const ANSWERS_PER_S: f64 = 1_000.0;
+/// Answers to one receiver in a second, and at once. It asks for IPv4 and IPv6 every half minute or so; others
+/// that use its address cannot have more sent to it.
+const ANSWERS_TO_RECEIVER_PER_S: f64 = 2.0;
+const ANSWERS_TO_RECEIVER_AT_ONCE: f64 = 4.0;
 /// How long a secret makes MACs; those of the one before still count, so a gateway has as long to answer.
 const SECRET_EVERY: Duration = Duration::from_secs(120);
 
@@ -44,7 +48,7 @@ pub enum Refused {
     Flood,
     /// As many receivers as there can be.
     Full,
-    /// As many of one address.
+    /// As many of one host.
     AddressFull,
     /// IGMP or MLD that is not right.
     Igmp,
@@ -129,9 +133,10 @@ pub struct Relay {
     settings: Settings,
     started: Time,
     tunnels: BTreeMap<SocketAddr, Tunnel>,
-    per_address: BTreeMap<IpAddr, usize>,
+    per_host: BTreeMap<IpAddr, usize>,
     /// By the overlay's group, who wants something of it.
     wanted: BTreeMap<NodeAddr, BTreeMap<SocketAddr, u32>>,
+    /// Of all that are no receivers. These have their own, so that strangers who ask and ask do not end them.
     answers: TokenBucket,
     counters: Counters,
     bytes: Vec<u8>,
@@ -143,6 +148,7 @@ pub struct Relay {
 struct Tunnel {
     v4: Querier,
     v6: Querier<Ipv6Addr>,
+    answers: TokenBucket,
 }
 
 impl Tunnel {
@@ -150,6 +156,7 @@ impl Tunnel {
         Tunnel {
             v4: Tunnel::side(Ipv4Addr::UNSPECIFIED, now),
             v6: Tunnel::side(ASKS, now),
+            answers: TokenBucket::new(ANSWERS_TO_RECEIVER_PER_S, ANSWERS_TO_RECEIVER_AT_ONCE, now),
         }
     }
 
@@ -188,7 +195,7 @@ impl Relay {
             settings,
             started: now,
             tunnels: BTreeMap::new(),
-            per_address: BTreeMap::new(),
+            per_host: BTreeMap::new(),
             wanted: BTreeMap::new(),
             answers: TokenBucket::new(ANSWERS_PER_S, ANSWERS_PER_S, now),
             counters: Counters::default(),
@@ -313,7 +320,7 @@ impl Relay {
         }
     }
 
-    /// Answers a question of somebody who has shown nothing yet.
+    /// Answers a question. Who asks may be at another address than it says.
     fn answer(
         &mut self,
         now: Time,
@@ -321,7 +328,11 @@ impl Relay {
         message: &Message<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), Refused> {
-        if !self.answers.try_take(now, 1.0) {
+        let answers = match self.tunnels.get_mut(&to) {
+            Some(tunnel) => &mut tunnel.answers,
+            None => &mut self.answers,
+        };
+        if !answers.try_take(now, 1.0) {
             return Err(Refused::Flood);
         }
         self.bytes.clear();
@@ -407,13 +418,13 @@ impl Relay {
             return Err(Refused::AddressFull);
         }
         self.tunnels.insert(from, Tunnel::new(now));
-        *self.per_address.entry(from.ip()).or_insert(0) += 1;
+        *self.per_host.entry(host(from)).or_insert(0) += 1;
         Ok(())
     }
 
-    /// One more receiver of this address may come.
+    /// One more receiver of this host may come.
     fn has_room(&self, from: SocketAddr) -> bool {
-        let own = self.per_address.get(&from.ip()).copied().unwrap_or(0);
+        let own = self.per_host.get(&host(from)).copied().unwrap_or(0);
         let is_known = self.tunnels.contains_key(&from);
         is_known || (self.tunnels.len() < TUNNELS_MAX && own < TUNNELS_PER_ADDRESS_MAX)
     }
@@ -453,10 +464,10 @@ impl Relay {
         }
         if self.tunnels.get(&at).is_some_and(Tunnel::is_idle) {
             self.tunnels.remove(&at);
-            if let Some(count) = self.per_address.get_mut(&at.ip()) {
+            if let Some(count) = self.per_host.get_mut(&host(at)) {
                 *count -= 1;
                 if *count == 0 {
-                    self.per_address.remove(&at.ip());
+                    self.per_host.remove(&host(at));
                 }
             }
         }
@@ -503,6 +514,14 @@ impl Relay {
 
     fn refuse(&mut self, why: Refused) {
         self.counters.refused[why as usize] += 1;
+    }
+}
+
+/// Whose an address is: a host of IPv6 may use all of its network of 64 bits.
+fn host(at: SocketAddr) -> IpAddr {
+    match at.ip() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

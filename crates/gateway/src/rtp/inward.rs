@@ -1,6 +1,6 @@
 //! From UDP into the overlay: one way as it is, two ways merged.
 
-use super::Shared;
+use super::{Leg, Shared};
 use crate::video::line::Core;
 use crate::video::{Outlet, Watch};
 use base::{Duration, Time};
@@ -16,11 +16,14 @@ const DATAGRAMS_PER_TURN: usize = 64;
 const DATAGRAM_BYTES_MAX: usize = 65_536;
 /// How often the node is listened to.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often it is asked whether the groups are still joined.
+const JOIN_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Inward {
     shared: Arc<Shared>,
     poller: Poller,
-    sockets: Vec<UdpSocket>,
+    ways: Vec<(Leg, UdpSocket)>,
+    next_join: Time,
     /// Of two ways.
     merger: Option<Merger>,
     outlet: Outlet,
@@ -32,20 +35,21 @@ pub(super) struct Inward {
 impl Inward {
     pub(super) fn new(
         shared: Arc<Shared>,
-        sockets: Vec<UdpSocket>,
+        ways: Vec<(Leg, UdpSocket)>,
         window: Duration,
         outlet: Outlet,
         target: Target,
     ) -> std::io::Result<Inward> {
         let poller = Poller::new()?;
-        for (index, socket) in sockets.iter().enumerate() {
+        for (index, (_, socket)) in ways.iter().enumerate() {
             poller.add(socket, index as u64, Interest::READ)?;
         }
         Ok(Inward {
             shared,
             poller,
-            merger: (sockets.len() == LEGS).then(|| Merger::new(window)),
-            sockets,
+            merger: (ways.len() == LEGS).then(|| Merger::new(window)),
+            ways,
+            next_join: Time::ZERO,
             outlet,
             target,
             watch: Watch::default(),
@@ -56,7 +60,7 @@ impl Inward {
     /// Takes what has come by one way; true if that is all.
     fn take(&mut self, now: Time, leg: usize) -> bool {
         for _ in 0..DATAGRAMS_PER_TURN {
-            let Ok(len) = self.sockets[leg].recv(&mut self.buffer) else {
+            let Ok(len) = self.ways[leg].1.recv(&mut self.buffer) else {
                 return true;
             };
             let (watch, outlet, target) = (&mut self.watch, &mut self.outlet, self.target);
@@ -70,6 +74,18 @@ impl Inward {
             }
         }
         false
+    }
+
+    /// Joins groups anew whose interface has gone and come back.
+    fn rejoin(&mut self) -> std::io::Result<()> {
+        for (index, (leg, socket)) in self.ways.iter_mut().enumerate() {
+            // An interface that is away is looked for again.
+            if let Ok(Some(other)) = leg.rejoined(socket) {
+                *socket = other;
+                self.poller.add(&*socket, index as u64, Interest::READ)?;
+            }
+        }
+        Ok(())
     }
 
     /// Lets go what has waited for long enough.
@@ -95,11 +111,15 @@ impl Core for Inward {
         // Both ways, whatever the poller saw: after a pause of this thread a packet that is missing may
         // have come since. Only what is in neither socket has not come.
         let mut is_all = true;
-        for leg in 0..self.sockets.len() {
+        for leg in 0..self.ways.len() {
             is_all &= self.take(now, leg);
         }
         if is_all {
             self.release(now);
+        }
+        if now >= self.next_join {
+            self.next_join = now + JOIN_EVERY;
+            self.rejoin()?;
         }
         self.outlet.flush();
         self.shared.tell_node(self.outlet.look(now));

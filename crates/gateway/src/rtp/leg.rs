@@ -3,17 +3,20 @@
 use core::fmt;
 use core::str::FromStr;
 use net::{interface, udp};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::io;
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Routers that a multicast packet may pass, unless they are told otherwise. Choice: 16, a site.
 const MULTICAST_TTL: u32 = 16;
 
 /// Where one way of a stream comes from or goes to: `239.1.1.1:5004@eth1`, `239.1.1.1:5004@10.1.0.5`,
-/// `10.1.0.9:5004`.
+/// `10.1.0.9:5004`, or with the one source that is wanted, `10.0.0.5@232.1.1.1:5004@eth1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
+    /// Of a group, the only host from which it is wanted. What comes from others is not delivered, and
+    /// routers do not bring it.
+    pub source: Option<Ipv4Addr>,
     /// The group or host. Where a stream comes from, a host is an own address.
     pub address: SocketAddr,
     /// The interface, by name or address; none for what the system chooses.
@@ -33,27 +36,45 @@ impl FromStr for Leg {
     type Err = String;
     fn from_str(text: &str) -> Result<Leg, String> {
         let bad = || {
-            format!("`{text}`: write a group or host, like 239.1.1.1:5004@eth1 or 10.1.0.9:5004")
+            format!(
+                "`{text}`: write a group or host, like 239.1.1.1:5004@eth1 or 10.1.0.9:5004, \
+                 or with its source, like 10.0.0.5@232.1.1.1:5004@eth1"
+            )
         };
-        let (address, interface) = match text.split_once('@') {
+        // What is in front of the address has no port.
+        let (source, rest) = match text.split_once('@') {
+            Some((first, rest)) if first.parse::<Ipv4Addr>().is_ok() => (Some(first), rest),
+            _ => (None, text),
+        };
+        let source = source.map(str::parse).transpose().map_err(|_| bad())?;
+        let (address, interface) = match rest.split_once('@') {
             Some((address, interface)) => (address, Some(interface)),
-            None => (text, None),
+            None => (rest, None),
         };
         let address: SocketAddr = address.parse().map_err(|_| bad())?;
-        let is_v6_group = address.is_ipv6() && address.ip().is_multicast();
-        if address.port() == 0 || is_v6_group || interface == Some("") {
+        let is_group = address.ip().is_multicast();
+        let is_v6_group = address.is_ipv6() && is_group;
+        let has_no_group = source.is_some() && !is_group;
+        if address.port() == 0 || is_v6_group || has_no_group || interface == Some("") {
             return Err(bad());
         }
         let interface = interface.map(|word| match word.parse() {
             Ok(address) => Interface::Address(address),
             Err(_) => Interface::Name(word.to_owned()),
         });
-        Ok(Leg { address, interface })
+        Ok(Leg {
+            source,
+            address,
+            interface,
+        })
     }
 }
 
 impl fmt::Display for Leg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(source) = self.source {
+            write!(f, "{source}@")?;
+        }
         write!(f, "{}", self.address)?;
         match &self.interface {
             None => Ok(()),
@@ -69,19 +90,65 @@ impl Leg {
         let socket = self.socket()?;
         // Others of this host may want the group too.
         socket.set_reuse_address(self.address.ip().is_multicast())?;
-        socket.bind(&SockAddr::from(self.address))?;
-        if let IpAddr::V4(group) = self.address.ip()
-            && group.is_multicast()
-        {
-            socket.join_multicast_v4(&group, &self.interface()?)?;
+        if self.group().is_some() {
             // Only what was asked for, not what other programs have joined.
             socket.set_multicast_all_v4(false)?;
         }
+        socket.bind(&SockAddr::from(self.address))?;
+        self.join(&SockRef::from(&socket))?;
         self.finish(socket)
+    }
+
+    /// Another socket in the place of this one, if that has lost its group: with an interface that goes, the
+    /// kernel forgets what was joined there, and the next one of the name is another.
+    pub(super) fn rejoined(&self, socket: &UdpSocket) -> io::Result<Option<UdpSocket>> {
+        // A socket has few places for joins, and those that are lost keep theirs.
+        match self.join(&SockRef::from(socket))? {
+            true => self.receiver().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn group(&self) -> Option<Ipv4Addr> {
+        match self.address.ip() {
+            IpAddr::V4(group) if group.is_multicast() => Some(group),
+            _ => None,
+        }
+    }
+
+    /// Joins the group, if there is one; false when the socket is there already.
+    fn join(&self, socket: &Socket) -> io::Result<bool> {
+        let Some(group) = self.group() else {
+            return Ok(false);
+        };
+        let interface = self.interface()?;
+        let joined = match &self.source {
+            None => socket.join_multicast_v4(&group, &interface),
+            Some(source) => socket.join_ssm_v4(source, &group, &interface),
+        };
+        match joined {
+            Ok(()) => Ok(true),
+            // The kernel's words for a group that was joined before, and for a source.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A socket that sends it.
     pub(super) fn sender(&self) -> io::Result<UdpSocket> {
+        if self.source.is_some() {
+            return Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "a way out has no source but this host",
+            ));
+        }
         let socket = self.socket()?;
         if self.address.ip().is_multicast() {
             socket.set_multicast_if_v4(&self.interface()?)?;
@@ -126,6 +193,8 @@ impl Leg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
+    use net::netns::{Namespace, available};
 
     #[test]
     fn legs_are_read_and_written_or_refused_with_the_word() {
@@ -134,6 +203,9 @@ mod tests {
             "239.1.1.1:5004@10.1.0.5",
             "10.1.0.9:5004",
             "[::1]:5004",
+            "10.0.0.5@232.1.1.1:5004",
+            "10.0.0.5@239.1.1.1:5004@eth1",
+            "10.0.0.5@239.1.1.1:5004@10.1.0.5",
         ] {
             assert_eq!(text.parse::<Leg>().unwrap().to_string(), text);
         }
@@ -143,8 +215,84 @@ mod tests {
             "x:5",
             "239.1.1.1:5@",
             "[ff02::1]:5",
+            "10.0.0.5@10.1.0.9:5004",
+            "x@239.1.1.1:5004@eth1",
+            "10.0.0.5@239.1.1.1",
+            "10.0.0.5@239.1.1.1:5@",
+            "10.0.0.5@",
         ] {
             assert!(text.parse::<Leg>().is_err_and(|said| said.contains(text)));
+        }
+    }
+
+    const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+    const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 9);
+
+    /// Interface "out" with the source and a stranger, and "in" of the receiver.
+    fn wire(site: &Namespace, receiver: &Namespace) {
+        site.veth("out", receiver, "in").unwrap();
+        for address in [SOURCE, STRANGER] {
+            let address = format!("{address}/24");
+            site.ip(&["addr", "add", &address, "dev", "out"]).unwrap();
+        }
+        receiver
+            .ip(&["addr", "add", "10.3.0.2/24", "dev", "in"])
+            .unwrap();
+    }
+
+    fn send(site: &Namespace, from: Ipv4Addr, to: SocketAddr) {
+        let sent = site.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            let from = SocketAddr::from((from, 0));
+            socket.bind(&SockAddr::from(from)).unwrap();
+            socket.set_multicast_if_v4(&SOURCE).unwrap();
+            socket.send_to(b"x", &SockAddr::from(to)).unwrap();
+        });
+        sent.unwrap();
+    }
+
+    /// Who has sent what comes first of the two; the source is asked last, and as often as it takes.
+    fn first(site: &Namespace, socket: &UdpSocket, to: SocketAddr) -> IpAddr {
+        socket.set_nonblocking(false).unwrap();
+        let moment = Duration::from_millis(200);
+        socket.set_read_timeout(Some(moment)).unwrap();
+        for _ in 0..50 {
+            send(site, STRANGER, to);
+            send(site, SOURCE, to);
+            if let Ok((_, from)) = socket.recv_from(&mut [0; 8]) {
+                return from.ip();
+            }
+        }
+        panic!("nothing comes");
+    }
+
+    #[test]
+    fn a_group_comes_from_the_source_that_was_named_and_again_when_its_interface_is_back() {
+        if let Err(why) = available() {
+            eprintln!("SKIPPED: a_group_comes_from_the_source_that_was_named: {why}");
+            return;
+        }
+        let [site, receiver] = [(); 2].map(|()| Namespace::new().unwrap());
+        wire(&site, &receiver);
+        for (text, expected) in [
+            ("10.3.0.1@232.1.1.1:5004@in", SOURCE),
+            ("10.3.0.1@239.1.1.1:5004@10.3.0.2", SOURCE),
+            ("239.1.1.2:5004@in", STRANGER),
+        ] {
+            let leg: Leg = text.parse().unwrap();
+            let mut socket = receiver.run(|| leg.receiver()).unwrap().unwrap();
+            assert_eq!(first(&site, &socket, leg.address), expected, "{text}");
+            for _ in 0..3 {
+                let again = receiver.run(|| leg.rejoined(&socket)).unwrap();
+                assert!(again.unwrap().is_none(), "{text}: it has what it wants");
+                receiver.ip(&["link", "del", "in"]).unwrap();
+                let lost = receiver.run(|| leg.rejoined(&socket)).unwrap();
+                assert!(lost.is_err(), "{text}: there is no interface");
+                wire(&site, &receiver);
+                let again = receiver.run(|| leg.rejoined(&socket)).unwrap();
+                socket = again.unwrap().expect("another interface");
+                assert_eq!(first(&site, &socket, leg.address), expected, "{text}");
+            }
         }
     }
 }

@@ -3,22 +3,28 @@
 use super::{Leg, Ways};
 use crate::video::Sink;
 use crate::video::line::Event;
-use base::Time;
+use base::{Duration, Time};
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use voice::rtp::{HEADER_BYTES, Header};
 use voice::ts::{RTP_PAYLOAD_TYPE, SYNC};
 
+/// How often a way that fails is opened anew.
+const OPEN_EVERY: Duration = Duration::from_secs(1);
+
 /// The ways out.
 pub(super) struct Senders {
-    ways: Vec<(UdpSocket, Leg)>,
+    ways: Vec<(Leg, UdpSocket)>,
+    next_open: Time,
     wrap: Option<Wrap>,
     wrapped: Vec<u8>,
 }
 
 impl Senders {
-    pub(super) fn new(ways: Vec<(UdpSocket, Leg)>, wrap: Option<Wrap>) -> Senders {
+    pub(super) fn new(ways: Vec<(Leg, UdpSocket)>, wrap: Option<Wrap>) -> Senders {
         Senders {
             ways,
+            next_open: Time::ZERO,
             wrap,
             wrapped: Vec::new(),
         }
@@ -36,9 +42,23 @@ impl Sink for Senders {
             }
             None => payload,
         };
-        let ways = self.ways.iter();
-        let failed = ways.filter(|(socket, leg)| socket.send_to(bytes, leg.address).is_err());
-        failed.count() as u64
+        let may_open = now >= self.next_open;
+        let mut failed = 0;
+        for (leg, socket) in &mut self.ways {
+            let Err(error) = socket.send_to(bytes, leg.address) else {
+                continue;
+            };
+            failed += 1;
+            // An interface that has gone and come back is another one to the kernel.
+            let is_full = error.kind() == ErrorKind::WouldBlock;
+            if may_open && !is_full {
+                self.next_open = now + OPEN_EVERY;
+                if let Ok(other) = leg.sender() {
+                    *socket = other;
+                }
+            }
+        }
+        failed
     }
 
     fn look(&mut self, _tell: &dyn Fn(Event)) -> Ways {
@@ -78,7 +98,36 @@ impl Wrap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use net::netns::{Namespace, available};
     use voice::rtp::Packet;
+
+    #[test]
+    fn a_way_out_goes_on_when_its_interface_is_back() {
+        if let Err(why) = available() {
+            eprintln!("SKIPPED: a_way_out_goes_on_when_its_interface_is_back: {why}");
+            return;
+        }
+        let [here, there] = [(); 2].map(|()| Namespace::new().unwrap());
+        let wire = || {
+            here.veth("out", &there, "in").unwrap();
+            here.ip(&["addr", "add", "10.4.0.1/24", "dev", "out"])
+                .unwrap();
+        };
+        wire();
+        let leg: Leg = "239.1.1.1:5004@out".parse().unwrap();
+        let socket = here.run(|| leg.sender()).unwrap().unwrap();
+        let mut senders = Senders::new(vec![(leg, socket)], None);
+        let mut failures = |second: u64| {
+            let now = Time::from_nanos(second * 1_000_000_000);
+            here.run(|| senders.send(now, b"x")).unwrap()
+        };
+        assert_eq!(failures(1), 0);
+        here.ip(&["link", "del", "out"]).unwrap();
+        assert_eq!(failures(2), 1);
+        wire();
+        // What finds it broken is lost, and the next one goes.
+        assert_eq!([failures(3), failures(3)], [1, 0]);
+    }
 
     #[test]
     fn bare_transport_streams_get_a_header_and_rtp_stays() {

@@ -12,6 +12,8 @@ use std::sync::{Mutex, PoisonError};
 /// Of a receiver's latency what is left to SRT itself, for its own repair: three round trips, and so much at
 /// least.
 const OWN_SHARE_LEAST_US: i64 = 20_000;
+/// By how much libsrt's estimate of the sender's clock may be late.
+const DRIFT: Duration = Duration::from_millis(20);
 
 /// An SRT connection and its stream.
 pub(super) struct Connection {
@@ -90,6 +92,15 @@ impl Connection {
         let steady_us = (latency_us - own_us).max(0);
         self.steady_us.store(steady_us, Ordering::Relaxed);
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+
+    /// For how long after its end there may be something to receive.
+    pub(super) fn rest(&self) -> Duration {
+        let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.route.direction {
+            Direction::In => Duration::from_millis(stats.receive_latency_ms) + DRIFT,
+            Direction::Out => Duration::ZERO,
+        }
     }
 
     pub(super) fn report(&self, now: Time) -> report::Connection {

@@ -26,9 +26,16 @@ pub(super) struct Incoming {
     pub(super) listeners: Vec<Listener>,
     pub(super) callers: Vec<Caller>,
     pub(super) outlet: Outlet,
-    /// The connections, and whose call each was.
-    connections: Vec<(Arc<Connection>, Option<usize>)>,
+    connections: Vec<Held>,
     next_stats: Time,
+}
+
+struct Held {
+    connection: Arc<Connection>,
+    /// Whose call it was.
+    caller: Option<usize>,
+    /// It is over, and the time of what it has sent last comes until then.
+    over_at: Option<Time>,
 }
 
 const MESSAGES: Wanted = Wanted {
@@ -84,6 +91,7 @@ impl Incoming {
                 self.serve(now, *event);
             }
         }
+        self.drain(now);
         self.outlet.flush();
         match self.outlet.look(now) {
             Ok(false) => {}
@@ -145,30 +153,33 @@ impl Incoming {
         let connection = Connection::new(socket, peer, stream_id, route, stream, now);
         let connection = Arc::new(connection);
         self.shared.on_begin(&connection);
-        self.connections.push((connection, caller));
+        self.connections.push(Held {
+            connection,
+            caller,
+            over_at: None,
+        });
     }
 
-    /// Takes what a connection has sent, or ends it.
+    /// Takes what a connection has sent. One that is over is not waited for any more.
     fn serve(&mut self, now: Time, event: Ready) {
-        let place = self
-            .connections
-            .iter()
-            .position(|(connection, _)| connection.socket.id() == event.id);
-        let Some(place) = place else { return };
-        let connection = self.connections[place].0.clone();
+        let is_meant = |held: &Held| held.connection.socket.id() == event.id;
+        let Some(place) = self.connections.iter().position(is_meant) else {
+            return;
+        };
+        let connection = self.connections[place].connection.clone();
         let is_over = event.readable && self.take(now, &connection).is_err();
         if is_over || event.failed && !connection.socket.is_connected() {
-            self.end(now, place);
+            self.leave(now, place);
         }
     }
 
-    /// Puts messages into the overlay; an error when the connection is over.
-    fn take(&mut self, now: Time, connection: &Connection) -> Result<(), Error> {
+    /// Puts messages into the overlay, true if there may be more; an error when the connection is over.
+    fn take(&mut self, now: Time, connection: &Connection) -> Result<bool, Error> {
         let mut buffer = [0; PAYLOAD_BYTES_MAX];
         for _ in 0..MESSAGES_PER_TURN {
             let len = match connection.socket.receive(&mut buffer) {
                 Ok(len) => len,
-                Err(Error::WouldBlock) => return Ok(()),
+                Err(Error::WouldBlock) => return Ok(false),
                 Err(error) => return Err(error),
             };
             if connection.route.direction == Direction::Out {
@@ -188,30 +199,47 @@ impl Incoming {
             let target = self.shared.routes.inputs[connection.route.index].target;
             self.outlet.push(target, &buffer[..len]);
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Ends what is over and was not told: libsrt does not tell it of a connection that was over before it was
+    /// Finds what is over and was not told: libsrt does not tell it of a connection that was over before it was
     /// waited for.
     fn sweep(&mut self, now: Time) {
-        for place in (0..self.connections.len()).rev() {
-            let connection = self.connections[place].0.clone();
-            if !connection.socket.is_connected() {
-                // What it has sent before its end.
-                let _ = self.take(now, &connection);
-                self.end(now, place);
+        for place in 0..self.connections.len() {
+            let held = &self.connections[place];
+            if held.over_at.is_none() && !held.connection.socket.is_connected() {
+                self.leave(now, place);
             }
         }
     }
 
-    fn end(&mut self, now: Time, place: usize) {
-        let (connection, caller) = self.connections.remove(place);
-        connection.look();
-        self.poll.remove(&connection.socket);
-        self.shared.on_end(&connection);
-        self.tell(Event::Disconnected(Box::new(connection.report(now))));
-        if let Some(caller) = caller {
-            self.callers[caller].on_end(now, connection.since);
+    /// A connection is over: its place is free for another one. Its end has come ahead of what it has sent last,
+    /// which libsrt holds back for the latency and hands out even now, while there is the socket.
+    fn leave(&mut self, now: Time, place: usize) {
+        let held = &mut self.connections[place];
+        held.connection.look();
+        held.over_at = Some(now + held.connection.rest());
+        self.poll.remove(&held.connection.socket);
+        self.shared.on_leave(&held.connection);
+        if let Some(caller) = held.caller {
+            self.callers[caller].on_end(now, held.connection.since);
+        }
+    }
+
+    /// Takes what connections that are over have sent last, as its time comes, and ends them.
+    fn drain(&mut self, now: Time) {
+        for place in (0..self.connections.len()).rev() {
+            let held = &self.connections[place];
+            let Some(over_at) = held.over_at else {
+                continue;
+            };
+            let connection = held.connection.clone();
+            while matches!(self.take(now, &connection), Ok(true)) {}
+            if now >= over_at {
+                self.connections.remove(place);
+                self.shared.on_end();
+                self.tell(Event::Disconnected(Box::new(connection.report(now))));
+            }
         }
     }
 
@@ -243,11 +271,11 @@ impl Incoming {
     }
 
     fn publish(&self, now: Time) {
-        for (connection, _) in &self.connections {
+        let connections = self.connections.iter().map(|held| &held.connection);
+        let connections = connections.map(|connection| {
             connection.look();
-        }
-        let connections = self.connections.iter();
-        let connections = connections.map(|(connection, _)| connection.report(now));
+            connection.report(now)
+        });
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let shared = &self.shared;
         let report = Report {

@@ -5,6 +5,7 @@ use super::video::{self, VideoArgs, Wait};
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, ValueEnum};
+use client::Delivery;
 use gateway::rist::{self, Report, Work};
 use net::rist::{End, Options, Profile, SECRET_BYTES_MAX};
 use serde_json::json;
@@ -74,10 +75,17 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
+/// What the gateway asks of the overlay. RIST takes the time at which a packet leaves here for its own, so a
+/// burst stays one.
+pub(super) fn overlay(args: &RistArgs) -> Result<client::Options, Failure> {
+    args.video.options(Delivery::AsSent(None))
+}
+
 /// Runs the gateway until Ctrl-C.
 pub(super) fn run(args: &RistArgs) -> Outcome {
     let secret = args.secret_file.as_deref();
     let secret = secret.map(|path| passphrase(path, 1..=SECRET_BYTES_MAX));
+    let overlay = overlay(args)?;
     let (node, known) = super::find(args.video.node.as_deref())?;
     let work = match (&args.to, &args.from) {
         (Some(to), _) => Work::In(video::target(to, &known)?),
@@ -99,8 +107,8 @@ pub(super) fn run(args: &RistArgs) -> Outcome {
     let as_json = args.video.json;
     let wait = Wait::new()?;
     let tell = video::teller(as_json);
-    let mut service = rist::start(&node, work, (&ends, &of_rist), args.video.options(), tell)
-        .map_err(Failure::failed)?;
+    let mut service =
+        rist::start(&node, work, (&ends, &of_rist), overlay, tell).map_err(Failure::failed)?;
     if as_json {
         terminal::json(&json!({"event": "running"}))?;
     }

@@ -4,6 +4,7 @@ use super::video::{self, VideoArgs, Wait};
 use crate::failure::{Failure, Outcome};
 use crate::{quantity, terminal};
 use clap::Args;
+use client::{Delivery, Options};
 use gateway::rtp::{self, Leg, Report, Work};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -12,10 +13,11 @@ use voice::pair;
 /// Arguments of `sinew gateway rtp`.
 #[derive(Debug, Args)]
 pub struct RtpArgs {
-    /// Receive at this address; given twice, merge one stream from two paths (SMPTE ST 2022-7)
+    /// Receive at this address; given twice, merge one stream from two paths (SMPTE ST 2022-7). SOURCE is
+    /// the only host from which a group is received; 232.x groups need it
     #[arg(
         long = "in",
-        value_name = "ADDRESS:PORT[@INTERFACE]",
+        value_name = "[SOURCE@]ADDRESS:PORT[@INTERFACE]",
         requires = "to",
         conflicts_with = "from"
     )]
@@ -54,8 +56,15 @@ fn window(text: &str) -> Result<base::Duration, String> {
     quantity::within(quantity::millis(text)?, ms(1), ms(2_000))
 }
 
+/// What the gateway asks of the overlay. A receiver of UDP has a small buffer and plays what comes, so that
+/// repaired packets must not leave together.
+pub(super) fn overlay(args: &RtpArgs) -> Result<Options, Failure> {
+    args.video.options(Delivery::AsSent(None))
+}
+
 /// Runs the gateway until Ctrl-C.
 pub(super) fn run(args: &RtpArgs) -> Outcome {
+    let options = overlay(args)?;
     let (node, known) = super::find(args.video.node.as_deref())?;
     let work = match (&args.to, &args.from) {
         (Some(to), _) => Work::In {
@@ -73,8 +82,7 @@ pub(super) fn run(args: &RtpArgs) -> Outcome {
     let as_json = args.video.json;
     let wait = Wait::new()?;
     let tell = video::teller(as_json);
-    let mut service =
-        rtp::start(&node, work, args.video.options(), tell).map_err(Failure::failed)?;
+    let mut service = rtp::start(&node, work, options, tell).map_err(Failure::failed)?;
     if as_json {
         terminal::json(&json!({"event": "running"}))?;
     }

@@ -5,6 +5,7 @@ use super::video::{self, VideoArgs, Wait};
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::Args;
+use client::Delivery;
 use gateway::srt::report::{Connection, Event, Report};
 use gateway::srt::routes::{Input, Output, ROUTES_MAX, Routes};
 use gateway::srt::{CONNECTIONS, Direction, Service, Settings};
@@ -75,6 +76,12 @@ fn stream_id(text: &str) -> Result<String, String> {
     }
 }
 
+/// What the gateway asks of the overlay. SRT's receivers restore the pace from its stamps, so packets need not
+/// wait for it here.
+pub(super) fn overlay(args: &SrtArgs) -> Result<client::Options, Failure> {
+    args.video.options(Delivery::InOrder)
+}
+
 /// Runs the gateway until Ctrl-C.
 pub(super) fn run(args: &SrtArgs) -> Outcome {
     let passphrase = args.passphrase_file.as_deref();
@@ -92,7 +99,7 @@ pub(super) fn run(args: &SrtArgs) -> Outcome {
             payload_bytes: usize::from(args.payload_size),
             ..Options::default()
         },
-        overlay: args.video.options(),
+        overlay: overlay(args)?,
         connections: usize::from(args.connections),
     };
     let is_open = settings.srt.passphrase.is_none()

@@ -5,7 +5,8 @@ use crate::failure::{Failure, Outcome};
 use crate::{quantity, service};
 use base::NodeAddr;
 use clap::Args;
-use client::{Options, Target};
+use clap::builder::PossibleValuesParser;
+use client::{Delivery, Options, Target};
 use gateway::video::line::Tell;
 use gateway::video::{Place, Seen};
 use net::epoll::{Interest, Poller};
@@ -24,6 +25,14 @@ pub struct VideoArgs {
     /// The service that packets need across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
+    /// How the node delivers packets to the gateway: as-it-comes, in-order, or as-sent (in order and at
+    /// the sender's pace); default: as-sent, with SRT in-order
+    #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
+    pub delivery: Option<String>,
+    /// With as-sent: deliver packets this long after they were sent, such as 300ms; default: as late as
+    /// repairs need
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    pub release: Option<base::Duration>,
     /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
@@ -36,12 +45,36 @@ pub struct VideoArgs {
 }
 
 impl VideoArgs {
-    pub(super) fn options(&self) -> Options {
+    /// What is asked of the overlay. `usual` is how packets of video are delivered unless it is said.
+    pub(super) fn options(&self, usual: Delivery) -> Result<Options, Failure> {
         let deadline = Duration::from_nanos(self.deadline.as_nanos());
-        Options {
+        let options = self.service.options(deadline);
+        let asked = self.delivery.as_deref();
+        let delivery = match (asked, self.release) {
+            (None | Some("as-sent"), Some(after)) if after < self.deadline => {
+                Delivery::AsSent(Some(after))
+            }
+            (None | Some("as-sent"), Some(_)) => {
+                return Err(Failure::misused(
+                    "packets are of no use when they are released: give a --release before the --deadline",
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(Failure::misused(
+                    "--release is a time of --delivery as-sent, and of no other",
+                ));
+            }
+            (Some("as-sent"), None) => Delivery::AsSent(None),
+            (Some("in-order"), None) => Delivery::InOrder,
+            (Some(_), None) => Delivery::AsItComes,
+            (None, None) if self.service == service::Service::Video => usual,
+            (None, None) => options.delivery,
+        };
+        Ok(Options {
             deadline: Some(deadline),
-            ..self.service.options(deadline)
-        }
+            delivery,
+            ..options
+        })
     }
 }
 
@@ -192,7 +225,67 @@ pub(super) fn seen_in_words(seen: &Seen) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{rist, rtp, srt};
     use super::*;
+    use clap::Parser;
+
+    /// A command line of a gateway.
+    #[derive(Debug, Parser)]
+    struct Line<A: Args> {
+        #[command(flatten)]
+        args: A,
+    }
+
+    fn read<A: Args>(words: &str, more: &str) -> A {
+        let words = format!("x {words} {more}");
+        Line::try_parse_from(words.split_whitespace()).unwrap().args
+    }
+
+    /// What each gateway asks of the overlay: RTP, RIST, SRT.
+    fn asked(more: &str) -> [Result<Options, Failure>; 3] {
+        let called = "--listen 127.0.0.1:5 --from :5";
+        [
+            rtp::overlay(&read("--out 127.0.0.1:5 --from :5", more)),
+            rist::overlay(&read(called, more)),
+            srt::overlay(&read(called, more)),
+        ]
+    }
+
+    fn delivered(more: &str) -> [Delivery; 3] {
+        asked(more).map(|options| options.unwrap().delivery)
+    }
+
+    #[test]
+    fn repaired_packets_leave_at_the_senders_pace_unless_the_protocol_restores_it() {
+        let as_sent = Delivery::AsSent(None);
+        assert_eq!(delivered(""), [as_sent, as_sent, Delivery::InOrder]);
+        assert_eq!(delivered("--delivery as-sent"), [as_sent; 3]);
+        assert_eq!(delivered("--delivery in-order"), [Delivery::InOrder; 3]);
+        assert_eq!(
+            delivered("--delivery as-it-comes"),
+            [Delivery::AsItComes; 3]
+        );
+        // A service that has no order keeps none, unless it is asked for.
+        assert_eq!(delivered("--service voice"), [Delivery::AsItComes; 3]);
+        assert_eq!(
+            delivered("--service voice --delivery as-sent"),
+            [as_sent; 3]
+        );
+        let timed = Delivery::AsSent(Some(base::Duration::from_millis(300)));
+        assert_eq!(delivered("--release 300ms"), [timed; 3]);
+        for wrong in [
+            "--release 500ms",
+            "--release 300ms --deadline 200ms",
+            "--release 300ms --delivery in-order",
+        ] {
+            for refused in asked(wrong) {
+                assert!(refused.unwrap_err().text().contains("--release"), "{wrong}");
+            }
+        }
+        for options in asked("--deadline 1s") {
+            assert_eq!(options.unwrap().deadline, Some(Duration::from_secs(1)));
+        }
+    }
 
     #[test]
     fn streams_are_read_or_refused_with_the_word() {

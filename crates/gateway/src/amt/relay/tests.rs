@@ -171,7 +171,7 @@ fn a_gateway_finds_the_relay_joins_receives_and_leaves() {
     world.wait(Timing::default().membership());
     assert_eq!((world.relay.tunnels(), world.relay.groups()), (0, 0));
     assert_eq!(world.out.members[1..], [(group, false)]);
-    assert!(world.relay.per_address.is_empty());
+    assert!(world.relay.per_host.is_empty());
 }
 
 #[test]
@@ -273,6 +273,51 @@ fn receivers_questions_and_groups_are_bounded() {
     }
     assert_eq!(world.out.sent.len(), ANSWERS_PER_S as usize);
     assert_eq!(world.refused(Refused::Flood), 4_000);
+}
+
+#[test]
+fn strangers_that_ask_and_ask_do_not_end_a_receiver() {
+    let mut world = World::new();
+    world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
+    // 10 000 questions a second, two minutes long; the receiver asks and answers every 20 s.
+    for tenth in 1..=1_200 {
+        world.wait(Duration::from_millis(100));
+        for n in 0..1_000 {
+            world.say(at(100 + n), &Message::Discovery { nonce: 1 });
+        }
+        world.out.sent.clear();
+        if tenth % 200 == 0 {
+            let (mac, _) = world.request(at(1), 5);
+            world.report(at(1), (mac, 5), &[(RecordKind::IsExclude, GROUP, &[])]);
+            assert_eq!(world.receivers(GROUP, SOURCE), [at(1)]);
+        }
+    }
+    assert!(world.refused(Refused::Flood) > 1_000_000);
+    // Others that use its address have little sent to it.
+    world.wait(Duration::from_secs(10));
+    for _ in 0..1_000 {
+        world.say(at(1), &Message::Discovery { nonce: 1 });
+    }
+    assert!(world.out.sent.len() < 10, "{}", world.out.sent.len());
+}
+
+#[test]
+fn a_network_of_one_host_of_ipv6_leaves_places_to_others() {
+    let mut world = World::new();
+    let host = |network: u16, n: u16| {
+        let address = Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, n);
+        SocketAddr::new(address.into(), 4_000)
+    };
+    for n in 0..TUNNELS_MAX as u16 {
+        world.join(host(1, n), RecordKind::ToExclude, GROUP, &[]);
+        world.now += Duration::from_millis(2);
+    }
+    assert_eq!(world.relay.tunnels(), TUNNELS_PER_ADDRESS_MAX);
+    world.join(host(2, 1), RecordKind::ToExclude, GROUP, &[]);
+    assert_eq!(world.relay.tunnels(), TUNNELS_PER_ADDRESS_MAX + 1);
+    // And those that go give theirs back.
+    world.wait(Timing::default().membership());
+    assert!(world.relay.per_host.is_empty());
 }
 
 #[test]
