@@ -66,6 +66,7 @@ pub(crate) fn driver(
         neighbors: vec![Neighbor {
             more: Vec::new(),
             capacity_kbps: 0,
+            reliable: Default::default(),
             addr: FRA,
             name: "fra".into(),
             at: None,

@@ -35,14 +35,13 @@ pub(crate) use groups::{
 };
 pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
-pub(crate) use trial::{Course, Finding, Suspicion, WayId};
+pub(crate) use trial::{Course, Finding, Suspicion, WayId, Ways};
 
 use base::{Duration, Map, NodeAddr, Time};
 use budget::Budgets;
 use evidence::Evidence;
 use graph::Topology;
 use ledger::Ledger;
-use trial::Ways;
 use wire::data::Routing;
 
 /// Destinations whose paths are audited: as many as there are sessions.

@@ -32,7 +32,8 @@ pub enum Drop {
     NoSocket,
     /// A feature or class that this version does not carry.
     Unsupported,
-    /// The source address is not one that a node can have, or claims to be this node.
+    /// The source address is not one that a node can have, or claims to be this node; or a stream is opened in the open from
+    /// an address of no node that is known.
     BadSource,
     /// All packet buffers are in use.
     NoBuffer,

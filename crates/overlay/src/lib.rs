@@ -40,6 +40,7 @@ pub mod fragment;
 mod group_keys;
 pub mod groups;
 pub mod hello;
+mod lately;
 pub mod link;
 pub mod link_state;
 pub mod mtu;

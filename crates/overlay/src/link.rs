@@ -39,6 +39,7 @@ use crate::announce::Announce;
 use crate::carried::Carried;
 use crate::event::Drop;
 use crate::hello;
+use crate::lately::Lately;
 use crate::realtime::{Ahead, History, Pilot, Protect, Receiver, Rest, RoundTrip};
 use crate::reliable::Lane;
 use crate::settings::{Settings, Uplinks};
@@ -118,6 +119,8 @@ pub struct Link {
     pub(crate) pilot: Pilot,
     /// What had gone when its plan began: bytes of real-time packets, and of repair packets.
     plan_began: (u64, u64),
+    /// Packets that its history could not keep for long enough.
+    pub(crate) overrun: Lately,
     /// The neighbour takes repair packets.
     pub(crate) peer_takes_repair: bool,
     /// When the neighbour was told last what has become of its packets, and how many had come.
@@ -254,6 +257,7 @@ impl Link {
             history: History::new(realtime.clone()),
             pilot: Pilot::new(realtime.aims),
             plan_began: (0, 0),
+            overrun: Lately::default(),
             peer_takes_repair: false,
             reported: (now, 0),
             runs_told: protection::RunsTold::default(),

@@ -55,6 +55,7 @@ use crate::flow::Flows;
 use crate::fragment::Reassembly;
 use crate::group_keys::{OwnKeys, ReceivedKeys};
 use crate::groups::{Errand, Local, Reports, Shared, Trees};
+use crate::lately::Lately;
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
@@ -109,6 +110,8 @@ pub struct Neighbor {
     pub more: Vec<UnderlayAddr>,
     /// What the link to it can carry, in kbit/s; 0 if that is not known.
     pub capacity_kbps: u32,
+    /// What its reliable lane does otherwise than the settings say.
+    pub reliable: crate::reliable::LinkSettings,
 }
 
 /// A node of the overlay.
@@ -140,6 +143,8 @@ pub struct Node {
     /// What packets that were sealed from end to end are known again by.
     marks: PacketMarks,
     resequencer: Resequencer<deliver::Arrived>,
+    /// Gaps that were given up for want of room.
+    held_given_up: Lately,
     database: Database,
     flood: Flood,
     signers: routing::Signers,
@@ -223,6 +228,8 @@ impl Node {
             link.dial = neighbor.at;
             link.dial_more.clone_from(&neighbor.more);
             link.capacity_kbps = neighbor.capacity_kbps;
+            let reliable = config.settings.reliable.of_link(neighbor.reliable);
+            link.reliable.sender.configure(reliable);
             links.add(link);
         }
         let parameters = config.settings.parameters();
@@ -258,6 +265,7 @@ impl Node {
             flows: Flows::new(),
             marks: PacketMarks::new(&config.seed),
             resequencer: Resequencer::default(),
+            held_given_up: Lately::default(),
             database,
             flood: Flood::new(),
             signers: routing::Signers::default(),
@@ -467,6 +475,8 @@ impl Node {
             self.tend_clock(now, out);
             self.end_old_roots(now, out);
             self.keep_records(now);
+            let given_up = self.resequencer.totals().given_up;
+            self.held_given_up.look(now, given_up);
         }
         self.report_groups(now, out);
     }

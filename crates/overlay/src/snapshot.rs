@@ -9,8 +9,8 @@ pub use groups::{
     SecondStatus, SettingStatus, SourceTotals, StarvedStatus, TroubleStatus, WaysStatus,
 };
 pub use network::{
-    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownLane, KnownLink, NamedNode,
-    NetworkSnapshot, PendingChange,
+    DampingRule, Hold, InForce, KnownAims, KnownBulk, KnownDiversion, KnownLane, KnownLink,
+    KnownSuspect, NamedNode, NetworkSnapshot, PendingChange,
 };
 
 use core::num::NonZeroU8;
@@ -132,6 +132,8 @@ pub struct HeldStatus {
     pub flow_bytes_limit: usize,
     /// Gaps that were given up because as much was held as may be.
     pub given_up: u64,
+    /// The same of the last minute, or half of it.
+    pub given_up_lately: u64,
     /// Who holds most, or has given up gaps: the first few.
     pub holders: Vec<HolderStatus>,
 }
@@ -280,6 +282,10 @@ pub struct LaneStatus {
     pub ahead: u64,
     /// Tail probes sent.
     pub probes: u64,
+    /// Packets that could not be kept for repair as long as their deadlines, because the history has no more room.
+    pub overrun: u64,
+    /// The same of the last minute, or half of it.
+    pub overrun_lately: u64,
     /// The rate that the lane keeps to while it meets congestion.
     pub brake_bps: Option<u64>,
     /// Repair packets made.

@@ -198,6 +198,15 @@ pub struct Neighbor {
     /// How many physical links lead to it, routers on the way and one more; then it is not probed.
     #[serde(default, deserialize_with = "hops")]
     pub hops: Option<NonZeroU8>,
+    /// The congestion control of what this node sends to it reliably, if not that of `[reliable]`.
+    #[serde(default, deserialize_with = "congestion")]
+    pub congestion: Option<overlay::reliable::Family>,
+    /// The same of the flows that the link behaves like.
+    #[serde(default, deserialize_with = "flows")]
+    pub flows: Option<usize>,
+    /// The same of what a loss costs that is no congestion.
+    #[serde(default)]
+    pub random_losses: Option<RandomLosses>,
     /// Where it stands in the file.
     #[serde(skip)]
     offset: usize,
@@ -211,6 +220,15 @@ impl Neighbor {
     pub fn capacity_kbps(&self) -> u32 {
         let kbps = self.capacity.unwrap_or(0) / 1_000;
         u32::try_from(kbps).unwrap_or(u32::MAX)
+    }
+
+    /// What the reliable lane to it does otherwise than `[reliable]` says.
+    pub fn reliable(&self) -> overlay::reliable::LinkSettings {
+        overlay::reliable::LinkSettings {
+            family: self.congestion,
+            flows_max: self.flows,
+            spares_random_losses: self.random_losses.map(|it| it == RandomLosses::Spared),
+        }
     }
 }
 

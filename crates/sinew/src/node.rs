@@ -525,6 +525,7 @@ fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
     let mut numeric = neighbor.endpoints.iter().map(|it| numeric(it, listen));
     Neighbor {
         capacity_kbps: neighbor.capacity_kbps(),
+        reliable: neighbor.reliable(),
         addr: neighbor.address,
         name: neighbor.name.clone(),
         at: numeric.next().flatten(),

@@ -306,6 +306,8 @@ mod tests {
         status["bridges"] = json!([{"interface": "eth1", "is_here": false, "refused": 3, "refused_sends": 2,
                                      "drops": {"host_too_many": 9}}]);
         status["host"]["udp"] = json!({"dropped_by_kernel": 200, "received": 1000});
+        status["snapshot"]["links"][0]["realtime"]["overrun_lately"] = 7.into();
+        status["snapshot"]["held"]["given_up_lately"] = 2.into();
         let look = Look {
             colour: true,
             ..Look::default()
@@ -322,6 +324,8 @@ mod tests {
             "bridge eth1: this node may not send to 2 groups to which its network sends",
             "bridge eth1: a host joins more groups than one may",
             "200 packets were lost in this host",
+            "link to fra: 7 packets of the last minute could not be kept for repair",
+            "2 gaps of the last minute were given up for want of room",
         ] {
             assert!(line.contains(expected), "{expected}: {line}");
         }

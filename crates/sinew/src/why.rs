@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
-use tools::explain::{self, Asked, ExplainError, PathNumbers, RUNNERS_UP_MAX, View};
+use tools::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
 
 /// Where the words begin behind `why` and `held`.
 const INDENT: usize = 6;
@@ -113,7 +113,7 @@ pub fn why(args: &Why) -> Outcome {
         None => {
             let status = Control::find(about.network.node.as_deref())?.status()?;
             let refused = refused(&status, &why.from.address, &why.to.address);
-            (refused, uplinks(&status, &why.choice.chosen))
+            (refused, uplinks(&status, &why))
         }
     };
     about.network.tell(&Told {
@@ -175,10 +175,18 @@ impl Display for Told {
     }
 }
 
-/// The paths in use of the asked node's own links that the chosen paths take, where there are several.
-fn uplinks(status: &Value, chosen: &[PathNumbers]) -> Vec<Uplink> {
+/// The paths in use of the asked node's own links that packets take, where there are several.
+fn uplinks(status: &Value, why: &explain::Why) -> Vec<Uplink> {
     let own = status["snapshot"]["name"].as_str().unwrap_or_default();
-    let paths: Vec<Vec<String>> = chosen.iter().map(|path| path.path.clone()).collect();
+    let paths: Vec<Vec<String>> = match &why.diverted {
+        Some(diverted) => vec![diverted.path.clone()],
+        None => why
+            .choice
+            .chosen
+            .iter()
+            .map(|path| path.path.clone())
+            .collect(),
+    };
     uplinks_of(status, own, &paths)
 }
 

@@ -13,6 +13,7 @@
 //! is known.
 
 mod advice;
+mod diverted;
 mod edits;
 mod held;
 mod missed;
@@ -25,6 +26,7 @@ mod view;
 mod whatif;
 
 pub use advice::{Advice, CANDIDATES_MAX, Candidate, NewLink, advise};
+pub use diverted::{Diverted, Suspected};
 pub use edits::{EDIT_BYTES_MAX, EDITS_MAX};
 pub use graph::explain::{Class, RUNNERS_UP_MAX};
 pub use graph::plan::{CONNECTIONS, Connections, MARGIN, RELAYS_MAX};
@@ -122,6 +124,10 @@ pub struct Why {
     pub help: Vec<Help>,
     /// The timers that hold the choice.
     pub held_by: HeldBy,
+    /// Where packets go instead of by the chosen path, because something on it swallows them, as far as the node knows
+    /// that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diverted: Option<Diverted>,
     /// Why nothing is sent there all the same, as far as the node knows that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -208,7 +214,9 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
         ),
         _ => Default::default(),
     };
+    let choice = Choice::of(view, &calls, &answer);
     Ok(Why {
+        diverted: Diverted::of(view, ends, &choice.chosen),
         from: view.named(ends.0),
         to: view.named(ends.1),
         class: asked.class.to_string(),
@@ -216,7 +224,7 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
         decided_by: asked.decided_by(),
         deadline_ms: millis(asked.deadline),
         held_by: HeldBy::of(view, &answer),
-        choice: Choice::of(view, &calls, &answer),
+        choice,
         assumed: protected::assumed(&protection),
         protection,
         help,

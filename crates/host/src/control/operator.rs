@@ -10,7 +10,7 @@ use secure::{Certificate, Identity, Keys, Network, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
 use wire::certificate::{is_domain, is_name};
-use wire::data::{LinkProtocol, Routing};
+use wire::data::{LinkProtocol, Remaining, Routing};
 use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::{Delivery, RouteBy};
 
@@ -241,7 +241,14 @@ impl GroupSet {
         if ms > 0 && !matches!(delivery, Delivery::AsSent(_)) {
             return Err("a release time is of delivery as-sent".to_owned());
         }
-        // A packet's age is known by its deadline.
+        // A packet's age is known by its deadline, which stands in its header.
+        let most = Remaining::MAX.duration().unwrap_or_default();
+        if ms > 0 && Duration::from_millis(self.deadline_ms.into()) > most {
+            return Err(format!(
+                "a release time needs a deadline of at most {} ms: packets tell no longer time",
+                most.as_millis()
+            ));
+        }
         if ms > 0 && self.deadline_ms < ms {
             return Err(
                 "a release time needs a deadline of the group that is not shorter".to_owned(),

@@ -299,3 +299,15 @@ fn stop_stops_and_later_questions_fail_with_a_reason() {
         .unwrap();
     assert!(error(&last).contains("stopping"), "{last}");
 }
+
+#[test]
+fn a_release_time_needs_a_deadline_that_packets_can_tell() {
+    let said = |deadline_ms: u16| {
+        let question = json!({"group": "239.1.1.1", "deadline_ms": deadline_ms, "release_ms": 300, "force": false});
+        let wanted: GroupSet = serde_json::from_value(question).unwrap();
+        wanted.setting().map(|setting| setting.deadline_ms)
+    };
+    assert_eq!(said(6_553), Ok(6_553));
+    let refused = said(10_000).unwrap_err();
+    assert!(refused.contains("at most 6553 ms"), "{refused}");
+}

@@ -376,6 +376,12 @@ const LINKS: &[Told] = &[
         |l| one(l.realtime.given_up as f64),
     ),
     (
+        "overrun_packets_total",
+        "counter",
+        "Real-time packets that could not be kept for repair as long as their deadlines: the history was full.",
+        |l| one(l.realtime.overrun as f64),
+    ),
+    (
         "repair_packets_total",
         "counter",
         "Repair packets sent to the neighbor.",

@@ -73,6 +73,7 @@ impl Endpoint {
             neighbors: vec![Neighbor {
                 more: Vec::new(),
                 capacity_kbps: 0,
+                reliable: Default::default(),
                 addr: address(setup.neighbor),
                 name: name(setup.neighbor),
                 at: setup.dial,

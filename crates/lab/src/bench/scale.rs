@@ -218,6 +218,7 @@ impl Scale {
             Neighbor {
                 more: Vec::new(),
                 capacity_kbps: 0,
+                reliable: Default::default(),
                 addr: address(peer),
                 name: format!("n{peer}"),
                 at: (link.a == i).then(|| sim::underlay(peer as u32)),

@@ -53,6 +53,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             most_single: aims.most_single,
         }),
         lanes,
+        diverted: Vec::new(),
         nodes: nodes
             .into_iter()
             .map(|node| NamedNode {

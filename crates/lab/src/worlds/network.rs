@@ -92,6 +92,7 @@ impl<'p> Nodes<'p> {
                 Neighbor {
                     more: Vec::new(),
                     capacity_kbps: 0,
+                    reliable: Default::default(),
                     addr: address(peer),
                     name: format!("n{peer}"),
                     at: dials.then(|| sim::underlay(peer as u32)),

@@ -94,6 +94,7 @@ impl Stations {
             Neighbor {
                 more: Vec::new(),
                 capacity_kbps: self.capacity_kbps,
+                reliable: Default::default(),
                 addr: address(peer),
                 name: format!("n{peer}"),
                 at: (a == i).then(|| sim::underlay(peer as u32)),

@@ -231,6 +231,14 @@ impl Ways {
         }
     }
 
+    /// The way that was settled on, for packets whose path has a suspect.
+    pub(crate) fn settled_on(&self) -> Option<&[NodeAddr]> {
+        match self.plan {
+            Plan::Settled(way) => Some(self.nodes(way)),
+            _ => None,
+        }
+    }
+
     /// What is known of a path by other packets. It counts only where no way is compared yet.
     pub(super) fn accuse(&mut self, now: Time, nodes: Vec<NodeAddr>, evidence: Evidence) {
         if self.is_in_trial() {

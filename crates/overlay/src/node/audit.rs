@@ -11,10 +11,10 @@ use super::Node;
 use super::ends::PORT;
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
-use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, WayId};
+use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
-use crate::snapshot::SuspectStatus;
+use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
@@ -258,26 +258,54 @@ impl Node {
         }
     }
 
+    /// Where packets go instead of by table.
+    pub(super) fn diversions(&self, now: Time) -> Vec<KnownDiversion> {
+        let diversion = |(to, ways): (NodeAddr, &Ways)| {
+            let way = ways.settled_on()?.iter().map(NodeAddr::to_string);
+            let suspects = ways.suspicions().map(|s| {
+                let (node, link_to) = names_of(s.suspect);
+                KnownSuspect {
+                    node,
+                    link_to,
+                    lost: s.loss,
+                    retry_in_s: s.until.since(now).as_secs_f64(),
+                }
+            });
+            Some(KnownDiversion {
+                to: to.to_string(),
+                way: way.collect(),
+                suspects: suspects.collect(),
+            })
+        };
+        self.audits.suspected().filter_map(diversion).collect()
+    }
+
     /// What is suspect, and on whose paths.
     pub(super) fn suspect_statuses(&self, now: Time) -> Vec<SuspectStatus> {
         let all = self.audits.suspected();
         let all = all.flat_map(|(to, ways)| ways.suspicions().map(move |s| (to, s)));
-        let status = |(to, s): (NodeAddr, &crate::audit::Suspicion)| SuspectStatus {
-            node: match s.suspect {
-                Suspect::Node(node) | Suspect::Link(node, _) => node.to_string(),
-            },
-            link_to: match s.suspect {
-                Suspect::Node(_) => None,
-                Suspect::Link(_, to) => Some(to.to_string()),
-            },
-            path_to: to.to_string(),
-            lost: s.loss,
-            among: s.among,
-            strikes: s.strikes,
-            for_s: now.since(s.since).as_secs_f64(),
-            retry_in_s: s.until.since(now).as_secs_f64(),
+        let status = |(to, s): (NodeAddr, &crate::audit::Suspicion)| {
+            let (node, link_to) = names_of(s.suspect);
+            SuspectStatus {
+                node,
+                link_to,
+                path_to: to.to_string(),
+                lost: s.loss,
+                among: s.among,
+                strikes: s.strikes,
+                for_s: now.since(s.since).as_secs_f64(),
+                retry_in_s: s.until.since(now).as_secs_f64(),
+            }
         };
         all.map(status).collect()
+    }
+}
+
+/// A relay, or both ends of a link.
+fn names_of(suspect: Suspect) -> (String, Option<String>) {
+    match suspect {
+        Suspect::Node(node) => (node.to_string(), None),
+        Suspect::Link(from, to) => (from.to_string(), Some(to.to_string())),
     }
 }
 

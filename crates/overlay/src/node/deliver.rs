@@ -242,6 +242,8 @@ impl Node {
                     0 => own_deadline,
                     ms => Some(Duration::from_millis(ms.into())),
                 };
+                // Of a longer one the header told this much at first, whatever was set.
+                let deadline = Remaining::from_deadline(deadline).duration();
                 // A packet tells how much time it has left: with the deadline that is its age.
                 let left = after.map(|after| deadline.unwrap_or_default() - after);
                 Some(Order::AsSent(left))
@@ -274,6 +276,7 @@ impl Node {
             bytes_limit: NODE_BYTES_MAX,
             flow_bytes_limit: FLOW_BYTES_MAX,
             given_up: totals.given_up,
+            given_up_lately: self.held_given_up.grown(totals.given_up),
             holders: holders.take(HOLDERS_SHOWN).map(holder).collect(),
         }
     }

@@ -215,6 +215,7 @@ impl Node {
                 at: Some(at),
                 more: Vec::new(),
                 capacity_kbps: 0,
+                reliable: Default::default(),
             };
             // Full: the next attempt may find room.
             let _ = self.meet(now, neighbor, out);

@@ -46,6 +46,7 @@ impl Node {
                 .into_iter()
                 .map(|node| self.named(now, node))
                 .collect(),
+            diverted: self.diversions(now),
             rule: DampingRule::of(&self.settings.announce),
             holds: links().filter_map(|link| self.hold(now, link)).collect(),
         }

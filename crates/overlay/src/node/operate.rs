@@ -177,6 +177,7 @@ impl Node {
             at,
             more,
             capacity_kbps,
+            reliable,
         } = neighbor;
         if addr == self.addr || !addr.is_node() {
             return Err(RequestError::NoSuchNeighbor);
@@ -194,6 +195,8 @@ impl Node {
         link.dial = at.or(link.dial);
         link.dial_more = more;
         link.capacity_kbps = capacity_kbps;
+        let reliable = self.settings.reliable.of_link(reliable);
+        link.reliable.sender.configure(reliable);
         self.own_record_due = true;
         self.redial(now, out);
         Ok(Reply::Done)
@@ -216,6 +219,7 @@ impl Node {
         link.dial = None;
         link.dial_more.clear();
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
+        link.reliable.sender.configure(self.settings.reliable);
         self.cut(
             now,
             index,
@@ -378,6 +382,8 @@ impl Link {
                 too_late: sent.too_late,
                 ahead: sent.ahead,
                 probes: sent.probes,
+                overrun: sent.overrun,
+                overrun_lately: self.overrun.grown(sent.overrun),
                 brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
                 repairs: sent.repairs,
                 decoded: received.decoded,

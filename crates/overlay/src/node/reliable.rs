@@ -13,7 +13,7 @@ use super::send::next_hop;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, mark};
-use crate::reliable::{HELD_BYTES, Packet};
+use crate::reliable::{HELD_BYTES, Packet, RestOfPath};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
@@ -166,9 +166,11 @@ impl Node {
         if link.reliable.sender.stats().timeouts > timeouts {
             link.path.mtu.suspect(now);
         }
+        let (tables, peer) = (&self.tables, link.peer);
+        let rest = |to: NodeAddr| tables.latency_from(peer, to);
         let mut left = FLUSH_PACKETS;
         while left > 0 {
-            let Some(sent) = link.send_reliable(now, left, out) else {
+            let Some(sent) = link.send_reliable(now, left, &rest, out) else {
                 break;
             };
             left -= sent;
@@ -176,10 +178,31 @@ impl Node {
         if left == 0 {
             link.reliable.sender.try_again(now);
         }
+        let overdue = link.reliable.sender.take_overdue();
+        if !overdue.is_empty() {
+            self.count_overdue(index, &overdue, out);
+        }
         while let Some(stream) = self.links.at_mut(index).reliable.sender.pop_ready() {
             self.streams.touch(stream);
             self.streams_again = Some(now);
         }
+    }
+
+    /// Counts what could not have been in time. Nobody is blamed for what has not left.
+    #[cold]
+    fn count_overdue(
+        &mut self,
+        index: LinkIndex,
+        overdue: &[(NodeAddr, bool)],
+        out: &mut impl Outbox<Node>,
+    ) {
+        for (to, _) in overdue.iter().filter(|(_, is_own)| *is_own) {
+            self.excuse(index, *to, 1);
+        }
+        out.report(Event::Dropped {
+            reason: Drop::Expired,
+            packets: overdue.len() as u32,
+        });
     }
 
     /// Appends the acknowledgement that is due for the lane of a link, and what its sender has
@@ -304,10 +327,11 @@ impl Link {
         &mut self,
         now: Time,
         most: usize,
+        rest: RestOfPath<'_>,
         out: &mut impl Outbox<Node>,
     ) -> Option<usize> {
         let sender = &mut self.reliable.sender;
-        let first = CLEAR_BYTES + sender.peek(now)? + TAG_BYTES;
+        let first = CLEAR_BYTES + sender.peek(now, rest)? + TAG_BYTES;
         let is_single = sender.queued() == 0 && first <= SMALL_BYTES;
         let buffer = match is_single {
             true => out.pool().small(),
@@ -320,7 +344,7 @@ impl Link {
         let capacity = burst.capacity().min(BURST_BYTES);
         let mut sent = Sent::default();
         while sent.packets() < most.min(BURST_PACKETS)
-            && let Some(bytes) = sender.peek(now)
+            && let Some(bytes) = sender.peek(now, rest)
         {
             let (bytes, len) = (CLEAR_BYTES + bytes + TAG_BYTES, burst.len());
             // Only the last packet of a burst may be shorter.

@@ -324,7 +324,9 @@ impl Node {
     pub(super) fn keep_records(&mut self, now: Time) {
         let mut is_news = false;
         for index in self.links.indices() {
-            is_news |= self.links.at_mut(index).look_for_trouble(now);
+            let link = self.links.at_mut(index);
+            is_news |= link.look_for_trouble(now);
+            link.overrun.look(now, link.history.stats().overrun);
             if self.links.at(index).is_up() {
                 self.consider_cost(now, index);
             }

@@ -11,9 +11,11 @@ use super::Node;
 use super::ends::Around;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
+use crate::settings::Sealing;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
-use base::{Burst, Outbox, Time};
+use base::{Burst, NodeAddr, Outbox, Time};
 use core::ops::Range;
+use graph::Metric;
 use wire::data::{Header, Repr};
 use wire::transport::{Flags, Kind, Parsed, Segment};
 
@@ -38,6 +40,10 @@ impl Node {
             let flags = parsed.segment.flags;
             let Some(index) = self.streams.by_key(&key) else {
                 let header = header.repr();
+                if parsed.segment.calls() && !self.may_call(key.peer, around) {
+                    self.drop_one(Drop::BadSource, out);
+                    continue;
+                }
                 self.on_unknown(now, &header, key, &parsed, last, out);
                 last = Some(flags);
                 continue;
@@ -182,6 +188,20 @@ impl Node {
         }
         self.drop_one(Drop::StreamUnknown, out);
         self.refuse(now, header, segment.connection, ResetReason::Unknown, out);
+    }
+
+    /// Whether somebody is there who may have called. What was sealed shows that; of what came in the open, a
+    /// record of the node and a way back to it do, or whoever invents addresses would take all places. Who is
+    /// heard of only later calls again.
+    fn may_call(&self, peer: NodeAddr, around: Around) -> bool {
+        let is_known = || {
+            let has_way = self
+                .tables
+                .next_hop(Metric::ExpectedLatency, peer)
+                .is_some();
+            self.database.links_of(peer).is_some() && has_way
+        };
+        self.settings.sealing == Sealing::Off || around.is_end() || peer == self.addr || is_known()
     }
 
     /// Somebody wants to connect.

@@ -18,6 +18,9 @@
 //! like the first. The last packets before a silence have nobody behind them: after two round trips
 //! one more packet is sent as a probe, and after a timeout everything is.
 //!
+//! A packet whose deadline would pass on the way is given up before it has a number. What has one is repeated
+//! until it has come, for the receiver waits for it.
+//!
 //! How much may be in flight is the business of the [`congestion`] family. A packet that had to
 //! wait for long carries a mark of congestion on, and the session at the exit tells the source.
 //! [Amir03 §II]
@@ -49,7 +52,7 @@ mod told;
 pub use lane::{Lane, LaneStats};
 pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
-pub use sender::{Outgoing, Sender, SenderStats};
+pub use sender::{Outgoing, RestOfPath, Sender, SenderStats};
 pub use told::Told;
 
 pub use congestion::Family;
@@ -123,7 +126,31 @@ impl Default for Settings {
     }
 }
 
+/// What the lane of one link does otherwise than its node's settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// The rule for the window.
+    pub family: Option<Family>,
+    /// The most flows that it behaves like.
+    pub flows_max: Option<usize>,
+    /// Whether a loss that is not congestion leaves the window as it is.
+    pub spares_random_losses: Option<bool>,
+}
+
 impl Settings {
+    /// The same, as one link has it.
+    #[must_use]
+    pub fn of_link(self, link: LinkSettings) -> Settings {
+        Settings {
+            family: link.family.unwrap_or(self.family),
+            flows_max: link.flows_max.unwrap_or(self.flows_max),
+            spares_random_losses: link
+                .spares_random_losses
+                .unwrap_or(self.spares_random_losses),
+            ..self
+        }
+    }
+
     /// The paper's: one flow with the window of the TCPs of its time.
     pub fn paper() -> Settings {
         Settings {

@@ -23,7 +23,7 @@ use super::pacer::Pacer;
 use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
 use crate::estimate::Rtt;
-use base::{Duration, Time};
+use base::{Duration, NodeAddr, Time};
 use congestion::delivery::{Sampler, Stamp};
 use std::collections::VecDeque;
 
@@ -83,6 +83,9 @@ enum State {
     Expired,
 }
 
+/// The delay from the neighbour to a node, if it is known.
+pub type RestOfPath<'a> = &'a dyn Fn(NodeAddr) -> Option<Duration>;
+
 /// A packet that leaves now.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
@@ -108,6 +111,8 @@ pub struct Sender {
     /// (order, number) of transmissions that may still be outstanding.
     sent: VecDeque<(u64, u64)>,
     lost: VecDeque<u64>,
+    /// Packets that were given up because they could not be in time: to where, and whether they were own ones.
+    overdue: Vec<(NodeAddr, bool)>,
     /// What leaves next, once it was looked at.
     chosen: Option<u64>,
     in_flight: usize,
@@ -155,6 +160,8 @@ pub struct Sender {
     last_used: Time,
     /// When something was acknowledged, or came to an empty queue.
     progress: Time,
+    /// Since when packets wait without a pause.
+    busy_since: Time,
     /// The pace lets the next packet leave then.
     pace_at: Option<Time>,
     /// The receiver must not wait for numbers below this, and is to be told so.
@@ -178,6 +185,7 @@ impl Sender {
             entries: VecDeque::new(),
             sent: VecDeque::new(),
             lost: VecDeque::new(),
+            overdue: Vec::new(),
             chosen: None,
             in_flight: 0,
             packet_bytes: SEGMENT_BYTES,
@@ -206,6 +214,7 @@ impl Sender {
             last_sent: Time::ZERO,
             last_used: Time::ZERO,
             progress: Time::ZERO,
+            busy_since: Time::ZERO,
             pace_at: None,
             skip_to: None,
             skip_due: false,

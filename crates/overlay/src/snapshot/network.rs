@@ -34,6 +34,10 @@ pub struct NetworkSnapshot {
     /// The real-time lanes of the teller's links that are up, each direction by itself; empty of an older node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<KnownLane>,
+    /// Where the teller's packets go instead of by table, because something on the path of the tables swallows them; empty
+    /// of an older node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub diverted: Vec<KnownDiversion>,
     /// When a node of this profile announces a change.
     pub rule: DampingRule,
     /// What holds back the announcements of the links that begin at the teller.
@@ -167,6 +171,31 @@ pub struct KnownLane {
     /// What protects the packets that pass now; none where none pass, or the teller does not send them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force: Option<InForce>,
+}
+
+/// Packets that avoid what is suspect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownDiversion {
+    /// Where they go.
+    pub to: String,
+    /// The nodes on their way, from the teller to there. Packets whose path by table has no suspect go by table.
+    pub way: Vec<String>,
+    /// What they avoid.
+    pub suspects: Vec<KnownSuspect>,
+}
+
+/// A relay or link that is suspected to swallow packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownSuspect {
+    /// The relay, or where the link begins.
+    pub node: String,
+    /// Where the link ends; none for a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_to: Option<String>,
+    /// The share that was lost.
+    pub lost: f64,
+    /// In so many seconds it gets another chance.
+    pub retry_in_s: f64,
 }
 
 /// What protects the packets of a lane.

@@ -57,6 +57,19 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
         let named: Vec<_> = suspects.iter().map(|s| (&*s.node, &*s.path_to)).collect();
         let (relay, exit) = (addr(2).to_string(), addr(1).to_string());
         assert_eq!(named, [(&*relay, &*exit)], "{share}");
+        // What explains paths tells where packets go instead.
+        let now = tapped.nodes.world.now();
+        let network = tapped.nodes.running(0).unwrap().network_snapshot(now);
+        let [diversion] = &network.diverted[..] else {
+            panic!("{share}: {:?}", network.diverted)
+        };
+        assert_eq!(
+            diversion.way,
+            [addr(0), addr(1)].map(|node| node.to_string())
+        );
+        assert_eq!(diversion.to, exit);
+        let avoided: Vec<_> = diversion.suspects.iter().map(|s| &*s.node).collect();
+        assert_eq!(avoided, [&*relay]);
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::world::neighbour::{self, Neighbour};
 use crate::world::party::{Ask, Party};
 use crate::world::script::{header, neighbour};
-use crate::world::siege::Siege;
+use crate::world::sessions::{STREAM_PORT, Sessions};
+use crate::world::siege::{INTRUDER, Siege, TARGET};
 use crate::world::streams::Streams;
 use crate::world::{
     INTRODUCER, Nodes, OPERATOR, PAYLOAD, PORT, Plan, RECEIVER, SENDER, addr, chain, voice,
@@ -24,6 +25,7 @@ use wire::control::{Message, Messages};
 use wire::data::{FlowSeq, Header, LaneSeq, LinkProtocol};
 use wire::link::Kind;
 use wire::record::Record;
+use wire::transport::{Flags, SEGMENT_BYTES, Segment};
 
 /// Settings of nodes that seal.
 fn sealing() -> Settings {
@@ -468,6 +470,65 @@ fn ten_thousand_forged_packets_each_second_cost_a_call_nothing() {
         dropped > 10_000,
         "{dropped} have come to the exits and no farther"
     );
+}
+
+/// Opens a stream in the open, in the name of a node.
+fn call(from: NodeAddr, number: u32) -> Ask {
+    let mut header = header(from, addr(TARGET), number);
+    header.class.link = LinkProtocol::BestEffort;
+    header.destination_port = STREAM_PORT;
+    header.has_transport = true;
+    let segment = Segment {
+        flags: Flags::SYN,
+        connection: number,
+        window: 0x1_0000,
+        stamp_us: 1,
+        ..Segment::default()
+    };
+    let mut bytes = [0; SEGMENT_BYTES];
+    segment.emit(&[], &mut bytes).unwrap();
+    siege_say(neighbour::packet(&header, &bytes))
+}
+
+#[test]
+fn streams_from_addresses_that_nobody_has_cost_nothing() {
+    let mut siege = Siege::from_inside_of(6, sealing());
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut siege.nodes, TARGET, None);
+    sessions.run_ms(&mut siege.nodes, 10);
+    assert_eq!(sessions.listening, [TARGET]);
+    for wave in 0..100 {
+        for n in 50 * wave..50 * (wave + 1) {
+            siege.ask(call(addr(1_000 + n as usize), n));
+        }
+        sessions.run_ms(&mut siege.nodes, 10);
+    }
+    assert_eq!(siege.nodes.count().drops(Drop::BadSource), 5_000);
+    assert_eq!(siege.nodes.snapshot(TARGET).streams.len(), 0);
+    assert_eq!(sessions.called, 0, "the listener has heard nothing");
+    sessions.connect(&mut siege.nodes, (0, TARGET), Framing::Bytes, None);
+    assert!(sessions.run_until(&mut siege.nodes, 1_000, |s| s.called == 1));
+}
+
+/// A call in the open is heard when its node is known: until then it is repeated.
+#[test]
+fn who_calls_before_its_record_has_come_is_heard_afterwards() {
+    let mut siege = Siege::from_inside_of(7, sealing());
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut siege.nodes, TARGET, None);
+    let intruder = addr(INTRUDER);
+    siege.ask(call(intruder, 1));
+    sessions.run_ms(&mut siege.nodes, 100);
+    assert_eq!(
+        (sessions.called, siege.nodes.count().drops(Drop::BadSource)),
+        (0, 1)
+    );
+    let record = siege.rogue().record(1, &[(addr(TARGET), 5_000)]);
+    siege.say(Kind::Control, [record]);
+    sessions.run_ms(&mut siege.nodes, 2_000);
+    siege.ask(call(intruder, 1));
+    sessions.run_ms(&mut siege.nodes, 100);
+    assert_eq!(sessions.called, 1);
 }
 
 fn siege_say(packet: Vec<u8>) -> Ask {

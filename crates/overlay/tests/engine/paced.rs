@@ -25,10 +25,14 @@ struct Seen {
 
 /// 1000 packets/s over three hops that lose 2 % each.
 fn seen(rtt_ms: u64, delivery: Delivery) -> Seen {
+    seen_within(rtt_ms, (rtt_ms * 5 / 2 + 100) as u16, delivery)
+}
+
+/// The same with another deadline.
+fn seen_within(rtt_ms: u64, deadline_ms: u16, delivery: Delivery) -> Seen {
     let hop = format!("delay={}us loss=2%", rtt_ms * 1_000 / 6);
     let mut nodes = Nodes::new(3, 4, &[(0, 1), (1, 2), (2, 3)], &hop);
     nodes.run_ms(5_000);
-    let deadline_ms = (rtt_ms * 5 / 2 + 100) as u16;
     let deadline = Duration::from_millis(deadline_ms.into());
     let mut flows = [Flow::new(&mut nodes, 1, (0, 3), 1_000, deadline)];
     let setting = Setting {
@@ -96,4 +100,14 @@ fn what_is_repaired_leaves_in_no_burst() {
             .max((timed.p99_ms - after_ms as f64).abs());
         assert!(off <= 2.0, "{off} ms from {after_ms}");
     }
+}
+
+/// A header tells no more than 6.55 s, whatever was set: packets are as old as it says all the same.
+#[test]
+fn a_release_time_holds_where_the_deadline_is_longer_than_a_header_tells() {
+    let after = Duration::from_millis(300);
+    let seen = seen_within(20, 10_000, Delivery::AsSent(Some(after)));
+    assert_eq!(seen.lost, 0);
+    let off = (seen.p50_ms - 300.0).abs().max((seen.p99_ms - 300.0).abs());
+    assert!(off <= 2.0, "{off} ms from 300");
 }

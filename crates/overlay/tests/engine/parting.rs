@@ -43,6 +43,7 @@ fn the_link_ends_and_is_dialled_no_more_until_the_neighbour_is_one_again() {
         at: Some(nodes.at(1)),
         more: Vec::new(),
         capacity_kbps: 0,
+        reliable: Default::default(),
     };
     nodes.operate(0, Operation::Meet(again));
     nodes.run_ms(2_000);

@@ -2,12 +2,12 @@
 //! what is lost is repaired on its hop. [Amir03 §III, §IV]
 #![allow(clippy::unwrap_used)]
 
-use crate::world::{Nodes, PORT, SENDER, chain, model, read};
-use base::{Duration, Time};
+use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, model, read};
+use base::{ClientId, Duration, Time};
 use overlay::event::Drop;
-use overlay::reliable::Family;
-use overlay::request::{Options, RequestError};
-use overlay::{Reply, Settings};
+use overlay::reliable::{Family, LinkSettings};
+use overlay::request::{Operation, Options, RequestError};
+use overlay::{Neighbor, Reply, Settings};
 use wire::data::{Class, LinkProtocol, Routing};
 
 fn reliable() -> Options {
@@ -302,4 +302,121 @@ fn a_lossy_long_link_carries_about_what_a_tcp_would() {
     // One that tells these losses from congestion has what there is.
     let rate = carried(7, (Family::Cubic, true), path, 65);
     assert!(rate > 8e6, "{rate}");
+}
+
+/// What a lane cannot carry in time it must not carry at all: else everything behind is late as well.
+#[test]
+fn an_overloaded_lane_carries_what_is_in_time() {
+    let mut nodes = Nodes::new(9, 3, &chain(3), "delay=10ms rate=4mbit queue=20");
+    nodes.run_ms(2_000);
+    let options = Options {
+        deadline: Some(Duration::from_millis(150)),
+        ..reliable()
+    };
+    nodes.bind(2, options);
+    nodes.set_sender(0, SENDER, options);
+    let start = nodes.world.now() + Duration::from_millis(1);
+    // 1.5 times what a link carries of packets that take 1100 bytes with all headers, for 20 s.
+    let (count, bytes) = (13_600, 1_000);
+    let interval = Duration::from_micros(1_467);
+    let (mut in_time, mut late, mut refused) = (0, 0, 0);
+    for n in 0..count {
+        let at = start + interval * n;
+        nodes.send_to(at, 0, SENDER, (2, PORT), n, bytes);
+        if n % 100 == 99 {
+            nodes.world.run_until(at);
+        }
+    }
+    nodes.run_ms(3_000);
+    for answer in nodes.world.take_replies() {
+        match answer.reply {
+            Reply::Datagram { payload, .. } => {
+                let delay = answer.at.since(read(payload.bytes()).1);
+                match delay <= Duration::from_millis(150) {
+                    true => in_time += 1,
+                    false => late += 1,
+                }
+            }
+            Reply::Refused(RequestError::Congested) => refused += 1,
+            _ => {}
+        }
+    }
+    let expired = nodes.count().drops(Drop::Expired);
+    let share = f64::from(in_time) / count as f64;
+    assert!(
+        share >= 0.6,
+        "{share}: {late} late, {refused} refused, {expired} expired"
+    );
+    nodes.world.close().unwrap();
+}
+
+/// What the links from the first node to the second and the third carry, in Mbit/s.
+fn carried_by_both(nodes: &mut Nodes) -> [f64; 2] {
+    let (warm, seconds) = (8, 12);
+    let mut bytes = [0; 2];
+    for second in 0..seconds {
+        let start = nodes.world.now();
+        for n in 0..1_400 {
+            let at = start + Duration::from_micros(1_000_000 / 1_400) * n;
+            for to in [1, 2] {
+                nodes.send_to(at, 0, ClientId(60 + to as u32), (to, PORT), n, 1_000);
+            }
+        }
+        nodes.run_ms(1_000);
+        for answer in nodes.world.take_replies() {
+            let to = nodes
+                .hosts
+                .iter()
+                .position(|host| *host == answer.host)
+                .unwrap();
+            if let Reply::Datagram { payload, .. } = answer.reply
+                && second >= warm
+            {
+                bytes[to - 1] += payload.len();
+            }
+        }
+    }
+    bytes.map(|bytes| bytes as f64 * 8.0 / (seconds - warm) as f64 / 1e6)
+}
+
+#[test]
+fn each_link_may_have_a_congestion_control_of_its_own() {
+    let cut = LinkSettings {
+        family: Some(Family::NewReno),
+        spares_random_losses: Some(false),
+        ..LinkSettings::default()
+    };
+    let plan = Plan {
+        edges: vec![(0, 1), (0, 2)],
+        lanes: vec![((0, 1), cut)],
+        ..Plan::of(3)
+    };
+    let mut nodes = Nodes::planned(8, plan);
+    for to in [1, 2] {
+        nodes.link(0, to, "delay=50ms rate=10mbit queue=100 loss=1%");
+        nodes.bind(to, reliable());
+        nodes.set_sender(0, ClientId(60 + to as u32), reliable());
+    }
+    nodes.run_ms(3_000);
+    let controls = |nodes: &Nodes| [1, 2].map(|to| nodes.link_status(0, to).reliable.congestion);
+    assert_eq!(controls(&nodes), ["newreno", "cubic"]);
+    let [first, second] = carried_by_both(&mut nodes);
+    assert!(first < 3.0 && second > 7.0, "{first} {second}");
+    // A reload changes each as it says, and no other.
+    for (to, reliable) in [(1, LinkSettings::default()), (2, cut)] {
+        let neighbor = Neighbor {
+            addr: addr(to),
+            name: format!("n{to}"),
+            at: Some(nodes.at(to)),
+            more: Vec::new(),
+            capacity_kbps: 0,
+            reliable,
+        };
+        nodes.operate(0, Operation::Meet(neighbor));
+    }
+    nodes.run_ms(10);
+    assert_eq!(controls(&nodes), ["cubic", "newreno"]);
+    let [first, second] = carried_by_both(&mut nodes);
+    assert!(first > 7.0 && second < 3.0, "{first} {second}");
+    assert_eq!(nodes.link_status(0, 1).counts.downs, 0);
 }

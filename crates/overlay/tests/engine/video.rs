@@ -8,10 +8,12 @@
     reason = "a test that shows what it measured"
 )]
 
-use crate::world::Nodes;
 use crate::world::video::{Flow, run};
+use crate::world::{Nodes, PORT, SENDER, chain};
 use base::{Duration, Pool};
 use overlay::Drop;
+use overlay::request::Options;
+use overlay::sockets::default_options;
 
 /// The leaf, which has the receivers.
 const LEAF: usize = 3;
@@ -171,4 +173,41 @@ fn the_grid_of_round_trips_and_rates() {
             }
         }
     }
+}
+
+/// 210 Mbit/s with a deadline of a second are more than a history holds: that is told, and forgotten when it is over.
+#[test]
+fn a_history_that_is_too_short_for_its_deadlines_is_told() {
+    let mut nodes = Nodes::new(5, 2, &chain(2), "delay=10ms");
+    nodes.run_ms(2_000);
+    let options = Options {
+        deadline: Some(Duration::from_secs(1)),
+        ..default_options()
+    };
+    nodes.bind(1, options);
+    nodes.set_sender(0, SENDER, options);
+    let overrun = |nodes: &Nodes| {
+        let lane = nodes.link_status(0, 1).realtime;
+        (lane.overrun, lane.overrun_lately)
+    };
+    let mut number = 0;
+    let mut send_for = |nodes: &mut Nodes, pps: u64| {
+        for _ in 0..1_000 {
+            let start = nodes.world.now();
+            for n in 0..pps / 1_000 {
+                let at = start + Duration::from_micros(1_000_000 / pps) * n;
+                nodes.send_to(at, 0, SENDER, (1, PORT), number, 1_300);
+                number += 1;
+            }
+            nodes.run_ms(1);
+            nodes.world.take_replies();
+        }
+    };
+    send_for(&mut nodes, 10_000);
+    assert_eq!(overrun(&nodes), (0, 0), "105 Mbit/s");
+    send_for(&mut nodes, 20_000);
+    let (all, lately) = overrun(&nodes);
+    assert!(all > 1_000 && lately == all, "{all} {lately}");
+    nodes.run_ms(70_000);
+    assert_eq!(overrun(&nodes), (all, 0));
 }

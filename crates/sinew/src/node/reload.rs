@@ -7,8 +7,9 @@
 //!   network: root keys that are not known
 //!   certificate, revocations: newer ones
 //!   [[neighbor]]: new ones, endpoint,
-//!     tcp, capacity, hops, impair; those
-//!     that are listed no more
+//!     tcp, capacity, hops, impair,
+//!     congestion, flows, random_losses;
+//!     those that are listed no more
 //!   [[group]]
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
@@ -344,6 +345,7 @@ fn is_same(a: &Neighbor, b: &Neighbor) -> bool {
             n.endpoints.clone(),
             n.capacity,
             n.hops,
+            n.reliable(),
             n.impair.as_ref().map(ToString::to_string),
         )
     };
@@ -372,5 +374,30 @@ mod tests {
         let now = config("metrics = '127.0.0.1:9700'\nlog_level = 'error'\n");
         assert_eq!(later(&before, &now), ["dscp", "metrics"]);
         assert_eq!(later(&now, &now), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn how_a_reliable_lane_behaves_is_a_change_of_its_neighbor_alone() {
+        let of = |more: &str| {
+            let neighbors = format!(
+                "[[neighbor]]\nname = 'b'\naddress = '10.7.0.2'\n{more}\n\
+                 [[neighbor]]\nname = 'c'\naddress = '10.7.0.3'\n"
+            );
+            config(&neighbors).neighbors
+        };
+        let before = of("");
+        for more in ["congestion = 'bbr'", "flows = 4", "random_losses = 'cut'"] {
+            let now = of(more);
+            assert!(!is_same(&before[0], &now[0]), "{more}");
+            assert!(is_same(&before[1], &now[1]), "{more}");
+        }
+        let now = of("congestion = 'bbr'\nflows = 4\nrandom_losses = 'cut'");
+        let told = as_neighbor(&now[0], &[]).reliable;
+        assert_eq!(told.family, Some(overlay::reliable::Family::Bbr));
+        assert_eq!(
+            (told.flows_max, told.spares_random_losses),
+            (Some(4), Some(false))
+        );
+        assert_eq!(as_neighbor(&now[1], &[]).reliable, Default::default());
     }
 }

@@ -145,6 +145,12 @@ fn wrong(status: &Value) -> Vec<String> {
         } else if link["reason"].is_string() {
             wrong.push(format!("link to {name} is {state}"));
         }
+        if let overrun @ 1.. = total(&link["realtime"]["overrun_lately"]) {
+            wrong.push(format!(
+                "link to {name}: {overrun} packets of the last minute could not be kept for repair until their deadlines, \
+                 because the history is full: shorten the deadlines, or send less over this link"
+            ));
+        }
     }
     wrong.extend(refused_flows(list(&snapshot["flows"])));
     wrong.extend(ignored(
@@ -175,6 +181,11 @@ fn wrong(status: &Value) -> Vec<String> {
                 "bridge {interface}: a host joins more groups than one may, see the log"
             ));
         }
+    }
+    if let given_up @ 1.. = total(&snapshot["held"]["given_up_lately"]) {
+        wrong.push(format!(
+            "{given_up} gaps of the last minute were given up for want of room: flows with delivery in order wait for packets"
+        ));
     }
     let lost = total(&host["udp"]["dropped_by_kernel"]);
     let received = total(&host["udp"]["received"]);

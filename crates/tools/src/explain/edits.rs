@@ -351,6 +351,7 @@ mod tests {
             lanes: Vec::new(),
             nodes: [("a", A), ("b", B), ("c", C)].map(node).into(),
             links: [(A, B), (B, A)].map(link).into(),
+            diverted: Vec::new(),
             rule: DampingRule::of(&settings.announce),
             holds: Vec::new(),
         };

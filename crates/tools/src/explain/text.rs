@@ -225,6 +225,9 @@ impl fmt::Display for Why {
         )?;
         f.write_str(&links(&self.choice))?;
         writeln!(f, "\nwhy   {}", self.choice.reason)?;
+        if let Some(diverted) = &self.diverted {
+            writeln!(f, "now   {diverted}")?;
+        }
         if let Some(refused) = &self.refused {
             writeln!(f, "none  {refused}; until then, packets are dropped")?;
         }

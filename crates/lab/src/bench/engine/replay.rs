@@ -334,6 +334,7 @@ fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError
     let neighbors = neighbors.map(|n| Neighbor {
         more: Vec::new(),
         capacity_kbps: 0,
+        reliable: Default::default(),
         addr: address(n),
         name: name(n),
         at: (n > i).then(|| underlay(n)),

@@ -92,6 +92,7 @@ fn settled(link: &str) -> Result<(World<Node>, Vec<HostId>), BenchError> {
         let neighbor = |peer: usize| Neighbor {
             more: Vec::new(),
             capacity_kbps: 0,
+            reliable: Default::default(),
             addr: addr(peer),
             name: format!("n{peer}"),
             at: (peer > i).then(|| sim::underlay(peer as u32)),

@@ -153,6 +153,7 @@ impl<'s> Network<'s> {
             Neighbor {
                 more: more.filter(|_| dials).collect(),
                 capacity_kbps: 0,
+                reliable: Default::default(),
                 addr: self.scenario.nodes[peer].address,
                 name: self.scenario.nodes[peer].name.clone(),
                 at: dials.then(|| sim::underlay(peer as u32)),

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   push ─▶ queue ─▶ peek: grant? window? pace? ─▶ choose: lost, new, as a probe the last ─▶ take
+//!             └─ in time? else given up, before it has a number
 //!     └─ room, pressure: how much more is wanted, of this node's own and of the neighbours
 //! ```
 
 use super::super::queue::{Packet, Toward};
 use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
-use super::{Entry, Outgoing, Sender, State};
+use super::{Entry, Outgoing, RestOfPath, Sender, State};
 use crate::flow::FlowKey;
-use base::{Duration, Time};
+use base::{Duration, NodeAddr, Time};
 use congestion::delivery::Stamp;
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq};
@@ -27,6 +28,10 @@ const TRY_AGAIN: Duration = Duration::from_millis(1);
 const ROOM_MIN: usize = 64;
 /// The packets that may wait of neighbours at least.
 const PRESS_MIN: usize = 16;
+/// What has waited for less has met no queue here.
+const WAITED: Duration = Duration::from_millis(1);
+/// A queue that was not empty for so long is no burst: more comes than leaves.
+const OVERLOADED: Duration = Duration::from_millis(500);
 /// What each flow may have in a queue: one that leaves, and one that follows it.
 const FLOW_LEAST: usize = 2;
 
@@ -41,7 +46,7 @@ impl Sender {
         self.last_used = now;
         match self.queue.due() == 0 {
             true => {
-                self.progress = now;
+                (self.progress, self.busy_since) = (now, now);
                 self.drain.restart(now);
             }
             false => self.drain.look(now),
@@ -166,8 +171,9 @@ impl Sender {
         self.queue.hold(now, toward, hold.room.into(), in_flight);
     }
 
-    /// The length of the next packet, if one may leave now.
-    pub fn peek(&mut self, now: Time) -> Option<usize> {
+    /// The length of the next packet, if one may leave now. `rest` is the delay from the neighbour to a packet's
+    /// destination, if known.
+    pub fn peek(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<usize> {
         self.pace_at = None;
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
@@ -190,7 +196,7 @@ impl Sender {
             }
         }
         if self.chosen.and_then(|seq| self.held(seq)).is_none() {
-            self.chosen = self.choose(now);
+            self.chosen = self.choose(now, rest);
         }
         let length = self.chosen.and_then(|seq| self.held(seq)).map(Vec::len);
         if length.is_none() {
@@ -219,10 +225,10 @@ impl Sender {
     }
 
     /// What to send: what is lost, then what is new, and as a probe the last one again.
-    fn choose(&mut self, now: Time) -> Option<u64> {
+    fn choose(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<u64> {
         if !self.grant
             && let Some(left @ 1..) = self.new_first
-            && let Some(seq) = self.choose_new(now)
+            && let Some(seq) = self.choose_new(now, rest)
         {
             self.new_first = Some(left - 1);
             return Some(seq);
@@ -233,7 +239,7 @@ impl Sender {
                 return Some(seq);
             }
         }
-        let new = self.choose_new(now);
+        let new = self.choose_new(now, rest);
         if new.is_some() || !self.grant {
             return new;
         }
@@ -242,13 +248,13 @@ impl Sender {
         last.map(|at| self.base + at as u64)
     }
 
-    fn choose_new(&mut self, now: Time) -> Option<u64> {
+    fn choose_new(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<u64> {
         let next = self.next_seq();
         let is_allowed = next < self.limit || (self.grant && self.entries.is_empty());
         if !is_allowed || next - self.base >= SPAN {
             return None;
         }
-        let mut packet = self.queue.pop()?;
+        let mut packet = self.pop_in_time(now, rest)?;
         self.drain.on_left(now);
         self.mark(now, &mut packet);
         self.entries.push_back(Entry {
@@ -261,6 +267,51 @@ impl Sender {
             by_loss: false,
         });
         Some(next)
+    }
+
+    /// The next packet that can be in time. Others are given up before they have a number, so the receiver waits for
+    /// none of them: a lane that is asked for more than it carries would else carry only what the next hop drops.
+    fn pop_in_time(&mut self, now: Time, rest: RestOfPath<'_>) -> Option<Packet> {
+        loop {
+            let packet = self.queue.pop()?;
+            if packet.remaining.is_none() {
+                return Some(packet);
+            }
+            let waited = now.since(packet.entered);
+            let left = packet.remaining.minus(waited);
+            let to = Header::trusted(&packet.bytes[..]).destination();
+            // Of more than leaves some is dropped in any case. Choice: what has waited for as long as it may have to on
+            // lanes further on, or nothing would be left for those.
+            let is_overloaded = now.since(self.busy_since) >= OVERLOADED;
+            let margin = if is_overloaded {
+                waited
+            } else {
+                Duration::ZERO
+            };
+            let way = self.way_there(waited) + rest(to).unwrap_or_default() + margin;
+            if !left.is_expired() && left.allows(way) {
+                return Some(packet);
+            }
+            self.overdue.push((to, packet.came.is_none()));
+            self.queue.on_arrived(&packet.bytes);
+            self.queue.recycle(packet.bytes);
+        }
+    }
+
+    /// What a packet that leaves now takes to the neighbour: half of the least round trip, and behind others what the
+    /// last one was longer by. When nothing is in flight there is no queue that this lane has made.
+    fn way_there(&self, waited: Duration) -> Duration {
+        let least = self.rtt.least().unwrap_or_default();
+        let queue = match waited >= WAITED && self.in_flight > 0 {
+            true => self.rtt.latest().saturating_sub(least),
+            false => Duration::ZERO,
+        };
+        least.div(2) + queue
+    }
+
+    /// The packets that could not be in time since the last call: where they went, and whether they were this node's own.
+    pub fn take_overdue(&mut self) -> Vec<(NodeAddr, bool)> {
+        core::mem::take(&mut self.overdue)
     }
 
     /// Marks a packet of a neighbour that had to wait for long among some others. This node's own

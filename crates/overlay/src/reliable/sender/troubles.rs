@@ -6,7 +6,7 @@
 
 use super::super::controls::Controls;
 use super::super::queue::Packet;
-use super::super::{ACK_DELAY, WINDOW_MAX};
+use super::super::{ACK_DELAY, Settings, WINDOW_MAX};
 use super::{NEW_FIRST, OwnQueue, Sender, State};
 use crate::estimate::Rtt;
 use base::{Duration, Time};
@@ -168,6 +168,17 @@ impl Sender {
         (self.has_timed_out, self.new_first) = (false, None);
         self.timeout_at = None;
         self.arm(now);
+    }
+
+    /// The lane behaves so from now on. Its window begins anew if that is news.
+    pub fn configure(&mut self, settings: Settings) {
+        if settings == self.settings {
+            return;
+        }
+        self.settings = settings;
+        let flows = self.controls.flows();
+        self.controls = Controls::new(settings);
+        self.controls.set_flows(flows, self.next_order);
     }
 
     /// What leaves from now on takes a path of another round trip and another room: both are measured anew, as of a new

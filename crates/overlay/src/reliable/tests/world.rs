@@ -63,7 +63,7 @@ pub(super) fn lane() -> Lane {
 pub(super) fn send(lane: &mut Lane, now: Time) -> Vec<(u32, Vec<u8>)> {
     let mut sent = Vec::new();
     lane.sender.on_timeout(now);
-    while lane.sender.peek(now).is_some() {
+    while lane.sender.peek(now, &|_| None).is_some() {
         let packet = lane.sender.take(now).unwrap();
         let seq = Header::trusted(packet.bytes).lane_seq().value();
         sent.push((seq, packet.bytes.to_vec()));

@@ -15,6 +15,7 @@ use base::impair::Model;
 use base::{ClientId, Duration, NodeAddr, Rng, Time, UnderlayAddr, VirtualPort};
 use neighbour::Neighbour;
 use overlay::node::MAX_PAYLOAD;
+use overlay::reliable::LinkSettings;
 use overlay::request::{Operation, Options};
 use overlay::settings::Sealing;
 use overlay::sockets::default_options;
@@ -71,6 +72,8 @@ pub struct Plan {
     pub own_settings: Vec<(usize, Settings)>,
     /// What each node says that its links can carry, in kbit/s.
     pub capacity_kbps: u32,
+    /// What the reliable lanes from nodes to neighbours do otherwise than the settings say.
+    pub lanes: Vec<((usize, usize), LinkSettings)>,
     /// Nodes that seal otherwise than the settings say.
     pub sealing: Vec<(usize, Sealing)>,
     /// Nodes that want other keys than the settings say.
@@ -91,6 +94,7 @@ impl Plan {
             attachments: Vec::new(),
             own_settings: Vec::new(),
             capacity_kbps: 0,
+            lanes: Vec::new(),
             sealing: Vec::new(),
             post_quantum: Vec::new(),
             accept: None,
@@ -99,6 +103,11 @@ impl Plan {
 }
 
 impl Plan {
+    fn reliable_of(&self, from: usize, to: usize) -> LinkSettings {
+        let lane = self.lanes.iter().find(|(ends, _)| *ends == (from, to));
+        lane.map(|(_, settings)| *settings).unwrap_or_default()
+    }
+
     fn attachments_of(&self, i: usize) -> u8 {
         let of = self.attachments.iter().find(|(node, _)| *node == i);
         of.map_or(1, |(_, attachments)| *attachments)
@@ -247,6 +256,7 @@ impl Nodes {
                 Neighbor {
                     more: more.filter(|_| dials).collect(),
                     capacity_kbps: self.plan.capacity_kbps,
+                    reliable: self.plan.reliable_of(i, peer),
                     addr: addr(peer),
                     name: format!("n{peer}"),
                     at: dials.then(|| sim::underlay(peer as u32)),

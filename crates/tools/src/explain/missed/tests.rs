@@ -23,6 +23,7 @@ fn snapshot(protect: Protect) -> NetworkSnapshot {
         nodes: Vec::new(),
         links: Vec::new(),
         lanes: Vec::new(),
+        diverted: Vec::new(),
         rule: DampingRule::of(&Settings::modern().announce),
         holds: Vec::new(),
     }
