@@ -131,7 +131,10 @@ impl Shared {
                 return self.failed(from, "?".to_owned(), error.to_string());
             }
         };
-        slot.stays();
+        if !slot.stays() {
+            // It had to go for another one, and its stream with it.
+            return;
+        }
         let to = asked.to_string();
         let tcp = match self.dial(&asked) {
             Ok(tcp) => tcp,

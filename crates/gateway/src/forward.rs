@@ -221,8 +221,8 @@ impl<K: Ord + Clone + Send + 'static> Connections<K> {
         }
     }
 
-    /// Carries one connection on a thread of its own, if there is a place for it. `carry` gets what it is to call once the
-    /// connection is open on both sides.
+    /// Carries one connection on a thread of its own, if there is a place for it. `carry` gets what it is to
+    /// call once the connection is open on both sides.
     fn start(
         &self,
         open: Option<Slot<K>>,

@@ -215,10 +215,11 @@ impl Shared {
     /// Gives one who comes a place and a thread, if it may come and there is room.
     fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
         let now = Instant::now();
-        let failed = self.failures().is_blocked(from, now);
-        let (false, Some(open), Ok(handle)) = (failed, self.open.take(), tcp.try_clone()) else {
-            count(&self.counters.turned_away);
-            return;
+        if self.failures().is_blocked(from, now) {
+            return count(&self.counters.turned_away);
+        }
+        let (Some(open), Ok(handle)) = (self.open.take(), tcp.try_clone()) else {
+            return count(&self.counters.turned_away);
         };
         let comer = Comer { tcp: handle, from };
         let let_in = match self.greeting.take(Origin::of(from), comer, now) {

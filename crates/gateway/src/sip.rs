@@ -340,7 +340,7 @@ async fn start(
             ..Default::default()
         })
         .with_transport_inspector(Box::new(inspect::Inside(gate)));
-    if let Some(trace) = settings.trace {
+    if let Some(trace) = settings.trace.clone() {
         builder.with_inspector(Box::new(inspect::Tracer(trace)));
     }
     let endpoint = builder.build();
@@ -379,6 +379,8 @@ async fn start(
         report: settings.report,
         counters,
         places: Places::new(),
+        tags: RandomState::new(),
+        trace: settings.trace.map(inspect::Tracer),
     };
     let proxy = Arc::new(proxy);
     let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());

@@ -6,6 +6,8 @@
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::UdpSocket;
 
 /// What an address is, if it is no place on the Internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ const fn v6(first: u16, second: u16, third: u16, last: u16, bits: u8, kind: Kind
 }
 
 /// No two have an address in common.
-const RANGES: [Range; 20] = [
+const RANGES: [Range; 21] = [
     v4([0, 0, 0, 0], 8, Kind::Unspecified),
     v4([127, 0, 0, 0], 8, Kind::Loopback),
     v4([169, 254, 0, 0], 16, Kind::LinkLocal),
@@ -58,6 +60,8 @@ const RANGES: [Range; 20] = [
     v4([172, 16, 0, 0], 12, Kind::Private),
     v4([192, 168, 0, 0], 16, Kind::Private),
     v4([192, 0, 0, 0], 24, Kind::Reserved),
+    // Laboratories, and what some programs make up for names (RFC 2544).
+    v4([198, 18, 0, 0], 15, Kind::Private),
     // The service of Azure that answers only its own machines.
     v4([168, 63, 129, 16], 32, Kind::Reserved),
     v4([224, 0, 0, 0], 4, Kind::Multicast),
@@ -97,6 +101,20 @@ pub fn range(ip: IpAddr) -> Option<Range> {
         });
     }
     RANGES.into_iter().find(|range| range.holds(ip))
+}
+
+/// The address of this host from which packets to `peer` leave: for an address of this host itself, that
+/// one. Nothing is sent.
+pub(crate) fn source_toward(peer: IpAddr) -> io::Result<IpAddr> {
+    /// Any port will do.
+    const PORT: u16 = 9;
+    let any: IpAddr = match peer {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((peer, PORT))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 impl Range {

@@ -248,7 +248,7 @@ fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_stranger_who_holds_many_connections_keeps_nobody_from_the_gate() {
-    // Nobody is late here, so only the places decide.
+    // The gate itself is patient: the places decide.
     let (gate, place) = gate_with(Duration::from_secs(3_600));
     let at: SocketAddr = place.endpoint.parse().unwrap();
     let (share, most) = (

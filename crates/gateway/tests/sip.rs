@@ -616,7 +616,9 @@ fn hosts_that_only_ring_leave_room_for_others() {
     for _ in 0..100 {
         assert_eq!(ring(&eve), "SIP/2.0 100");
     }
-    assert_eq!(w.a.gateway.calls().len(), 2_048);
+    // Half of the table, of which a few stay free for the next host.
+    let calls = w.a.gateway.calls().len();
+    assert!((1_921..=2_048).contains(&calls), "{calls}");
 }
 
 #[test]

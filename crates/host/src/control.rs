@@ -177,7 +177,7 @@ impl Server {
                     let text = format!("operators are turned away: {error} ({more} times more)");
                     self.lines.warn(&text);
                 }
-                // Who waits would wake the loop at once.
+                // A connection that waits would wake the loop at once.
                 self.is_deaf = self.poller.remove(&self.listener).is_ok();
                 return;
             }

@@ -6,8 +6,8 @@
 //!     ▼
 //!   silent ── first byte ──▶ greeting ── leave        overdue: both have their time, then they go
 //! ```
-//! A pure table: it knows no sockets and no clock. Nobody waits for a place, so whoever listens never sleeps, and a stranger can hold up others no
-//! longer than they take to push him out.
+//! A pure table: it knows no sockets and no clock. Nobody waits for a place, so whoever listens never
+//! sleeps, and a stranger can hold up others no longer than they take to push him out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -395,7 +395,8 @@ fn targets(config: &Config) -> Targets {
 fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     let rules = gateway::allow::Allowed::new(rules.to_vec());
     host::relay::Allowed::by(move |host, at| {
-        rules.permit(&Host::Name(host), at.ip(), at.port()).is_ok()
+        let judged = rules.permit(&Host::Name(host), at.ip(), at.port());
+        judged.map_err(|why| why.to_string())
     })
 }
 

@@ -2,8 +2,10 @@
 
 use super::hop::{Face, Hop, SIP_PORT};
 use super::message;
+use super::places::Asker;
 use super::steering::Steering;
 use crate::media::Report;
+use crate::slots::Slot;
 use base::NodeAddr;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
@@ -86,7 +88,7 @@ pub(crate) struct Leg {
     /// The hops between here and it, the nearest first.
     pub(crate) routes: Vec<Uri>,
     /// Where it has said that it can be sent to, the latest last.
-    given: Vec<Uri>,
+    given: Vec<(Host, u16)>,
     /// The highest number of a request that it sent.
     pub(crate) cseq: u32,
 }
@@ -97,9 +99,9 @@ const GIVEN_MAX: usize = 16;
 impl Leg {
     /// Notes where it says that it can be sent to.
     fn give(&mut self, targets: impl IntoIterator<Item = Uri>) {
-        for uri in targets {
-            self.given.retain(|given| *given != uri);
-            self.given.push(uri);
+        for at in targets.into_iter().map(|uri| target(&uri)) {
+            self.given.retain(|given| *given != at);
+            self.given.push(at);
         }
         let over = self.given.len().saturating_sub(GIVEN_MAX);
         self.given.drain(..over);
@@ -107,10 +109,13 @@ impl Leg {
 
     /// Whether it has said that it can be sent to there.
     pub(crate) fn has_given(&self, uri: &Uri) -> bool {
-        let port = |uri: &Uri| uri.host_with_port.port.map_or(SIP_PORT, u16::from);
-        let mut given = self.given.iter();
-        given.any(|given| given.host() == uri.host() && port(given) == port(uri))
+        self.given.contains(&target(uri))
     }
+}
+
+fn target(uri: &Uri) -> (Host, u16) {
+    let port = uri.host_with_port.port.map_or(SIP_PORT, u16::from);
+    (uri.host().clone(), port)
 }
 
 /// A call.
@@ -121,8 +126,8 @@ pub(crate) struct Call {
     pub(crate) hops: [Hop; 2],
     pub(crate) legs: [Leg; 2],
     pub(crate) steering: Option<Steering>,
-    /// Nobody has answered it yet, and it is counted as such.
-    pub(crate) is_ringing: bool,
+    /// Its place among those that nobody has answered yet.
+    pub(crate) ringing: Option<Slot<Asker>>,
     /// It rings, and has to make room for another one.
     pub(crate) gives_way: CancellationToken,
     from: String,
@@ -134,7 +139,16 @@ pub(crate) struct Call {
 
 impl Call {
     /// Of an INVITE without a dialog, as it came.
-    pub(crate) fn new(number: u64, invite: &Request, from: Hop, to: Hop) -> Call {
+    pub(crate) fn new(
+        number: u64,
+        invite: &Request,
+        from: Hop,
+        to: Hop,
+        ringing: Slot<Asker>,
+    ) -> Call {
+        let gives_way = CancellationToken::new();
+        let way = gives_way.clone();
+        ringing.may_end(move || way.cancel());
         let header = invite.from_header();
         let mut caller = Leg {
             party: header.map_or_else(|_| String::new(), |h| h.value().to_owned()),
@@ -160,8 +174,8 @@ impl Call {
             hops: [from, to],
             legs: [caller, callee],
             steering: None,
-            is_ringing: true,
-            gives_way: CancellationToken::new(),
+            ringing: Some(ringing),
+            gives_way,
             from: message::party(invite.from_header().and_then(|h| h.uri())),
             to: message::party(invite.to_header().and_then(|h| h.uri())),
             started: (SystemTime::now(), Instant::now()),

@@ -4,32 +4,31 @@ use super::Event;
 use super::call::{Call, End, Record};
 use super::hop::Hop;
 use super::message;
+use super::places::{self, Asker};
 use super::proxy::{Proxy, Rejection, locked};
 use crate::media::Report;
+use crate::slots::Slots;
 use base::NodeAddr;
-use net::places::Origin;
 use rsipstack::sip::Request;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use voice::media::CallId;
 use voice::sdp::Side;
 
-/// Calls of one host that nobody has answered yet. A PBX that begins 50 calls a second, which ring for
-/// 20 s, has 1000; who has more leaves three quarters of the table to others.
-const RINGING_MAX: usize = voice::media::CALLS_MAX / 4;
-/// And of all: who only rings, under however many addresses, takes no place of calls that are
-/// answered. When there are more, the host with the most of them loses the oldest.
-const RINGING_OF_ALL_MAX: usize = voice::media::CALLS_MAX / 2;
+/// Calls that nobody has answered yet: who only rings, under however many addresses, takes no place of
+/// calls that are answered. One host may have half of these: a PBX that begins 50 calls a second, which
+/// ring for 20 s, has 1000.
+const RINGING_MAX: usize = voice::media::CALLS_MAX / 2;
 
 /// The calls that are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) calls: HashMap<u64, Arc<Mutex<Call>>>,
     pub(crate) by_media: HashMap<CallId, u64>,
     /// A call that was forked, or that comes by here twice, has several.
     pub(crate) by_call_id: HashMap<String, Vec<u64>>,
-    /// Those of each host that nobody has answered yet.
-    ringing: Ringing,
+    /// Those that nobody has answered yet.
+    ringing: Slots<Asker>,
     next: u64,
 }
 
@@ -37,70 +36,27 @@ impl Table {
     /// Numbers begin anywhere, so that those of a gateway that was restarted mean nothing.
     pub(crate) fn new(first: u64) -> Table {
         Table {
+            calls: HashMap::new(),
+            by_media: HashMap::new(),
+            by_call_id: HashMap::new(),
+            ringing: Slots::new(RINGING_MAX),
             next: first,
-            ..Table::default()
-        }
-    }
-}
-
-/// Calls that ring, by the host that calls.
-#[derive(Debug, Default)]
-struct Ringing {
-    of: BTreeMap<Origin, BTreeSet<u64>>,
-    count: usize,
-}
-
-impl Ringing {
-    /// One more call of a host; the one that has to go for it, if one has. `None` when the host has its
-    /// share.
-    fn begin(&mut self, host: Origin, number: u64) -> Option<Option<u64>> {
-        let own = self.of.get(&host).map_or(0, BTreeSet::len);
-        if own >= RINGING_MAX {
-            return None;
-        }
-        let mut displaced = None;
-        if self.count >= RINGING_OF_ALL_MAX {
-            let (_, most) = self.of.iter().max_by_key(|(_, calls)| calls.len())?;
-            if most.len() <= own {
-                return None;
-            }
-            displaced = most.first().copied();
-        }
-        self.of.entry(host).or_default().insert(number);
-        self.count += 1;
-        Some(displaced)
-    }
-
-    fn end(&mut self, host: Origin, number: u64) {
-        let Some(calls) = self.of.get_mut(&host) else {
-            return;
-        };
-        if calls.remove(&number) {
-            self.count -= 1;
-        }
-        if calls.is_empty() {
-            self.of.remove(&host);
         }
     }
 }
 
 impl Proxy {
     /// Notes that a call rings no longer: it was answered, or has ended.
-    pub(crate) fn rings_no_longer(&self, call: &Mutex<Call>) {
-        let mut known = locked(call);
-        if core::mem::take(&mut known.is_ringing) {
-            let host = Origin::of(known.hops[Side::Caller.index()].at.ip());
-            let number = known.number;
-            drop(known);
-            locked(&self.calls).ringing.end(host, number);
-        }
+    pub(crate) fn rings_no_longer(call: &Mutex<Call>) {
+        let ringing = locked(call).ringing.take();
+        drop(ringing);
     }
 
     /// Ends a call, once, and tells of it.
     pub(crate) fn end(&self, call: &Mutex<Call>, end: End, report: Option<Report>) {
         let record = locked(call).close(end, report);
         let Some(record) = record else { return };
-        self.rings_no_longer(call);
+        Proxy::rings_no_longer(call);
         let mut table = locked(&self.calls);
         table.calls.remove(&record.number);
         if let Some(numbers) = table.by_call_id.get_mut(&record.call_id) {
@@ -128,7 +84,7 @@ impl Proxy {
         });
         self.end(&call, end, report);
         for (bye, known, side) in byes.into_iter().flatten() {
-            let hop = self.hop_within(&bye, Some((&call, side.other()))).await;
+            let hop = self.hop_within(&bye, &call, side.other()).await;
             let hop = hop.unwrap_or(known);
             if let Ok((_, mut responses)) = self.send(bye, &hop).await {
                 tokio::spawn(async move { while responses.recv().await.is_some() {} });
@@ -151,9 +107,8 @@ impl Proxy {
                 "the gateway has all the calls it can take",
             ));
         }
-        let host = Origin::of(from.at.ip());
         let number = table.next;
-        let Some(displaced) = table.ringing.begin(host, number) else {
+        let Some(ringing) = table.ringing.take_for(places::asker(&from)) else {
             self.counters.overload.add();
             return Err(Rejection::new(
                 503,
@@ -161,18 +116,11 @@ impl Proxy {
             ));
         };
         table.next = table.next.wrapping_add(1);
-        let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));
+        let call = Call::new(number, invite, from, to, ringing);
+        let call = Arc::new(Mutex::new(call));
         table.calls.insert(number, call.clone());
         let call_id = message::call_id(invite);
         table.by_call_id.entry(call_id).or_default().push(number);
-        let displaced = displaced.and_then(|number| table.calls.get(&number).cloned());
-        drop(table);
-        if let Some(displaced) = displaced {
-            self.counters.overload.add();
-            // Its driver tells both ends.
-            locked(&displaced).gives_way.cancel();
-            self.end(&displaced, End::Refused(503), None);
-        }
         Ok(call)
     }
 
@@ -218,42 +166,5 @@ impl Proxy {
             self.hang_up(number, End::Stopped, None).await;
         }
         self.plane.stop();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_that_only_ring_leave_half_of_the_table_and_give_way_to_others() {
-        let mut ringing = Ringing::default();
-        let host = |n: u8| Origin::of([192, 0, 2, n].into());
-        let mut number = 0;
-        let mut held = BTreeMap::<u64, Origin>::new();
-        let mut begin = |ringing: &mut Ringing, of: Origin| {
-            number += 1;
-            let begun = ringing.begin(of, number);
-            if let Some(displaced) = begun {
-                held.insert(number, of);
-                if let Some(displaced) = displaced {
-                    ringing.end(held[&displaced], displaced);
-                }
-            }
-            begun.is_some()
-        };
-        // Four hosts with all that they can have.
-        for n in 0..4 {
-            let begun = (0..4 * RINGING_MAX).filter(|_| begin(&mut ringing, host(n)));
-            assert!(begun.count() >= RINGING_OF_ALL_MAX / 4, "host {n}");
-            assert!(ringing.count <= RINGING_OF_ALL_MAX);
-        }
-        // Another one begins calls, and loses none while it has fewer than they.
-        let fair = RINGING_OF_ALL_MAX / 5;
-        for _ in 0..fair {
-            assert!(begin(&mut ringing, host(9)));
-        }
-        assert_eq!(ringing.of[&host(9)].len(), fair);
-        assert_eq!(ringing.count, RINGING_OF_ALL_MAX);
     }
 }

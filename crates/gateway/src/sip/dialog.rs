@@ -11,7 +11,7 @@ use base::NodeAddr;
 use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Headers, Host, Method, Request, Response, Uri};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
 
 impl Proxy {
@@ -55,50 +55,41 @@ impl Proxy {
         Ok(Some((call, side)))
     }
 
-    /// Where a request goes that is within a dialog.
+    /// Where a request of a call goes, which `by` sent.
     pub(crate) async fn hop_within(
         &self,
         request: &Request,
-        call: Option<(&Arc<Mutex<Call>>, Side)>,
+        call: &Mutex<Call>,
+        by: Side,
     ) -> Result<Hop, Rejection> {
         let routes = request
             .typed_route_headers()
             .map_err(|error| Rejection::new(400, error))?;
-        let known = call.map(|(call, by)| locked(call).hops[by.other().index()].clone());
+        let known = locked(call).hops[by.other().index()].clone();
         if let Some(first) = routes.first() {
-            self.may_lead(&first.uri, call)?;
+            self.may_lead(&first.uri, call, by)?;
             let hop = self.routes.within(&first.uri).await?;
             return Ok(same_stream(hop, known));
         }
-        if let Some(known) = known {
-            // Without Routes of its own it must go on to the other gateway all the same.
-            if known.face == Face::Overlay {
-                return Ok(known);
-            }
-            // Choice: a target in a private network that its signalling does not come from is
-            // behind a translator, and reached only by the way it came.
-            if let Host::IpAddr(ip) = request.uri.host()
-                && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
-            {
-                return Ok(known);
-            }
-            self.may_lead(&request.uri, call)?;
-            let hop = self.routes.within(&request.uri).await?;
-            return Ok(same_stream(hop, Some(known)));
+        // Without Routes of its own it must go on to the other gateway all the same.
+        if known.face == Face::Overlay {
+            return Ok(known);
         }
-        Ok(self.routes.within(&request.uri).await?)
+        // Choice: a target in a private network that its signalling does not come from is
+        // behind a translator, and reached only by the way it came.
+        if let Host::IpAddr(ip) = request.uri.host()
+            && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
+        {
+            return Ok(known);
+        }
+        self.may_lead(&request.uri, call, by)?;
+        let hop = self.routes.within(&request.uri).await?;
+        Ok(same_stream(hop, known))
     }
 
-    /// Whether a request may lead there. Who calls from the overlay is no host of this site: he reaches
-    /// the call's end here by what that has named, and nothing else.
-    fn may_lead(
-        &self,
-        uri: &Uri,
-        call: Option<(&Arc<Mutex<Call>>, Side)>,
-    ) -> Result<(), Rejection> {
-        let Some((call, by)) = call else {
-            return Ok(());
-        };
+    /// Whether a request of `by` may lead there. Requests from the overlay may lead to where the call's
+    /// end at this site is, or has said that it is, and nowhere else.
+    fn may_lead(&self, uri: &Uri, call: &Mutex<Call>, by: Side) -> Result<(), Rejection> {
         let call = locked(call);
         if call.hops[by.index()].face == Face::Access {
             return Ok(());
@@ -231,11 +222,8 @@ impl Proxy {
     }
 }
 
-fn same_stream(mut hop: Hop, known: Option<Hop>) -> Hop {
-    if let Some(known) = known
-        && known.is_host_of(&hop)
-        && known.transport == hop.transport
-    {
+fn same_stream(mut hop: Hop, known: Hop) -> Hop {
+    if known.is_host_of(&hop) && known.transport == hop.transport {
         hop.stream = known.stream;
     }
     hop

@@ -10,7 +10,6 @@ use base::NodeAddr;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use rsipstack::sip::{Host, HostWithPort, Transport, Uri};
 use rsipstack::transport::SipConnection;
-use std::net::UdpSocket;
 
 /// The virtual port of SIP: that of SIP itself.
 pub const OVERLAY_PORT: u16 = 5060;
@@ -20,7 +19,7 @@ pub(crate) const SUFFIX: &str = crate::socks::SUFFIX;
 pub(crate) const SIP_PORT: u16 = 5060;
 
 /// A side of the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Face {
     /// Phones and proxies of the site.
     Access,
@@ -112,7 +111,7 @@ impl Names {
         if !self.bound.is_unspecified() {
             return self.bound;
         }
-        local_ip_toward(peer).unwrap_or(peer)
+        special::source_toward(peer).unwrap_or(peer)
     }
 
     /// Host and port to say to a neighbour.
@@ -140,7 +139,7 @@ impl Names {
             return true;
         }
         // An address of this host is the one that packets to it leave from.
-        self.bound.is_unspecified() && local_ip_toward(ip) == Some(ip)
+        self.bound.is_unspecified() && special::source_toward(ip).is_ok_and(|own| own == ip)
     }
 }
 
@@ -152,20 +151,10 @@ pub(crate) fn overlay_host(node: NodeAddr) -> HostWithPort {
     }
 }
 
-/// The address of this host from which packets to `peer` leave; nothing is sent.
-fn local_ip_toward(peer: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = match peer {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect((peer, SIP_PORT)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 /// Addresses of this host, its link and its site, for sure: others may share an access network.
 pub(crate) fn is_of_site(ip: IpAddr) -> bool {
-    is_private(ip) && special::range(ip).is_some_and(|range| range.kind != Kind::Shared)
+    let kind = special::range(ip).map(|range| range.kind);
+    matches!(kind, Some(Kind::Loopback | Kind::LinkLocal | Kind::Private))
 }
 
 /// Addresses that mean something only here.

@@ -1,158 +1,162 @@
-//! Places for transactions of those who ask, so that none of them has all of the memory.
+//! Memory for the transactions of those who ask, so that none of them has all of it.
 //!
-//! The SIP stack keeps a transaction while it is, and its last answer for [`LINGER`] after that, for
-//! repetitions. Both count. Hosts share the places as [`Slots`] has it. When nothing is left the oldest of
-//! those answers are forgotten, of the host that has most.
+//! ```text
+//!   request ── waits for its next hop ──▶ answered, kept for repetitions ── LINGER ──▶ gone
+//!                 │ another host has less         │ anybody asks for more
+//!                 ▼                               ▼
+//!               gone, as if it were lost        gone: a repetition is passed on once more
+//!   INVITE ── a call ──▶ over, kept for repetitions ── LINGER ──▶ gone
+//! ```
+//! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the
+//! calls are bounded elsewhere. What is refused here is answered and forgotten, and has a place for as
+//! long as that takes.
 
+use super::hop::{Face, Hop};
 use crate::slots::{Slot, Slots};
 use core::time::Duration;
 use net::places::Origin;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use rsipstack::sip::{Header, Headers};
+use rsipstack::transaction::endpoint::EndpointInnerRef;
+use rsipstack::transaction::key::TransactionKey;
+use rsipstack::transaction::transaction::Transaction;
+use tokio_util::sync::CancellationToken;
 
-/// Places, of some 4 kB each. A call takes one for 64 s by its INVITE, and one for 32 s by its BYE: 66
-/// calls a second of one host, which may have a half.
-const MOST: usize = 12_800;
-/// As long as the stack remembers: 64 T1 (RFC 3261 §17.2.2).
-const LINGER: Duration = Duration::from_secs(32);
-/// Refusals a second: each is remembered too.
-const REFUSALS_PER_S: u32 = 32;
+/// What requests that are no INVITE may cost: some 180 that wait for their next hop at the same time, of
+/// which one host may have a half.
+const REQUESTS_MAX: usize = 8 << 20;
+/// What a request costs beside its text while it waits: two transactions, whose queues have room for 32 events,
+/// and their tasks, keys and timers. The test `sip_memory` has measured 43 kB.
+const HELD: usize = 44 << 10;
+/// INVITEs: a call has its place until it is answered, and for [`LINGER`] after that. 64 calls a second
+/// of one host, which may have a half.
+const INVITES_MAX: usize = 4_096;
+/// Of INVITEs whose answer was forgotten early the stack keeps some hundred bytes until then.
+const TRACES_MAX: usize = 4_096;
+/// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
+pub(crate) const LINGER: Duration = Duration::from_secs(32);
+
+/// Who shares: a host, and the node with the same address is another one.
+pub(crate) type Asker = (Face, Origin);
+
+/// Who a neighbour is.
+pub(crate) fn asker(hop: &Hop) -> Asker {
+    (hop.face, Origin::of(hop.at.ip()))
+}
 
 /// The places.
 #[derive(Debug)]
 pub(crate) struct Places {
-    slots: Slots<Origin>,
-    state: Arc<Mutex<State>>,
+    requests: Slots<Asker>,
+    invites: Slots<Asker>,
+    traces: Slots,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// Of transactions that are over, in the order of their ends.
-    lingering: VecDeque<(Instant, Slot<Origin>)>,
-    /// Refusals since then.
-    refused: Option<(Instant, u32)>,
-}
-
-/// One place, until some time after this is dropped.
+/// A place for a request that is no INVITE. It may have to go for another one.
+#[derive(Debug)]
 pub(crate) struct Place {
-    slot: Option<Slot<Origin>>,
-    state: Arc<Mutex<State>>,
-    forget: Option<Forget>,
+    slot: Slot<Asker>,
+    gone: CancellationToken,
 }
 
-/// Has the stack forget an answer.
-pub(crate) type Forget = Box<dyn FnOnce() + Send>;
-
-/// There is no place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// And this may be said.
-    Told,
-    /// And so many were told already that this one is not.
-    Untold,
+/// A place for one INVITE.
+#[derive(Debug)]
+pub(crate) struct InvitePlace {
+    slot: Slot<Asker>,
+    traces: Slots,
 }
 
 impl Places {
     pub(crate) fn new() -> Places {
         Places {
-            slots: Slots::new(MOST),
-            state: Arc::default(),
+            requests: Slots::new(REQUESTS_MAX),
+            invites: Slots::new(INVITES_MAX),
+            traces: Slots::new(TRACES_MAX),
         }
     }
 
-    /// One for a request of this host. Once that is over `forget` may be called, for another one.
-    pub(crate) fn take(&self, of: Origin, forget: Forget) -> Result<Place, Full> {
-        self.take_at(of, forget, Instant::now())
+    /// For a request that is no INVITE.
+    pub(crate) fn take(&self, of: Asker, asked: &Transaction) -> Option<Place> {
+        let key = asked.key.to_string().len();
+        // As it came and as it was passed on; keys are in maps and timers.
+        let text = cost(&asked.original.headers, &asked.original.body);
+        let size = HELD + 2 * text + 6 * key;
+        let slot = self.requests.take_sized(of, size)?;
+        let gone = CancellationToken::new();
+        let goes = gone.clone();
+        slot.may_end(move || goes.cancel());
+        Some(Place { slot, gone })
     }
 
-    fn take_at(&self, of: Origin, forget: Forget, now: Instant) -> Result<Place, Full> {
-        let mut state = locked(&self.state);
-        // Those that were forgotten are among them still, so there may be more than places.
-        while let Some((at, _)) = state.lingering.front()
-            && (now >= *at + LINGER || state.lingering.len() > MOST)
-        {
-            state.lingering.pop_front();
-        }
-        if let Some(slot) = self.slots.take_for(of) {
-            return Ok(Place {
-                slot: Some(slot),
-                state: Arc::clone(&self.state),
-                forget: Some(forget),
-            });
-        }
-        let (since, count) = state.refused.unwrap_or((now, 0));
-        let is_over = now.saturating_duration_since(since) >= Duration::from_secs(1);
-        let (since, count) = if is_over { (now, 0) } else { (since, count) };
-        state.refused = Some((since, count + 1));
-        match count < REFUSALS_PER_S {
-            true => Err(Full::Told),
-            false => Err(Full::Untold),
-        }
+    /// For an INVITE.
+    pub(crate) fn take_invite(&self, of: Asker) -> Option<InvitePlace> {
+        Some(InvitePlace {
+            slot: self.invites.take_for(of)?,
+            traces: self.traces.clone(),
+        })
     }
 }
 
-impl core::fmt::Debug for Place {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_tuple("Place").field(&self.slot).finish()
+impl Place {
+    /// It has to go.
+    pub(crate) async fn gone(&self) {
+        self.gone.cancelled().await;
+    }
+
+    /// The answer is there, and kept for repetitions: its own host may have the place for more.
+    pub(crate) fn is_spare(&self) {
+        self.slot.is_spare();
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            if let Some(forget) = self.forget.take() {
-                slot.may_end(forget);
-            }
-            let mut state = locked(&self.state);
-            state.lingering.push_back((Instant::now(), slot));
+impl InvitePlace {
+    /// For as long as the stack keeps the last answer, or until another host needs the place.
+    pub(crate) async fn linger(self, endpoint: EndpointInnerRef, key: TransactionKey) {
+        let is_over = tokio::time::sleep(LINGER);
+        tokio::pin!(is_over);
+        // The stack's timer stays where it is.
+        let Some(_trace) = self.traces.take() else {
+            return is_over.await;
+        };
+        let gone = CancellationToken::new();
+        let goes = gone.clone();
+        self.slot.may_end(move || goes.cancel());
+        self.slot.is_spare();
+        tokio::select! {
+            () = &mut is_over => return,
+            () = gone.cancelled() => {}
         }
+        endpoint.finished_transactions.remove(&key);
+        endpoint.waiting_ack.retain(|_, of| *of != key);
+        drop((key, endpoint));
+        is_over.await;
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+/// What a message takes in memory: its text, and for each header what it is kept in.
+pub(super) fn cost(headers: &Headers, body: &[u8]) -> usize {
+    /// A header in the list of them, which has room for half as many more, and its strings.
+    const HEADER: usize = 3 * size_of::<Header>() / 2 + 64;
+    let headers = headers.iter();
+    let text: usize = headers.map(|header| HEADER + header.value().len()).sum();
+    text + body.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn host(n: u8) -> Origin {
-        Origin::of([192, 0, 2, n].into())
-    }
-
-    fn flood(places: &Places, of: Origin, now: Instant) -> Vec<Place> {
-        std::iter::from_fn(|| places.take_at(of, Box::new(|| ()), now).ok()).collect()
-    }
-
     #[test]
-    fn a_flood_leaves_room_and_what_is_over_counts_for_as_long_as_it_is_kept() {
-        let (places, now) = (Places::new(), Instant::now());
-        let take = |n, now| places.take_at(host(n), Box::new(|| ()), now);
-        let held = flood(&places, host(0), now);
-        assert_eq!(held.len(), MOST / 2);
-        assert!(take(9, now).is_ok(), "another host");
-        // It is over, and kept by the stack for a while.
-        drop(held);
-        assert!(take(0, now).is_err());
-        let told = (0..100).filter(|_| take(0, now).err() == Some(Full::Told));
-        assert!(told.count() < 32);
-        let later = Instant::now() + LINGER;
-        assert!(take(0, later).is_ok());
-        // Of the others nothing is left, and of this one what was just dropped.
-        assert_eq!(locked(&places.state).lingering.len(), 1);
-    }
-
-    #[test]
-    fn a_flood_under_many_addresses_has_its_answers_forgotten_for_others() {
-        let (places, now) = (Places::new(), Instant::now());
-        // One after the other they take all.
-        (0..100).for_each(|n| drop(flood(&places, host(n), now)));
-        for _ in 0..100 {
-            assert!(places.take_at(host(200), Box::new(|| ()), now).is_ok());
-        }
-        assert!(places.slots.taken() <= MOST);
-        assert!(locked(&places.state).lingering.len() <= MOST + 1);
+    fn a_host_and_the_node_with_its_address_have_a_share_each() {
+        let places = Places::new();
+        let at = core::net::SocketAddr::from(([10, 7, 0, 1], 5060));
+        let host = Hop::access(at, rsipstack::sip::Transport::Udp);
+        let node = Hop::overlay(base::NodeAddr(0x0a07_0001));
+        assert_eq!(host.at.ip(), node.at.ip());
+        let all = |of: &Hop| -> Vec<InvitePlace> {
+            core::iter::from_fn(|| places.take_invite(asker(of))).collect()
+        };
+        let held = all(&host);
+        assert_eq!(held.len(), INVITES_MAX / 2);
+        assert_eq!(all(&node).len(), INVITES_MAX / 4);
     }
 }

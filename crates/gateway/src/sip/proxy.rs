@@ -7,25 +7,26 @@
 use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
 use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
+use super::inspect::Tracer;
 use super::message;
-use super::places::{Full, Place, Places};
+use super::places::{self, LINGER, Place, Places};
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
-use super::transactions::{reject, respond};
 use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
 use core::net::SocketAddr;
-use net::places::Origin;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
-use rsipstack::transaction::transaction::Transaction;
+use rsipstack::transaction::transaction::{Transaction, TransactionEvent};
 use rsipstack::transport::SipConnection;
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use voice::sdp::{OPTION_TAG, Side};
 
 /// A call, and which of its ends something came from.
@@ -68,6 +69,9 @@ pub(crate) struct Proxy {
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) places: Places,
+    /// Makes the tags of our own answers.
+    pub(crate) tags: RandomState,
+    pub(crate) trace: Option<Tracer>,
 }
 
 /// A call, to be looked at for a moment.
@@ -85,28 +89,32 @@ impl Proxy {
         let Some(from) = self.hop_of(&transaction) else {
             return;
         };
-        let (endpoint, key) = (self.endpoint.clone(), transaction.key.clone());
-        let forget = move || drop(endpoint.finished_transactions.remove(&key));
-        let place = self.places.take(Origin::of(from.at.ip()), Box::new(forget));
-        let proxy = self.clone();
-        tokio::spawn(async move {
-            match place {
-                Ok(place) if transaction.original.method == Method::Invite => {
-                    invite::take(proxy, transaction, from, place).await;
+        let (proxy, of) = (self.clone(), places::asker(&from));
+        if transaction.original.method == Method::Invite {
+            match self.places.take_invite(of) {
+                Some(place) => {
+                    tokio::spawn(invite::take(proxy, transaction, from, place));
                 }
-                Ok(place) => proxy.forward(transaction, from, place).await,
-                Err(full) => proxy.turn_away(transaction, full).await,
+                None => self.turn_away(transaction),
             }
-        });
+            return;
+        }
+        match self.places.take(of, &transaction) {
+            Some(place) => {
+                tokio::spawn(async move { proxy.forward(transaction, from, place).await });
+            }
+            None => self.turn_away(transaction),
+        }
     }
 
-    /// A request for which there is no place. It is answered, if that may cost something, and forgotten.
-    async fn turn_away(&self, mut transaction: Transaction, full: Full) {
+    /// A request for which there is no place.
+    fn turn_away(self: &Arc<Self>, transaction: Transaction) {
         self.counters.overload.add();
-        if full == Full::Told {
-            let rejection = Rejection::new(503, "too many requests at once");
-            let _ = reject(&mut transaction, &rejection).await;
-        }
+        let (proxy, rejection) = (
+            self.clone(),
+            Rejection::new(503, "too many requests at once"),
+        );
+        tokio::spawn(async move { proxy.reject(transaction, &rejection).await });
     }
 
     /// The neighbour that a request came from.
@@ -170,28 +178,69 @@ impl Proxy {
         message::pop_own_routes(request, is_own).map_err(bad)
     }
 
-    /// A request that is no INVITE: to its next hop, and the responses back.
+    /// A request that is no INVITE: to its next hop, and the responses back. It goes when its place does.
     async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop, place: Place) {
-        let request = transaction.original.clone();
-        let sent = self.pass_on(request, &from).await;
-        let (mut responses, call) = match sent {
-            Ok(sent) => sent,
-            Err(rejection) => {
-                let _ = reject(&mut transaction, &rejection).await;
-                return;
+        let sent = {
+            let sending = self.pass_on(transaction.original.clone(), &from);
+            tokio::pin!(sending);
+            loop {
+                tokio::select! {
+                    sent = &mut sending => break sent,
+                    // A repetition: what to say to it is not known yet.
+                    Some(_) = transaction.tu_receiver.recv() => {}
+                    () = place.gone() => return,
+                }
             }
         };
-        let responder = transaction.tu_sender.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            while transaction.receive().await.is_some() {}
-        });
-        while let Some(mut response) = responses.recv().await {
-            message::pop_via(&mut response);
-            if let Some((call, side)) = &call {
-                self.steer_response(call, *side, &mut response);
+        match sent {
+            Ok((responses, call)) => self.answers(transaction, responses, call, &place).await,
+            Err(rejection) => self.reject(transaction, &rejection).await,
+        }
+    }
+
+    /// The responses back, and the last one again for each repetition of the request.
+    async fn answers(
+        &self,
+        mut transaction: Transaction,
+        mut responses: UnboundedReceiver<Response>,
+        call: Option<Known>,
+        place: &Place,
+    ) {
+        let connection = transaction.connection.as_ref();
+        let is_repeated = !connection.is_some_and(SipConnection::is_reliable);
+        let mut last = None::<Response>;
+        let is_over = tokio::time::sleep(LINGER);
+        tokio::pin!(is_over);
+        let mut is_final = false;
+        loop {
+            tokio::select! {
+                response = responses.recv(), if !is_final => {
+                    let Some(mut response) = response else { return };
+                    message::pop_via(&mut response);
+                    if let Some((call, side)) = &call {
+                        self.steer_response(call, *side, &mut response);
+                    }
+                    is_final = response.status_code.code() >= 200;
+                    self.answer(&transaction, response.clone()).await;
+                    last = Some(response);
+                    if is_final && !is_repeated {
+                        return;
+                    }
+                    if is_final {
+                        place.is_spare();
+                        is_over.as_mut().reset(Instant::now() + LINGER);
+                    }
+                }
+                event = transaction.tu_receiver.recv() => match (event, &last) {
+                    (None, _) => return,
+                    (Some(TransactionEvent::Received(..)), Some(last)) => {
+                        self.answer(&transaction, last.clone()).await;
+                    }
+                    _ => {}
+                },
+                () = place.gone() => return,
+                () = &mut is_over, if is_final => return,
             }
-            respond(&responder, response);
         }
     }
 
@@ -199,19 +248,13 @@ impl Proxy {
         self: &Arc<Self>,
         mut request: Request,
         from: &Hop,
-    ) -> Result<
-        (
-            UnboundedReceiver<Response>,
-            Option<(Arc<Mutex<Call>>, Side)>,
-        ),
-        Rejection,
-    > {
+    ) -> Result<(UnboundedReceiver<Response>, Option<Known>), Rejection> {
         self.admit(&request, from)?;
         let number = self.unwrap(&mut request).await?;
         let call = self.call_of(&request, number, from)?;
         if let Some((call, side)) = &call {
             self.steer_request(call, *side, &mut request)?;
-            let hop = self.hop_within(&request, Some((call, *side))).await;
+            let hop = self.hop_within(&request, call, *side).await;
             if request.method == Method::Bye {
                 let end = match side {
                     Side::Caller => End::Caller,

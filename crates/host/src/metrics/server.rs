@@ -92,12 +92,16 @@ impl<S: Source> Server<S> {
                     self.lines.warn(&text);
                 }
                 // Whoever says nothing gives his.
-                return displace(connections);
+                if let Some(silent) = silent(connections) {
+                    connections.remove(silent);
+                }
+                return;
             }
             Err(_) => return,
         };
         if connections.len() >= MAX_CONNECTIONS {
-            displace(connections);
+            // The oldest, if none is silent.
+            connections.remove(silent(connections).unwrap_or(0));
         }
         if stream.set_nonblocking(true).is_ok() {
             connections.push(Connection {
@@ -171,11 +175,9 @@ impl Connection {
     }
 }
 
-fn displace(connections: &mut Vec<Connection>) {
-    let silent = connections
-        .iter()
-        .position(|connection| connection.head.is_empty() && connection.answer.is_none());
-    if !connections.is_empty() {
-        connections.remove(silent.unwrap_or(0));
-    }
+/// The one that has said nothing for longest.
+fn silent(connections: &[Connection]) -> Option<usize> {
+    let is_silent =
+        |connection: &Connection| connection.head.is_empty() && connection.answer.is_none();
+    connections.iter().position(is_silent)
 }
