@@ -192,17 +192,20 @@ impl Merger {
         let number = is_here.then(|| stream.next.wrapping_add_signed(ahead));
         // A way that has brought nothing yet is not behind by its first packet, but may be of another time.
         let before = self.legs[leg].highest.unwrap_or(stream.next - 1);
-        if number.is_some_and(|number| number > before) {
+        let is_silent = now.since(stream.advanced) >= self.window.max(RESTART_AFTER);
+        let first = self.again[leg].take();
+        let first = first.filter(|first| is_silent && first.next == seq);
+        // What is new to both ways goes on, whatever came before it.
+        let goes_on = |number| number > before && (first.is_none() || number >= stream.next);
+        if number.is_some_and(goes_on) {
             stream.advanced = now;
-            self.again[leg] = None;
+            return number;
         }
-        if now.since(stream.advanced) < self.window.max(RESTART_AFTER) {
+        if !is_silent {
             return number;
         }
         let is_other = ssrc != stream.ssrc;
         // One alone may be a copy that is late; two in order are a stream (RFC 3550 appendix A.1).
-        let first = self.again[leg].take();
-        let first = first.filter(|first| first.next == seq);
         if !is_other && first.is_none() {
             self.again[leg] = Some(Again {
                 next: seq.wrapping_add(1),
