@@ -73,7 +73,7 @@ mod tests {
         assert!(
             !failures
                 .0
-                .contains_key(&"10.0.0.1".parse::<IpAddr>().unwrap())
+                .contains_key(&Origin::of("10.0.0.1".parse().unwrap()))
         );
     }
 }
