@@ -13,19 +13,22 @@ mod datagrams;
 use crate::allow::Allowed;
 use crate::forward::{Event, Report};
 use crate::pump::{Carried, carry};
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
+use base::NodeAddr;
 use client::{Accepted, Error, Listener, Node, Options, Stream};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 use wire::Malformed;
 use wire::exit::{ASK_BYTES_MAX, Address, Code, Host, STREAM_PORT, emit_answer};
 
-/// Connections at the same time: two threads and four descriptors each.
+/// Connections at the same time: two threads and four descriptors each. Nodes share them.
 pub const MAX_CONNECTIONS: usize = 512;
 /// How long a gateway may take to say what it wants.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,7 +48,8 @@ pub struct Beyond {
 struct Shared {
     allowed: Allowed,
     report: Report,
-    slots: Slots,
+    slots: Slots<NodeAddr>,
+    sessions: Slots<NodeAddr>,
 }
 
 impl Beyond {
@@ -55,6 +59,7 @@ impl Beyond {
             allowed,
             report,
             slots: Slots::new(MAX_CONNECTIONS),
+            sessions: Slots::new(datagrams::MAX_SESSIONS),
         });
         Ok(Beyond {
             listener: node.listen(STREAM_PORT, Options::stream())?,
@@ -91,23 +96,27 @@ impl Beyond {
 impl Shared {
     fn start(self: &Arc<Shared>, stream: Stream) {
         let from = stream.peer().to_string();
-        let Some(slot) = self.slots.take() else {
+        let Some(slot) = self.slots.take_for(stream.peer().node) else {
             stream.reset();
-            let why = format!("{MAX_CONNECTIONS} connections are open already");
+            let why = format!(
+                "this node has its share of the {MAX_CONNECTIONS} connections, {} of which are open",
+                self.slots.taken()
+            );
             return self.failed(from, "?".to_owned(), why);
         };
+        // As long as it has not said what it wants.
+        if let Ok(handle) = stream.as_fd().try_clone_to_owned() {
+            slot.may_end(move || drop(UnixStream::from(handle).shutdown(Shutdown::Both)));
+        }
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let started = thread.spawn(move || {
-            let _slot = slot;
-            shared.serve(stream);
-        });
+        let started = thread.spawn(move || shared.serve(stream, &slot));
         if let Err(error) = started {
             self.failed(from, "?".to_owned(), format!("no thread for it: {error}"));
         }
     }
 
-    fn serve(&self, stream: Stream) {
+    fn serve(&self, stream: Stream, slot: &Slot<NodeAddr>) {
         let from = stream.peer().to_string();
         let mut bytes = [0; ASK_BYTES_MAX];
         let heard = hear(&stream, &mut bytes).and_then(|len| {
@@ -122,13 +131,17 @@ impl Shared {
                 return self.failed(from, "?".to_owned(), error.to_string());
             }
         };
+        if !slot.stays() {
+            // It had to go for another one, and its stream with it.
+            return;
+        }
         let to = asked.to_string();
         let tcp = match self.dial(&asked) {
             Ok(tcp) => tcp,
-            Err(code) => {
+            Err(Undone { code, why }) => {
                 let told = (&stream).write_all(&emit_answer(code));
-                let _ = told.and_then(|()| stream.shutdown(std::net::Shutdown::Write));
-                return self.failed(from, to, code.to_string());
+                let _ = told.and_then(|()| stream.shutdown(Shutdown::Write));
+                return self.failed(from, to, why);
             }
         };
         let granted = (&stream).write_all(&emit_answer(Code::Granted));
@@ -155,41 +168,63 @@ impl Shared {
         (self.report)(&Event::Failed { from, to, why });
     }
 
-    fn dial(&self, to: &Address<'_>) -> Result<TcpStream, Code> {
-        let mut last = Code::HostUnreachable;
+    fn dial(&self, to: &Address<'_>) -> Result<TcpStream, Undone> {
+        let mut last = Undone::of(Code::HostUnreachable);
         for addr in self.resolve(to)?.into_iter().take(MAX_TRIED) {
             match TcpStream::connect_timeout(&addr, DIAL_TIMEOUT) {
                 Ok(tcp) => return Ok(tcp),
-                Err(error) => last = code(&error),
+                Err(error) => last = Undone::of(code(&error)),
             }
         }
         Err(last)
     }
 
-    /// The addresses of a target that it may be carried to.
-    fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Code> {
-        let listed = self.allowed.lists(&to.host, to.port);
-        match to.host {
-            _ if to.port == 0 => Err(Code::NotAllowed),
-            Host::Ip(ip) if listed => Ok(vec![SocketAddr::new(ip, to.port)]),
-            Host::Ip(_) => Err(Code::NotAllowed),
-            // Whoever is not allowed anything learns nothing about names either.
-            Host::Name(_) if !listed && !self.allowed.lists_addresses(to.port) => {
-                Err(Code::NotAllowed)
-            }
+    /// The addresses of a target that it may be carried to. They are what is then connected to: a
+    /// name that is resolved twice may mean two things.
+    fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Undone> {
+        // Whoever is not allowed anything learns nothing about names either.
+        if to.port == 0 || !self.allowed.may_permit(&to.host, to.port) {
+            return Err(Undone::of(Code::NotAllowed));
+        }
+        let found = match to.host {
+            Host::Ip(ip) => vec![SocketAddr::new(ip, to.port)],
             Host::Name(name) => {
                 let found = (name, to.port).to_socket_addrs();
-                let found = found.map_err(|_| Code::HostUnreachable)?;
-                let may =
-                    |addr: &SocketAddr| listed || self.allowed.lists(&Host::Ip(addr.ip()), to.port);
-                let allowed: Vec<SocketAddr> = found.filter(may).collect();
-                match allowed.is_empty() {
-                    true if listed => Err(Code::HostUnreachable),
-                    true => Err(Code::NotAllowed),
-                    false => Ok(allowed),
+                found
+                    .map_err(|_| Undone::of(Code::HostUnreachable))?
+                    .collect()
+            }
+        };
+        let mut why = Undone::of(Code::HostUnreachable);
+        let mut permitted = Vec::new();
+        for addr in found {
+            match self.allowed.permit(&to.host, addr.ip(), to.port) {
+                Ok(()) => permitted.push(addr),
+                Err(refusal) => {
+                    why = Undone {
+                        code: Code::NotAllowed,
+                        why: refusal.to_string(),
+                    };
                 }
             }
         }
+        match permitted.is_empty() {
+            true => Err(why),
+            false => Ok(permitted),
+        }
+    }
+}
+
+/// Why something is not carried: what the gateway is told, and what the operator of the exit is.
+struct Undone {
+    code: Code,
+    why: String,
+}
+
+impl Undone {
+    fn of(code: Code) -> Undone {
+        let why = code.to_string();
+        Undone { code, why }
     }
 }
 

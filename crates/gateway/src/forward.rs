@@ -9,7 +9,8 @@
 
 use crate::accept;
 use crate::pump::{Carried, carry};
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
+use base::NodeAddr;
 use client::{Accepted, Listener, Node, Options, Stream, Target};
 use core::fmt;
 use core::time::Duration;
@@ -66,20 +67,19 @@ pub struct Near {
     node: Node,
     to: Target,
     options: Options,
-    connections: Connections,
+    connections: Connections<()>,
 }
 
 /// The far half: a port of the node, and the one target that it is for.
 pub struct Exit {
     listener: Listener,
     target: String,
-    connections: Connections,
+    connections: Connections<NodeAddr>,
 }
 
-/// The connections of one half.
-#[derive(Clone)]
-struct Connections {
-    open: Slots,
+/// The connections of one half, and who shares them: at an exit, nodes.
+struct Connections<K: Ord> {
+    open: Slots<K>,
     report: Report,
 }
 
@@ -117,7 +117,8 @@ impl Near {
         let _ = tcp::abort_on_close(&tcp, true);
         let (node, to, options) = (self.node.clone(), self.to, self.options);
         let (from, target) = (from.to_string(), to.to_string());
-        self.connections.start(from, target, move |opened| {
+        let open = self.connections.open.take();
+        self.connections.start(open, from, target, move |opened| {
             match node.connect(to, options) {
                 Ok(stream) => {
                     opened();
@@ -172,8 +173,10 @@ impl Exit {
             }
         };
         let (from, target) = (stream.peer().to_string(), self.target.clone());
+        let open = self.connections.open.take_for(stream.peer().node);
+        let to = target.clone();
         self.connections
-            .start(from, target.clone(), move |opened| match dial(&target) {
+            .start(open, from, to, move |opened| match dial(&target) {
                 Ok(tcp) => {
                     opened();
                     carry(tcp, stream)
@@ -210,24 +213,32 @@ fn dial(target: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-impl Connections {
-    fn new(report: Report) -> Connections {
+impl<K: Ord + Clone + Send + 'static> Connections<K> {
+    fn new(report: Report) -> Connections<K> {
         Connections {
             open: Slots::new(MAX_CONNECTIONS),
             report,
         }
     }
 
-    /// Carries one connection on a thread of its own. `carry` gets what it is to call once the
-    /// connection is open on both sides.
+    /// Carries one connection on a thread of its own, if there is a place for it. `carry` gets what it is to
+    /// call once the connection is open on both sides.
     fn start(
         &self,
+        open: Option<Slot<K>>,
         from: String,
         to: String,
         carry: impl FnOnce(&dyn Fn()) -> (Carried, io::Result<()>) + Send + 'static,
     ) {
-        let Some(open) = self.open.take() else {
-            let why = format!("{MAX_CONNECTIONS} connections are open already");
+        let Some(open) = open else {
+            let taken = self.open.taken();
+            let why = match taken < MAX_CONNECTIONS {
+                true => format!(
+                    "this node has its share of the {MAX_CONNECTIONS} connections, {taken} of which \
+                     are open"
+                ),
+                false => format!("{MAX_CONNECTIONS} connections are open already"),
+            };
             return (self.report)(&Event::Failed { from, to, why });
         };
         let report = self.report.clone();

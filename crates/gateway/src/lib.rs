@@ -32,6 +32,7 @@ pub mod rtp;
 pub mod sip;
 pub mod slots;
 pub mod socks;
+pub mod special;
 pub mod srt;
 pub mod video;
 

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! To the node each of them is an ordinary client. Whoever has no token gets no further than the
-//! handshake: so many at a time, for so long, and an address that fails too often is not listened
-//! to for a while, so that it cannot keep others from being greeted. A stream that comes in waits
+//! handshake: so many at a time and of one address, for so long ([`net::places`]), and an address
+//! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
+//! strangers cannot keep others from being greeted. A stream that comes in waits
 //! in `Waiting` until the client that it was offered to fetches it over a
 //! connection of its own. [Amir06 §III-A]
 
@@ -14,16 +15,17 @@ mod failures;
 mod waiting;
 
 use crate::accept;
-use crate::slots::{Slot, Slots};
+use crate::slots::Slots;
 pub use client::remote::GREETING_TIMEOUT;
 use client::remote::{Channel, ChannelError, KEY_BYTES, Pump, TOKEN_BYTES, tls};
 use core::time::Duration;
 use failures::Failures;
+use net::places::{Origin, Places};
 use net::poll::{Polled, poll};
 use net::unix::SeqStream;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,8 +40,14 @@ use wire::remote::{Frame, Purpose, VERSION};
 /// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
 /// little stack, some 200 KiB of buffers, and three descriptors.
 pub const MAX_CONNECTIONS: usize = 2_048;
-/// Of these, so many that have not shown their token yet; more wait to be accepted.
-pub const MAX_GREETING: usize = 64;
+/// Of these, so many that have not shown their token yet: the shares of four addresses. Who comes
+/// then takes the place of the one that has been silent for longest.
+pub const MAX_GREETING: usize = 4 * GREETING_SHARE;
+/// And of these from one address. Choice: a program opens some sockets at once, and several programs
+/// of a host seldom begin within the same round trip.
+pub const GREETING_SHARE: usize = 16;
+/// Accepted in a turn, before those are looked at whose time is over.
+const TURN: usize = 64;
 /// A connection's thread has its buffers on the heap.
 const STACK_BYTES: usize = 256 << 10;
 /// How often streams that nobody fetches are looked for.
@@ -74,8 +82,11 @@ pub struct Counters {
     pub nonsense: AtomicU64,
     /// That had not shown a token in time.
     pub late: AtomicU64,
-    /// Closed at once: their address has failed too often, or as many are there as are served.
+    /// Closed at once: their address has failed too often or its share of places, or as many are there
+    /// as are served.
     pub turned_away: AtomicU64,
+    /// That gave their place to one who came later.
+    pub displaced: AtomicU64,
 }
 
 /// A gate.
@@ -92,8 +103,14 @@ struct Shared {
     waiting: Arc<Waiting>,
     failures: Mutex<Failures>,
     open: Slots,
-    greeting: Slots,
+    greeting: Places<Comer>,
     counters: Counters,
+}
+
+/// One who has not shown a token yet: what ends the connection, which its thread then notices.
+struct Comer {
+    tcp: TcpStream,
+    from: IpAddr,
 }
 
 /// Why a gate cannot be opened.
@@ -129,7 +146,7 @@ impl Gate {
                 waiting: Arc::default(),
                 failures: Mutex::default(),
                 open: Slots::new(MAX_CONNECTIONS),
-                greeting: Slots::new(MAX_GREETING),
+                greeting: Places::new(MAX_GREETING, GREETING_SHARE),
                 counters: Counters::default(),
             }),
         })
@@ -161,20 +178,23 @@ impl Gate {
 
     /// Serves who comes within `span`.
     fn serve_for(&self, span: Duration) -> io::Result<()> {
+        let shared = &self.shared;
+        let until = shared.greeting.next_until();
+        let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         poll(
             &mut [Polled::new(self.listener.as_fd(), true, false)],
-            Some(span),
+            Some(wait.map_or(span, |wait| wait.min(span))),
         )?;
-        self.shared.waiting.sweep(Instant::now());
-        // So many at a time as a turn of the loop may take.
-        for _ in 0..MAX_GREETING {
-            let Some(greeting) = self.shared.greeting.take() else {
-                // The others wait in the kernel's queue until somebody has been greeted.
-                thread::sleep(AGAIN);
-                return Ok(());
-            };
+        let now = Instant::now();
+        shared.waiting.sweep(now);
+        for (comer, _) in shared.greeting.overdue(now) {
+            count(&shared.counters.late);
+            shared.failures().note(comer.from, now);
+            comer.send_away();
+        }
+        for _ in 0..TURN {
             match self.listener.accept() {
-                Ok((tcp, from)) => self.shared.admit(tcp, from.ip(), greeting),
+                Ok((tcp, from)) => shared.admit(tcp, from.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if accept::outlives(&error) => return Ok(()),
                 Err(error) => return Err(error),
@@ -184,33 +204,58 @@ impl Gate {
     }
 }
 
+impl Comer {
+    fn send_away(&self) {
+        // Its thread reads the end, if it has not gone by itself.
+        let _ = self.tcp.shutdown(Shutdown::Both);
+    }
+}
+
 impl Shared {
-    /// Gives one who comes a thread, if it may come and there is room.
-    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr, greeting: Slot) {
-        let failed = self.failures().is_blocked(from, Instant::now());
-        let (false, Some(open)) = (failed, self.open.take()) else {
-            count(&self.counters.turned_away);
-            return;
+    /// Gives one who comes a place and a thread, if it may come and there is room.
+    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
+        let now = Instant::now();
+        if self.failures().is_blocked(from, now) {
+            return count(&self.counters.turned_away);
+        }
+        let (Some(open), Ok(handle)) = (self.open.take(), tcp.try_clone()) else {
+            return count(&self.counters.turned_away);
         };
-        let shared = Arc::clone(self);
+        let comer = Comer { tcp: handle, from };
+        let let_in = match self.greeting.take(Origin::of(from), comer, now) {
+            Ok(let_in) => let_in,
+            Err(_) => {
+                count(&self.counters.turned_away);
+                return;
+            }
+        };
+        if let Some(displaced) = let_in.displaced {
+            count(&self.counters.displaced);
+            displaced.send_away();
+        }
+        let (shared, place) = (Arc::clone(self), let_in.place);
         let thread = thread::Builder::new().name("sinew-gate".into());
         let started = thread.stack_size(STACK_BYTES).spawn(move || {
             let _open = open;
-            shared.serve(tcp, from, greeting);
+            shared.serve(tcp, from, place);
         });
         if started.is_err() {
+            self.greeting.leave(place);
             count(&self.counters.turned_away);
         }
     }
 
-    fn serve(&self, tcp: TcpStream, from: IpAddr, greeting: Slot) {
-        match self.greet(tcp) {
+    fn serve(&self, tcp: TcpStream, from: IpAddr, place: u64) {
+        let greeted = self.greet(tcp, place);
+        let was_there = self.greeting.leave(place);
+        match greeted {
             Ok(pump) => {
                 count(&self.counters.welcomed);
-                drop(greeting);
                 // How it ends is the client's business.
                 let _ = pump.run();
             }
+            // Who was sent away is counted already.
+            Err(_) if !was_there => {}
             Err(error) => {
                 match error {
                     ChannelError::Late => count(&self.counters.late),
@@ -227,8 +272,13 @@ impl Shared {
     }
 
     /// Hears what a client wants, and with whom it is to be connected.
-    fn greet(&self, tcp: TcpStream) -> Result<Pump, ChannelError> {
+    fn greet(&self, tcp: TcpStream, place: u64) -> Result<Pump, ChannelError> {
         let until = Instant::now() + self.patience;
+        let mut spoken = [Polled::new(tcp.as_fd(), true, false)];
+        if poll(&mut spoken, Some(self.patience))? == 0 {
+            return Err(ChannelError::Late);
+        }
+        self.greeting.spoke(place, Instant::now());
         let tls = ServerConnection::new(Arc::clone(&self.tls))?;
         let mut channel = Channel::new(tcp, tls)?;
         let purpose = channel.next(until, |frame| match frame {

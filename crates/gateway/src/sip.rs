@@ -25,6 +25,7 @@ mod inspect;
 mod invite;
 mod message;
 mod overlay;
+mod places;
 mod proxy;
 mod routes;
 mod steering;
@@ -51,6 +52,7 @@ use core::ops::RangeInclusive;
 use hop::Names;
 use inspect::Gated;
 use overlay::OverlaySocket;
+use places::Places;
 use proxy::Proxy;
 use routes::Routes;
 use rsipstack::EndpointBuilder;
@@ -92,6 +94,9 @@ pub struct Settings {
     pub virtual_media: RangeInclusive<u16>,
     /// How media crosses the overlay.
     pub options: Options,
+    /// Whether media may come from any host of a phone's LAN, and not only from the address that it
+    /// names or that its signalling came from.
+    pub media_from_lan: bool,
     /// Whether a fraction of the calls is mirrored over the plain path, to compare; the other gateway
     /// needs it too, to hear them.
     pub shadow: Option<Shadow>,
@@ -101,6 +106,10 @@ pub struct Settings {
     pub local: Vec<Server>,
     /// Servers of other domains, for when the overlay does not reach them.
     pub direct: Vec<Server>,
+    /// What may be sent to although its address is loopback, link-local or of another special kind; and
+    /// what requests from the overlay may lead to within a call, beside what the call's end at this
+    /// site has named.
+    pub reach: Allowed,
     /// Who may use it; `None` is everybody in a private network.
     pub allowed: Option<Allowed>,
     /// Which nodes serve a domain.
@@ -137,7 +146,7 @@ pub struct Counters {
     pub rejected: Counter,
     /// Requests from addresses that may not use the gateway.
     pub not_allowed: Counter,
-    /// Requests within a call from elsewhere than its neighbours.
+    /// Requests within a call from elsewhere than its neighbours, or to elsewhere from the overlay.
     pub forged: Counter,
     /// Requests that had been passed on too often.
     pub too_many_hops: Counter,
@@ -149,6 +158,8 @@ pub struct Counters {
     pub nonsense: Counter,
     /// Answers whose description could not be led.
     pub bad_answers: Counter,
+    /// Answers that were not repeated to an address that has not shown that it hears them.
+    pub unproven: Counter,
 }
 
 /// Why there is no gateway.
@@ -292,6 +303,7 @@ async fn start(
     let overlay = Gated {
         socket: overlay,
         gate: gate.clone(),
+        is_spoofable: false,
     };
     let overlay = UdpConnection::from_socket(Arc::new(overlay), None, None).await;
     let failed = |error: rsipstack::Error| Error::Listen {
@@ -328,7 +340,7 @@ async fn start(
             ..Default::default()
         })
         .with_transport_inspector(Box::new(inspect::Inside(gate)));
-    if let Some(trace) = settings.trace {
+    if let Some(trace) = settings.trace.clone() {
         builder.with_inspector(Box::new(inspect::Tracer(trace)));
     }
     let endpoint = builder.build();
@@ -346,6 +358,7 @@ async fn start(
             names,
             local: settings.local,
             direct: settings.direct,
+            reach: settings.reach,
             domains: settings.domains,
             lookup: settings.lookup,
         },
@@ -357,6 +370,7 @@ async fn start(
         own: Own {
             node,
             domain: settings.domain,
+            media_from_lan: settings.media_from_lan,
         },
         allowed: settings.allowed,
         udp: vec![udp],
@@ -364,6 +378,9 @@ async fn start(
         calls: Mutex::new(Table::new(first)),
         report: settings.report,
         counters,
+        places: Places::new(),
+        tags: RandomState::new(),
+        trace: settings.trace.map(inspect::Tracer),
     };
     let proxy = Arc::new(proxy);
     let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());
@@ -388,6 +405,7 @@ async fn listen(
         let socket = Gated {
             socket: UdpSocket::from_std(socket)?,
             gate: gate.clone(),
+            is_spoofable: true,
         };
         let udp = UdpConnection::from_socket(Arc::new(socket), None, None).await?;
         let udp = SipConnection::Udp(udp);

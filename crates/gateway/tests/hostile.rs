@@ -8,6 +8,7 @@ use client::{Node, Options};
 use core::time::Duration;
 use gateway::remote::{Gate, Settings as GateSettings};
 use gateway::socks::{Nodes, Settings, Socks};
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -172,13 +173,17 @@ const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f7
 
 /// A gate whose node is not there, and how to reach it.
 fn gate() -> (Arc<Gate>, Place) {
+    gate_with(PATIENCE)
+}
+
+fn gate_with(patience: Duration) -> (Arc<Gate>, Place) {
     let key = client::remote::from_hex(PUBLIC).unwrap();
     let settings = GateSettings {
         listen: ([127, 0, 0, 1], 0).into(),
         token: [7; 32],
         secret: client::remote::from_hex(SECRET).unwrap(),
         node: "/nonexistent/node.sock".into(),
-        patience: PATIENCE,
+        patience,
     };
     let gate = Arc::new(Gate::bind(&settings).unwrap());
     let serving = Arc::clone(&gate);
@@ -232,23 +237,36 @@ fn who_says_nothing_sensible_at_the_gate_is_let_go_and_counted() {
     wait_until(|| gate.open() == 0);
 }
 
+/// A connection from an address of one's choice.
+fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from = SocketAddr::from(([127, 0, 0, last], 0));
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
 #[test]
-fn more_than_are_greeted_at_a_time_wait_their_turn() {
-    let (gate, place) = gate();
+fn a_stranger_who_holds_many_connections_keeps_nobody_from_the_gate() {
+    // The gate itself is patient: the places decide.
+    let (gate, place) = gate_with(Duration::from_secs(3_600));
     let at: SocketAddr = place.endpoint.parse().unwrap();
-    // They never say a word: as many as there are places, and then some.
-    let crowd = gateway::remote::MAX_GREETING + 20;
-    let silent: Vec<TcpStream> = (0..crowd)
-        .map(|_| TcpStream::connect(at).unwrap())
-        .collect();
-    // The first eight that are let go are failures enough for their address not to be heard.
-    for tcp in silent {
-        assert_eq!(answer(tcp), []);
-    }
-    assert!(!why(&place).contains("does not answer"));
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (share, most) = (
+        gateway::remote::GREETING_SHARE,
+        gateway::remote::MAX_GREETING,
+    );
+    let crowd = |last: u8| -> Vec<TcpStream> {
+        let many = 0..most + share;
+        many.map(|_| connect_from(last, at)).collect()
+    };
+    let stranger = crowd(2);
+    assert!(why(&place).contains("does not answer at its gate"));
     let counters = gate.counters();
-    wait_until(|| count(&counters.late) + count(&counters.turned_away) == crowd as u64 + 1);
-    let (late, away) = (count(&counters.late), count(&counters.turned_away));
-    assert!(late >= 8 && away > 0, "{late} late, {away} turned away");
+    wait_until(|| counters.turned_away.load(Ordering::Relaxed) > 0);
+    // Others take the places of those that are silent.
+    let more: Vec<_> = (3..=6).map(crowd).collect();
+    assert!(why(&place).contains("does not answer at its gate"));
+    wait_until(|| counters.displaced.load(Ordering::Relaxed) > 0);
+    drop((stranger, more));
+    wait_until(|| gate.open() == 0);
 }

@@ -51,6 +51,7 @@ impl Call {
             let rtp = Expected {
                 signalled: phones[index].local_addr().unwrap(),
                 via: None,
+                lan: false,
             };
             let remote = Remote::Udp {
                 rtp,

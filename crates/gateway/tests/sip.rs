@@ -12,7 +12,7 @@ use gateway::media::Shadow;
 use gateway::sip::{End, Event, Gateway, Lookup, Record, Settings};
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,10 +66,12 @@ fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> 
         media: free_ports(16),
         virtual_media: VIRTUAL,
         options: Options::voice(DEADLINE),
+        media_from_lan: false,
         shadow: None,
         domain: ["a.example", "b.example"][index].to_owned(),
         local: Vec::new(),
         direct: Vec::new(),
+        reach: Allowed::default(),
         allowed: None,
         domains: Arc::new(Table::new(nodes)),
         lookup: nobody,
@@ -494,6 +496,44 @@ fn a_bye_from_elsewhere_ends_nothing() {
 }
 
 #[test]
+fn the_far_side_of_a_call_does_not_lead_the_gateway_to_other_hosts_of_the_site() {
+    let mut w = World::new("led");
+    let mut call = w.call();
+    // Something that listens at Bob's site.
+    let other = TcpListener::bind("127.0.0.9:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let at = other.local_addr().unwrap();
+    let bob = w.bob.address();
+    let info = call.caller.request(&w.alice, "INFO", "");
+    let by_route = info.replacen(
+        "From:",
+        &format!("Route: <sip:{at};transport=tcp;lr>\r\nFrom:"),
+        1,
+    );
+    let by_target = call.caller.request(&w.alice, "INFO", "");
+    let by_target = by_target.replacen(
+        &format!("INFO sip:{bob} "),
+        &format!("INFO sip:bob@{at};transport=tcp "),
+        1,
+    );
+    for led in [by_route, by_target] {
+        assert!(led.contains(&at.to_string()), "{led}");
+        w.alice.send(w.a.at(), &led);
+        let answer = w.alice.until("SIP/2.0");
+        assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
+    }
+    assert_eq!(w.b.gateway.counters().forged.value(), 2);
+    let none = other.accept().unwrap_err();
+    assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock);
+    // What Bob has named is reached as before.
+    call.caller.send(&w.alice, "INFO", "");
+    let info = w.bob.until("INFO");
+    w.bob.respond(&info, "200 OK", "");
+    w.alice.until("SIP/2.0 200");
+    w.hang_up(&mut call);
+}
+
+#[test]
 fn what_cannot_go_on_is_told_why() {
     let mut w = World::new("why");
     let body = w.alice.sdp("");
@@ -549,6 +589,36 @@ fn unanswered_calls_of_one_host_are_bounded() {
     let message = eve.invite(&w.a.at().to_string(), &[], "");
     eve.send(w.a.at(), &message.replace("INVITE", "OPTIONS"));
     eve.until("SIP/2.0 200");
+}
+
+#[test]
+fn hosts_that_only_ring_leave_room_for_others() {
+    let w = World::new("ring-flood");
+    let mut bytes = [0; 4_000];
+    // The first answer to a call within the site, which takes no ports and which nobody answers.
+    let mut ring = |ua: &Ua| {
+        let invite = ua.invite("anybody@a.example", &[], "");
+        ua.send(w.a.at(), &invite);
+        let call_id = invite.lines().find(|line| line.starts_with("Call-ID"));
+        loop {
+            let (len, _) = ua.sip.recv_from(&mut bytes).unwrap();
+            let answer = std::str::from_utf8(&bytes[..len]).unwrap();
+            if answer.contains(call_id.unwrap()) {
+                return answer[..11].to_owned();
+            }
+        }
+    };
+    let hosts = [20, 21, 22, 23].map(|last| Ua::at("flood", [127, 0, 0, last].into()));
+    for host in &hosts {
+        (0..1_024).for_each(|_| drop(ring(host)));
+    }
+    let eve = Ua::at("eve", [127, 0, 0, 9].into());
+    for _ in 0..100 {
+        assert_eq!(ring(&eve), "SIP/2.0 100");
+    }
+    // Half of the table, of which a few stay free for the next host.
+    let calls = w.a.gateway.calls().len();
+    assert!((1_921..=2_048).contains(&calls), "{calls}");
 }
 
 #[test]

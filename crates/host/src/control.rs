@@ -32,6 +32,7 @@ pub use listener::ControlError;
 pub use operator::{AskedWays, Files, GroupSet, Operator};
 
 use crate::log::Lines;
+use crate::rest::Rest;
 use connection::Connection;
 pub(crate) use listener::Listener;
 use net::epoll::{Interest, Poller, Ready, Waker};
@@ -88,6 +89,8 @@ impl Control {
             operator,
             lines,
             stopping: Arc::clone(&stopping),
+            rest: Rest::default(),
+            is_deaf: false,
         };
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || server.run()).map_err(io)?;
@@ -117,6 +120,9 @@ struct Server {
     operator: Operator,
     lines: Lines,
     stopping: Arc<AtomicBool>,
+    rest: Rest,
+    /// The listener is out of the poller while it rests.
+    is_deaf: bool,
 }
 
 impl Server {
@@ -124,7 +130,13 @@ impl Server {
         let mut ready = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
             let anybody = self.connections.iter().any(Option::is_some);
-            if let Err(error) = self.poller.wait(anybody.then_some(SWEEP), &mut ready) {
+            let rests = self.rest.left(Instant::now());
+            if rests.is_none() && self.is_deaf {
+                self.listen();
+            }
+            let rests = rests.map(|left| base::Duration::from_nanos(left.as_nanos() as u64));
+            let wait = rests.into_iter().chain(anybody.then_some(SWEEP)).min();
+            if let Err(error) = self.poller.wait(wait, &mut ready) {
                 self.lines.error(&format!(
                     "the control socket has failed and is closed: {error}"
                 ));
@@ -161,8 +173,12 @@ impl Server {
             Ok(Some(stream)) => stream,
             Ok(None) => return,
             Err(error) => {
-                self.lines
-                    .say(&format!("an operator was turned away: {error}"));
+                if let Some(more) = self.rest.begin(Instant::now()) {
+                    let text = format!("operators are turned away: {error} ({more} times more)");
+                    self.lines.warn(&text);
+                }
+                // A connection that waits would wake the loop at once.
+                self.is_deaf = self.poller.remove(&self.listener).is_ok();
                 return;
             }
         };
@@ -174,6 +190,18 @@ impl Server {
         let token = TOKEN_CONNECTIONS + i as u64;
         if self.poller.add(&stream, token, Interest::READ).is_ok() {
             self.connections[i] = Some(Connection::new(stream));
+        }
+    }
+
+    /// Hears again who comes.
+    fn listen(&mut self) {
+        let added = self
+            .poller
+            .add(&self.listener, TOKEN_LISTENER, Interest::READ);
+        self.is_deaf = added.is_err();
+        if self.is_deaf {
+            // For want of memory: another moment.
+            let _ = self.rest.begin(Instant::now());
         }
     }
 

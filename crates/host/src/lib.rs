@@ -35,6 +35,7 @@ pub mod relay;
 pub mod renewal;
 pub mod resident;
 pub mod resolve;
+mod rest;
 pub mod station;
 pub mod status;
 #[cfg(test)]

@@ -5,36 +5,37 @@
 //!   GET /status    the node as JSON, the same as the operator's `snapshot`
 //! ```
 //!
-//! A thread of its own answers one request after the other, HTTP/1.0, and closes. It only reads,
-//! and asks the loop by [`crate::Commander`]. Nobody is asked who he is: it belongs on a local
-//! address. A request is bounded in bytes and time, so one that dawdles delays the next by
-//! [`PATIENCE`] at most.
+//! A thread of its own answers requests, HTTP/1.0, each over a connection that it then closes
+//! (`server`). It only reads, and asks the loop by [`crate::Commander`]. Nobody is asked who he is: it
+//! belongs on a local address, and answers under its own names only ([`Hosts`]). Requests are bounded
+//! in bytes, time and number, and one that dawdles delays no other.
 
 mod bulk;
 mod groups;
+mod hosts;
 mod page;
+mod server;
 mod text;
 
+pub use hosts::Hosts;
 pub use page::Page;
 pub use text::render;
 
 use crate::command::Commander;
 use crate::log::Lines;
-use net::epoll::{Interest, Poller, Waker};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use net::epoll::Waker;
+use server::Server;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest request, headers included: browsers send about one kilobyte.
 pub const MAX_REQUEST_BYTES: usize = 8_192;
 /// How long a request, and then its answer, may take.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-
-const TOKEN_LISTENER: u64 = 0;
-const TOKEN_WAKER: u64 = 1;
 
 /// Why metrics could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -76,40 +77,40 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Serves on `addr`.
+    /// Serves on `addr`, to those who ask by one of the names `hosts`.
     pub fn start(
         addr: SocketAddr,
+        hosts: Hosts,
         source: impl Source,
         lines: Lines,
+    ) -> Result<Metrics, MetricsError> {
+        Metrics::start_with(addr, hosts, source, lines, PATIENCE)
+    }
+
+    fn start_with(
+        addr: SocketAddr,
+        hosts: Hosts,
+        source: impl Source,
+        lines: Lines,
+        patience: Duration,
     ) -> Result<Metrics, MetricsError> {
         let fail = |error| MetricsError { addr, error };
         let listener = TcpListener::bind(addr).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let addr = listener.local_addr().map_err(fail)?;
-        let (mut poller, waker) = (Poller::new().map_err(fail)?, Waker::new().map_err(fail)?);
-        poller
-            .add(&listener, TOKEN_LISTENER, Interest::READ)
-            .map_err(fail)?;
-        poller
-            .add(&waker, TOKEN_WAKER, Interest::READ)
-            .map_err(fail)?;
+        let waker = Waker::new().map_err(fail)?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&stopping);
-        let thread = std::thread::Builder::new().name("metrics".into());
-        let serve = move || {
-            let mut ready = Vec::new();
-            while !stop.load(Ordering::Acquire) {
-                if let Err(error) = poller.wait(None, &mut ready) {
-                    lines.error(&format!("metrics are served no more: {error}"));
-                    return;
-                }
-                if let Ok((stream, _)) = listener.accept() {
-                    // Who went away before his answer has no use for it.
-                    let _ = serve(stream, &source);
-                }
-            }
+        let server = Server {
+            listener,
+            waker: waker.clone(),
+            stopping: Arc::clone(&stopping),
+            source,
+            hosts,
+            lines,
+            patience,
         };
-        let thread = Some(thread.spawn(serve).map_err(fail)?);
+        let thread = std::thread::Builder::new().name("metrics".into());
+        let thread = Some(thread.spawn(move || server.run()).map_err(fail)?);
         Ok(Metrics {
             thread,
             stopping,
@@ -142,59 +143,52 @@ struct Answer {
     body: String,
 }
 
-fn serve(mut stream: TcpStream, source: &impl Source) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let head = read_head(&mut stream)?.unwrap_or_default();
-    let (answer, with_body) = answer(&head, source);
-    let Answer { status, kind, body } = answer;
-    let length = body.len();
-    let mut bytes = format!(
-        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    );
-    if with_body {
-        bytes.push_str(&body);
-    }
-    stream.write_all(bytes.as_bytes())
-}
-
-/// The request up to the empty line; `None` when it is too long or not done in time.
-fn read_head(stream: &mut TcpStream) -> io::Result<Option<String>> {
-    let end = Instant::now() + PATIENCE;
-    let mut head = Vec::new();
-    let mut bytes = [0; 1_024];
-    while !(head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n")) {
-        let left = end.saturating_duration_since(Instant::now());
-        if head.len() > MAX_REQUEST_BYTES || left.is_zero() {
-            return Ok(None);
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut bytes) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => head.extend_from_slice(&bytes[..len]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Some(String::from_utf8_lossy(&head).into_owned()))
-}
-
-/// The answer to a request, and whether its body is wanted.
-fn answer(head: &str, source: &impl Source) -> (Answer, bool) {
+/// The answer to a request, as it is written.
+fn answer(head: &str, hosts: &Hosts, source: &impl Source) -> Vec<u8> {
     let mut words = head.lines().next().unwrap_or_default().split_whitespace();
     let (method, target) = (
         words.next().unwrap_or_default(),
         words.next().unwrap_or_default(),
     );
-    let with_body = method != "HEAD";
+    let Answer { status, kind, body } = content(method, target, host(head), hosts, source);
+    let length = body.len();
+    let mut text = format!(
+        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    );
+    if method != "HEAD" {
+        text.push_str(&body);
+    }
+    text.into_bytes()
+}
+
+/// The name that the server is asked by. Browsers always say it.
+fn host(head: &str) -> Option<&str> {
+    head.lines().skip(1).find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then_some(value)
+    })
+}
+
+fn content(
+    method: &str,
+    target: &str,
+    host: Option<&str>,
+    hosts: &Hosts,
+    source: &impl Source,
+) -> Answer {
     let plain = |status, body: &str| Answer {
         status,
         kind: "text/plain; charset=utf-8",
         body: format!("{body}\n"),
     };
     let path = target.split('?').next().unwrap_or_default();
-    let answer = match (method, path) {
+    match (method, path) {
+        ("GET" | "HEAD", _) if host.is_some_and(|host| !hosts.has(host)) => plain(
+            "403 Forbidden",
+            "ask by an address, localhost, the host's own name, or a name that the node lists in \
+             `metrics_hosts`, or the gateway in --metrics-host",
+        ),
         ("GET" | "HEAD", "/metrics" | "/status") => {
             let (kind, body) = match path {
                 "/metrics" => ("text/plain; version=0.0.4; charset=utf-8", source.metrics()),
@@ -215,8 +209,7 @@ fn answer(head: &str, source: &impl Source) -> (Answer, bool) {
             "no request of at most 8192 bytes came within 2 s",
         ),
         _ => plain("405 Method Not Allowed", "only GET and HEAD are served"),
-    };
-    (answer, with_body)
+    }
 }
 
 #[cfg(test)]

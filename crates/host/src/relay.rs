@@ -31,7 +31,6 @@ mod monitor;
 mod ordered;
 pub mod origin;
 pub mod place;
-mod places;
 pub mod probe;
 mod pump;
 mod recent;

@@ -26,6 +26,7 @@ pub mod interface;
 mod library;
 pub mod netns;
 pub mod packet;
+pub mod places;
 pub mod poll;
 pub mod quota;
 pub mod raw_key;

@@ -257,9 +257,10 @@ class Stream(_Open):
         """Ends the stream at once."""
         self.plain.reset()
 
-    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        if raised is not None:
-            self.plain.give_up()
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, *__: object
+    ) -> None:
+        self.plain._give_up(error)
         self.close()
 
 

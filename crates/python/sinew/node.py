@@ -339,14 +339,19 @@ class Stream(_Open):
         """Ends the stream at once; the peer gets an error and no end."""
         self.core.reset()
 
-    def give_up(self) -> None:
-        """Resets it unless this end has written everything, or it is closed."""
-        if not self._has_ended and self.fileno() >= 0:
+    def _give_up(self, error: BaseException | None) -> None:
+        """Resets it after an error, unless this end has written everything, or it is closed.
+
+        A program that exits with success has no error.
+        """
+        is_error = error is not None and not (isinstance(error, SystemExit) and not error.code)
+        if is_error and not self._has_ended and self.fileno() >= 0:
             self.reset()
 
-    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        if raised is not None:
-            self.give_up()
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, *__: object
+    ) -> None:
+        self._give_up(error)
         self.close()
 
     def __repr__(self) -> str:

@@ -100,6 +100,9 @@ pub struct Config {
     /// Where to serve metrics and status by HTTP.
     #[serde(default, deserialize_with = "text")]
     pub metrics: Option<SocketAddr>,
+    /// Names that these may be asked for by, beside addresses, `localhost` and the host's own name.
+    #[serde(default)]
+    pub metrics_hosts: Vec<String>,
     /// What matters less is not logged: `error`, `warning` or `info`.
     #[serde(default, deserialize_with = "text")]
     pub log_level: Option<Level>,

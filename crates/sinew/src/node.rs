@@ -19,7 +19,7 @@ use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::Lines;
-use host::metrics::Metrics;
+use host::metrics::{Hosts, Metrics};
 use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
 use host::renewal::{Renewal, Source};
@@ -243,7 +243,8 @@ impl Services {
             if !addr.ip().is_loopback() {
                 lines.warn(&format!("metrics are open to everybody who reaches {addr}"));
             }
-            Metrics::start(addr, commander(), lines.clone()).map_err(Failure::misused)
+            let hosts = Hosts::new(&config.metrics_hosts);
+            Metrics::start(addr, hosts, commander(), lines.clone()).map_err(Failure::misused)
         });
         let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
         let exits = &config.exits;
@@ -394,8 +395,8 @@ fn targets(config: &Config) -> Targets {
 fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     let rules = gateway::allow::Allowed::new(rules.to_vec());
     host::relay::Allowed::by(move |host, at| {
-        let port = at.port();
-        rules.lists(&Host::Name(host), port) || rules.lists(&Host::Ip(at.ip()), port)
+        let judged = rules.permit(&Host::Name(host), at.ip(), at.port());
+        judged.map_err(|why| why.to_string())
     })
 }
 

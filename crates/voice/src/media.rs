@@ -16,7 +16,8 @@
 //!
 //! **Symmetric RTP.** A phone behind a translator of addresses names an address that cannot be
 //! reached; it is answered where it sends from. The address of the first valid packet is learned if
-//! it is near what was signalled ([`Expected`]), and locked: other senders are dropped and counted.
+//! its host is the one that was signalled or that signalling came from ([`Expected`]), and locked:
+//! other senders are dropped and counted.
 //! Only another description, by [`Calls::signal`], opens the lock; until media comes from the new
 //! place that from the old one passes, for [`MOVE_GRACE`].
 //!

@@ -80,7 +80,17 @@ pub struct Merger {
     /// Which packet has come when, by its number modulo the length.
     arrived: Vec<Option<(u64, Time, u8)>>,
     legs: [Leg; LEGS],
+    /// What may be the first packet of numbers that begin anew, of each way.
+    again: [Option<Again>; LEGS],
     merged: Merged,
+}
+
+/// A packet that looks old or out of place, when nothing new has come for long.
+#[derive(Debug)]
+struct Again {
+    /// With this number the next one follows it.
+    next: u16,
+    packet: Vec<u8>,
 }
 
 /// The stream that is followed.
@@ -104,6 +114,7 @@ impl Merger {
             held_bytes: 0,
             waiting: VecDeque::new(),
             arrived: vec![None; REMEMBERED],
+            again: [const { None }; LEGS],
             legs: [Leg::default(); LEGS],
             merged: Merged::default(),
         }
@@ -143,7 +154,8 @@ impl Merger {
             return;
         };
         let header = packet.header();
-        let Some(number) = self.place(now, leg, (header.ssrc, header.seq), out) else {
+        let place = (header.ssrc, header.seq);
+        let Some(number) = self.place(now, leg, datagram, place, out) else {
             self.legs[leg].foreign += 1;
             return;
         };
@@ -164,6 +176,7 @@ impl Merger {
         &mut self,
         now: Time,
         leg: usize,
+        datagram: &[u8],
         (ssrc, seq): (u32, u16),
         out: &mut impl FnMut(&[u8]),
     ) -> Option<u64> {
@@ -179,17 +192,41 @@ impl Merger {
         let number = is_here.then(|| stream.next.wrapping_add_signed(ahead));
         // A way that has brought nothing yet is not behind by its first packet, but may be of another time.
         let before = self.legs[leg].highest.unwrap_or(stream.next - 1);
-        if number.is_some_and(|number| number > before) {
+        let is_silent = now.since(stream.advanced) >= self.window.max(RESTART_AFTER);
+        let first = self.again[leg].take();
+        let first = first.filter(|first| is_silent && first.next == seq);
+        // What is new to both ways goes on, whatever came before it.
+        let goes_on = |number| number > before && (first.is_none() || number >= stream.next);
+        if number.is_some_and(goes_on) {
             stream.advanced = now;
+            return number;
         }
-        if now.since(stream.advanced) < self.window.max(RESTART_AFTER) {
+        if !is_silent {
+            return number;
+        }
+        let is_other = ssrc != stream.ssrc;
+        // One alone may be a copy that is late; two in order are a stream (RFC 3550 appendix A.1).
+        if !is_other && first.is_none() {
+            self.again[leg] = Some(Again {
+                next: seq.wrapping_add(1),
+                packet: datagram.to_vec(),
+            });
             return number;
         }
         while !self.held.is_empty() {
             self.give_up(out);
         }
         self.merged.restarts += 1;
-        self.begin(now, ssrc, begins_at);
+        let Some(first) = first.filter(|_| !is_other) else {
+            self.begin(now, ssrc, begins_at);
+            return Some(begins_at);
+        };
+        let number = begins_at - 1;
+        self.begin(now, ssrc, number);
+        // It was counted when it came.
+        self.legs[leg].advance(number);
+        self.arrived[(number % REMEMBERED as u64) as usize] = Some((number, now, 1 << leg));
+        self.take(now, number, &first.packet, out);
         Some(begins_at)
     }
 
@@ -200,6 +237,7 @@ impl Merger {
             advanced: now,
         });
         self.arrived.fill(None);
+        self.again = [const { None }; LEGS];
         for leg in &mut self.legs {
             (leg.highest, leg.unique) = (None, 0);
         }

@@ -272,6 +272,7 @@ fn remote(c: u8) -> Remote {
     let at = |port| Expected {
         signalled: from([192, 0, 2, c & 3], port),
         via: None,
+        lan: c & 32 == 0,
     };
     if c & 4 == 0 {
         Remote::Udp {

@@ -23,8 +23,9 @@ use subtle::ConstantTimeEq as _;
 
 /// Receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
 pub const TUNNELS_MAX: usize = 1_024;
-/// Of one host: so many receivers may be behind one translator of addresses.
-pub const TUNNELS_PER_ADDRESS_MAX: usize = 32;
+/// Of one host: so many receivers may be behind one translator of addresses. Choice: a /64 of IPv6 is one host,
+/// which may speak from any address in it.
+pub const TUNNELS_PER_HOST_MAX: usize = 32;
 /// Groups of one receiver, of each family of addresses.
 pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
 /// Answers to who has not shown yet that it is where it says, in a second: 1000 of 60 bytes are half a
@@ -320,7 +321,8 @@ impl Relay {
         }
     }
 
-    /// Answers a question. Who asks may be at another address than it says.
+    /// Answers a question. Who asks may be at another address than it says, so a receiver has answers of
+    /// its own, which strangers that ask use up, and those of everybody.
     fn answer(
         &mut self,
         now: Time,
@@ -328,11 +330,10 @@ impl Relay {
         message: &Message<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), Refused> {
-        let answers = match self.tunnels.get_mut(&to) {
-            Some(tunnel) => &mut tunnel.answers,
-            None => &mut self.answers,
-        };
-        if !answers.try_take(now, 1.0) {
+        let own = self.tunnels.get_mut(&to);
+        let may = own.is_some_and(|tunnel| tunnel.answers.try_take(now, 1.0))
+            || self.answers.try_take(now, 1.0);
+        if !may {
             return Err(Refused::Flood);
         }
         self.bytes.clear();
@@ -426,7 +427,7 @@ impl Relay {
     fn has_room(&self, from: SocketAddr) -> bool {
         let own = self.per_host.get(&host(from)).copied().unwrap_or(0);
         let is_known = self.tunnels.contains_key(&from);
-        is_known || (self.tunnels.len() < TUNNELS_MAX && own < TUNNELS_PER_ADDRESS_MAX)
+        is_known || (self.tunnels.len() < TUNNELS_MAX && own < TUNNELS_PER_HOST_MAX)
     }
 
     fn tear_down(&mut self, at: SocketAddr, out: &mut impl Outlet) {

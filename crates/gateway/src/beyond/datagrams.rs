@@ -7,7 +7,7 @@
 //! A session belongs to one overlay socket and has a UDP port of its own, so targets tell sessions
 //! apart. It takes datagrams only from whom it has sent to, and ends when it is silent.
 
-use super::Shared;
+use super::{Shared, Undone};
 use client::{DatagramSocket, Error, Node, Options, Target};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -22,8 +22,8 @@ use std::time::Instant;
 use wire::bytes::{Reader, Writer};
 use wire::exit::{ADDRESS_BYTES_MAX, Address, Code, DATAGRAM_PORT};
 
-/// Sessions at the same time: two threads and a descriptor each.
-const MAX_SESSIONS: usize = 256;
+/// Sessions at the same time: two threads and a descriptor each. Nodes share them.
+pub(super) const MAX_SESSIONS: usize = 256;
 /// Targets of one session.
 const MAX_TARGETS: usize = 64;
 /// Datagrams that wait for a session to resolve a name.
@@ -83,7 +83,7 @@ impl Datagrams {
                 sessions.remove(&from);
             }
             if sessions.len() >= MAX_SESSIONS {
-                // Ended ones make room; a session notices its end by an empty message.
+                // Of ended ones nothing is kept; a session notices its end by an empty message.
                 sessions.retain(|_, session| {
                     !matches!(
                         session.try_send(Vec::new()),
@@ -91,22 +91,33 @@ impl Datagrams {
                     )
                 });
             }
-            if sessions.len() < MAX_SESSIONS
-                && let Ok(session) = self.open(from)
-            {
-                // The channel is new and has room.
-                let _ = session.try_send(bytes);
-                sessions.insert(from, session);
+            match self.open(from) {
+                Ok(session) => {
+                    // The channel is new and has room.
+                    let _ = session.try_send(bytes);
+                    sessions.insert(from, session);
+                }
+                Err(why) => {
+                    let to = "datagrams".to_owned();
+                    self.shared.failed(from.to_string(), to, why.to_string());
+                }
             }
         }
     }
 
     fn open(&self, from: Target) -> io::Result<SyncSender<Vec<u8>>> {
+        let place = self.shared.sessions.take_for(from.node);
+        let place = place.ok_or_else(|| {
+            io::Error::other(format!(
+                "this node has its share of the {MAX_SESSIONS} associations for datagrams"
+            ))
+        })?;
         let session = Arc::new(Session::open(from)?);
         let (sender, receiver) = sync_channel(MAX_QUEUED);
         let (shared, outward) = (Arc::clone(&self.shared), Arc::clone(&session));
         let thread = || thread::Builder::new().stack_size(STACK_BYTES);
         thread().spawn(move || {
+            let _place = place;
             outward.send_all(&shared, &receiver);
             outward.tell(&shared);
         })?;
@@ -168,8 +179,10 @@ impl Session {
                     known.insert(text, Some(addr));
                     addr
                 }
-                Err(Code::NotAllowed) => {
-                    let why = Code::NotAllowed.to_string();
+                Err(Undone {
+                    code: Code::NotAllowed,
+                    why,
+                }) => {
                     shared.failed(self.of.to_string(), text.clone(), why);
                     known.insert(text, None);
                     return None;

@@ -1,8 +1,9 @@
 //! Addresses that have failed to get in: whoever guesses tokens has to wait.
 
 use core::time::Duration;
+use net::places::Origin;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Instant;
 
 /// Failures that an address may have within [`SPAN`]. A token has 256 bits: this is not against
@@ -15,13 +16,13 @@ pub(super) const MAX_ADDRESSES: usize = 1_024;
 
 /// Who has failed, how often, and since when.
 #[derive(Debug, Default)]
-pub(super) struct Failures(BTreeMap<IpAddr, (u32, Instant)>);
+pub(super) struct Failures(BTreeMap<Origin, (u32, Instant)>);
 
 impl Failures {
     /// True for an address that is to wait.
     pub(super) fn is_blocked(&self, from: IpAddr, now: Instant) -> bool {
         self.0
-            .get(&network(from))
+            .get(&Origin::of(from))
             .is_some_and(|&(count, since)| count >= MAX_FAILURES && now < since + SPAN)
     }
 
@@ -34,19 +35,8 @@ impl Failures {
             let oldest = *oldest.0;
             self.0.remove(&oldest);
         }
-        let (count, _) = self.0.entry(network(from)).or_insert((0, now));
+        let (count, _) = self.0.entry(Origin::of(from)).or_insert((0, now));
         *count = count.saturating_add(1);
-    }
-}
-
-/// Whose address it is: a host of IPv6 has all of a /64.
-fn network(addr: IpAddr) -> IpAddr {
-    match addr.to_canonical() {
-        IpAddr::V6(ip) => {
-            let bits = ip.to_bits() & !u128::from(u64::MAX);
-            Ipv6Addr::from_bits(bits).into()
-        }
-        ip => ip,
     }
 }
 
@@ -83,7 +73,7 @@ mod tests {
         assert!(
             !failures
                 .0
-                .contains_key(&"10.0.0.1".parse::<IpAddr>().unwrap())
+                .contains_key(&Origin::of("10.0.0.1".parse().unwrap()))
         );
     }
 }

@@ -1,14 +1,17 @@
 //! One call as the gateway knows it: who its ends are, and what is needed to end it for them.
 
-use super::hop::{Face, Hop};
+use super::hop::{Face, Hop, SIP_PORT};
 use super::message;
+use super::places::Asker;
 use super::steering::Steering;
 use crate::media::Report;
+use crate::slots::Slot;
 use base::NodeAddr;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Header, Host, Request, Response, Uri};
 use std::time::{Instant, SystemTime};
+use tokio_util::sync::CancellationToken;
 use voice::media::Expired;
 use voice::sdp::Side;
 
@@ -84,8 +87,35 @@ pub(crate) struct Leg {
     pub(crate) contact: Option<Uri>,
     /// The hops between here and it, the nearest first.
     pub(crate) routes: Vec<Uri>,
+    /// Where it has said that it can be sent to, the latest last.
+    given: Vec<(Host, u16)>,
     /// The highest number of a request that it sent.
     pub(crate) cseq: u32,
+}
+
+/// Targets of an end that are remembered: forks and devices that it moved between.
+const GIVEN_MAX: usize = 16;
+
+impl Leg {
+    /// Notes where it says that it can be sent to.
+    fn give(&mut self, targets: impl IntoIterator<Item = Uri>) {
+        for at in targets.into_iter().map(|uri| target(&uri)) {
+            self.given.retain(|given| *given != at);
+            self.given.push(at);
+        }
+        let over = self.given.len().saturating_sub(GIVEN_MAX);
+        self.given.drain(..over);
+    }
+
+    /// Whether it has said that it can be sent to there.
+    pub(crate) fn has_given(&self, uri: &Uri) -> bool {
+        self.given.contains(&target(uri))
+    }
+}
+
+fn target(uri: &Uri) -> (Host, u16) {
+    let port = uri.host_with_port.port.map_or(SIP_PORT, u16::from);
+    (uri.host().clone(), port)
 }
 
 /// A call.
@@ -96,8 +126,10 @@ pub(crate) struct Call {
     pub(crate) hops: [Hop; 2],
     pub(crate) legs: [Leg; 2],
     pub(crate) steering: Option<Steering>,
-    /// Nobody has answered it yet, and it is counted as such.
-    pub(crate) is_ringing: bool,
+    /// Its place among those that nobody has answered yet.
+    pub(crate) ringing: Option<Slot<Asker>>,
+    /// It rings, and has to make room for another one.
+    pub(crate) gives_way: CancellationToken,
     from: String,
     to: String,
     started: (SystemTime, Instant),
@@ -107,9 +139,18 @@ pub(crate) struct Call {
 
 impl Call {
     /// Of an INVITE without a dialog, as it came.
-    pub(crate) fn new(number: u64, invite: &Request, from: Hop, to: Hop) -> Call {
+    pub(crate) fn new(
+        number: u64,
+        invite: &Request,
+        from: Hop,
+        to: Hop,
+        ringing: Slot<Asker>,
+    ) -> Call {
+        let gives_way = CancellationToken::new();
+        let way = gives_way.clone();
+        ringing.may_end(move || way.cancel());
         let header = invite.from_header();
-        let caller = Leg {
+        let mut caller = Leg {
             party: header.map_or_else(|_| String::new(), |h| h.value().to_owned()),
             tag: message::tags(invite).0,
             contact: message::contact(invite),
@@ -118,7 +159,10 @@ impl Call {
                 .map(|route| route.uri)
                 .collect(),
             cseq: message::cseq(invite),
+            given: Vec::new(),
         };
+        let named = caller.routes.iter().chain(&caller.contact);
+        caller.give(named.cloned().collect::<Vec<_>>());
         let header = invite.to_header();
         let callee = Leg {
             party: header.map_or_else(|_| String::new(), |h| h.value().to_owned()),
@@ -130,7 +174,8 @@ impl Call {
             hops: [from, to],
             legs: [caller, callee],
             steering: None,
-            is_ringing: true,
+            ringing: Some(ringing),
+            gives_way,
             from: message::party(invite.from_header().and_then(|h| h.uri())),
             to: message::party(invite.to_header().and_then(|h| h.uri())),
             started: (SystemTime::now(), Instant::now()),
@@ -172,6 +217,7 @@ impl Call {
         let leg = &mut self.legs[side.index()];
         leg.cseq = leg.cseq.max(message::cseq(request));
         if let Some(contact) = message::contact(request) {
+            leg.give([contact.clone()]);
             leg.contact = Some(contact);
         }
         if let Some(steering) = &self.steering {
@@ -197,6 +243,8 @@ impl Call {
             .take_while(|uri| !is_own(uri));
         leg.routes = beyond.collect();
         leg.routes.reverse();
+        let named = leg.routes.iter().chain(&leg.contact);
+        leg.give(named.cloned().collect::<Vec<_>>());
         if response.status_code.code() >= 200 {
             self.answered = Some(Instant::now());
         }
@@ -205,7 +253,9 @@ impl Call {
     /// Notes a new target of an end, by its answer to a later INVITE.
     pub(crate) fn on_later_response(&mut self, by: Side, response: &Response) {
         if let Some(contact) = message::contact(response) {
-            self.legs[by.index()].contact = Some(contact);
+            let leg = &mut self.legs[by.index()];
+            leg.give([contact.clone()]);
+            leg.contact = Some(contact);
         }
     }
 

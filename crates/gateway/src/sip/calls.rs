@@ -4,29 +4,31 @@ use super::Event;
 use super::call::{Call, End, Record};
 use super::hop::Hop;
 use super::message;
+use super::places::{self, Asker};
 use super::proxy::{Proxy, Rejection, locked};
 use crate::media::Report;
+use crate::slots::Slots;
 use base::NodeAddr;
-use core::net::IpAddr;
 use rsipstack::sip::Request;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use voice::media::CallId;
 use voice::sdp::Side;
 
-/// Calls of one host that nobody has answered yet. A PBX that begins 50 calls a second, which ring for
-/// 20 s, has 1000; who has more leaves three quarters of the table to others.
-const RINGING_MAX: usize = voice::media::CALLS_MAX / 4;
+/// Calls that nobody has answered yet: who only rings, under however many addresses, takes no place of
+/// calls that are answered. One host may have half of these: a PBX that begins 50 calls a second, which
+/// ring for 20 s, has 1000.
+const RINGING_MAX: usize = voice::media::CALLS_MAX / 2;
 
 /// The calls that are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) calls: HashMap<u64, Arc<Mutex<Call>>>,
     pub(crate) by_media: HashMap<CallId, u64>,
     /// A call that was forked, or that comes by here twice, has several.
     pub(crate) by_call_id: HashMap<String, Vec<u64>>,
-    /// How many of each host nobody has answered yet.
-    ringing: HashMap<IpAddr, usize>,
+    /// Those that nobody has answered yet.
+    ringing: Slots<Asker>,
     next: u64,
 }
 
@@ -34,40 +36,27 @@ impl Table {
     /// Numbers begin anywhere, so that those of a gateway that was restarted mean nothing.
     pub(crate) fn new(first: u64) -> Table {
         Table {
+            calls: HashMap::new(),
+            by_media: HashMap::new(),
+            by_call_id: HashMap::new(),
+            ringing: Slots::new(RINGING_MAX),
             next: first,
-            ..Table::default()
-        }
-    }
-}
-
-impl Table {
-    /// A call of the host rings no longer.
-    fn rings_no_longer(&mut self, host: IpAddr) {
-        if let Some(count) = self.ringing.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.ringing.remove(&host);
-            }
         }
     }
 }
 
 impl Proxy {
     /// Notes that a call rings no longer: it was answered, or has ended.
-    pub(crate) fn rings_no_longer(&self, call: &Mutex<Call>) {
-        let mut known = locked(call);
-        if core::mem::take(&mut known.is_ringing) {
-            let host = known.hops[Side::Caller.index()].at.ip();
-            drop(known);
-            locked(&self.calls).rings_no_longer(host);
-        }
+    pub(crate) fn rings_no_longer(call: &Mutex<Call>) {
+        let ringing = locked(call).ringing.take();
+        drop(ringing);
     }
 
     /// Ends a call, once, and tells of it.
     pub(crate) fn end(&self, call: &Mutex<Call>, end: End, report: Option<Report>) {
         let record = locked(call).close(end, report);
         let Some(record) = record else { return };
-        self.rings_no_longer(call);
+        Proxy::rings_no_longer(call);
         let mut table = locked(&self.calls);
         table.calls.remove(&record.number);
         if let Some(numbers) = table.by_call_id.get_mut(&record.call_id) {
@@ -95,7 +84,7 @@ impl Proxy {
         });
         self.end(&call, end, report);
         for (bye, known, side) in byes.into_iter().flatten() {
-            let hop = self.hop_within(&bye, Some((&call, side.other()))).await;
+            let hop = self.hop_within(&bye, &call, side.other()).await;
             let hop = hop.unwrap_or(known);
             if let Ok((_, mut responses)) = self.send(bye, &hop).await {
                 tokio::spawn(async move { while responses.recv().await.is_some() {} });
@@ -118,19 +107,17 @@ impl Proxy {
                 "the gateway has all the calls it can take",
             ));
         }
-        let host = from.at.ip();
-        let ringing = table.ringing.entry(host).or_default();
-        if *ringing >= RINGING_MAX {
+        let number = table.next;
+        let Some(ringing) = table.ringing.take_for(places::asker(&from)) else {
             self.counters.overload.add();
             return Err(Rejection::new(
                 503,
                 "too many unanswered calls of this host",
             ));
-        }
-        *ringing += 1;
-        let number = table.next;
+        };
         table.next = table.next.wrapping_add(1);
-        let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));
+        let call = Call::new(number, invite, from, to, ringing);
+        let call = Arc::new(Mutex::new(call));
         table.calls.insert(number, call.clone());
         let call_id = message::call_id(invite);
         table.by_call_id.entry(call_id).or_default().push(number);

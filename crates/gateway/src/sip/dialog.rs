@@ -2,15 +2,16 @@
 //! descriptions.
 
 use super::call::{Call, is_in_dialog};
-use super::hop::{Face, Hop, is_private};
+use super::hop::{Face, Hop, is_private, overlay_node};
 use super::message;
 use super::proxy::{Known, Proxy, Rejection, locked};
+use super::routes;
 use super::steering::{Refused, Source, Steering};
 use base::NodeAddr;
 use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
-use rsipstack::sip::{Headers, Host, Method, Request, Response};
-use std::sync::{Arc, Mutex};
+use rsipstack::sip::{Headers, Host, Method, Request, Response, Uri};
+use std::sync::Mutex;
 use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
 
 impl Proxy {
@@ -54,36 +55,60 @@ impl Proxy {
         Ok(Some((call, side)))
     }
 
-    /// Where a request goes that is within a dialog.
+    /// Where a request of a call goes, which `by` sent.
     pub(crate) async fn hop_within(
         &self,
         request: &Request,
-        call: Option<(&Arc<Mutex<Call>>, Side)>,
+        call: &Mutex<Call>,
+        by: Side,
     ) -> Result<Hop, Rejection> {
         let routes = request
             .typed_route_headers()
             .map_err(|error| Rejection::new(400, error))?;
-        let known = call.map(|(call, by)| locked(call).hops[by.other().index()].clone());
+        let known = locked(call).hops[by.other().index()].clone();
         if let Some(first) = routes.first() {
+            self.may_lead(&first.uri, call, by)?;
             let hop = self.routes.within(&first.uri).await?;
             return Ok(same_stream(hop, known));
         }
-        if let Some(known) = known {
-            // Without Routes of its own it must go on to the other gateway all the same.
-            if known.face == Face::Overlay {
-                return Ok(known);
-            }
-            // Choice: a target in a private network that its signalling does not come from is
-            // behind a translator, and reached only by the way it came.
-            if let Host::IpAddr(ip) = request.uri.host()
-                && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
-            {
-                return Ok(known);
-            }
-            let hop = self.routes.within(&request.uri).await?;
-            return Ok(same_stream(hop, Some(known)));
+        // Without Routes of its own it must go on to the other gateway all the same.
+        if known.face == Face::Overlay {
+            return Ok(known);
         }
-        Ok(self.routes.within(&request.uri).await?)
+        // Choice: a target in a private network that its signalling does not come from is
+        // behind a translator, and reached only by the way it came.
+        if let Host::IpAddr(ip) = request.uri.host()
+            && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
+        {
+            return Ok(known);
+        }
+        self.may_lead(&request.uri, call, by)?;
+        let hop = self.routes.within(&request.uri).await?;
+        Ok(same_stream(hop, known))
+    }
+
+    /// Whether a request of `by` may lead there. Requests from the overlay may lead to where the call's
+    /// end at this site is, or has said that it is, and nowhere else.
+    fn may_lead(&self, uri: &Uri, call: &Mutex<Call>, by: Side) -> Result<(), Rejection> {
+        let call = locked(call);
+        if call.hops[by.index()].face == Face::Access {
+            return Ok(());
+        }
+        let end = by.other().index();
+        let is_known = match uri.host() {
+            Host::IpAddr(ip) => call.hops[end].at == routes::at(*ip, uri),
+            Host::Domain(_) => {
+                overlay_node(uri.host()).is_some_and(|node| call.hops[end].node() == Some(node))
+            }
+        };
+        if is_known || call.legs[end].has_given(uri) || self.routes.is_of_site(uri) {
+            return Ok(());
+        }
+        self.counters.forged.add();
+        Err(Rejection::new(
+            403,
+            "not where this call's end is: --reach lists what else other sites may lead to",
+        ))
     }
 
     /// Leads the description of a request within a call.
@@ -197,11 +222,8 @@ impl Proxy {
     }
 }
 
-fn same_stream(mut hop: Hop, known: Option<Hop>) -> Hop {
-    if let Some(known) = known
-        && known.is_host_of(&hop)
-        && known.transport == hop.transport
-    {
+fn same_stream(mut hop: Hop, known: Hop) -> Hop {
+    if known.is_host_of(&hop) && known.transport == hop.transport {
         hop.stream = known.stream;
     }
     hop

@@ -5,11 +5,11 @@
 //! virtual port [`OVERLAY_PORT`], which look like UDP to the transactions. In messages an overlay
 //! address is written as a name, `10.7.0.1.sinew`, since as an address it would be the Internet's.
 
+use crate::special::{self, Kind};
 use base::NodeAddr;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use rsipstack::sip::{Host, HostWithPort, Transport, Uri};
 use rsipstack::transport::SipConnection;
-use std::net::UdpSocket;
 
 /// The virtual port of SIP: that of SIP itself.
 pub const OVERLAY_PORT: u16 = 5060;
@@ -19,7 +19,7 @@ pub(crate) const SUFFIX: &str = crate::socks::SUFFIX;
 pub(crate) const SIP_PORT: u16 = 5060;
 
 /// A side of the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Face {
     /// Phones and proxies of the site.
     Access,
@@ -111,7 +111,7 @@ impl Names {
         if !self.bound.is_unspecified() {
             return self.bound;
         }
-        local_ip_toward(peer).unwrap_or(peer)
+        special::source_toward(peer).unwrap_or(peer)
     }
 
     /// Host and port to say to a neighbour.
@@ -139,7 +139,7 @@ impl Names {
             return true;
         }
         // An address of this host is the one that packets to it leave from.
-        self.bound.is_unspecified() && local_ip_toward(ip) == Some(ip)
+        self.bound.is_unspecified() && special::source_toward(ip).is_ok_and(|own| own == ip)
     }
 }
 
@@ -151,32 +151,19 @@ pub(crate) fn overlay_host(node: NodeAddr) -> HostWithPort {
     }
 }
 
-/// The address of this host from which packets to `peer` leave; nothing is sent.
-fn local_ip_toward(peer: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = match peer {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect((peer, SIP_PORT)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+/// Addresses of this host, its link and its site, for sure: others may share an access network.
+pub(crate) fn is_of_site(ip: IpAddr) -> bool {
+    let kind = special::range(ip).map(|range| range.kind);
+    matches!(kind, Some(Kind::Loopback | Kind::LinkLocal | Kind::Private))
 }
 
-/// Addresses of private networks, of this host and of its link: RFC 1918, 4193, 6598.
+/// Addresses that mean something only here.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || (a == 100 && (64..128).contains(&b))
-        }
-        IpAddr::V6(ip) => {
-            let first = ip.segments()[0];
-            ip.is_loopback() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
-        }
-    }
+    let kind = special::range(ip).map(|range| range.kind);
+    matches!(
+        kind,
+        Some(Kind::Loopback | Kind::LinkLocal | Kind::Private | Kind::Shared)
+    )
 }
 
 #[cfg(test)]
@@ -206,6 +193,20 @@ mod tests {
             ("sip:example.org", false),
         ] {
             assert_eq!(names.is_own(&uri.try_into().unwrap()), own, "{uri}");
+        }
+    }
+
+    #[test]
+    fn who_shares_the_provider_is_no_host_of_the_site() {
+        for (ip, [is_of_site, is_private]) in [
+            ("10.1.0.9", [true, true]),
+            ("127.0.0.1", [true, true]),
+            ("100.64.0.9", [false, true]),
+            ("198.51.100.9", [false, false]),
+        ] {
+            let ip = ip.parse().unwrap();
+            let known = [super::is_of_site(ip), super::is_private(ip)];
+            assert_eq!(known, [is_of_site, is_private], "{ip}");
         }
     }
 

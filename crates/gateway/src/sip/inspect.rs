@@ -1,12 +1,19 @@
-//! What sees every message: a bound on what one source may send, and a trace.
+//! What sees every message: a bound on what one source may send and is told, and a trace.
+//!
+//! Whoever writes another's address into a datagram sends the answers there. So an address is told each of
+//! its first answers once, and beyond that no more than amplifies little ([`AMPLIFICATION`]), until it
+//! has shown that it hears: by a request with the tag of an answer, such as the ACK. Who controls a callee
+//! knows the tags of its answers, and can show that in another's name.
 
-use super::Counters;
+use super::{Counters, message, places};
+use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use rsipstack::platform::net::UdpSocket;
 use rsipstack::sip::{SipMessage, Transport};
 use rsipstack::transaction::endpoint::{MessageInspector, TransportEventInspector};
 use rsipstack::transport::{SipAddr, SipConnection, TransportEvent};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,12 +22,22 @@ use std::time::Instant;
 const RATE_PER_S: f64 = 2_000.0;
 /// As many at once.
 const BURST: f64 = 2_000.0;
-/// Messages that wait to be taken up, some 2 kB each: 4 MB.
-const WAITING_MAX: usize = 2_048;
+/// What messages that wait to be taken up may cost in memory: some 2 kB each.
+const WAITING_MAX: usize = 4 << 20;
 /// Of one source, so that who sends too many delays himself.
 const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 8;
 /// Sources that are remembered; when there are more, all begin anew.
-const SOURCES_MAX: usize = 16_384;
+const SOURCES_MAX: usize = 8_192;
+
+/// Bytes of answers for each byte from an address that has proven nothing, beside its first answers: an
+/// answer is about as long as its request, so a lost one is repeated twice.
+const AMPLIFICATION: usize = 2;
+/// What it may have in store.
+const CREDIT_MAX: usize = 64 << 10;
+/// So many answers are told for nothing, once.
+const FREE_ANSWERS: usize = 8;
+/// And the tags of so many, the last ones, show that they were heard.
+const TAGS_MAX: usize = 8;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +56,61 @@ pub type Trace = Arc<dyn Fn(Direction, Option<SocketAddr>, &str) + Send + Sync>;
 pub(super) struct Gate {
     state: Mutex<State>,
     counters: Arc<Counters>,
+    hasher: RandomState,
 }
 
 #[derive(Default)]
 struct State {
     sources: HashMap<IpAddr, Source>,
-    /// Messages that were let through and are not taken up yet.
+    /// What messages cost that were let through and are not taken up yet.
     waiting: usize,
 }
 
 struct Source {
     tokens: f64,
     at: Instant,
-    waiting: usize,
+    /// What each of its messages costs that waits, in order.
+    waiting: VecDeque<usize>,
+    waiting_all: usize,
+    /// It hears what it is told.
+    is_proven: bool,
+    /// Bytes that it may be told.
+    credit: usize,
+    /// Its first answers, as hashes.
+    told: Vec<u64>,
+    /// The tags of its last ones.
+    tags: VecDeque<u64>,
+}
+
+impl Source {
+    fn new(now: Instant) -> Source {
+        Source {
+            tokens: BURST,
+            at: now,
+            waiting: VecDeque::new(),
+            waiting_all: 0,
+            is_proven: false,
+            credit: 0,
+            told: Vec::new(),
+            tags: VecDeque::new(),
+        }
+    }
+}
+
+impl State {
+    /// The source of this address, a new one if it is not known.
+    fn source(&mut self, at: IpAddr, now: Instant) -> &mut Source {
+        if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&at) {
+            let waits = |source: &Source| !source.waiting.is_empty();
+            // Those that may be invented go first.
+            self.sources
+                .retain(|_, source| waits(source) || source.is_proven);
+            if self.sources.len() >= SOURCES_MAX {
+                self.sources.retain(|_, source| waits(source));
+            }
+        }
+        self.sources.entry(at).or_insert_with(|| Source::new(now))
+    }
 }
 
 impl Gate {
@@ -59,6 +118,7 @@ impl Gate {
         Arc::new(Gate {
             state: Mutex::default(),
             counters,
+            hasher: RandomState::new(),
         })
     }
 
@@ -66,41 +126,100 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message of this source goes on; then it waits until it is taken up.
-    fn lets(&self, from: IpAddr, now: Instant) -> bool {
+    /// Whether a message of this source goes on, which costs so much; then it waits until it is taken up.
+    fn lets(&self, from: IpAddr, cost: usize, now: Instant) -> bool {
         let mut state = self.locked();
-        if state.sources.len() >= SOURCES_MAX && !state.sources.contains_key(&from) {
-            state.sources.retain(|_, source| source.waiting > 0);
-        }
-        let is_full = state.waiting >= WAITING_MAX;
-        let source = state.sources.entry(from).or_insert(Source {
-            tokens: BURST,
-            at: now,
-            waiting: 0,
-        });
+        let is_full = state.waiting + cost > WAITING_MAX;
+        let source = state.source(from, now);
         let passed = now.saturating_duration_since(source.at).as_secs_f64();
         source.tokens = (source.tokens + passed * RATE_PER_S).min(BURST);
         source.at = now;
-        let may = !is_full && source.tokens >= 1.0 && source.waiting < WAITING_OF_ONE_MAX;
+        let has_room = source.waiting_all + cost <= WAITING_OF_ONE_MAX;
+        let may = !is_full && source.tokens >= 1.0 && has_room;
         if may {
             source.tokens -= 1.0;
-            source.waiting += 1;
-            state.waiting += 1;
+            source.waiting.push_back(cost);
+            source.waiting_all += cost;
+            state.waiting += cost;
         } else {
             self.counters.flood.add();
         }
         may
     }
 
-    /// A message of this source was taken up.
+    /// So many bytes came from an address and go on; `tag` is the one of To.
+    fn heard(&self, from: IpAddr, len: usize, tag: Option<&str>) {
+        let mut state = self.locked();
+        let Some(source) = state.sources.get_mut(&from) else {
+            return;
+        };
+        source.credit = (source.credit + AMPLIFICATION * len).min(CREDIT_MAX);
+        if let Some(tag) = tag.map(|tag| self.hasher.hash_one(tag))
+            && source.tags.contains(&tag)
+        {
+            source.is_proven = true;
+            source.told = Vec::new();
+            source.tags = VecDeque::new();
+        }
+    }
+
+    /// Whether an address is told this.
+    fn may_tell(&self, to: IpAddr, bytes: &[u8], now: Instant) -> bool {
+        // What is no answer, nobody has asked for in another's name.
+        if !bytes.starts_with(b"SIP/2.0 ") {
+            return true;
+        }
+        let mut state = self.locked();
+        // One that was forgotten begins anew.
+        let source = state.source(to, now);
+        if source.is_proven {
+            return true;
+        }
+        let answer = self.hasher.hash_one(bytes);
+        if source.told.len() < FREE_ANSWERS && !source.told.contains(&answer) {
+            source.told.push(answer);
+        } else if source.credit >= bytes.len() {
+            source.credit -= bytes.len();
+        } else {
+            self.counters.unproven.add();
+            return false;
+        }
+        let tag = match SipMessage::try_from(bytes) {
+            Ok(SipMessage::Response(response)) => message::tags(&response).1,
+            _ => None,
+        };
+        if let Some(tag) = tag.map(|tag| self.hasher.hash_one(tag.as_str()))
+            && !source.tags.contains(&tag)
+        {
+            if source.tags.len() >= TAGS_MAX {
+                source.tags.pop_front();
+            }
+            source.tags.push_back(tag);
+        }
+        true
+    }
+
+    /// A message of this source was taken up, the first that waits.
     fn taken_up(&self, from: IpAddr) {
         let mut state = self.locked();
         if let Some(source) = state.sources.get_mut(&from)
-            && source.waiting > 0
+            && let Some(cost) = source.waiting.pop_front()
         {
-            source.waiting -= 1;
-            state.waiting -= 1;
+            source.waiting_all -= cost;
+            if source.waiting.is_empty() {
+                // A burst leaves no room behind that it took.
+                source.waiting = VecDeque::new();
+            }
+            state.waiting -= cost;
         }
+    }
+}
+
+/// What a message costs while it waits.
+fn cost(message: &SipMessage) -> usize {
+    match message {
+        SipMessage::Request(request) => places::cost(&request.headers, &request.body),
+        SipMessage::Response(response) => places::cost(&response.headers, &response.body),
     }
 }
 
@@ -108,6 +227,8 @@ impl Gate {
 pub(super) struct Gated<S> {
     pub(super) socket: S,
     pub(super) gate: Arc<Gate>,
+    /// Whoever sends can write another's address into what he sends.
+    pub(super) is_spoofable: bool,
 }
 
 #[async_trait::async_trait]
@@ -121,18 +242,31 @@ impl<S: UdpSocket> UdpSocket for Gated<S> {
             }
             // What the stack would drop is not counted as waiting.
             let message = SipMessage::try_from(&buffer[..len]);
-            let is_sip = message.is_ok_and(|message| {
-                SipConnection::update_msg_received(message, from, Transport::Udp).is_ok()
+            let tag = match &message {
+                Ok(SipMessage::Request(request)) => message::tags(request).1,
+                _ => None,
+            };
+            let message = message.ok().and_then(|message| {
+                SipConnection::update_msg_received(message, from, Transport::Udp).ok()
             });
-            if !is_sip {
+            let Some(message) = message else {
                 self.gate.counters.nonsense.add();
-            } else if self.gate.lets(from.ip(), Instant::now()) {
+                continue;
+            };
+            if self.gate.lets(from.ip(), cost(&message), Instant::now()) {
+                if self.is_spoofable {
+                    self.gate.heard(from.ip(), len, tag.as_deref());
+                }
                 return Ok((len, from));
             }
         }
     }
 
     async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> rsipstack::Result<usize> {
+        if self.is_spoofable && !self.gate.may_tell(to.ip(), bytes, Instant::now()) {
+            // As if it were lost.
+            return Ok(bytes.len());
+        }
         self.socket.send_to(bytes, to).await
     }
 
@@ -147,14 +281,14 @@ pub(super) struct Inside(pub(super) Arc<Gate>);
 #[async_trait::async_trait]
 impl TransportEventInspector for Inside {
     async fn handle(&self, event: TransportEvent) -> Option<TransportEvent> {
-        let TransportEvent::Incoming(_, connection, from) = &event else {
+        let TransportEvent::Incoming(message, connection, from) = &event else {
             return Some(event);
         };
         let Ok(from) = from.get_socketaddr() else {
             return Some(event);
         };
         // A stream is read by the stack itself, and its sender is held up by TCP.
-        if connection.is_reliable() && !self.0.lets(from.ip(), Instant::now()) {
+        if connection.is_reliable() && !self.0.lets(from.ip(), cost(message), Instant::now()) {
             return None;
         }
         self.0.taken_up(from.ip());
@@ -166,7 +300,8 @@ impl TransportEventInspector for Inside {
 pub(super) struct Tracer(pub(super) Trace);
 
 impl Tracer {
-    fn show(&self, direction: Direction, at: Option<&SipAddr>, message: &SipMessage) {
+    /// Shows one.
+    pub(super) fn show(&self, direction: Direction, at: Option<&SipAddr>, message: &SipMessage) {
         let at = at.and_then(|at| at.get_socketaddr().ok());
         (self.0)(direction, at, &message.to_string());
     }
@@ -185,47 +320,4 @@ impl MessageInspector for Tracer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::time::Duration;
-
-    #[test]
-    fn a_source_has_its_rate_and_others_theirs() {
-        let gate = Gate::new(Arc::default());
-        let [one, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
-        let now = Instant::now();
-        let lets = |from, now| {
-            let may = gate.lets(from, now);
-            if may {
-                gate.taken_up(from);
-            }
-            may
-        };
-        let passed = (0..3 * BURST as usize).filter(|_| lets(one, now));
-        assert_eq!(passed.count(), BURST as usize);
-        assert!(lets(other, now));
-        let later = now + Duration::from_millis(10);
-        let passed = (0..100).filter(|_| lets(one, later));
-        assert_eq!(passed.count(), 20);
-        assert_eq!(gate.locked().waiting, 0);
-    }
-
-    #[test]
-    fn what_waits_is_bounded_for_each_and_for_all() {
-        let gate = Gate::new(Arc::default());
-        let now = Instant::now();
-        let source = |n: usize| IpAddr::from([192, 0, 2, n as u8]);
-        let flood = |n| (0..500).filter(|_| gate.lets(source(n), now)).count();
-        assert_eq!(flood(0), WAITING_OF_ONE_MAX);
-        assert_eq!(
-            (1..20).map(flood).sum::<usize>(),
-            WAITING_MAX - WAITING_OF_ONE_MAX
-        );
-        gate.taken_up(source(0));
-        assert!(gate.lets(source(30), now));
-        assert!(!gate.lets(source(31), now));
-        // What was never let through is not taken up.
-        gate.taken_up(source(99));
-        assert_eq!(gate.locked().waiting, WAITING_MAX);
-    }
-}
+mod tests;

@@ -15,13 +15,15 @@ use super::Event;
 use super::call::{Call, End, is_in_dialog};
 use super::hop::{Face, Hop};
 use super::message;
+use super::places::InvitePlace;
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
-use super::transactions::{RETRY_AFTER_S, reject, respond, responses};
+use super::transactions::{respond, responses};
 use base::NodeAddr;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Header, Method, Request, Response, SipMessage};
+use rsipstack::transaction::endpoint::EndpointInnerRef;
 use rsipstack::transaction::transaction::{Transaction, TransactionEventSender};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -34,22 +36,25 @@ use voice::sdp::{OPTION_TAG, Sdp, Side};
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Takes an INVITE.
-pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: Hop) {
+pub(crate) async fn take(
+    proxy: Arc<Proxy>,
+    mut transaction: Transaction,
+    from: Hop,
+    place: InvitePlace,
+) {
     let prepared = prepare(&proxy, &transaction.original, &from).await;
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(rejection) => {
             proxy.counters.rejected.add();
-            let _ = reject(&mut transaction, &rejection).await;
-            // It ends with the caller's ACK.
-            while transaction.receive().await.is_some() {}
+            proxy.reject(transaction, &rejection).await;
             return;
         }
     };
     let _ = transaction.send_trying().await;
     let invite = transaction.original.clone();
     let responder = transaction.tu_sender.clone();
-    let caller = requests(transaction);
+    let caller = requests(transaction, place, proxy.endpoint.clone());
     let driver = Driver {
         proxy,
         invite,
@@ -64,6 +69,7 @@ pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: 
         heard: false,
         is_cancelled: false,
         cancel_sent: false,
+        has_given_way: false,
         is_final: false,
         ack: None,
         is_plain: false,
@@ -89,7 +95,7 @@ async fn prepare(proxy: &Proxy, invite: &Request, from: &Hop) -> Result<Prepared
         let Some((call, side)) = call else {
             return Err(Rejection::new(481, "no such call here"));
         };
-        let hop = proxy.hop_within(&request, Some((&call, side))).await?;
+        let hop = proxy.hop_within(&request, &call, side).await?;
         return Ok(Prepared {
             call: Some(call),
             side,
@@ -140,7 +146,11 @@ fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
 }
 
 /// What the caller sends after the INVITE, received in a task of its own.
-fn requests(mut transaction: Transaction) -> UnboundedReceiver<Request> {
+fn requests(
+    mut transaction: Transaction,
+    place: InvitePlace,
+    endpoint: EndpointInnerRef,
+) -> UnboundedReceiver<Request> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
         while let Some(message) = transaction.receive().await {
@@ -148,6 +158,10 @@ fn requests(mut transaction: Transaction) -> UnboundedReceiver<Request> {
                 let _ = sender.send(request);
             }
         }
+        drop(sender);
+        let key = transaction.key.clone();
+        drop(transaction);
+        place.linger(endpoint, key).await;
     });
     receiver
 }
@@ -171,6 +185,7 @@ struct Driver {
     heard: bool,
     is_cancelled: bool,
     cancel_sent: bool,
+    has_given_way: bool,
     is_final: bool,
     /// The caller's ACK of the 2xx, for repetitions of that.
     ack: Option<(Request, Hop)>,
@@ -184,6 +199,11 @@ impl Driver {
             Ok(callee) => callee,
             Err(rejection) => return self.fail(&rejection),
         };
+        let gives_way = self
+            .call
+            .as_ref()
+            .map(|call| locked(call).gives_way.clone());
+        let gives_way = gives_way.unwrap_or_default();
         let mut silence = Instant::now() + SILENCE;
         let (mut caller_is_there, mut callee_is_there) = (true, true);
         while caller_is_there || callee_is_there {
@@ -201,6 +221,7 @@ impl Driver {
                     }
                     None => callee_is_there = false,
                 },
+                () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
                     if let Ok(next) = self.try_next().await {
                         callee = next;
@@ -208,6 +229,53 @@ impl Driver {
                     silence = Instant::now() + SILENCE;
                 }
             }
+        }
+    }
+
+    /// Ends the call, which rings, for others have more right to its place.
+    async fn give_way(&mut self) {
+        self.proxy.counters.overload.add();
+        self.is_cancelled = true;
+        self.has_given_way = true;
+        self.hops.clear();
+        self.cancel().await;
+        self.is_final = true;
+        let why = Rejection::new(503, "too many unanswered calls of this host");
+        if let Some(call) = &self.call {
+            self.proxy.end(call, End::Refused(why.status), None);
+        }
+        let answer = self.proxy.refusal(&self.invite, &why);
+        respond(&self.responder, answer);
+    }
+
+    /// The callee has answered a call that had given way: it is told that nobody is there.
+    async fn take_back(&mut self, response: &Response) {
+        let (Some(call), Some(hop)) = (self.call.clone(), self.hop.clone()) else {
+            return;
+        };
+        let names = self.proxy.names();
+        let bye = {
+            let mut call = locked(&call);
+            call.on_response(response, |uri| names.is_own(uri));
+            call.bye(
+                Side::Callee,
+                "SIP;cause=503;text=\"too many unanswered calls\"",
+            )
+        };
+        let (Some(bye), Some(sent)) = (bye, &self.sent) else {
+            return;
+        };
+        let mut ack = bye.clone();
+        ack.method = Method::Ack;
+        let number = format!("{} ACK", message::cseq(sent));
+        ack.headers.unique_push(Header::CSeq(number.into()));
+        let known = self.proxy.hop_within(&bye, &call, Side::Caller).await;
+        let hop = known.unwrap_or(hop);
+        if self.proxy.send_ack(ack.clone(), &hop).await.is_ok() {
+            self.ack = Some((ack, hop.clone()));
+        }
+        if let Ok((_, mut answers)) = self.proxy.send(bye, &hop).await {
+            tokio::spawn(async move { while answers.recv().await.is_some() {} });
         }
     }
 
@@ -328,7 +396,7 @@ impl Driver {
         }
         // A late answer that cannot be led passes as it came.
         let _ = self.proxy.steer_request(&call, self.side, &mut ack);
-        let Ok(hop) = self.proxy.hop_within(&ack, Some((&call, self.side))).await else {
+        let Ok(hop) = self.proxy.hop_within(&ack, &call, self.side).await else {
             return;
         };
         if self.proxy.send_ack(ack.clone(), &hop).await.is_ok() {
@@ -382,6 +450,8 @@ impl Driver {
             // A repetition of the answer: the ACK was lost on its way.
             if let Some((ack, hop)) = &self.ack {
                 let _ = self.proxy.send_ack(ack.clone(), hop).await;
+            } else if self.has_given_way && (200..300).contains(&status) {
+                self.take_back(&response).await;
             }
             return None;
         }
@@ -443,7 +513,7 @@ impl Driver {
             self.proxy.end(call, end, None);
         } else if (200..300).contains(&status) && self.is_first {
             self.proxy.counters.answered.add();
-            self.proxy.rings_no_longer(call);
+            Proxy::rings_no_longer(call);
             let record = locked(call).record(None);
             (self.proxy.report)(Event::Answered(Box::new(record)));
         }
@@ -457,24 +527,7 @@ impl Driver {
             self.proxy.end(call, End::Refused(rejection.status), None);
         }
         self.proxy.counters.rejected.add();
-        let status = rejection.status.into();
-        let mut response = self
-            .proxy
-            .endpoint
-            .make_response(&self.invite, status, None);
-        if let Ok(to) = response.to_header()
-            && let Ok(None) = to.tag()
-        {
-            let tagged = to.clone().with_tag(rsipstack::transaction::make_tag());
-            response.headers.unique_push(tagged.into());
-        }
-        let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
-        let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
-        response.headers.push(Header::Other("Reason".into(), value));
-        if rejection.status == 503 {
-            let wait_s = RETRY_AFTER_S.to_string();
-            response.headers.push(Header::RetryAfter(wait_s.into()));
-        }
-        respond(&self.responder, response);
+        let answer = self.proxy.refusal(&self.invite, rejection);
+        respond(&self.responder, answer);
     }
 }

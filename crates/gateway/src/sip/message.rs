@@ -2,6 +2,8 @@
 
 use super::call::Call;
 use super::hop::Hop;
+use super::places;
+use crate::slots::Slots;
 use core::fmt::Display;
 use core::net::SocketAddr;
 use rsipstack::sip::headers::{ContentLength, MaxForwards, RecordRoute, Route, Supported, Via};
@@ -32,7 +34,8 @@ pub fn passed_on(bytes: &[u8], own: &str) -> Option<Vec<u8>> {
         SipMessage::Request(mut request) => {
             TransactionKey::from_request(&request, TransactionRole::Server).ok()?;
             let hop = Hop::access(from, Transport::Udp);
-            let call = Call::new(0, &request, hop.clone(), hop);
+            let ringing = Slots::new(2).take_for(places::asker(&hop))?;
+            let call = Call::new(0, &request, hop.clone(), hop, ringing);
             call.side_of(&request)?;
             let is_own = |uri: &Uri| uri.host_with_port == own;
             if !count_hop(&mut request) {

@@ -6,11 +6,12 @@
 
 use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
-use super::hop::{Face, Hop, Names, SIP_PORT, is_private};
+use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
+use super::inspect::Tracer;
 use super::message;
+use super::places::{self, LINGER, Place, Places};
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
-use super::transactions::{reject, respond};
 use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
@@ -19,16 +20,14 @@ use core::net::SocketAddr;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
-use rsipstack::transaction::transaction::Transaction;
+use rsipstack::transaction::transaction::{Transaction, TransactionEvent};
 use rsipstack::transport::SipConnection;
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use voice::sdp::{OPTION_TAG, Side};
-
-/// Server transactions at once; more are refused with 503. A call has one for 32 s after its
-/// answer: 100 calls a second and as much again of everything else.
-const TRANSACTIONS_MAX: usize = 6_400;
 
 /// A call, and which of its ends something came from.
 pub(crate) type Known = (Arc<Mutex<Call>>, Side);
@@ -61,7 +60,7 @@ pub(crate) struct Proxy {
     pub(crate) own: Own,
     /// Where mirrored media is taken, if it is.
     pub(crate) shadow_at: Option<SocketAddr>,
-    /// Who may use the access face; `None` is private networks.
+    /// Who may use the access face; `None` is hosts of the site.
     pub(crate) allowed: Option<Allowed>,
     /// The listener of UDP for each family, and the overlay's.
     pub(crate) udp: Vec<SipConnection>,
@@ -69,6 +68,10 @@ pub(crate) struct Proxy {
     pub(crate) calls: Mutex<Table>,
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) places: Places,
+    /// Makes the tags of our own answers.
+    pub(crate) tags: RandomState,
+    pub(crate) trace: Option<Tracer>,
 }
 
 /// A call, to be looked at for a moment.
@@ -83,16 +86,35 @@ impl Proxy {
 
     /// Takes what came, in a task of its own.
     pub(crate) fn take(self: &Arc<Self>, transaction: Transaction) {
-        let proxy = self.clone();
-        tokio::spawn(async move {
-            let Some(from) = proxy.hop_of(&transaction) else {
-                return;
-            };
-            match transaction.original.method {
-                Method::Invite => invite::take(proxy, transaction, from).await,
-                _ => proxy.forward(transaction, from).await,
+        let Some(from) = self.hop_of(&transaction) else {
+            return;
+        };
+        let (proxy, of) = (self.clone(), places::asker(&from));
+        if transaction.original.method == Method::Invite {
+            match self.places.take_invite(of) {
+                Some(place) => {
+                    tokio::spawn(invite::take(proxy, transaction, from, place));
+                }
+                None => self.turn_away(transaction),
             }
-        });
+            return;
+        }
+        match self.places.take(of, &transaction) {
+            Some(place) => {
+                tokio::spawn(async move { proxy.forward(transaction, from, place).await });
+            }
+            None => self.turn_away(transaction),
+        }
+    }
+
+    /// A request for which there is no place.
+    fn turn_away(self: &Arc<Self>, transaction: Transaction) {
+        self.counters.overload.add();
+        let (proxy, rejection) = (
+            self.clone(),
+            Rejection::new(503, "too many requests at once"),
+        );
+        tokio::spawn(async move { proxy.reject(transaction, &rejection).await });
     }
 
     /// The neighbour that a request came from.
@@ -112,10 +134,6 @@ impl Proxy {
 
     /// What is asked of every request, before anything is done for it.
     pub(crate) fn admit(&self, request: &Request, from: &Hop) -> Result<(), Rejection> {
-        if self.endpoint.transactions.len() > TRANSACTIONS_MAX {
-            self.counters.overload.add();
-            return Err(Rejection::new(503, "too many requests at once"));
-        }
         // A call that we let in may also be spoken of from elsewhere: `call_of` has its own checks.
         if !is_in_dialog(request) {
             self.admit_host(from)?;
@@ -132,8 +150,8 @@ impl Proxy {
         let ip = from.at.ip();
         let may = match (from.face, &self.allowed) {
             (Face::Overlay, _) => true,
-            (_, None) => is_private(ip),
-            (_, Some(allowed)) => allowed.lists(&wire::exit::Host::Ip(ip), SIP_PORT),
+            (_, None) => is_of_site(ip),
+            (_, Some(allowed)) => allowed.admits(ip, SIP_PORT),
         };
         if may {
             return Ok(());
@@ -160,25 +178,69 @@ impl Proxy {
         message::pop_own_routes(request, is_own).map_err(bad)
     }
 
-    /// A request that is no INVITE: to its next hop, and the responses back.
-    async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop) {
-        let request = transaction.original.clone();
-        let sent = self.pass_on(request, &from).await;
-        let (mut responses, call) = match sent {
-            Ok(sent) => sent,
-            Err(rejection) => {
-                let _ = reject(&mut transaction, &rejection).await;
-                return;
+    /// A request that is no INVITE: to its next hop, and the responses back. It goes when its place does.
+    async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop, place: Place) {
+        let sent = {
+            let sending = self.pass_on(transaction.original.clone(), &from);
+            tokio::pin!(sending);
+            loop {
+                tokio::select! {
+                    sent = &mut sending => break sent,
+                    // A repetition: what to say to it is not known yet.
+                    Some(_) = transaction.tu_receiver.recv() => {}
+                    () = place.gone() => return,
+                }
             }
         };
-        let responder = transaction.tu_sender.clone();
-        tokio::spawn(async move { while transaction.receive().await.is_some() {} });
-        while let Some(mut response) = responses.recv().await {
-            message::pop_via(&mut response);
-            if let Some((call, side)) = &call {
-                self.steer_response(call, *side, &mut response);
+        match sent {
+            Ok((responses, call)) => self.answers(transaction, responses, call, &place).await,
+            Err(rejection) => self.reject(transaction, &rejection).await,
+        }
+    }
+
+    /// The responses back, and the last one again for each repetition of the request.
+    async fn answers(
+        &self,
+        mut transaction: Transaction,
+        mut responses: UnboundedReceiver<Response>,
+        call: Option<Known>,
+        place: &Place,
+    ) {
+        let connection = transaction.connection.as_ref();
+        let is_repeated = !connection.is_some_and(SipConnection::is_reliable);
+        let mut last = None::<Response>;
+        let is_over = tokio::time::sleep(LINGER);
+        tokio::pin!(is_over);
+        let mut is_final = false;
+        loop {
+            tokio::select! {
+                response = responses.recv(), if !is_final => {
+                    let Some(mut response) = response else { return };
+                    message::pop_via(&mut response);
+                    if let Some((call, side)) = &call {
+                        self.steer_response(call, *side, &mut response);
+                    }
+                    is_final = response.status_code.code() >= 200;
+                    self.answer(&transaction, response.clone()).await;
+                    last = Some(response);
+                    if is_final && !is_repeated {
+                        return;
+                    }
+                    if is_final {
+                        place.is_spare();
+                        is_over.as_mut().reset(Instant::now() + LINGER);
+                    }
+                }
+                event = transaction.tu_receiver.recv() => match (event, &last) {
+                    (None, _) => return,
+                    (Some(TransactionEvent::Received(..)), Some(last)) => {
+                        self.answer(&transaction, last.clone()).await;
+                    }
+                    _ => {}
+                },
+                () = place.gone() => return,
+                () = &mut is_over, if is_final => return,
             }
-            respond(&responder, response);
         }
     }
 
@@ -186,19 +248,13 @@ impl Proxy {
         self: &Arc<Self>,
         mut request: Request,
         from: &Hop,
-    ) -> Result<
-        (
-            UnboundedReceiver<Response>,
-            Option<(Arc<Mutex<Call>>, Side)>,
-        ),
-        Rejection,
-    > {
+    ) -> Result<(UnboundedReceiver<Response>, Option<Known>), Rejection> {
         self.admit(&request, from)?;
         let number = self.unwrap(&mut request).await?;
         let call = self.call_of(&request, number, from)?;
         if let Some((call, side)) = &call {
             self.steer_request(call, *side, &mut request)?;
-            let hop = self.hop_within(&request, Some((call, *side))).await;
+            let hop = self.hop_within(&request, call, *side).await;
             if request.method == Method::Bye {
                 let end = match side {
                     Side::Caller => End::Caller,

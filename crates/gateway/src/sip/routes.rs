@@ -8,13 +8,17 @@
 //!     10.7.0.2.sinew                         ──> that node's gateway
 //!     an address                             ──> it
 //! ```
-//! From the overlay only this site is reached: a gateway is no relay for others' sites.
+//! From the overlay only this site is reached: a gateway is no relay for others' sites. And within a
+//! call only what the site's end of it has named, or the operator: a member of the network is no host
+//! of this site. Nobody but the operator leads to this host, to its link or to no host at all.
 
 use super::hop::{Face, Hop, Names, overlay_node};
 use super::message;
+use crate::allow::Allowed;
 use crate::domains::Domains;
+use crate::special::{self, Kind};
 use core::future::Future;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::Pin;
 use rsipstack::sip::{Host, Transport, Uri};
 use std::sync::Arc;
@@ -69,13 +73,15 @@ pub(crate) enum Nowhere {
     NotServed,
     #[error("it would come back to this gateway")]
     Loop,
+    #[error("this host, its link or no host at all: name it by --reach if it is meant")]
+    Special,
 }
 
 impl Nowhere {
     pub(crate) fn status(self) -> u16 {
         match self {
             Nowhere::Unknown => 404,
-            Nowhere::NotServed => 403,
+            Nowhere::NotServed | Nowhere::Special => 403,
             Nowhere::Loop => 482,
         }
     }
@@ -86,6 +92,8 @@ pub(crate) struct Routes {
     pub(crate) names: Names,
     pub(crate) local: Vec<Server>,
     pub(crate) direct: Vec<Server>,
+    /// What may be reached although its address is special, and from the overlay within a call.
+    pub(crate) reach: Allowed,
     pub(crate) domains: Arc<dyn Domains>,
     pub(crate) lookup: Lookup,
 }
@@ -98,7 +106,7 @@ impl Routes {
             (_, Some(node)) if from == Face::Access => vec![Hop::overlay(node)],
             (_, Some(_)) => return Err(Nowhere::NotServed),
             (Host::Domain(domain), _) => self.domain(from, &domain.0, uri).await?,
-            (Host::IpAddr(_), _) if from == Face::Access => self.address(uri),
+            (Host::IpAddr(_), _) if from == Face::Access => self.address(uri)?,
             (Host::IpAddr(_), _) => return Err(Nowhere::NotServed),
         };
         let count = hops.len();
@@ -115,16 +123,31 @@ impl Routes {
         let host = uri.host();
         let hops = match (host, overlay_node(host)) {
             (_, Some(node)) => vec![Hop::overlay(node)],
-            (Host::IpAddr(_), _) => self.address(uri),
+            (Host::IpAddr(_), _) => self.address(uri)?,
             (Host::Domain(domain), _) => match Self::of(&self.local, &domain.0) {
                 Some(server) => self.server(server).await,
-                None => self.resolve(&domain.0, uri).await,
+                None => self.resolve(&domain.0, uri).await?,
             },
         };
         let hop = hops.into_iter().next().ok_or(Nowhere::Unknown)?;
         match self.is_own(&hop) {
             true => Err(Nowhere::Loop),
             false => Ok(hop),
+        }
+    }
+
+    /// Whether the operator has named the host of a URI as one of this site.
+    pub(crate) fn is_of_site(&self, uri: &Uri) -> bool {
+        match uri.host() {
+            Host::Domain(domain) => Self::of(&self.local, &domain.0).is_some(),
+            Host::IpAddr(ip) => {
+                let at = at(*ip, uri);
+                let is_it = |server: &Server| {
+                    let ip = server.host.trim_matches(['[', ']']).parse();
+                    ip == Ok(at.ip()) && port(server.port, server.transport) == at.port()
+                };
+                self.local.iter().any(is_it) || self.reach.admits(at.ip(), at.port())
+            }
         }
     }
 
@@ -136,7 +159,7 @@ impl Routes {
         if overlay_node(uri.host()).is_some() {
             return false;
         }
-        let hops = self.resolve(&name.0, uri).await;
+        let hops = self.look_up(&name.0, uri).await;
         hops.iter().any(|hop| self.is_own(hop))
     }
 
@@ -150,7 +173,7 @@ impl Routes {
             .any(|serving| serving.node == self.names.node);
         if is_ours || from == Face::Overlay {
             return match is_ours {
-                true => Ok(self.resolve(domain, uri).await),
+                true => self.resolve(domain, uri).await,
                 false => Err(Nowhere::NotServed),
             };
         }
@@ -162,7 +185,7 @@ impl Routes {
             Some(server) => self.server(server).await,
             // Choice: names are asked for only when no node serves the domain, so that a slow
             // server of names does not delay a call.
-            None if hops.is_empty() => self.resolve(domain, uri).await,
+            None if hops.is_empty() => self.resolve(domain, uri).await?,
             None => Vec::new(),
         };
         hops.extend(direct.into_iter().map(|hop| Hop {
@@ -194,7 +217,18 @@ impl Routes {
             .collect()
     }
 
-    async fn resolve(&self, domain: &str, uri: &Uri) -> Vec<Hop> {
+    /// What a name means that the operator has not given a server.
+    async fn resolve(&self, domain: &str, uri: &Uri) -> Result<Vec<Hop>, Nowhere> {
+        let found = self.look_up(domain, uri).await;
+        let was_found = !found.is_empty();
+        let may = found.into_iter().filter(|hop| self.may_reach(hop.at));
+        match may.collect::<Vec<_>>() {
+            hops if hops.is_empty() && was_found => Err(Nowhere::Special),
+            hops => Ok(hops),
+        }
+    }
+
+    async fn look_up(&self, domain: &str, uri: &Uri) -> Vec<Hop> {
         let transport = message::transport_of(uri);
         let port = uri.host_with_port.port.map(u16::from);
         let at = (self.lookup)(domain.to_owned(), port, transport).await;
@@ -203,13 +237,29 @@ impl Routes {
             .collect()
     }
 
-    fn address(&self, uri: &Uri) -> Vec<Hop> {
+    fn address(&self, uri: &Uri) -> Result<Vec<Hop>, Nowhere> {
         let Host::IpAddr(ip) = uri.host() else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let transport = message::transport_of(uri);
-        let port = port(uri.host_with_port.port.map(u16::from), transport);
-        vec![Hop::access(SocketAddr::new(*ip, port), transport)]
+        let at = at(*ip, uri);
+        match self.may_reach(at) {
+            true => Ok(vec![Hop::access(at, message::transport_of(uri))]),
+            false => Err(Nowhere::Special),
+        }
+    }
+
+    /// Whether a host may be sent to that others have named.
+    fn may_reach(&self, at: SocketAddr) -> bool {
+        let Some(range) = special::range(at.ip()) else {
+            return true;
+        };
+        match range.kind {
+            // Phones are there.
+            Kind::Private | Kind::Shared => true,
+            // A gateway on loopback serves programs of its own host only, who reach it anyway.
+            Kind::Loopback if self.names.bound.is_loopback() => true,
+            _ => self.reach.admits(at.ip(), at.port()),
+        }
     }
 
     fn is_own(&self, hop: &Hop) -> bool {
@@ -223,6 +273,12 @@ impl Routes {
     }
 }
 
+/// The address that a URI says.
+pub(crate) fn at(ip: IpAddr, uri: &Uri) -> SocketAddr {
+    let given = uri.host_with_port.port.map(u16::from);
+    SocketAddr::new(ip, port(given, message::transport_of(uri)))
+}
+
 fn port(given: Option<u16>, transport: Transport) -> u16 {
     given.unwrap_or_else(|| transport.default_port().into())
 }
@@ -230,6 +286,69 @@ fn port(given: Option<u16>, transport: Transport) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domains::Table;
+    use base::NodeAddr;
+
+    fn routes(bound: &str, reach: &[&str]) -> Routes {
+        Routes {
+            names: Names {
+                node: NodeAddr(0x0a07_0001),
+                port: 5060,
+                bound: bound.parse().unwrap(),
+                public: None,
+            },
+            local: vec!["example.org=10.1.0.5:5070".parse().unwrap()],
+            direct: Vec::new(),
+            reach: Allowed::new(reach.iter().map(|rule| rule.parse().unwrap()).collect()),
+            domains: Arc::new(Table::new([])),
+            lookup: Arc::new(|_, _, _| Box::pin(async { Vec::new() })),
+        }
+    }
+
+    #[test]
+    fn nobody_leads_to_this_host_or_its_link_but_the_operator() {
+        let (open, listed) = (
+            routes("192.0.2.1", &[]),
+            routes("192.0.2.1", &["169.254.7.0/24:*"]),
+        );
+        let inside = routes("127.0.0.1", &[]);
+        for (uri, [of_open, of_listed, of_inside]) in [
+            ("sip:a@10.1.0.9", [true; 3]),
+            ("sip:a@198.51.100.9", [true; 3]),
+            ("sip:a@127.0.0.1:22;transport=tcp", [false, false, true]),
+            ("sip:a@0.0.0.0:22;transport=tcp", [false; 3]),
+            ("sip:a@169.254.169.254:80;transport=tcp", [false; 3]),
+            ("sip:a@169.254.7.9", [false, true, false]),
+            ("sip:a@[::1]:22", [false, false, true]),
+            ("sip:a@[::ffff:127.0.0.1]:22", [false, false, true]),
+            ("sip:a@[fe80::1]", [false; 3]),
+        ] {
+            let uri: Uri = uri.try_into().unwrap();
+            for (routes, may) in [(&open, of_open), (&listed, of_listed), (&inside, of_inside)] {
+                let found = routes.address(&uri);
+                assert_eq!(found.is_ok(), may, "{uri} at {}", routes.names.bound);
+            }
+        }
+    }
+
+    #[test]
+    fn the_operator_names_hosts_of_the_site() {
+        let routes = routes("192.0.2.1", &["10.2.0.0/16:5080"]);
+        for (uri, is_of_site) in [
+            ("sip:a@phones.example.org", true),
+            ("sip:a@10.1.0.5:5070", true),
+            ("sip:a@10.1.0.5:22", false),
+            ("sip:a@10.2.0.1:5080", true),
+            ("sip:a@10.2.0.1:22", false),
+            ("sip:a@elsewhere.example", false),
+        ] {
+            assert_eq!(
+                routes.is_of_site(&uri.try_into().unwrap()),
+                is_of_site,
+                "{uri}"
+            );
+        }
+    }
 
     #[test]
     fn servers_are_written_so() {

@@ -67,6 +67,8 @@ impl Refused {
 pub(crate) struct Own {
     pub(crate) node: NodeAddr,
     pub(crate) domain: String,
+    /// Whether media may come from any host of an end's LAN.
+    pub(crate) media_from_lan: bool,
 }
 
 /// Where a description came from.
@@ -238,9 +240,7 @@ impl Steering {
             (Reach::Local(_), Some(_)) => Ok(MediaEdit::Keep),
             (Reach::Local(_), None) => {
                 // Choice: a host name in c= is not looked up; its media goes directly.
-                let Some(remote) =
-                    Remote::of(&End::of(section), false, section.is_dtls(), from.via)
-                else {
+                let Some(remote) = self.remote(from, section, false) else {
                     return Ok(MediaEdit::Keep);
                 };
                 let ports = self.stream(media)?[to.index()];
@@ -254,6 +254,12 @@ impl Steering {
             }
             (Reach::Beyond, _) => Ok(MediaEdit::Keep),
         }
+    }
+
+    /// Where an end of this site takes media, and sends it from.
+    fn remote(&self, from: &Source<'_>, section: &Section<'_>, is_muxed: bool) -> Option<Remote> {
+        let remote = Remote::of(&End::of(section), is_muxed, section.is_dtls(), from.via);
+        remote.map(|remote| remote.or_from_lan(self.own.media_from_lan))
     }
 
     fn answered(
@@ -272,8 +278,7 @@ impl Steering {
         let to = from.side.other();
         let (remote, edit) = match (stream, self.reach[from.side.index()], announce) {
             (Some(_), Reach::Local(_), None) => {
-                let dtls = section.is_dtls();
-                let remote = Remote::of(&End::of(section), is_muxed, dtls, from.via);
+                let remote = self.remote(from, section, is_muxed);
                 (remote, self.announced(ports[to.index()]))
             }
             (Some(_), Reach::Beyond, Some(announce)) if (from.is_trusted)(&announce) => {

@@ -1,10 +1,14 @@
 //! Transactions and connections of the SIP stack, as the proxy uses them.
 
 use super::hop::{Face, Hop};
+use super::inspect::Direction;
 use super::message;
 use super::proxy::{Proxy, Rejection};
+use core::hash::BuildHasher;
 use core::time::Duration;
-use rsipstack::sip::{Header, Request, Response, SipMessage, StatusCode, Transport};
+use rsipstack::sip::prelude::HeadersExt;
+use rsipstack::sip::uri::Tag;
+use rsipstack::sip::{Header, Method, Request, Response, SipMessage, StatusCode, Transport};
 use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::transaction::{Transaction, TransactionEvent, TransactionEventSender};
 use rsipstack::transport::{SipAddr, SipConnection};
@@ -13,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// How long a TCP connection to a neighbour may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Seconds after which to try again what was refused for want of room.
-pub(super) const RETRY_AFTER_S: u32 = 5;
+const RETRY_AFTER_S: u32 = 5;
 
 impl Proxy {
     /// The connection to a neighbour.
@@ -78,8 +82,71 @@ impl Proxy {
     pub(crate) async fn send_ack(&self, mut ack: Request, hop: &Hop) -> Result<(), Rejection> {
         message::push_via(&mut ack, hop.transport, &self.names().toward(hop));
         let connection = self.connection(hop).await?;
-        let sent = connection.send(ack.into(), Some(&address(hop))).await;
+        let to = address(hop);
+        let sent = self.tell(&connection, ack.into(), Some(&to)).await;
         sent.map_err(|error| Rejection::new(503, error))
+    }
+
+    /// Answers with a status of ours, and keeps nothing: whoever repeats the request asks again, and is
+    /// told the same (RFC 3261 §8.2.7).
+    pub(crate) async fn reject(&self, transaction: Transaction, rejection: &Rejection) {
+        let response = self.refusal(&transaction.original, rejection);
+        self.answer(&transaction, response).await;
+    }
+
+    /// Answers past the transaction, which neither repeats nor keeps what it does not know.
+    pub(crate) async fn answer(&self, transaction: &Transaction, response: Response) {
+        if let Some(connection) = &transaction.connection {
+            let to = transaction.destination.as_ref();
+            // It is as if it were lost: the request comes again.
+            let _ = self.tell(connection, response.into(), to).await;
+        }
+    }
+
+    /// An answer of ours, the same for the same request.
+    pub(crate) fn refusal(&self, request: &Request, rejection: &Rejection) -> Response {
+        let status = StatusCode::from(rejection.status);
+        let mut response = self.endpoint.make_response(request, status, None);
+        if let Ok(to) = response.to_header()
+            && let Ok(None) = to.tag()
+        {
+            let (from, _) = message::tags(request);
+            let via = request.via_header().map_or("", |via| via.value());
+            let known = (from, message::call_id(request), message::cseq(request), via);
+            let tag = format!("{:016x}", self.tags.hash_one(known));
+            let tagged = to.clone().with_tag(Tag::new(tag));
+            response.headers.unique_push(tagged.into());
+        }
+        match rejection.status {
+            420 => {
+                let unknown = rejection.why.as_str().into();
+                response.headers.push(Header::Unsupported(unknown));
+            }
+            503 => {
+                let wait_s = RETRY_AFTER_S.to_string();
+                response.headers.push(Header::RetryAfter(wait_s.into()));
+            }
+            _ => {}
+        }
+        if rejection.status >= 400 {
+            let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
+            let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
+            response.headers.push(Header::Other("Reason".into(), value));
+        }
+        response
+    }
+
+    /// Sends what no transaction of the stack does.
+    async fn tell(
+        &self,
+        connection: &SipConnection,
+        message: SipMessage,
+        to: Option<&SipAddr>,
+    ) -> rsipstack::Result<()> {
+        if let Some(trace) = &self.trace {
+            trace.show(Direction::Out, to, &message);
+        }
+        connection.send(message, to).await
     }
 }
 
@@ -91,15 +158,20 @@ pub(crate) fn address(hop: &Hop) -> SipAddr {
     }
 }
 
-/// The responses of a client transaction, received in a task of its own until it is over.
+/// The responses of a client transaction, received in a task of its own until it is over. One of an INVITE
+/// has to end as it should, others when nobody waits for them.
 pub(crate) fn responses(mut transaction: Transaction) -> UnboundedReceiver<Response> {
     let (sender, receiver) = unbounded_channel();
+    let is_invite = transaction.original.method == Method::Invite;
     tokio::spawn(async move {
-        while let Some(message) = transaction.receive().await {
-            if let SipMessage::Response(response) = message
-                && sender.send(response).is_err()
-            {
-                // Nobody waits any more; the transaction still has to end as it should.
+        loop {
+            tokio::select! {
+                message = transaction.receive() => match message {
+                    Some(SipMessage::Response(response)) => drop(sender.send(response)),
+                    Some(SipMessage::Request(_)) => {}
+                    None => break,
+                },
+                () = sender.closed(), if !is_invite => break,
             }
         }
     });
@@ -110,24 +182,4 @@ pub(crate) fn responses(mut transaction: Transaction) -> UnboundedReceiver<Respo
 pub(crate) fn respond(responder: &TransactionEventSender, response: Response) {
     // A transaction that is over has answered already.
     let _ = responder.send(TransactionEvent::Respond(response));
-}
-
-/// Answers with a status of ours.
-pub(crate) async fn reject(
-    transaction: &mut Transaction,
-    rejection: &Rejection,
-) -> rsipstack::Result<()> {
-    let mut headers = Vec::new();
-    match rejection.status {
-        420 => headers.push(Header::Unsupported(rejection.why.as_str().into())),
-        503 => headers.push(Header::RetryAfter(RETRY_AFTER_S.to_string().into())),
-        _ => {}
-    }
-    if rejection.status >= 400 {
-        let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
-        let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
-        headers.push(Header::Other("Reason".into(), value));
-    }
-    let status = StatusCode::from(rejection.status);
-    transaction.reply_with(status, headers, None).await
 }

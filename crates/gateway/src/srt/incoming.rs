@@ -167,9 +167,13 @@ impl Incoming {
             return;
         };
         let connection = self.connections[place].connection.clone();
+        // Its first message ends what is left of the one before: two encoders never mix.
+        if event.readable && connection.socket.is_connected() {
+            self.end_drained(now, &connection);
+        }
         let is_over = event.readable && self.take(now, &connection).is_err();
         if is_over || event.failed && !connection.socket.is_connected() {
-            self.leave(now, place);
+            self.leave(now, &connection);
         }
     }
 
@@ -205,18 +209,24 @@ impl Incoming {
     /// Finds what is over and was not told: libsrt does not tell it of a connection that was over before it was
     /// waited for.
     fn sweep(&mut self, now: Time) {
-        for place in 0..self.connections.len() {
-            let held = &self.connections[place];
-            if held.over_at.is_none() && !held.connection.socket.is_connected() {
-                self.leave(now, place);
-            }
+        let is_over =
+            |held: &&Held| held.over_at.is_none() && !held.connection.socket.is_connected();
+        let over = self.connections.iter().filter(is_over);
+        let over: Vec<_> = over.map(|held| held.connection.clone()).collect();
+        for connection in over {
+            self.leave(now, &connection);
         }
     }
 
     /// A connection is over: its place is free for another one. Its end has come ahead of what it has sent last,
     /// which libsrt holds back for the latency and hands out even now, while there is the socket.
-    fn leave(&mut self, now: Time, place: usize) {
-        let held = &mut self.connections[place];
+    fn leave(&mut self, now: Time, connection: &Arc<Connection>) {
+        // One for each stream may still be drained.
+        self.end_drained(now, connection);
+        let mut all = self.connections.iter_mut();
+        let Some(held) = all.find(|held| Arc::ptr_eq(&held.connection, connection)) else {
+            return;
+        };
         held.connection.look();
         held.over_at = Some(now + held.connection.rest());
         self.poll.remove(&held.connection.socket);
@@ -224,6 +234,23 @@ impl Incoming {
         if let Some(caller) = held.caller {
             self.callers[caller].on_end(now, held.connection.since);
         }
+    }
+
+    /// Ends what is still drained of the stream that another connection has now.
+    fn end_drained(&mut self, now: Time, by: &Arc<Connection>) {
+        for place in (0..self.connections.len()).rev() {
+            let held = &self.connections[place];
+            let is_older = held.over_at.is_some() && !Arc::ptr_eq(&held.connection, by);
+            if is_older && held.connection.route == by.route {
+                self.end(now, place);
+            }
+        }
+    }
+
+    fn end(&mut self, now: Time, place: usize) {
+        let connection = self.connections.remove(place).connection;
+        self.shared.on_end();
+        self.tell(Event::Disconnected(Box::new(connection.report(now))));
     }
 
     /// Takes what connections that are over have sent last, as its time comes, and ends them.
@@ -236,9 +263,7 @@ impl Incoming {
             let connection = held.connection.clone();
             while matches!(self.take(now, &connection), Ok(true)) {}
             if now >= over_at {
-                self.connections.remove(place);
-                self.shared.on_end();
-                self.tell(Event::Disconnected(Box::new(connection.report(now))));
+                self.end(now, place);
             }
         }
     }

@@ -7,12 +7,20 @@ use crate::testing::TestNode;
 use net::clock::Clock;
 use overlay::snapshot::SourceTotals;
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 fn start(test: &str) -> (TestNode, Metrics) {
+    start_with(test, PATIENCE)
+}
+
+fn start_with(test: &str, patience: Duration) -> (TestNode, Metrics) {
     let node = TestNode::start(test);
     let (_, lines) = Lines::new("ams", Clock::new(), true);
     let addr = "127.0.0.1:0".parse().unwrap();
-    let metrics = Metrics::start(addr, node.commander.clone(), lines).unwrap();
+    let hosts = Hosts::new(&["ams.example.org".to_owned()]);
+    let metrics =
+        Metrics::start_with(addr, hosts, node.commander.clone(), lines, patience).unwrap();
     (node, metrics)
 }
 
@@ -30,7 +38,10 @@ fn ask(metrics: &Metrics, request: &[u8]) -> (String, String) {
 #[test]
 fn the_pages_are_served_and_others_are_not() {
     let (_node, metrics) = start("metrics-pages");
-    let (head, body) = ask(&metrics, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = ask(
+        &metrics,
+        b"GET /status HTTP/1.1\r\nHost: ams.example.org\r\n\r\n",
+    );
     assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
     assert!(
         head.contains(&format!("Content-Length: {}", body.len())),
@@ -47,6 +58,16 @@ fn the_pages_are_served_and_others_are_not() {
     for (request, status) in [
         (&b"GET / HTTP/1.0\r\n\r\n"[..], "404"),
         (b"GET\n\n", "404"),
+        (b"GET /status HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
+        (
+            b"GET /metrics HTTP/1.1\r\nhost: evil.example:9700\r\n\r\n",
+            "403",
+        ),
+        (
+            b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9700\r\n\r\n",
+            "200",
+        ),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "200"),
         (b"POST /metrics HTTP/1.0\r\n\r\n", "405"),
         (b"\x16\x03\x01\r\n\r\n", "405"),
         (b"\r\n\r\n", "400"),
@@ -58,6 +79,39 @@ fn the_pages_are_served_and_others_are_not() {
             "{request:?}: {head}"
         );
     }
+}
+
+#[test]
+fn those_who_say_nothing_delay_nobody() {
+    // Nobody is late here.
+    let (_node, metrics) = start_with("metrics-silent", Duration::from_secs(3_600));
+    let connect = || {
+        let stream = TcpStream::connect(metrics.local_addr()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    };
+    let mut begun = connect();
+    begun.write_all(b"GET /metrics HTTP/1.0\r\n").unwrap();
+    let silent: Vec<TcpStream> = (0..server::MAX_CONNECTIONS + 8)
+        .map(|_| connect())
+        .collect();
+    let mut asking = connect();
+    asking.write_all(b"HEAD /status HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    asking.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    // The first of those that say nothing made room, and not one that has begun to ask.
+    assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
+    let last = silent.last().unwrap();
+    last.set_nonblocking(true).unwrap();
+    let open = (&*last).read(&mut [0]).unwrap_err();
+    assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+    begun.write_all(b"\r\n").unwrap();
+    let mut text = String::new();
+    begun.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
 }
 
 #[test]

@@ -10,12 +10,14 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Allowed(Arc<Judge>);
 
-/// Whether a host, as it was said, may be dialled at this address.
-type Judge = dyn Fn(&str, SocketAddr) -> bool + Send + Sync;
+/// Whether a host, as it was said, may be dialled at this address, and why not.
+type Judge = dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync;
 
 impl Allowed {
     /// What this says.
-    pub fn by(judge: impl Fn(&str, SocketAddr) -> bool + Send + Sync + 'static) -> Allowed {
+    pub fn by(
+        judge: impl Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Allowed {
         Allowed(Arc::new(judge))
     }
 }
@@ -23,7 +25,7 @@ impl Allowed {
 impl Default for Allowed {
     /// Nodes that are known, and nobody else.
     fn default() -> Allowed {
-        Allowed::by(|_, _| false)
+        Allowed::by(|_, _| Err("nothing is listed".to_owned()))
     }
 }
 
@@ -44,10 +46,10 @@ pub(super) enum Rights<'a> {
 
 impl Rights<'_> {
     /// An address at which the overlay does not know the node, and how it was said: HOST:PORT.
-    pub(super) fn permit(self, told: &str, at: SocketAddr) -> bool {
+    pub(super) fn permit(self, told: &str, at: SocketAddr) -> Result<(), String> {
         let host = told.rsplit_once(':').map_or(told, |(host, _)| host);
         match self {
-            Rights::Operator => true,
+            Rights::Operator => Ok(()),
             Rights::Others(allowed) => (allowed.0)(host, at),
         }
     }

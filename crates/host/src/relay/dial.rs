@@ -349,11 +349,20 @@ fn legs(
         Failure::new(here, FailureKind::NotFound, text)
     })?;
     let is_its_own = |at: &SocketAddr| matches!(&known, Known::At(own) if own.leads_to(*at));
-    let mut permitted = found.filter(|at| is_its_own(at) || rights.permit(told, *at));
-    permitted.next().map(Legs::one).ok_or_else(|| {
+    let mut refused = None;
+    let mut permitted = found.filter(|at| {
+        let judged = match is_its_own(at) {
+            true => Ok(()),
+            false => rights.permit(told, *at),
+        };
+        judged.map_err(|why| refused = Some(why)).is_ok()
+    });
+    let found = permitted.next();
+    found.map(Legs::one).ok_or_else(|| {
+        let why = refused.unwrap_or_else(|| "it has no address".to_owned());
         let text = format!(
             "`{told}` is not where this node knows {node} to be, and others may have it dial only what \
-             `[relay] allow` of its configuration lists"
+             `[relay] allow` of its configuration lists: {why}"
         );
         Failure::new(here, FailureKind::Forbidden, text)
     })

@@ -5,13 +5,13 @@
 //!   Unix ──▶ places of its own ────────┴─▶ a thread that greets
 //! ```
 //! Who listens never waits for those who are there already: operators are not held up by TCP, nor
-//! nodes by strangers ([`super::places`]).
+//! nodes by strangers ([`net::places`]).
 
 use super::ledger::{Ledger, TurnedAway};
-use super::places::{Origin, Places};
 use super::socket::Socket;
 use crate::control::Listener;
 use net::epoll::Waker;
+use net::places::{Origin, Places};
 use net::poll::{Polled, poll};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener};
@@ -106,7 +106,7 @@ impl Door {
                 return;
             }
             for (socket, why) in self.places.overdue(Instant::now()) {
-                send_away(&socket, ledger, why);
+                send_away(&socket, ledger, TurnedAway::from_place(why));
             }
             if !polled[0].readable() {
                 continue;
@@ -166,7 +166,7 @@ impl Door {
                 })
             }
             Err(why) => {
-                ledger.turn_away(why);
+                ledger.turn_away(TurnedAway::from_place(why));
                 None
             }
         }

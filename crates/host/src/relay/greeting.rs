@@ -7,7 +7,7 @@
 //!   Unix (mode 0600) ──▶ the same, without TLS: the operator
 //! ```
 //! All of it waits as long as it has to: whoever takes too long is shut from outside
-//! ([`super::places`]).
+//! ([`net::places`]).
 
 use super::dial::watch;
 use super::door::Guest;

@@ -10,10 +10,10 @@
 
 use super::account::{Account, Role};
 use super::failure::{Failure, FailureKind};
-use super::places::Places;
 use super::socket::Socket;
 use crate::status::BulkStatus;
 use base::NodeAddr;
+use net::places::{Places, Why};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +55,16 @@ impl TurnedAway {
         TurnedAway::Unclaimed,
         TurnedAway::Stranger,
     ];
+
+    /// What it is when somebody has no place, or none any more.
+    pub(super) fn from_place(why: Why) -> TurnedAway {
+        match why {
+            Why::Address => TurnedAway::Address,
+            Why::Late => TurnedAway::Late,
+            Why::NoRoom => TurnedAway::NoRoom,
+            Why::Silent => TurnedAway::Silent,
+        }
+    }
 
     /// A short stable word for metrics and JSON.
     pub fn label(self) -> &'static str {

@@ -38,7 +38,7 @@ impl Source for Numbers {
 }
 
 /// Key, whether it only grows, and what it is.
-const COUNTERS: [(&str, bool, &str); 19] = [
+const COUNTERS: [(&str, bool, &str); 20] = [
     ("calls", false, "Calls whose media passes now."),
     ("answered", true, "Calls answered."),
     ("ended", true, "Calls ended."),
@@ -73,6 +73,11 @@ const COUNTERS: [(&str, bool, &str); 19] = [
         "bad_answers",
         true,
         "Answers whose description the gateway could not change.",
+    ),
+    (
+        "unproven",
+        true,
+        "Answers not repeated to an address that has not shown that it hears them.",
     ),
     ("expired", true, "Calls that ended without a BYE."),
     (

@@ -220,6 +220,7 @@ pub fn counters(gateway: &Gateway) -> Value {
         "flood": sip.flood.value(),
         "nonsense": sip.nonsense.value(),
         "bad_answers": sip.bad_answers.value(),
+        "unproven": sip.unproven.value(),
         "calls": media.calls,
         "expired": media.expired,
         "nodes_lost": media.nodes_lost,

@@ -21,7 +21,7 @@ use gateway::domains::Domains;
 use gateway::media::{OVERLAY_PORTS, SHADOW_PORT, Shadow};
 use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace, Transport};
 use host::log::Lines;
-use host::metrics::Metrics;
+use host::metrics::{Hosts, Metrics};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -56,12 +56,20 @@ pub struct SipArgs {
     /// A network whose hosts may use the gateway; default: private networks
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub allow: Vec<Rule>,
+    /// A network that requests may be led to although its addresses are loopback, link-local or of
+    /// another special kind, and by requests from other sites within a call; may be repeated
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub reach: Vec<Rule>,
     /// The address by which the gateway is reached from beyond this site's NAT
     #[arg(long, value_name = "ADDRESS")]
     pub public: Option<IpAddr>,
     /// UDP ports for media
     #[arg(long, value_name = "FIRST-LAST", default_value = MEDIA_PORTS, value_parser = ports)]
     pub media_ports: RangeInclusive<u16>,
+    /// Take a phone's media from any address of its IPv4 /24 or IPv6 /64, not only from the one that
+    /// it names or that its signalling comes from
+    #[arg(long)]
+    pub media_from_lan: bool,
     /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
@@ -81,6 +89,10 @@ pub struct SipArgs {
     /// Serve metrics for Prometheus, and /status, by HTTP
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// A name that the metrics may be asked for by, beside addresses, localhost and this host's own
+    /// name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub metrics_host: Vec<String>,
     /// The control socket of the node
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -109,6 +121,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
             aim: args.protection.aim(),
             ..Options::voice(Duration::from_nanos(args.deadline.as_nanos()))
         },
+        media_from_lan: args.media_from_lan,
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
             port: SHADOW_PORT,
@@ -116,6 +129,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         domain: own_domain(&status),
         local: args.local.clone(),
         direct: args.direct.clone(),
+        reach: Allowed::new(args.reach.clone()),
         allowed: (!args.allow.is_empty()).then(|| Allowed::new(args.allow.clone())),
         domains: watch,
         lookup: lookup(args.dns)?,
@@ -143,7 +157,8 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
     let source = |addr| {
         let numbers = Numbers(gateway.clone(), far.clone(), reach.reached.clone());
-        Metrics::start(addr, numbers, lines.clone())
+        let hosts = Hosts::new(&args.metrics_host);
+        Metrics::start(addr, hosts, numbers, lines.clone())
     };
     let _metrics = args
         .metrics

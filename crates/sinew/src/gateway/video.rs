@@ -26,11 +26,11 @@ pub struct VideoArgs {
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
     /// How the node delivers packets to the gateway: as-it-comes, in-order, or as-sent (in order and at
-    /// the sender's pace); default: as-sent, with SRT in-order
+    /// the sender's pace); default: as-sent, with SRT in-order, for the service video
     #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
     pub delivery: Option<String>,
-    /// With as-sent: deliver packets this long after they were sent, such as 300ms; default: as late as
-    /// repairs need
+    /// With as-sent: deliver packets this long after they were sent, such as 300ms; less than the
+    /// --deadline, which must be the same at entry and exit; default: as late as repairs need
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub release: Option<base::Duration>,
     /// Loss target and repair limit

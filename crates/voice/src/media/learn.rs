@@ -1,7 +1,7 @@
 //! Symmetric RTP: the address from which an end really sends.
 //!
 //! ```text
-//!            signalled                     first packet near it
+//!            signalled                     first packet of it
 //!   nothing ───────────> open, sends to it ────────────────────> locked, sends to the learned one
 //!                          ^                                        │ signalled again
 //!                          └────────────────────────────────────────┘ the old one still passes,
@@ -22,24 +22,27 @@ pub struct Expected {
     /// The address that the end's signalling came from. Behind a translator it is the only true
     /// one.
     pub via: Option<IpAddr>,
+    /// Any address of the same LAN will do: [`Remote::or_from_lan`](super::Remote::or_from_lan).
+    pub lan: bool,
 }
 
 impl Expected {
     /// Whether an end that described itself so may send from there: from the signalled address or
-    /// that of its signalling, with any port, or from the same network, IPv4 /24 or IPv6 /64, where
-    /// a host has several addresses or a group of translators stands. `from` is IPv4 where it can
-    /// be written so.
+    /// that of its signalling, with any port, since a translator gives its own. `from` is IPv4 where
+    /// it can be written so.
     #[must_use]
-    pub fn is_near(&self, from: SocketAddr) -> bool {
+    pub fn admits(&self, from: SocketAddr) -> bool {
         let known = [Some(self.signalled.ip()), self.via];
         let from = from.ip();
+        let is_it = |ip: IpAddr| ip == from || (self.lan && is_same_network(ip, from));
         known
             .into_iter()
             .flatten()
-            .any(|ip| !ip.is_unspecified() && is_same_network(ip.to_canonical(), from))
+            .any(|ip| !ip.is_unspecified() && is_it(ip.to_canonical()))
     }
 }
 
+/// IPv4 /24 or IPv6 /64.
 fn is_same_network(one: IpAddr, other: IpAddr) -> bool {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
@@ -117,7 +120,7 @@ impl Latch {
             Some(old) if !old.same && from != self.expected.signalled => Admission::Known,
             // A refresh: the end goes on from where it was, however far that is.
             Some(_) => self.learn(from),
-            None if self.expected.is_near(from) => self.learn(from),
+            None if self.expected.admits(from) => self.learn(from),
             None => Admission::Refused,
         }
     }

@@ -70,7 +70,11 @@ impl Remote {
     pub fn of(end: &End, muxed: bool, dtls: bool, via: Option<IpAddr>) -> Option<Self> {
         let expected = |(host, port): (Host<'_>, u16)| {
             let signalled = SocketAddr::new(host.ip()?, port);
-            Some(Expected { signalled, via })
+            Some(Expected {
+                signalled,
+                via,
+                lan: false,
+            })
         };
         let rtcp = end.rtcp().filter(|_| !muxed);
         Some(Self::Udp {
@@ -78,6 +82,19 @@ impl Remote {
             rtcp: rtcp.and_then(expected),
             dtls,
         })
+    }
+
+    /// The same, and media may come from any host of its IPv4 /24 or IPv6 /64. A host there that
+    /// sends first takes the stream, so this is for sites whose ends send media from an address that
+    /// they do not name.
+    #[must_use]
+    pub fn or_from_lan(mut self, may: bool) -> Self {
+        if let Self::Udp { rtp, rtcp, .. } = &mut self {
+            for expected in [Some(rtp), rtcp.as_mut()].into_iter().flatten() {
+                expected.lan = may;
+            }
+        }
+        self
     }
 
     /// Where an end takes media in the overlay. [Amir06 §VI]

@@ -38,6 +38,7 @@ fn expected(signalled: &str) -> Expected {
     Expected {
         signalled: addr(signalled),
         via: Some([203, 0, 113, 5].into()),
+        lan: false,
     }
 }
 
@@ -147,6 +148,29 @@ fn the_real_address_is_learned_once_and_locked() {
         Some(addr("203.0.113.5:61000"))
     );
     assert_eq!(calls.learned(STREAM, Side::Caller, Component::Rtcp), None);
+}
+
+#[test]
+fn a_neighbour_in_the_lan_does_not_take_the_stream() {
+    let (mut calls, near, _) = one_call();
+    let neighbours = ["192.0.2.11:4000", "203.0.113.6:61000"];
+    for neighbour in neighbours {
+        let stolen = calls.on_udp(at(1), near.rtp, addr(neighbour), &rtp());
+        assert_eq!(stolen, Err(Drop::UnexpectedAddress), "{neighbour}");
+    }
+    assert_eq!(calls.dropped(Drop::UnexpectedAddress), 2);
+    let of_phone = calls.on_udp(at(1), near.rtp, addr("192.0.2.10:4000"), &rtp());
+    assert!(of_phone.is_ok_and(|forward| forward.learned));
+
+    // Where the site wants it, they do; other networks still do not.
+    let lan = phone("192.0.2.10:4000").or_from_lan(true);
+    for (neighbour, may) in [("198.51.100.7:4000", false), ("192.0.2.11:4000", true)] {
+        calls
+            .signal(at(2), STREAM, Side::Caller, lan)
+            .expect("the stream is there");
+        let put = calls.on_udp(at(5), near.rtp, addr(neighbour), &rtp());
+        assert_eq!(put.is_ok(), may, "{neighbour}");
+    }
 }
 
 #[test]

@@ -195,13 +195,27 @@ fn a_way_that_is_behind_goes_on_where_the_other_has_died() {
         );
         assert_eq!(merger.merged().restarts, 0);
     }
-    // A pause of both is none of the stream's end.
+    // A pause of both does not end the stream.
     let mut merger = Merger::new(WINDOW);
     let mut packets = both(0, 0..100, 40);
     packets.extend(both(5_000, 100..200, 40));
     let sent = play(&mut merger, &packets);
     assert_eq!(numbers(&sent), (0..200).collect::<Vec<_>>());
     assert_eq!(merger.merged().restarts, 0);
+}
+
+#[test]
+fn a_late_packet_after_a_pause_is_not_a_new_stream() {
+    for number in [99, 60, 20_000] {
+        let mut merger = Merger::new(WINDOW);
+        let mut packets = both(0, 0..100, 10);
+        // Once more, by each way.
+        packets.extend([(1_000, 0, number), (1_001, 1, number)]);
+        packets.extend(both(1_002, 100..200, 10));
+        let sent = play(&mut merger, &packets);
+        assert_eq!(numbers(&sent), (0..200).collect::<Vec<_>>(), "{number}");
+        assert_eq!(merger.merged().restarts, 0);
+    }
 }
 
 #[test]
@@ -278,9 +292,27 @@ proptest! {
             (at, leg, number)
         }).collect();
         let mut merger = Merger::new(WINDOW);
-        let sent = play(&mut merger, &packets);
-        let back = sent.windows(2).filter(|pair| pair[0].1 >= pair[1].1).count();
-        prop_assert!(back as u64 <= merger.merged().restarts);
+        // What went on, and after how many new beginnings.
+        let mut sent = Vec::new();
+        for (at, leg, number) in packets {
+            while let Some(due) = merger.next_timeout().filter(|due| *due <= ms(at)) {
+                let restarts = merger.merged().restarts;
+                merger.on_timeout(due, &mut |packet| sent.push((restarts, seq(packet))));
+            }
+            let mut now = Vec::new();
+            let before = merger.merged();
+            merger.on_packet(ms(at), leg, &rtp(number, 7), &mut |packet| now.push(seq(packet)));
+            let after = merger.merged();
+            // What was held of the old goes before the new begins.
+            let old = (after.sent - before.sent) as usize - now.iter().rev().take_while(|n| **n == number || **n + 1 == number).count();
+            let restarts = |n| if n < old { before.restarts } else { after.restarts };
+            sent.extend(now.into_iter().enumerate().map(|(n, seq)| (restarts(n), seq)));
+        }
+        while let Some(due) = merger.next_timeout() {
+            let restarts = merger.merged().restarts;
+            merger.on_timeout(due, &mut |packet| sent.push((restarts, seq(packet))));
+        }
+        prop_assert!(sent.is_sorted(), "{:?}", sent);
         prop_assert_eq!(sent.len() as u64, merger.merged().sent);
         prop_assert_eq!(merger.held(), 0);
     }

@@ -239,14 +239,14 @@ fn who_has_moved_ends_what_went_to_its_former_address() {
 fn receivers_questions_and_groups_are_bounded() {
     let mut world = World::new();
     let here = |port: u16| SocketAddr::new("192.0.2.9".parse().unwrap(), port);
-    for port in 0..TUNNELS_PER_ADDRESS_MAX as u16 {
+    for port in 0..TUNNELS_PER_HOST_MAX as u16 {
         world.join(here(port), RecordKind::ToExclude, GROUP, &[]);
     }
     let (mac, is_full) = world.request(here(999), 5);
     assert!(is_full, "it is told before it tries");
     world.report(here(999), (mac, 5), &[(RecordKind::ToExclude, GROUP, &[])]);
     assert_eq!(world.refused(Refused::AddressFull), 1);
-    assert_eq!(world.relay.tunnels(), TUNNELS_PER_ADDRESS_MAX);
+    assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX);
     // Another address is not kept away, until all places are taken.
     let mut n = 0;
     while world.relay.tunnels() < TUNNELS_MAX {
@@ -293,12 +293,30 @@ fn strangers_that_ask_and_ask_do_not_end_a_receiver() {
         }
     }
     assert!(world.refused(Refused::Flood) > 1_000_000);
-    // Others that use its address have little sent to it.
-    world.wait(Duration::from_secs(10));
-    for _ in 0..1_000 {
-        world.say(at(1), &Message::Discovery { nonce: 1 });
+}
+
+#[test]
+fn strangers_under_the_address_of_a_receiver_do_not_end_it() {
+    let mut world = World::new();
+    world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
+    for _ in 0..12 {
+        world.wait(Duration::from_secs(10));
+        // More than a receiver has for itself, just before it asks.
+        for nonce in 0..20 {
+            world.say(at(1), &Message::Discovery { nonce });
+            world.say(
+                at(1),
+                &Message::Request {
+                    is_mld: false,
+                    nonce,
+                },
+            );
+        }
+        world.out.sent.clear();
+        let (mac, _) = world.request(at(1), 5);
+        world.report(at(1), (mac, 5), &[(RecordKind::IsExclude, GROUP, &[])]);
+        assert_eq!(world.receivers(GROUP, SOURCE), [at(1)]);
     }
-    assert!(world.out.sent.len() < 10, "{}", world.out.sent.len());
 }
 
 #[test]
@@ -312,9 +330,9 @@ fn a_network_of_one_host_of_ipv6_leaves_places_to_others() {
         world.join(host(1, n), RecordKind::ToExclude, GROUP, &[]);
         world.now += Duration::from_millis(2);
     }
-    assert_eq!(world.relay.tunnels(), TUNNELS_PER_ADDRESS_MAX);
+    assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX);
     world.join(host(2, 1), RecordKind::ToExclude, GROUP, &[]);
-    assert_eq!(world.relay.tunnels(), TUNNELS_PER_ADDRESS_MAX + 1);
+    assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX + 1);
     // And those that go give theirs back.
     world.wait(Timing::default().membership());
     assert!(world.relay.per_host.is_empty());

@@ -91,6 +91,7 @@ impl Planes {
             let rtp = Expected {
                 signalled: phones.at(gateway),
                 via: None,
+                lan: false,
             };
             let remote = Remote::Udp {
                 rtp,

@@ -6,10 +6,9 @@
 //!     ▼
 //!   silent ── first byte ──▶ greeting ── leave        overdue: both have their time, then they go
 //! ```
-//! Nobody waits for a place, so whoever listens never sleeps, and a stranger can hold up others no
-//! longer than they take to push him out.
+//! A pure table: it knows no sockets and no clock. Nobody waits for a place, so whoever listens never
+//! sleeps, and a stranger can hold up others no longer than they take to push him out.
 
-use super::ledger::TurnedAway;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,16 +26,32 @@ const GREETING: Duration = Duration::from_secs(16);
 ///
 /// Choice: an IPv4 address is one host, or one site that shares it and its quarrels; of IPv6 a host
 /// has a /64 to itself and may speak from any address in it [RFC 4291 §2.5.4].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
     /// The host itself, by the operator's socket.
     Operator,
+    /// The host with this address.
     V4([u8; 4]),
+    /// The host with this network.
     V6([u8; 8]),
 }
 
+/// Why one who comes gets no place, or has lost it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its origin has its share.
+    Address,
+    /// It took too long.
+    Late,
+    /// Too many are ending.
+    NoRoom,
+    /// It said nothing.
+    Silent,
+}
+
 impl Origin {
-    pub(super) fn of(address: IpAddr) -> Origin {
+    /// The one of an address.
+    pub fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin::V4(address.octets()),
             IpAddr::V6(address) => {
@@ -49,7 +64,7 @@ impl Origin {
 
 /// The places. `H` is what a connection is ended by.
 #[derive(Debug)]
-pub(super) struct Places<H> {
+pub struct Places<H> {
     most: usize,
     share: usize,
     table: Mutex<Table<H>>,
@@ -74,16 +89,16 @@ struct Place<H> {
 
 /// One that was let in.
 #[derive(Debug)]
-pub(super) struct LetIn<H> {
+pub struct LetIn<H> {
     /// Its place.
-    pub(super) place: u64,
+    pub place: u64,
     /// Who has to go for it.
-    pub(super) displaced: Option<H>,
+    pub displaced: Option<H>,
 }
 
 impl<H> Places<H> {
     /// So many, of which one origin may have a share.
-    pub(super) fn new(most: usize, share: usize) -> Places<H> {
+    pub fn new(most: usize, share: usize) -> Places<H> {
         Places {
             most,
             share,
@@ -96,20 +111,15 @@ impl<H> Places<H> {
     }
 
     /// Takes a place for one who comes, unless its origin has its share.
-    pub(super) fn take(
-        &self,
-        origin: Origin,
-        handle: H,
-        now: Instant,
-    ) -> Result<LetIn<H>, TurnedAway> {
+    pub fn take(&self, origin: Origin, handle: H, now: Instant) -> Result<LetIn<H>, Why> {
         let mut table = self.table();
         let places = table.taken.values();
         if places.filter(|place| place.origin == origin).count() >= self.share {
-            return Err(TurnedAway::Address);
+            return Err(Why::Address);
         }
         // Who was sent away ends within a moment. Choice: as many may be ending as are greeting.
         if table.served >= 2 * self.most {
-            return Err(TurnedAway::NoRoom);
+            return Err(Why::NoRoom);
         }
         let displaced = match table.taken.len() < self.most {
             true => None,
@@ -133,7 +143,7 @@ impl<H> Places<H> {
     }
 
     /// Its first byte has come.
-    pub(super) fn spoke(&self, place: u64, now: Instant) {
+    pub fn spoke(&self, place: u64, now: Instant) {
         if let Some(place) = self.table().taken.get_mut(&place) {
             place.is_silent = false;
             place.until = now + GREETING;
@@ -141,27 +151,27 @@ impl<H> Places<H> {
     }
 
     /// It goes, for better or worse; false if its place was taken from it before.
-    pub(super) fn leave(&self, place: u64) -> bool {
+    pub fn leave(&self, place: u64) -> bool {
         let mut table = self.table();
         table.served -= 1;
         table.taken.remove(&place).is_some()
     }
 
     /// Makes room, where descriptors have run out.
-    pub(super) fn displace(&self) -> Option<H> {
+    pub fn displace(&self) -> Option<H> {
         self.table().displace()
     }
 
     /// Those whose time is over, and why they have to go.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(H, TurnedAway)> {
+    pub fn overdue(&self, now: Instant) -> Vec<(H, Why)> {
         let mut table = self.table();
         let over = table.taken.iter().filter(|(_, place)| place.until <= now);
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         let over = over.iter().filter_map(|number| table.taken.remove(number));
         over.map(|place| {
             let why = match place.is_silent {
-                true => TurnedAway::Silent,
-                false => TurnedAway::Late,
+                true => Why::Silent,
+                false => Why::Late,
             };
             (place.handle, why)
         })
@@ -169,12 +179,17 @@ impl<H> Places<H> {
     }
 
     /// When somebody's time will be over.
-    pub(super) fn next_until(&self) -> Option<Instant> {
+    pub fn next_until(&self) -> Option<Instant> {
         self.table().taken.values().map(|place| place.until).min()
     }
 
+    /// True if none is taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many are taken.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.table().taken.len()
     }
 
@@ -207,7 +222,7 @@ mod tests {
             .map(|n| places.take(from(1), n, now).unwrap().place)
             .collect();
         let refused = places.take(from(1), 9, now);
-        assert_eq!(refused.unwrap_err(), TurnedAway::Address);
+        assert_eq!(refused.unwrap_err(), Why::Address);
         assert!(places.take(from(2), 4, now).unwrap().displaced.is_none());
         // Who goes makes room for the next one of the same origin.
         assert!(places.leave(taken[1]));
@@ -243,14 +258,11 @@ mod tests {
         assert!(places.overdue(now).is_empty());
         places.spoke(late, now + SILENCE);
         let over = places.overdue(now + SILENCE);
-        assert_eq!(over, [("silent", TurnedAway::Silent)]);
+        assert_eq!(over, [("silent", Why::Silent)]);
         assert_eq!(places.next_until(), Some(now + GREETING));
         let over = places.overdue(now + SILENCE + GREETING);
-        assert_eq!(
-            over,
-            [("late", TurnedAway::Late), ("operator", TurnedAway::Late)]
-        );
-        assert!(!places.leave(silent) && places.len() == 0);
+        assert_eq!(over, [("late", Why::Late), ("operator", Why::Late)]);
+        assert!(!places.leave(silent) && places.is_empty());
     }
 
     #[test]
@@ -261,7 +273,7 @@ mod tests {
             places.take(from(n), n, now).unwrap();
         }
         let refused = places.take(from(9), 9, now);
-        assert_eq!(refused.unwrap_err(), TurnedAway::NoRoom);
+        assert_eq!(refused.unwrap_err(), Why::NoRoom);
         places.leave(first);
         assert!(places.take(from(9), 9, now).is_ok());
     }

@@ -1,0 +1,173 @@
+//! What floods of SIP cost the gateway in memory. Alone in its process, since it counts what that
+//! allocates.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod network;
+mod ua;
+
+use client::Options;
+use core::time::Duration;
+use gateway::allow::Allowed;
+use gateway::domains::{Certified, Table};
+use gateway::sip::{Gateway, Settings};
+use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What all of the gateway may grow by.
+const GROWTH_MAX: usize = 16 << 20;
+
+/// Counts what the process has allocated, and the most of it.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator; the counters need no allocation.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller keeps the rules of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `at` came from `alloc` above, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A gateway of `a.example`, whose registrar never answers.
+struct Site {
+    gateway: Gateway,
+    registrar: UdpSocket,
+    /// Who asks whether it is there.
+    asker: UdpSocket,
+    /// What was allocated before the first flood.
+    before: usize,
+    _network: Network,
+}
+
+impl Site {
+    fn start(test: &str) -> Site {
+        let network = Network::start(test, |_| Fate::Passes);
+        let [registrar, asker] =
+            [1, 9].map(|n| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, n), 0)).unwrap());
+        asker
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let at = registrar.local_addr().unwrap();
+        let nodes = [Certified {
+            node: NODES[0],
+            name: "a".to_owned(),
+            domains: vec!["a.example".to_owned()],
+            latency: Duration::ZERO,
+        }];
+        let settings = Settings {
+            node: network.node(0),
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            public: None,
+            media: free_ports(16),
+            virtual_media: VIRTUAL,
+            options: Options::voice(DEADLINE),
+            media_from_lan: false,
+            shadow: None,
+            domain: "a.example".to_owned(),
+            local: vec![format!("a.example={at}").parse().unwrap()],
+            direct: Vec::new(),
+            reach: Allowed::default(),
+            allowed: None,
+            domains: Arc::new(Table::new(nodes)),
+            lookup: Arc::new(|_, _, _| Box::pin(async { Vec::new() })),
+            realtime: false,
+            report: Arc::new(|_| ()),
+            trace: None,
+        };
+        let gateway = Gateway::start(settings).unwrap();
+        Site {
+            before: LIVE.load(Ordering::Relaxed),
+            gateway,
+            registrar,
+            asker,
+            _network: network,
+        }
+    }
+
+    /// An OPTIONS to the gateway is answered: whatever was said before has been taken up.
+    fn is_there(&self, number: usize) {
+        let at = self.asker.local_addr().unwrap();
+        let to = self.gateway.local();
+        let asked = request("OPTIONS", &format!("sip:{to}"), at, number, "");
+        self.asker.send_to(asked.as_bytes(), to).unwrap();
+        let mut answer = [0; 9_000];
+        let len = self.asker.recv(&mut answer).unwrap();
+        assert!(
+            answer[..len].starts_with(b"SIP/2.0 200"),
+            "{}",
+            String::from_utf8_lossy(&answer[..len])
+        );
+    }
+
+    /// So many REGISTERs from each of so many hosts. What everything has grown by at most, since the first.
+    fn flood(&self, hosts: u8, requests: usize, domain: &str, more: &str) -> usize {
+        let to = self.gateway.local();
+        MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut number = 0;
+        for host in 0..hosts {
+            let host = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, host), 0)).unwrap();
+            let at = host.local_addr().unwrap();
+            for _ in 0..requests {
+                number += 1;
+                let asked = request("REGISTER", &format!("sip:{domain}"), at, number, more);
+                host.send_to(asked.as_bytes(), to).unwrap();
+                if number % 16 == 0 {
+                    self.is_there(number);
+                }
+            }
+        }
+        self.is_there(number + 1);
+        MOST.load(Ordering::Relaxed) - self.before
+    }
+
+    /// How many requests have come to the registrar.
+    fn registered(&self) -> usize {
+        self.registrar.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 65_536];
+        core::iter::from_fn(|| self.registrar.recv(&mut bytes).ok()).count()
+    }
+}
+
+fn request(method: &str, uri: &str, at: SocketAddr, number: usize, more: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {at};branch=z9hG4bK{number}\r\n\
+         From: <sip:a@a.example>;tag=flood\r\nTo: <sip:a@a.example>\r\n\
+         Call-ID: {number}@{at}\r\nCSeq: 1 {method}\r\nContact: <sip:a@{at}>\r\n\
+         Max-Forwards: 70\r\nExpires: 60\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+#[test]
+fn a_flood_of_requests_costs_little_whatever_becomes_of_them() {
+    let site = Site::start("sip-memory");
+    let refused = site.flood(16, 400, "nobody.example", "");
+    let waiting = site.flood(30, 400, "a.example", "");
+    assert!(site.registered() > 10);
+    let fields = "a:\r\n".repeat(500);
+    let many = site.flood(30, 50, "a.example", &fields);
+    let long = format!("Subject: {}\r\n", "a".repeat(30_000));
+    let long = site.flood(30, 50, "a.example", &long);
+    let counters = site.gateway.counters();
+    assert!(counters.overload.value() > 1_000, "it was a flood");
+    let growth = [refused, waiting, many, long];
+    assert!(
+        growth.iter().all(|bytes| *bytes <= GROWTH_MAX),
+        "{growth:?}"
+    );
+}
