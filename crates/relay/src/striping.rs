@@ -11,7 +11,7 @@
 //! the segment already, and is given no company.
 //!
 //! Where packets are lost, chance sets the rate, and a few seconds may not be enough to tell whether more connections
-//! carry more. [`rates`] knows how far a measurement may be off. What is not shown is not said: on a path
+//! carry more. `rates` knows how far a measurement may be off. What is not shown is not said: on a path
 //! with losses and without a queue, more connections are expected to help, so that more are tried until it is shown that
 //! they do not. What was shown there is tried again after some seconds, and then ever later.
 //!
