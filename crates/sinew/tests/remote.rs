@@ -11,6 +11,7 @@ use client::remote::{Keyring, Place};
 use client::{Accepted, Node, Options, Target};
 use dns::{Reply, Server, address, srv};
 use hickory_resolver::proto::rr::RecordType;
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -166,7 +167,15 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
     assert!(why(nobody).contains("refused"));
 
     let gate: SocketAddr = good.endpoint.parse().unwrap();
-    let sockets: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(gate).unwrap()).collect();
+    // Of one address, which is not that of the client: each has so many places and no more.
+    let stranger = SocketAddr::from(([127, 0, 0, 77], 0));
+    let connect = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&stranger.into()).unwrap();
+        socket.connect(&gate.into()).unwrap();
+        socket
+    };
+    let sockets: Vec<Socket> = (0..40).map(|_| connect()).collect();
     let ams = Node::remote(good).unwrap();
     let socket = ams.bind(0, options).unwrap();
     socket.send_to(b"x", socket.local()).unwrap();

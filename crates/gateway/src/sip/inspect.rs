@@ -36,6 +36,11 @@ const AMPLIFICATION: usize = 2;
 const CREDIT_MAX: usize = 64 << 10;
 /// So many answers are told for nothing, once.
 const FREE_ANSWERS: usize = 8;
+/// After these, repetitions leave so much of the credit to answers that were not told yet. Choice: those of three calls. Else
+/// the repeated answers to one call that is not acknowledged would cost the next one its own.
+const RESERVED: usize = 4 << 10;
+/// So many answers are known again.
+const KNOWN_ANSWERS: usize = 64;
 /// And the tags of so many, the last ones, show that they were heard.
 const TAGS_MAX: usize = 8;
 
@@ -76,8 +81,10 @@ struct Source {
     is_proven: bool,
     /// Bytes that it may be told.
     credit: usize,
-    /// Its first answers, as hashes.
-    told: Vec<u64>,
+    /// Answers that it was told for nothing.
+    free: usize,
+    /// The last answers that it was told, as hashes.
+    told: VecDeque<u64>,
     /// The tags of its last ones.
     tags: VecDeque<u64>,
 }
@@ -91,7 +98,8 @@ impl Source {
             waiting_all: 0,
             is_proven: false,
             credit: 0,
-            told: Vec::new(),
+            free: 0,
+            told: VecDeque::new(),
             tags: VecDeque::new(),
         }
     }
@@ -158,7 +166,7 @@ impl Gate {
             && source.tags.contains(&tag)
         {
             source.is_proven = true;
-            source.told = Vec::new();
+            source.told = VecDeque::new();
             source.tags = VecDeque::new();
         }
     }
@@ -176,13 +184,25 @@ impl Gate {
             return true;
         }
         let answer = self.hasher.hash_one(bytes);
-        if source.told.len() < FREE_ANSWERS && !source.told.contains(&answer) {
-            source.told.push(answer);
-        } else if source.credit >= bytes.len() {
+        let is_known = source.told.contains(&answer);
+        let is_free = !is_known && source.free < FREE_ANSWERS;
+        let reserved = match is_known && source.free == FREE_ANSWERS {
+            true => RESERVED,
+            false => 0,
+        };
+        if is_free {
+            source.free += 1;
+        } else if source.credit >= bytes.len() + reserved {
             source.credit -= bytes.len();
         } else {
             self.counters.unproven.add();
             return false;
+        }
+        if !is_known {
+            if source.told.len() == KNOWN_ANSWERS {
+                source.told.pop_front();
+            }
+            source.told.push_back(answer);
         }
         let tag = match SipMessage::try_from(bytes) {
             Ok(SipMessage::Response(response)) => message::tags(&response).1,

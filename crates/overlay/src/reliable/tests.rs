@@ -1,4 +1,5 @@
 mod against_models;
+mod deadlines;
 mod monte_carlo;
 mod scripts;
 mod ways;

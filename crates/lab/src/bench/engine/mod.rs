@@ -25,6 +25,8 @@ use tools::table::align;
 
 /// Turns before the clock counts: windows and history reach their sizes.
 const WARM_UP: Duration = Duration::from_millis(400);
+/// With a coded lane: its plan is looked at once a second, and is in force after the second look.
+const WARM_UP_CODED: Duration = Duration::from_millis(3_000);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -180,7 +182,11 @@ fn measure(
         coded,
     };
     let mut replay = Replay::new(how, payload, burst, options.flows, options.rate_pps)?;
-    let warm_up = options.rate_pps * WARM_UP.as_nanos() / 1_000_000_000;
+    let warm_up = match coded {
+        true => WARM_UP_CODED,
+        false => WARM_UP,
+    };
+    let warm_up = options.rate_pps * warm_up.as_nanos() / 1_000_000_000;
     while replay.packets() < warm_up {
         replay.turn(|| {})?;
     }

@@ -20,6 +20,15 @@ pub(super) fn at(ms_: u64) -> Time {
 
 /// A packet of a flow, so long in all.
 pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
+    emit(flow, number, bytes, Remaining::NONE)
+}
+
+/// The same with so much time to its deadline.
+pub(super) fn packet_within(flow: u16, number: u32, bytes: usize, left: Duration) -> Vec<u8> {
+    emit(flow, number, bytes, Remaining::from_duration(left))
+}
+
+fn emit(flow: u16, number: u32, bytes: usize, remaining: Remaining) -> Vec<u8> {
     let mut packet = vec![0xa5; bytes.max(HEADER_BYTES)];
     let repr = Repr {
         class: Class {
@@ -32,7 +41,7 @@ pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
         congested: false,
         recovered: false,
         has_transport: false,
-        remaining: Remaining::NONE,
+        remaining,
         source: NodeAddr(0x0a07_0001),
         destination: NodeAddr(0x0a07_0002),
         source_port: VirtualPort(flow),

@@ -139,8 +139,8 @@ fn what_a_sender_limits_itself_is_neither_warned_of_nor_blamed_on_a_node() {
     }
     // The node at the link repairs with a quarter at most, whatever is asked of it.
     let link = |from: &str, to: &str| {
-        json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5,
-               "run_256ths": 512, "repair_16ths": 4})
+        json!({"from": from, "to": to, "latency_us": 60_000, "loss": 1_311, "strikes": 5,
+               "run_256ths": 262, "repair_16ths": 4})
     };
     let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
     let far = network(60, &json!({"links": [link(ams, nyc), link(nyc, ams)]}));
