@@ -6,7 +6,6 @@ use base::pool::SMALL_BYTES;
 use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time};
 use base::{UnderlayAddr, VirtualPort};
 use net::Clock;
-use overlay::realtime::Protect;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use std::fmt;
 use wire::HEADROOM;
@@ -14,8 +13,6 @@ use wire::link::Kind;
 
 /// Messages that a node's loop takes in one turn.
 pub(super) const MESSAGES_PER_TURN: usize = 32;
-/// Repair packets per packet of a coded lane.
-const CODED: f64 = 0.3;
 /// Virtual time for handshakes, hellos and routes.
 const SETTLE: Duration = Duration::from_secs(3);
 const RECEIVER: ClientId = ClientId(1);
@@ -44,7 +41,6 @@ struct Desk {
     pool: Pool,
     sent: Vec<(UnderlayAddr, Burst)>,
     delivered: u64,
-    repairs: u64,
 }
 
 impl Outbox<Node> for Desk {
@@ -57,22 +53,12 @@ impl Outbox<Node> for Desk {
     }
 
     fn report(&mut self, event: Event) {
-        self.repairs += u64::from(matches!(event, Event::Repair { .. }));
         std::hint::black_box(event);
     }
 
     fn pool(&self) -> &Pool {
         &self.pool
     }
-}
-
-/// Where packets go, and what the middle engine does for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct How {
-    /// To a group, of which the middle engine and the last are members, and not to the last alone.
-    pub group: bool,
-    /// With repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is lost.
-    pub coded: bool,
 }
 
 impl Replay {
@@ -82,19 +68,33 @@ impl Replay {
     /// # Errors
     /// [`BenchError`], when they do not find each other.
     pub fn new(
-        how: How,
         payload: usize,
         burst: usize,
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
-        let to = if how.group { GROUP } else { address(2) };
-        let mut settings = Settings::modern();
-        if how.coded {
-            let aims = &mut settings.realtime.aims;
-            aims.protect = Protect::Hop;
-            (aims.most, aims.most_single) = (CODED, CODED);
-        }
+        Replay::sending(address(2), (payload, burst), flows, rate_pps)
+    }
+
+    /// The same with packets to a group, of which the middle engine and the last are members.
+    ///
+    /// # Errors
+    /// See [`Replay::new`].
+    pub fn to_group(
+        payload: usize,
+        burst: usize,
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
+        Replay::sending(GROUP, (payload, burst), flows, rate_pps)
+    }
+
+    fn sending(
+        to: NodeAddr,
+        (payload, burst): (usize, usize),
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
         if payload > overlay::node::MAX_PAYLOAD
             || burst == 0
             || burst > 48
@@ -111,16 +111,11 @@ impl Replay {
         let mut issuer = Issuer::new(clock.unix_s())?;
         let mut nodes = Vec::new();
         for i in 0..3 {
-            let own = match i {
-                1 => settings.clone(),
-                _ => Settings::modern(),
-            };
-            let node = engine(&mut issuer, (i, own), clock.unix_s())?;
+            let node = engine(&mut issuer, i, clock.unix_s())?;
             let desk = Desk {
                 pool: Pool::new(256, 8_192),
                 sent: Vec::new(),
                 delivered: 0,
-                repairs: 0,
             };
             nodes.push((node, desk));
         }
@@ -179,11 +174,6 @@ impl Replay {
     /// Packets that the last engine has delivered.
     pub fn delivered(&self) -> u64 {
         self.nodes[2].1.delivered
-    }
-
-    /// Repair packets that the middle engine has sent.
-    pub fn repairs(&self) -> u64 {
-        self.nodes[1].1.repairs
     }
 
     /// Packets that the middle engine was given.
@@ -336,11 +326,7 @@ impl fmt::Debug for Replay {
 }
 
 /// The `i`-th of three engines in a row; the earlier of two neighbours dials.
-fn engine(
-    issuer: &mut Issuer,
-    (i, settings): (usize, Settings),
-    unix_s: u64,
-) -> Result<Node, BenchError> {
+fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError> {
     let neighbors = [i.checked_sub(1), Some(i + 1)]
         .into_iter()
         .flatten()
@@ -358,7 +344,7 @@ fn engine(
         network: issuer.network(),
         neighbors: neighbors.collect(),
         accept: None,
-        settings,
+        settings: Settings::modern(),
         lab: false,
         seed: net::sched::entropy()?,
         unix_start_s: unix_s,
@@ -386,19 +372,10 @@ fn node_at(at: UnderlayAddr) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const TO_GROUP: How = How {
-        group: true,
-        coded: false,
-    };
-    const CODED_LANE: How = How {
-        group: false,
-        coded: true,
-    };
-
     #[test]
     fn every_packet_goes_through_the_middle_to_the_end() {
         for burst in [1, 8] {
-            let mut replay = Replay::new(How::default(), 160, burst, 3, 100_000).unwrap();
+            let mut replay = Replay::new(160, burst, 3, 100_000).unwrap();
             let before = replay.delivered();
             for _ in 0..20 {
                 replay.turn(|| {}).unwrap();
@@ -412,22 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
-        let mut replay = Replay::new(CODED_LANE, 160, 8, 3, 20_000).unwrap();
-        // The plan is looked at once a second.
-        while replay.packets() < 3 * 20_000 {
-            replay.turn(|| {}).unwrap();
-        }
-        let (packets, repairs) = (replay.packets(), replay.repairs());
-        replay.turn(|| {}).unwrap();
-        let share = (replay.repairs() - repairs) as f64 / (replay.packets() - packets) as f64;
-        assert!((share - CODED).abs() < 0.01, "{share}");
-        assert_eq!(replay.lost(), 0);
-    }
-
-    #[test]
     fn every_packet_to_a_group_is_delivered_in_the_middle_and_at_the_end() {
-        let mut replay = Replay::new(TO_GROUP, 160, 8, 3, 100_000).unwrap();
+        let mut replay = Replay::to_group(160, 8, 3, 100_000).unwrap();
         let before = [1, 2].map(|i| replay.nodes[i].1.delivered);
         for _ in 0..20 {
             replay.turn(|| {}).unwrap();
@@ -441,7 +404,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         for (payload, burst, rate) in [(1_393, 1, 1), (160, 0, 1), (160, 49, 1), (160, 1, 0)] {
             assert!(matches!(
-                Replay::new(How::default(), payload, burst, 1, rate),
+                Replay::new(payload, burst, 1, rate),
                 Err(BenchError::Option(_))
             ));
         }
