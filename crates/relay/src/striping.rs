@@ -292,7 +292,8 @@ impl Striping {
         if rises || is_in_vain {
             self.descend();
         } else if gain == Gain::Unknown && here.judged >= LONG {
-            // What is not known well enough is what fewer have.
+            // What is not known well enough is what fewer have; nothing is shown of either.
+            self.is_full = false;
             self.set(fewer);
         } else if is_queueing {
             self.is_full = true;

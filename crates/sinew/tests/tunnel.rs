@@ -129,6 +129,21 @@ fn worse(said: &Value) -> f64 {
     mos("there").min(mos("back"))
 }
 
+/// A third host, with a wire to each of the two: 10.95.1.3 towards `a`, 10.95.2.3 towards `b`.
+fn beside(site: &Site) -> Namespace {
+    let c = Namespace::new().unwrap();
+    for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "bc")] {
+        c.veth(here, at, there).unwrap();
+        let add = |at: &Namespace, last: u8, device: &str| {
+            let address = format!("10.95.{n}.{last}/24");
+            at.ip(&["addr", "add", &address, "dev", device]).unwrap();
+        };
+        add(&c, 3, here);
+        add(at, 1, there);
+    }
+    c
+}
+
 #[test]
 fn a_link_runs_over_tcp_while_udp_is_blocked_and_a_call_is_as_good() {
     let Some(mut site) = site("tunnel") else {
@@ -277,16 +292,7 @@ fn a_path_over_udp_through_a_third_node_is_preferred() {
     let Some(mut site) = site("tunnel-third") else {
         return;
     };
-    let c = Namespace::new().unwrap();
-    for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "bc")] {
-        c.veth(here, at, there).unwrap();
-        let add = |at: &Namespace, last: u8, device: &str| {
-            let address = format!("10.95.{n}.{last}/24");
-            at.ip(&["addr", "add", &address, "dev", device]).unwrap();
-        };
-        add(&c, 3, here);
-        add(at, 1, there);
-    }
+    let c = beside(&site);
     let world = &mut site.world;
     world.sinew("net add net c --address 10.95.1.3:7700 --link none");
     world.listen("c", "0.0.0.0:7700");
@@ -369,16 +375,7 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
     let Some(mut site) = site("tunnel-direct") else {
         return;
     };
-    let c = Namespace::new().unwrap();
-    for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "vb2")] {
-        c.veth(here, at, there).unwrap();
-        let add = |at: &Namespace, last: u8, device: &str| {
-            let address = format!("10.95.{n}.{last}/24");
-            at.ip(&["addr", "add", &address, "dev", device]).unwrap();
-        };
-        add(&c, 3, here);
-        add(at, 1, there);
-    }
+    let c = beside(&site);
     // What a sees of c, b reaches by the other wire.
     let to_c = ["route", "add", "10.95.1.3/32", "via", "10.95.2.3"];
     site.b.ip(&to_c).unwrap();

@@ -95,7 +95,8 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     };
     let data = match hop.stripes {
         1 => vec![stripe(0)?],
-        count => side_by_side(count, here, &stripe)?,
+        // The first of each uplink by itself: it finds out whether the other end has that address.
+        count => side_by_side((uplinks, count), here, &stripe)?,
     };
     Ok(Next {
         node: hop.node,
@@ -110,21 +111,26 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
 /// not proved who they are, so that eight copies may begin at once.
 const AT_ONCE: u8 = 8;
 
-/// Makes so many, some at the same time: each takes a round trip, and a second more if its first packet is lost.
-fn side_by_side(
-    count: u8,
+/// Makes so many, some at the same time, `first_batch` to begin with: each takes a round trip, and a second more if its
+/// first packet is lost.
+fn side_by_side<T: Send>(
+    (first_batch, count): (u8, u8),
     here: NodeAddr,
-    stripe: &(impl Fn(u8) -> Result<Data, Failure> + Sync),
-) -> Result<Vec<Data>, Failure> {
+    stripe: &(impl Fn(u8) -> Result<T, Failure> + Sync),
+) -> Result<Vec<T>, Failure> {
     let mut all = Vec::new();
     while all.len() < count.into() {
         let first = all.len() as u8;
-        let made: Result<Vec<Data>, Failure> = thread::scope(|scope| {
+        let made: Vec<Result<T, Failure>> = thread::scope(|scope| {
             let begin = |at| {
                 let dialler = thread::Builder::new().name("relay-dial".into());
                 dialler.spawn_scoped(scope, move || stripe(at))
             };
-            let last = count.min(first.saturating_add(AT_ONCE));
+            let batch = match first {
+                0 if first_batch > 1 => first_batch.min(AT_ONCE),
+                _ => AT_ONCE,
+            };
+            let last = count.min(first.saturating_add(batch));
             let threads: Vec<_> = (first..last).map(begin).collect();
             let made = threads.into_iter().map(|thread| {
                 let busy = |text: String| Failure::new(here, FailureKind::Busy, text);
@@ -136,9 +142,12 @@ fn side_by_side(
                 let made = thread.join();
                 made.unwrap_or_else(|_| Err(busy("a thread has broken".to_owned())))
             });
+            // All are waited for, also behind one that has failed.
             made.collect()
         });
-        all.extend(made?);
+        for stripe in made {
+            all.push(stripe?);
+        }
     }
     Ok(all)
 }
@@ -394,4 +403,36 @@ fn known(trust: &Trust, node: NodeAddr) -> Result<Known, Failure> {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn connections_come_in_their_order_and_the_first_of_each_uplink_before_others() {
+        let here = NodeAddr(1);
+        let begun = Mutex::new(Vec::new());
+        let made = side_by_side((2, 12), here, &|at| {
+            begun.lock().unwrap().push(at);
+            Ok(at)
+        });
+        assert_eq!(made, Ok((0..12).collect()));
+        let begun = begun.into_inner().unwrap();
+        assert!(begun[..2].iter().all(|at| *at < 2), "{begun:?}");
+        assert!(begun[2..10].iter().all(|at| *at < 10), "{begun:?}");
+        // One that fails fails all, once those beside it have come to their end.
+        let begun = Mutex::new(0);
+        let failed = side_by_side((1, 12), here, &|at| {
+            *begun.lock().unwrap() += 1;
+            match at {
+                2 => Err(Failure::new(here, FailureKind::Broken, "two")),
+                5 => panic!("a thread breaks"),
+                _ => Ok(at),
+            }
+        });
+        assert_eq!(failed.unwrap_err().kind, FailureKind::Broken);
+        assert_eq!(begun.into_inner().unwrap(), 8);
+    }
 }

@@ -331,7 +331,6 @@ impl Sending {
             now.bytes += info.acked;
             now.resent += u64::from(info.resent);
         }
-        // Of uplinks of unequal length each has a queue of its own: the longest counts.
         let mut uplinks: Vec<(u32, u32)> = Vec::new();
         for stripe in self.active() {
             let info = &stripe.info;
@@ -345,10 +344,7 @@ impl Sending {
                 least => least.min(info.min_rtt_us),
             };
         }
-        let longest = uplinks
-            .into_iter()
-            .max_by_key(|(rtt, least)| rtt.saturating_sub(*least));
-        (now.rtt_us, now.min_rtt_us) = longest.unwrap_or_default();
+        now.note_round_trips(&uplinks);
         now
     }
 

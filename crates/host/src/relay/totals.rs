@@ -12,6 +12,19 @@ pub(super) struct Totals {
 }
 
 impl Totals {
+    /// Notes the round trip of each uplink, that of now and the least. Each has a queue of its own: the longest counts, on
+    /// top of the longest way. Were it the way that has it, a millisecond of jitter would look like a path that has become
+    /// longer.
+    pub(super) fn note_round_trips(&mut self, uplinks: &[(u32, u32)]) {
+        let queues = uplinks
+            .iter()
+            .map(|(rtt, least)| rtt.saturating_sub(*least));
+        let queue_us = queues.max().unwrap_or_default();
+        let ways = uplinks.iter().map(|(_, least)| *least);
+        self.min_rtt_us = ways.max().unwrap_or_default();
+        self.rtt_us = self.min_rtt_us + queue_us;
+    }
+
     /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
     /// nothing to send: of all connections on average.
     pub(super) fn shares(&self, last: &Totals, span_us: u64) -> (u16, u16) {
@@ -47,6 +60,25 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_uplinks_of_unequal_length_the_longest_queue_counts_wherever_it_is() {
+        let noted = |uplinks: &[(u32, u32)]| {
+            let mut totals = Totals::default();
+            totals.note_round_trips(uplinks);
+            (totals.rtt_us, totals.min_rtt_us)
+        };
+        assert_eq!(
+            noted(&[(15_000, 10_000), (151_000, 150_000)]),
+            (155_000, 150_000)
+        );
+        assert_eq!(
+            noted(&[(11_000, 10_000), (155_000, 150_000)]),
+            (155_000, 150_000)
+        );
+        assert_eq!(noted(&[(60_000, 10_000)]), (60_000, 10_000));
+        assert_eq!(noted(&[]), (0, 0));
+    }
 
     #[test]
     fn the_connection_that_cannot_get_on_is_no_idle_one() {

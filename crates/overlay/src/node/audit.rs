@@ -84,7 +84,7 @@ impl Node {
             .is_none_or(|left| left >= in_time(latency));
         let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
         let aim = self.aims.of_packet(&header);
-        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim));
+        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(&header);
         Note {
             way: way.filter(|_| !may_be_late && !may_be_lost),
             link: header.class().link,
@@ -379,6 +379,11 @@ pub(super) fn promise(
     Some(Promise {
         loss: 1.0 - arrives,
     })
+}
+
+/// A reliable lane of a node on the way gives up what would be late, which is no fault of that node.
+pub(super) fn may_be_given_up<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    header.class().link == LinkProtocol::Reliable && !header.remaining().is_none()
 }
 
 /// Somebody on the path could swallow packets: of a link its own ends know what it loses.

@@ -9,7 +9,7 @@
 //! ```
 
 use super::Node;
-use super::audit::{has_relays, has_room, in_time, promise};
+use super::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
 use crate::aims::asks_less;
@@ -44,7 +44,7 @@ impl Node {
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let aim = self.aims.of_packet(&header);
-        if aim.is_some_and(|(_, aim)| asks_less(aim)) {
+        if aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(&header) {
             return;
         }
         let (group, class) = (header.destination(), header.class());

@@ -13,7 +13,7 @@ use super::send::next_hop;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, PathId, mark};
-use crate::reliable::{HELD_BYTES, Overdue, Packet, RestOfPath};
+use crate::reliable::{HELD_BYTES, Packet, RestOfPath};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use wire::control::{Builder, ReliableSkip};
@@ -92,10 +92,16 @@ impl Node {
         let came = (!is_own).then_some(self.came.0);
         let packets = run.segments() as u32;
         if !link.is_up() {
+            if is_own {
+                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
+                self.excuse(now, index, to, packets);
+            }
             let reason = Drop::LinkDown;
             return out.report(Event::Dropped { reason, packets });
         }
-        let (mut dropped, mut too_long) = (0, 0);
+        let (mut dropped, mut made_room, mut too_long) = (0, 0, 0);
+        // Own packets that have made room, when they were sealed, and the way that they were for.
+        let mut evicted = Vec::new();
         for i in 0..run.segments() {
             let datagram = run.segment(i);
             if datagram.len() > usize::from(link.path.mtu.usable()) {
@@ -107,8 +113,12 @@ impl Node {
             match link.reliable.sender.push(now, packet, came) {
                 Ok(None) => {}
                 Ok(Some(other)) => {
+                    if other.came.is_none() {
+                        let to = Header::trusted(&other.bytes[..]).destination();
+                        evicted.push((other.entered, to));
+                    }
                     link.reliable.sender.recycle(other);
-                    dropped += 1;
+                    made_room += 1;
                 }
                 Err(_) => dropped += 1,
             }
@@ -118,6 +128,10 @@ impl Node {
             let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
             self.excuse(now, index, to, dropped + too_long);
         }
+        for (entered, to) in evicted {
+            self.excuse(entered, index, to, 1);
+        }
+        dropped += made_room;
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {
                 out.report(Event::Dropped { reason, packets });
@@ -178,31 +192,15 @@ impl Node {
         if left == 0 {
             link.reliable.sender.try_again(now);
         }
-        let overdue = link.reliable.sender.take_overdue();
-        if !overdue.is_empty() {
-            self.count_overdue(index, &overdue, out);
+        let packets = link.reliable.sender.take_overdue();
+        if packets > 0 {
+            let reason = Drop::Expired;
+            out.report(Event::Dropped { reason, packets });
         }
         while let Some(stream) = self.links.at_mut(index).reliable.sender.pop_ready() {
             self.streams.touch(stream);
             self.streams_again = Some(now);
         }
-    }
-
-    /// Counts what could not have been in time. Nobody is blamed for what has not left.
-    #[cold]
-    fn count_overdue(
-        &mut self,
-        index: LinkIndex,
-        overdue: &[Overdue],
-        out: &mut impl Outbox<Node>,
-    ) {
-        for packet in overdue.iter().filter(|packet| packet.is_own) {
-            self.excuse(packet.entered, index, packet.to, 1);
-        }
-        out.report(Event::Dropped {
-            reason: Drop::Expired,
-            packets: overdue.len() as u32,
-        });
     }
 
     /// Appends the acknowledgement that is due for the lane of a link, and what its sender has
@@ -298,7 +296,13 @@ impl Node {
                     sender.push_again(packet);
                     self.links.touch(other);
                 }
-                None if is_over => dropped += 1,
+                None if is_over => {
+                    dropped += 1;
+                    if packet.came.is_none() {
+                        let to = Header::trusted(&packet.bytes[..]).destination();
+                        self.excuse(packet.entered, index, to, 1);
+                    }
+                }
                 None => self.links.at_mut(index).reliable.sender.push_again(packet),
             }
         }

@@ -56,7 +56,7 @@ pub use lane::{Lane, LaneStats};
 pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
 pub(crate) use sender::Open;
-pub use sender::{Outgoing, Overdue, RestOfPath, Sender, SenderStats};
+pub use sender::{Outgoing, RestOfPath, Sender, SenderStats};
 pub use told::Told;
 
 pub use congestion::Family;

@@ -24,6 +24,7 @@ mod room;
 mod turns;
 
 pub use held::Toward;
+pub(super) use turns::Takes;
 
 use super::{QUEUE_BYTES, QUEUE_PACKETS};
 use crate::flow::FlowKey;

@@ -103,17 +103,6 @@ pub struct Outgoing<'a> {
     pub is_own: bool,
 }
 
-/// A packet that was given up because it could not be in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overdue {
-    /// Where it was to go.
-    pub to: NodeAddr,
-    /// It was one of this node's own.
-    pub is_own: bool,
-    /// When it was handed in.
-    pub entered: Time,
-}
-
 /// The packets on their way to one neighbour.
 #[derive(Debug)]
 pub struct Sender {
@@ -128,8 +117,8 @@ pub struct Sender {
     base: u64,
     entries: VecDeque<Entry>,
     lost: VecDeque<u64>,
-    /// Packets that were given up because they could not be in time.
-    overdue: Vec<Overdue>,
+    /// So many packets were given up because they could not be in time.
+    overdue: u32,
     /// What leaves next, once it was looked at.
     chosen: Option<u64>,
     /// Bytes of a packet, averaged.
@@ -175,7 +164,7 @@ impl Sender {
             base: 0,
             entries: VecDeque::new(),
             lost: VecDeque::new(),
-            overdue: Vec::new(),
+            overdue: 0,
             chosen: None,
             packet_bytes: SEGMENT_BYTES,
             limit: WINDOW_MAX as u64,

@@ -360,29 +360,33 @@ fn a_level_that_begins_with_a_burst_does_not_stop_the_next_one() {
     assert_eq!(striping.active(), 8);
 }
 
-#[test]
-fn what_a_probe_said_wrongly_of_a_lossy_path_a_copy_finds_out_in_seconds() {
-    let look = |rate_mbit: u64| Look {
+/// What a path shows that loses many packets, without a queue.
+fn lossy(rate_mbit: u64) -> Look {
+    Look {
         span_us: LOOK_US,
         bytes: rate_mbit * MBIT * LOOK_US / 8_000_000,
         idle_permille: 0,
         rtt_us: 20_000,
         min_rtt_us: 20_000,
         resent: 40,
-    };
+    }
+}
+
+#[test]
+fn what_a_probe_said_wrongly_of_a_lossy_path_a_copy_finds_out_in_seconds() {
     // By chance, for as long as it takes to be believed, more connections carry no more.
     let mut probe = Striping::new(8, true);
     for _ in 0..1_000 {
         if (probe.active(), probe.carried().is_full) == (1, true) {
             break;
         }
-        probe.on_look(look(11));
+        probe.on_look(lossy(11));
     }
     assert_eq!((probe.active(), probe.carried().is_full), (1, true));
     let mut copy = probe.go_on(8);
     let mut looks = Vec::new();
     for at in 0..60 {
-        copy.on_look(look(11 * u64::from(copy.active())));
+        copy.on_look(lossy(11 * u64::from(copy.active())));
         if copy.active() == 8 {
             looks.push(at);
         }
@@ -443,27 +447,19 @@ fn where_packets_are_lost_the_smaller_number_is_measured_anew() {
 
 #[test]
 fn what_is_tried_again_is_not_called_all_before_it_is_known() {
-    let look = |rate_mbit: u64| Look {
-        span_us: LOOK_US,
-        bytes: rate_mbit * MBIT * LOOK_US / 8_000_000,
-        idle_permille: 0,
-        rtt_us: 20_000,
-        min_rtt_us: 20_000,
-        resent: 40,
-    };
     let mut striping = Striping::new(8, true);
     for _ in 0..1_000 {
         if (striping.active(), striping.is_full) == (1, true) {
             break;
         }
-        striping.on_look(look(11));
+        striping.on_look(lossy(11));
     }
     // One connection has had that by chance: it has half of it.
     for _ in 0..1_000 {
         if striping.active() == 2 {
             break;
         }
-        striping.on_look(look(5));
+        striping.on_look(lossy(5));
     }
     assert_eq!(striping.active(), 2);
     assert!(!striping.carried().is_full);

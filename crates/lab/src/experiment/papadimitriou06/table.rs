@@ -45,8 +45,8 @@ impl Table<'_> {
         point: Point,
         name: &str,
     ) -> bool {
-        let others = transports.iter().filter(|t| **t != transport);
-        self.mean(transport, point, name) > most(others.map(|t| self.mean(*t, point, name)))
+        let (own, others) = self.against(transport, transports, point, name);
+        own > most(others)
     }
 
     /// Whether a transport has less than each of the others, none of which is unknown.
@@ -57,8 +57,21 @@ impl Table<'_> {
         point: Point,
         name: &str,
     ) -> bool {
-        let others = transports.iter().filter(|t| **t != transport);
-        self.mean(transport, point, name) < least(others.map(|t| self.mean(*t, point, name)))
+        let (own, others) = self.against(transport, transports, point, name);
+        own < least(others)
+    }
+
+    /// What a transport has, and what each of the others has.
+    fn against<'a>(
+        &'a self,
+        transport: Transport,
+        transports: &'a [Transport],
+        point: Point,
+        name: &'a str,
+    ) -> (f64, impl Iterator<Item = f64> + 'a) {
+        let mean = move |transport| self.mean(transport, point, name);
+        let others = transports.iter().filter(move |t| **t != transport);
+        (mean(transport), others.map(move |t| mean(*t)))
     }
 
     /// Of `transports`, the one with the most.

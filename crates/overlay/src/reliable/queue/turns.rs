@@ -11,32 +11,28 @@ const PASSED_OVER_MAX: usize = 16;
 
 /// What a path takes.
 #[derive(Clone, Copy)]
-struct Takes {
+pub(in super::super) struct Takes<'a> {
     /// Packets of at most so many bytes,
-    bytes_most: usize,
-    /// and with so many behind them in their flow.
-    behind: usize,
+    pub(in super::super) bytes_most: usize,
+    /// with so many behind them in their flow: what there is one of takes the best path, however soon it could leave by
+    /// another one,
+    pub(in super::super) behind: usize,
+    /// and, if it matters, in time by it.
+    pub(in super::super) in_time: Option<&'a dyn Fn(&Packet) -> bool>,
+}
+
+impl Takes<'static> {
+    /// Anything.
+    pub(in super::super) const ALL: Takes<'static> = Takes {
+        bytes_most: usize::MAX,
+        behind: 0,
+        in_time: None,
+    };
 }
 
 impl Queue {
-    /// The packet whose turn it is, of those that are no longer than that.
-    pub(in super::super) fn pop(&mut self, bytes_most: usize) -> Option<Packet> {
-        self.pop_of(Takes {
-            bytes_most,
-            behind: 0,
-        })
-    }
-
-    /// The same, of those behind which others of their flow wait: what there is one of takes the best path, however soon it
-    /// could leave by another one.
-    pub(in super::super) fn pop_of_bulk(&mut self, bytes_most: usize) -> Option<Packet> {
-        self.pop_of(Takes {
-            bytes_most,
-            behind: 1,
-        })
-    }
-
-    fn pop_of(&mut self, takes: Takes) -> Option<Packet> {
+    /// The packet whose turn it is, of those that a path takes.
+    pub(in super::super) fn pop(&mut self, takes: Takes<'_>) -> Option<Packet> {
         let first = self.next_band()?;
         let others = (0..BANDS).rev().filter(|band| *band != first);
         core::iter::once(first)
@@ -44,7 +40,7 @@ impl Queue {
             .find_map(|band| self.pop_in(band, takes))
     }
 
-    fn pop_in(&mut self, at: usize, takes: Takes) -> Option<Packet> {
+    fn pop_in(&mut self, at: usize, takes: Takes<'_>) -> Option<Packet> {
         let mut passed = 0;
         // New flows first.
         for is_new in [true, false] {
@@ -126,8 +122,11 @@ impl Queue {
 
 impl Flow {
     /// Its next packet is one that a path takes.
-    fn has_for(&self, takes: Takes) -> bool {
-        let fits = |packet: &Packet| packet.bytes.len() <= takes.bytes_most;
+    fn has_for(&self, takes: Takes<'_>) -> bool {
+        let fits = |packet: &Packet| {
+            let in_time = takes.in_time.is_none_or(|in_time| in_time(packet));
+            packet.bytes.len() <= takes.bytes_most && in_time
+        };
         self.packets.len() > takes.behind && self.packets.front().is_some_and(fits)
     }
 }

@@ -6,9 +6,9 @@
 //!     └─ room, pressure: how much more is wanted, of this node's own and of the neighbours
 //! ```
 
-use super::super::queue::{Packet, Toward};
+use super::super::queue::{Packet, Takes, Toward};
 use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
-use super::{Entry, Outgoing, Overdue, RestOfPath, Sender, State};
+use super::{Entry, Outgoing, RestOfPath, Sender, State};
 use crate::flow::FlowKey;
 use base::{Duration, Time};
 use congestion::delivery::Stamp;
@@ -218,6 +218,15 @@ impl Sender {
         if self.chosen.and_then(|seq| self.held(seq)).is_none() {
             self.chosen = self.choose(now, at, rest);
         }
+        // What was chosen for another way, and has not left, keeps its place there.
+        let is_of_other = |entry: &Entry| entry.transmissions == 0 && usize::from(entry.way) != at;
+        if self
+            .chosen
+            .and_then(|seq| self.entry(seq))
+            .is_some_and(is_of_other)
+        {
+            return None;
+        }
         let length = self.chosen.and_then(|seq| self.held(seq)).map(Vec::len);
         if length.is_some_and(|length| length > self.ways[at].packet_bytes) {
             return None;
@@ -308,57 +317,68 @@ impl Sender {
         Some(next)
     }
 
-    /// The next packet that can be in time. Others are given up before they have a number, so the receiver waits for
-    /// none of them: a lane that is asked for more than it carries would else carry only what the next hop drops.
+    /// The next packet for a way that can be in time by it. The best way gives up what cannot, before it has a number, so
+    /// the receiver waits for none of it: a lane that is asked for more than it carries would else carry only what the next
+    /// hop drops. Other ways leave that where it is.
     fn pop_in_time(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<Packet> {
-        let most = self.ways[at].packet_bytes;
+        let judge = Judge {
+            now,
+            rest,
+            there: self.way_there(at),
+            queue: self.queue_there(at),
+            is_overloaded: now.since(self.busy_since) >= OVERLOADED,
+        };
+        let in_time = |packet: &Packet| judge.is_in_time(packet);
+        let is_best = at == self.best_way();
+        let takes = Takes {
+            bytes_most: self.ways[at].packet_bytes,
+            behind: usize::from(at != self.used && !self.used_rests),
+            in_time: (!is_best).then_some(&in_time),
+        };
         loop {
-            let packet = match at == self.used || self.used_rests {
-                true => self.queue.pop(most)?,
-                false => self.queue.pop_of_bulk(most)?,
-            };
-            if packet.remaining.is_none() {
+            let packet = self.queue.pop(takes)?;
+            if !is_best || in_time(&packet) {
                 return Some(packet);
             }
-            let waited = now.since(packet.entered);
-            let left = packet.remaining.minus(waited);
-            let to = Header::trusted(&packet.bytes[..]).destination();
-            let rest = rest(to).unwrap_or_default();
-            // Of more than leaves some is dropped in any case. Choice: what has waited for as long as it may have to on
-            // lanes further on, or nothing would be left for those. Behind the last link there are none.
-            let is_overloaded = now.since(self.busy_since) >= OVERLOADED;
-            let margin = match is_overloaded && rest > Duration::ZERO {
-                true => waited,
-                false => Duration::ZERO,
-            };
-            let way = self.way_there(at, waited) + rest + margin;
-            if !left.is_expired() && left.allows(way) {
-                return Some(packet);
-            }
-            self.overdue.push(Overdue {
-                to,
-                is_own: packet.came.is_none(),
-                entered: packet.entered,
-            });
+            self.overdue += 1;
             self.queue.on_arrived(&packet.bytes);
             self.queue.recycle(packet.bytes);
         }
     }
 
-    /// What a packet that leaves now takes to the neighbour: half of the least round trip, and behind others what the
-    /// last ones were longer by. When nothing is in flight there is no queue that this lane has made.
-    fn way_there(&self, at: usize, waited: Duration) -> Duration {
-        let way = &self.ways[at];
-        let least = way.rtt.least().unwrap_or_default();
-        let queue = match waited >= WAITED && way.in_flight > 0 {
-            true => way.rtt.present().unwrap_or(least).saturating_sub(least),
-            false => Duration::ZERO,
-        };
-        least.div(2) + queue
+    /// The path in use, or while it rests the shortest of the others.
+    fn best_way(&self) -> usize {
+        let spares = || (0..self.ways.len()).filter(|at| self.ways[*at].is_open);
+        let shortest = || spares().min_by_key(|at| self.way_there(*at));
+        match self.used_rests {
+            true => shortest().unwrap_or(self.used),
+            false => self.used,
+        }
     }
 
-    /// The packets that could not be in time since the last call.
-    pub fn take_overdue(&mut self) -> Vec<Overdue> {
+    /// What a packet takes to the neighbour by a way without a queue.
+    fn way_there(&self, at: usize) -> Duration {
+        let least = |at: usize| self.ways[at].rtt.least().unwrap_or_default();
+        let half = least(at).div(2);
+        // Acknowledgements come by the path in use, so the rest of a spare's round trip is its own.
+        match at == self.used {
+            true => half,
+            false => half.max(least(at).saturating_sub(least(self.used).div(2))),
+        }
+    }
+
+    /// What the last ones of a way were longer by. When nothing is in flight there is no queue that this lane has made.
+    fn queue_there(&self, at: usize) -> Duration {
+        let way = &self.ways[at];
+        let least = way.rtt.least().unwrap_or_default();
+        match way.in_flight > 0 {
+            true => way.rtt.present().unwrap_or(least).saturating_sub(least),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// How many packets could not be in time since the last call.
+    pub fn take_overdue(&mut self) -> u32 {
         core::mem::take(&mut self.overdue)
     }
 
@@ -437,5 +457,38 @@ impl Sender {
             is_own: packet.came.is_none(),
             bytes: &packet.bytes,
         })
+    }
+}
+
+/// Whether packets are in time by a way.
+struct Judge<'a> {
+    now: Time,
+    rest: RestOfPath<'a>,
+    there: Duration,
+    queue: Duration,
+    is_overloaded: bool,
+}
+
+impl Judge<'_> {
+    fn is_in_time(&self, packet: &Packet) -> bool {
+        if packet.remaining.is_none() {
+            return true;
+        }
+        let waited = self.now.since(packet.entered);
+        let left = packet.remaining.minus(waited);
+        let to = Header::trusted(&packet.bytes[..]).destination();
+        // Of a group it is not known: the nearest member may be the neighbour.
+        let rest = (self.rest)(to).unwrap_or_default();
+        // Of more than leaves some is dropped in any case. Choice: what has waited for as long as it may have to on
+        // lanes further on, or nothing would be left for those. Behind the last link there are none.
+        let margin = match self.is_overloaded && rest > Duration::ZERO {
+            true => waited,
+            false => Duration::ZERO,
+        };
+        let queue = match waited >= WAITED {
+            true => self.queue,
+            false => Duration::ZERO,
+        };
+        !left.is_expired() && left.allows(self.there + queue + rest + margin)
     }
 }

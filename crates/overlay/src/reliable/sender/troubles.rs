@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::own_queue::OwnQueue;
-use super::super::queue::Packet;
+use super::super::queue::{Packet, Takes};
 use super::super::{ACK_DELAY, Settings, WINDOW_MAX};
 use super::way::{Open, WAYS_MAX, Way};
 use super::{NEW_FIRST, Sender, State};
@@ -274,7 +274,7 @@ impl Sender {
     /// what waits. The receiver is told by [`Sender::poll_skip`].
     pub fn give_up(&mut self, mut take: impl FnMut(Packet)) {
         self.take_back();
-        while let Some(packet) = self.queue.pop(usize::MAX) {
+        while let Some(packet) = self.queue.pop(Takes::ALL) {
             take(packet);
         }
         self.skip_to = (self.base > 0).then_some(self.base);

@@ -1,7 +1,7 @@
 //! The parts against naive models.
 
 use super::world::{at, lane, number, packet, packet_to};
-use crate::reliable::queue::{Queue, Toward};
+use crate::reliable::queue::{Queue, Takes, Toward};
 use crate::reliable::{Arrival, QUEUE_BYTES, QUEUE_PACKETS, Receiver, SPAN};
 use base::{NodeAddr, Time};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ proptest! {
         let shortest = lengths.iter().min().unwrap();
         let most = 150 * shortest;
         while sent.iter().all(|(_, bytes)| *bytes < most) {
-            let packet = queue.pop(usize::MAX).unwrap();
+            let packet = queue.pop(Takes::ALL).unwrap();
             let flow = usize::from(wire::data::Header::trusted(&packet.bytes[..]).source_port().0);
             prop_assert_eq!(number(&packet.bytes), sent[flow].0, "first in, first out");
             sent[flow].0 += 1;
@@ -89,7 +89,7 @@ proptest! {
                     prop_assert!(queue.push(at(1), &packet_to(to, flow, pushed), None).is_ok());
                     pushed += 1;
                 }
-                2 => match queue.pop(usize::MAX) {
+                2 => match queue.pop(Takes::ALL) {
                     Some(packet) => {
                         let toward = Toward::of(&packet.bytes);
                         let room = rooms.get(&toward.destination.0);
@@ -117,7 +117,7 @@ proptest! {
         }
         queue.let_all_go();
         prop_assert_eq!(queue.due(), queue.len());
-        while let Some(packet) = queue.pop(usize::MAX) {
+        while let Some(packet) = queue.pop(Takes::ALL) {
             popped.push(number(&packet.bytes));
         }
         prop_assert_eq!((queue.flows(), queue.bytes()), (0, 0));
@@ -192,9 +192,9 @@ fn a_full_queue_makes_room_for_flows_with_less() {
     );
     assert_eq!(queue.len(), QUEUE_PACKETS);
     let both =
-        [queue.pop(usize::MAX), queue.pop(usize::MAX)].map(|packet| number(&packet.unwrap().bytes));
+        [queue.pop(Takes::ALL), queue.pop(Takes::ALL)].map(|packet| number(&packet.unwrap().bytes));
     assert!(both.contains(&0));
-    while queue.pop(usize::MAX).is_some() {}
+    while queue.pop(Takes::ALL).is_some() {}
     assert_eq!((queue.len(), queue.bytes(), queue.flows()), (0, 0, 0));
 }
 

@@ -1,6 +1,6 @@
 //! A lane over two paths: who takes the second one, and whose losses count where.
 
-use super::world::{at, hear, lane, ms, number, packet};
+use super::world::{at, hear, lane, ms, number, packet, packet_within};
 use crate::reliable::{Lane, Open};
 use base::Time;
 use wire::control::Builder;
@@ -90,6 +90,31 @@ fn the_spare_takes_what_others_of_its_flow_wait_behind() {
         !fifth.is_empty() && fifth.iter().all(|(_, number)| *number < 2_000),
         "{fifth:?}"
     );
+}
+
+/// The path in use takes 10 ms and the spare 70: what has 50 ms left leaves by the first as its window opens.
+#[test]
+fn a_longer_spare_takes_nothing_that_it_would_bring_too_late_and_gives_nothing_up() {
+    let mut lane = two();
+    for number in 0..40 {
+        let packet = packet_within(1, number, 200, ms(50));
+        assert!(matches!(lane.sender.push(at(0), &packet, None), Ok(None)));
+    }
+    let mut first = Vec::new();
+    let mut now = 0;
+    while lane.sender.in_flight() < 10 {
+        first.extend(leave(&mut lane, at(now), 0));
+        now += 1;
+    }
+    assert_eq!(leave(&mut lane, at(now), SPARE), []);
+    assert_eq!((lane.sender.take_overdue(), first.len()), (0, 10));
+    let come: Vec<u32> = first.iter().map(|(seq, _)| *seq).collect();
+    acknowledge(&mut lane, at(now + 10), &come);
+    assert!(!leave(&mut lane, at(now + 10), 0).is_empty());
+    assert_eq!(lane.sender.take_overdue(), 0);
+    // The path in use gives up what has become too old for it.
+    leave(&mut lane, at(45), 0);
+    assert!(lane.sender.take_overdue() > 0);
 }
 
 /// What is heard of a path late, after it has ended, says nothing of the one that has its number next.
