@@ -3,10 +3,11 @@
 //! ```text
 //!   cargo test --no-run ──▶ programs ─┬─▶ of packages with real sockets and processes, two at a time: they mostly wait
 //!                                     └─▶ the others, one at a time: they compute, and give way (nice)
-//!   cargo test --doc
+//!                                           then cargo test --doc, then a third of those that wait
 //! ```
 //! `cargo test` runs one program after another, and half of the time no processor has work: nodes wait for timers
-//! of seconds. So programs that wait run beside each other and beside those that compute. Each program still has the machine's number
+//! of seconds. So programs that wait run beside each other and beside those that compute. Those that take
+//! longest start first, so that none is left alone at the end. Each program still has the machine's number
 //! of test threads. What a program prints appears in one piece when it has ended.
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,11 @@ const WAITING: &[&str] = &["capi", "client", "gateway", "host", "net", "sinew"];
 
 /// Programs that wait, at a time. Choice: what two processors carry beside one that computes.
 const WAITING_AT_A_TIME: usize = 2;
+
+/// Those of them that take half a minute and more, the longest first.
+const LONG_WAITS: &[&str] = &[
+    "mtu", "relay", "direct", "phones", "tunnel", "rotation", "lab",
+];
 
 /// A program with tests.
 struct Program {
@@ -45,15 +51,21 @@ pub(crate) fn run(root: &Path) -> bool {
         }
     };
     let count = programs.len();
-    let (waiting, computing): (Vec<Program>, Vec<Program>) = programs
+    let (mut waiting, computing): (Vec<Program>, Vec<Program>) = programs
         .into_iter()
         .partition(|program| WAITING.contains(&&*program.package));
+    waiting.sort_by_key(|program| {
+        let place = LONG_WAITS.iter().position(|name| *name == program.name);
+        place.unwrap_or(LONG_WAITS.len())
+    });
     let screen = Mutex::new(());
     let next = AtomicUsize::new(0);
     let wait = || run_each(from(&waiting, &next), false, &screen);
-    let failed = thread::scope(|scope| {
+    let (failed, documented) = thread::scope(|scope| {
         let beside: Vec<_> = (0..WAITING_AT_A_TIME).map(|_| scope.spawn(wait)).collect();
         let mut failed = run_each(computing.iter(), true, &screen);
+        let documented = documentation(root);
+        failed.extend(wait());
         for thread in beside {
             failed.extend(
                 thread
@@ -61,9 +73,8 @@ pub(crate) fn run(root: &Path) -> bool {
                     .expect("a thread that runs tests does not panic"),
             );
         }
-        failed
+        (failed, documented)
     });
-    let documented = documentation(root);
     eprintln!(
         "ci: {} of {count} test programs passed",
         count - failed.len()

@@ -24,7 +24,6 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use world::World;
@@ -43,9 +42,6 @@ const TRIES: u32 = 60;
 const STREAM_BYTES: usize = 2_000_000;
 /// Lengths of datagrams: small ones, all around the MTUs that are tried, many fragments.
 const LONG: [usize; 4] = [2_000, 9_000, 30_000, 65_507];
-
-/// One network at a time: what is measured is not measured beside others.
-static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
@@ -405,7 +401,6 @@ fn interfaces(name: &str, family: Family, mtus: &[u16]) {
     if !is_possible(name) {
         return;
     }
-    let _alone = ALONE.lock();
     let (mut world, core) = network(name, family);
     for mtu in mtus {
         let both = Lane::new(&core, family, &[*mtu]);
@@ -433,7 +428,6 @@ fn paths(name: &str, family: Family, narrow: &[u16]) {
     if !is_possible(name) {
         return;
     }
-    let _alone = ALONE.lock();
     let (mut world, core) = network(name, family);
     for mtu in narrow {
         for is_silent in [false, true] {
@@ -509,7 +503,6 @@ fn shrinking(name: &str, family: Family) {
     if !is_possible(name) {
         return;
     }
-    let _alone = ALONE.lock();
     let (mut world, core) = network(name, family);
     // The joiner's own interface, and one behind a router that says so or does not.
     for (segment, is_silent) in [(0, false), (1, false), (1, true)] {

@@ -245,7 +245,7 @@ impl Receiver {
     }
 
     /// Gives back what coded repair holds if no repair packet has come for long.
-    pub fn release_repair(&mut self, now: Time) {
+    fn release_repair(&mut self, now: Time) {
         self.decoder.release_idle(now);
     }
 
