@@ -80,7 +80,8 @@ fn sent(hosts: &Hosts) -> [u64; 2] {
     })
 }
 
-fn wait(child: &mut Child, what: &str) {
+/// Waits for its end, which is a good one. What it has said.
+fn wait(child: &mut Child, what: &str) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -89,11 +90,29 @@ fn wait(child: &mut Child, what: &str) {
                 let _ = errors.read_to_string(&mut said);
             }
             assert!(status.success(), "{what}: {said}");
-            return;
+            return said;
         }
         assert!(Instant::now() < until, "{what} does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// How long the other uplink carries less than half of what the slower one can, at most, in a row.
+fn time_to_go_on(hosts: &Hosts, dead: u8) -> Duration {
+    let other = usize::from(2 - dead);
+    let begun = Instant::now();
+    let (mut moved, mut last) = (begun, sent(hosts)[other]);
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < Duration::from_secs(8) {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = sent(hosts)[other];
+        if now - last > 62_500 {
+            longest = longest.max(moved.elapsed());
+            moved = Instant::now();
+        }
+        last = now;
+    }
+    longest.max(moved.elapsed())
 }
 
 /// How data goes from the first host to the second.
@@ -178,8 +197,18 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
             return None;
         }
     }
-    for child in &mut children {
-        wait(child, &test);
+    let died = dies.map(|uplink| (Instant::now(), time_to_go_on(&hosts, uplink)));
+    let said: String = children
+        .iter_mut()
+        .map(|child| wait(child, &test))
+        .collect();
+    if let Some((at, gap)) = died {
+        let rest = at.elapsed();
+        println!("{test}: went on {gap:.1?} after an uplink died, and ended {rest:.1?} after it");
+    }
+    if matches!((by, dies), (By::Copy, Some(_))) {
+        // The overlay knows, long before the kernel gives the connections up.
+        assert!(said.contains("another one is not"), "{said}");
     }
     let took = begun.elapsed().as_secs_f64();
     let after = sent(&hosts);
