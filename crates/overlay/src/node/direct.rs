@@ -7,7 +7,9 @@
 //! ```
 //! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
 //! destination a port of its own; then the traffic stays on its way over `a`. A node whose links all run over byte streams
-//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams.
+//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams. Two nodes without
+//! UDP link so as well: who is seen through a stream alone is seen at the port from which it has dialled, where nobody
+//! listens, and announces the port of its own socket, where hosts listen for streams too.
 //! A link that is up competes by its cost
 //! like any other: nothing is rerouted because it is direct.
 //!
@@ -80,11 +82,27 @@ impl Direct {
 
 impl Node {
     /// A neighbour tells where it sees this node.
-    pub(super) fn on_seen_at(&mut self, index: LinkIndex, endpoint: Endpoint) {
-        if self.settings.direct_links && endpoint.is_dialable() {
-            let peer = self.links.at(index).peer;
-            self.direct.seen.insert(peer, endpoint);
+    pub(super) fn on_seen_at(&mut self, index: LinkIndex, seen: Endpoint) {
+        let link = self.links.at(index);
+        let endpoint = match link.is_over_stream() {
+            true => self.listens_at(seen),
+            false => Some(seen),
+        };
+        let endpoint = endpoint.filter(|endpoint| endpoint.is_dialable());
+        if let Some(endpoint) = endpoint.filter(|_| self.settings.direct_links) {
+            self.direct.seen.insert(link.peer, endpoint);
         }
+    }
+
+    /// Where streams to this node may be taken, if it is seen there by a stream of its own.
+    fn listens_at(&self, seen: Endpoint) -> Option<Endpoint> {
+        let is_ipv4 = seen.ipv4().is_some();
+        let like = self.own_sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
+        let own = like.or(self.own_sockets.first())?;
+        Some(Endpoint {
+            port: own.port,
+            ..seen
+        })
     }
 
     /// Once a second: what neighbours are to know, and what is to be dialled or given up.
@@ -110,8 +128,7 @@ impl Node {
     fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            // A stream's own end is nowhere that others could dial.
-            let at = link.path.at.filter(|at| link.is_up() && !at.is_stream());
+            let at = link.path.at.filter(|_| link.is_up());
             let Some(endpoint) = at.map(endpoint).filter(|it| it.is_dialable()) else {
                 self.direct.told.remove(&link.peer);
                 continue;
@@ -128,14 +145,19 @@ impl Node {
         }
     }
 
-    /// Where neighbours see this node: what most of them say first.
+    /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
+    /// nothing else.
     fn seen_at(&mut self) -> Vec<Endpoint> {
+        let gets_no_datagrams = self.gets_no_datagrams();
         let links = &self.links;
-        let is_up = |peer: &NodeAddr| links.by_peer(*peer).is_some_and(|i| links.at(i).is_up());
-        self.direct.seen.retain(|peer, _| is_up(peer));
+        let link = |peer: &NodeAddr| links.by_peer(*peer).map(|index| links.at(index));
+        let seen = &mut self.direct.seen;
+        seen.retain(|peer, _| link(peer).is_some_and(|link| link.is_up()));
         let mut counts: BTreeMap<Endpoint, usize> = BTreeMap::new();
-        for endpoint in self.direct.seen.values() {
-            *counts.entry(*endpoint).or_default() += 1;
+        for (peer, endpoint) in seen {
+            if gets_no_datagrams || link(peer).is_some_and(|link| !link.is_over_stream()) {
+                *counts.entry(*endpoint).or_default() += 1;
+            }
         }
         let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
         seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));

@@ -4,7 +4,7 @@ use crate::world::{Nodes, Plan, addr};
 use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
 use overlay::request::Operation;
 use overlay::snapshot::LinkStatus;
-use overlay::{Event, Node, Reply, Request};
+use overlay::{Event, Node, Reply, Request, Settings};
 
 const OPERATOR: ClientId = ClientId(3);
 /// One way of either path.
@@ -72,9 +72,14 @@ impl Pair {
     }
 
     fn with_uplinks(uplinks: u8) -> Pair {
+        Pair::with(uplinks, Settings::modern())
+    }
+
+    fn with(uplinks: u8, settings: Settings) -> Pair {
         let plan = Plan {
             edges: vec![(0, 1)],
             attachments: vec![(0, uplinks), (1, uplinks)],
+            settings,
             ..Plan::of(2)
         };
         let mut world = Nodes::planned(7, plan);
@@ -366,4 +371,33 @@ fn what_is_sent_on_in_the_stream_of_another_moves_no_link() {
     pair.run(s(2));
     assert_eq!(pair.link(0).at, before);
     assert!(pair.runs_over("udp"));
+}
+
+#[test]
+fn who_is_seen_through_a_stream_alone_announces_where_it_listens() {
+    let mut pair = Pair::with(
+        1,
+        Settings {
+            direct_links: true,
+            ..Settings::modern()
+        },
+    );
+    let announced = |pair: &Pair| {
+        let [a, b] = [0, 1].map(|i| pair.nodes[i].database().endpoints_of(addr(1 - i)));
+        [a.to_vec(), b.to_vec()]
+    };
+    pair.is_blocked = true;
+    pair.run(s(3));
+    pair.open();
+    pair.until("tcp", s(2));
+    pair.run(s(5));
+    let listens = |i: usize| {
+        let own = uplink(i, 0);
+        assert_ne!(own.port, stream(i).port);
+        wire::Endpoint {
+            ip: own.ip,
+            port: own.port,
+        }
+    };
+    assert_eq!(announced(&pair), [vec![listens(1)], vec![listens(0)]]);
 }
