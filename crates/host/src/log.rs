@@ -4,7 +4,9 @@
 //!   engine's thread --event--> Log --line--.
 //!   other threads -------------line--------+--> bounded queue --> a thread that writes
 //!
-//!   2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
+//!   text      2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
+//!   json      {"time":"2026-11-23T08:40:05.123Z","level":"info","node":"ams","text":"link to 10.7.0.2 is up"}
+//!   journal   <6>ams: link to 10.7.0.2 is up          systemd takes the number as PRIORITY, and has the time
 //! ```
 //! Packets are never logged. A line that others can provoke (by handshakes that are refused) is
 //! said once for each address and reason, then once a minute with the number of those left out, and
@@ -49,16 +51,64 @@ pub enum Level {
     Info,
 }
 
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people: time, level, node, text.
+    #[default]
+    Text,
+    /// An object for each line.
+    Json,
+    /// With the level as systemd's journal takes it.
+    Journal,
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Format, String> {
+        match word {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            "journal" => Ok(Format::Journal),
+            _ => Err(format!("`{word}`: write text, json or journal")),
+        }
+    }
+}
+
 /// Where lines go; for any thread. Copies share one queue.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    name: Arc<str>,
-    clock: Clock,
+    style: Arc<Style>,
     /// None says nothing.
     queue: Option<SyncSender<Message>>,
     lost: Arc<AtomicU64>,
     /// What matters less is not said.
     level: Arc<AtomicU8>,
+}
+
+/// What is the same of all lines.
+#[derive(Debug)]
+struct Style {
+    name: Box<str>,
+    clock: Clock,
+    format: Format,
+}
+
+impl Style {
+    fn line(&self, level: Level, text: &str) -> String {
+        let name = &self.name;
+        let time = || moment(self.clock.unix_ms());
+        match self.format {
+            Format::Text => format!("{} {} {name}: {text}\n", time(), level.label()),
+            Format::Json => {
+                let line = serde_json::json!({
+                    "time": time(), "level": level.label(), "node": name, "text": text,
+                });
+                format!("{line}\n")
+            }
+            Format::Journal => format!("<{}>{name}: {text}\n", level.priority()),
+        }
+    }
 }
 
 /// What the thread that writes is told.
@@ -87,6 +137,15 @@ impl Level {
             Level::Info => "info",
         }
     }
+
+    /// As syslog(3) counts.
+    const fn priority(self) -> u8 {
+        match self {
+            Level::Error => 3,
+            Level::Warning => 4,
+            Level::Info => 6,
+        }
+    }
 }
 
 /// Waits, when it is dropped, until the lines are written, though not for ever.
@@ -96,26 +155,36 @@ pub struct Flushed {
 }
 
 impl Lines {
-    /// Lines that begin with the time of day by `clock`, how much they matter, and the node's name,
+    /// Lines that tell the time of day by `clock`, how much they matter, and the node's name,
     /// written to standard error, or nowhere if `quiet`. The first part is to be dropped last.
     pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
-        Lines::to(name, clock, (!quiet).then(io::stderr))
+        Lines::formatted(name, clock, quiet, Format::Text)
+    }
+
+    /// The same in another format.
+    pub fn formatted(name: &str, clock: Clock, quiet: bool, format: Format) -> (Flushed, Lines) {
+        Lines::to((name, clock, format), (!quiet).then(io::stderr))
     }
 
     fn to<W: Write + Send + 'static>(
-        name: &str,
-        clock: Clock,
+        (name, clock, format): (&str, Clock, Format),
         sink: Option<W>,
     ) -> (Flushed, Lines) {
+        let style = Arc::new(Style {
+            name: name.into(),
+            clock,
+            format,
+        });
         let (finished, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let queue = sink.and_then(|sink| {
             let (queue, messages) = sync_channel(MAX_WAITING);
             let lost = Arc::clone(&lost);
+            let style = Arc::clone(&style);
             let thread = std::thread::Builder::new()
                 .name("log".into())
                 .spawn(move || {
-                    write_all(Box::new(sink), &messages, &lost);
+                    write_all(Box::new(sink), &messages, &lost, &style);
                     let _ = finished.send(());
                 });
             thread.ok().map(|_| queue)
@@ -123,8 +192,7 @@ impl Lines {
         (
             Flushed { done },
             Lines {
-                name: name.into(),
-                clock,
+                style,
                 queue,
                 lost,
                 level: Arc::new(AtomicU8::new(Level::Info as u8)),
@@ -174,8 +242,7 @@ impl Lines {
         if level as u8 > self.level.load(Ordering::Relaxed) {
             return;
         }
-        let time = moment(self.clock.unix_ms());
-        let line = format!("{time} {} {}: {text}\n", level.label(), self.name);
+        let line = self.style.line(level, text);
         if queue.try_send(Message::Line(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -189,7 +256,12 @@ impl Drop for Flushed {
     }
 }
 
-fn write_all(mut sink: Box<dyn Write + Send>, messages: &Receiver<Message>, lost: &AtomicU64) {
+fn write_all(
+    mut sink: Box<dyn Write + Send>,
+    messages: &Receiver<Message>,
+    lost: &AtomicU64,
+    style: &Style,
+) {
     for message in messages {
         let line = match message {
             Message::Line(line) => line,
@@ -203,10 +275,8 @@ fn write_all(mut sink: Box<dyn Write + Send>, messages: &Receiver<Message>, lost
         let _ = sink.write_all(line.as_bytes());
         let left_out = lost.swap(0, Ordering::Relaxed);
         if left_out > 0 {
-            let _ = writeln!(
-                sink,
-                "{left_out} lines were lost: standard error was not read"
-            );
+            let told = format!("{left_out} lines were lost: standard error was not read");
+            let _ = sink.write_all(style.line(Level::Warning, &told).as_bytes());
         }
     }
     let _ = sink.flush();
@@ -463,7 +533,7 @@ mod tests {
     #[test]
     fn refusals_are_limited_and_what_was_left_out_is_told() {
         let sink = Sink::default();
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
         let mut log = Log::new(lines);
         let refused = |host: u8| Event::Refused {
             from: net::addr::underlay(format!("192.0.2.{host}:7700").parse().unwrap(), 0),
@@ -496,7 +566,7 @@ mod tests {
     #[test]
     fn a_session_that_becomes_no_link_is_said_once_a_minute() {
         let sink = Sink::default();
-        let (flushed, lines) = Lines::to("fra", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("fra", Clock::new(), Format::Text), Some(sink.clone()));
         let mut log = Log::new(lines);
         let session = |peer| Event::Established {
             peer: NodeAddr(peer),
@@ -527,7 +597,7 @@ mod tests {
     #[test]
     fn a_line_has_the_time_of_day_and_how_much_it_matters() {
         let sink = Sink::default();
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
         lines.say("one");
         lines.set_level(Level::Warning);
         lines.say("two");
@@ -549,10 +619,35 @@ mod tests {
     }
 
     #[test]
+    fn programs_get_an_object_and_the_journal_a_priority() {
+        let written = |format| {
+            let sink = Sink::default();
+            let (flushed, lines) = Lines::to(("ams", Clock::new(), format), Some(sink.clone()));
+            lines.warn("\"two\"\nlines");
+            drop(lines);
+            drop(flushed);
+            sink.text()
+        };
+        let said = written(Format::Json);
+        let line: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let word = |key: &str| line[key].as_str().unwrap();
+        let told = (
+            word("level"),
+            word("node"),
+            word("text"),
+            word("time").len(),
+        );
+        assert_eq!(told, ("warning", "ams", "\"two\"\nlines", 24));
+        assert_eq!(said.lines().count(), 1);
+        assert!(written(Format::Journal).starts_with("<4>ams: "));
+    }
+
+    #[test]
     fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
         let dir = crate::files::test_directory("log");
         let path = dir.join("sinew.log");
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(Sink::default()));
+        let (flushed, lines) =
+            Lines::to(("ams", Clock::new(), Format::Text), Some(Sink::default()));
         lines.append_to(&path).unwrap();
         lines.say("one");
         std::fs::rename(&path, dir.join("sinew.log.1")).unwrap();
@@ -569,7 +664,7 @@ mod tests {
     fn a_sink_that_takes_nothing_holds_nobody_up() {
         let sink = Sink::default();
         sink.shut(true);
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
         for i in 0..MAX_WAITING + 10 {
             lines.say(&format!("line {i}"));
         }
