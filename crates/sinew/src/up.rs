@@ -2,9 +2,10 @@
 
 use crate::authority::{Add, Delegate, Init, add, delegate, init};
 use crate::failure::{Failure, Outcome};
-use crate::invitation::host_name;
+use crate::invitation::{Invite, host_name, invite};
 use crate::launch::{Launch, SERVICES, Start};
 use crate::terminal;
+use base::Duration;
 use clap::Args;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// The port of a node, unless another one is said.
 const PORT: u16 = 7700;
+
+/// So long the token of `--invite` is valid: as of `sinew invite`.
+const VALID: Duration = Duration::from_secs(3_600);
 
 /// Arguments of `sinew up`.
 #[derive(Debug, Args)]
@@ -27,6 +31,9 @@ pub struct Up {
     /// Address at which other hosts reach this one; default: its Internet address, port 7700
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
+    /// Also print a token for the next host, as `sinew invite` does
+    #[arg(long)]
+    pub invite: bool,
     /// How it starts.
     #[command(flatten)]
     pub launch: Launch,
@@ -55,6 +62,21 @@ pub fn run(args: &Up) -> Outcome {
             args.name,
             dir.join(&node).display()
         ))?;
+    }
+    if args.invite {
+        // Before it starts, as it may be this command that becomes the node.
+        invite(&Invite {
+            dir: config.parent().map(Path::to_owned),
+            uses: 1,
+            expires: VALID,
+            name: None,
+            domains: Vec::new(),
+            groups: Vec::new(),
+            list: false,
+            show: None,
+            withdraw: None,
+            json: false,
+        })?;
     }
     if start == Start::No {
         return terminal::line(&format!(
