@@ -157,7 +157,7 @@ fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
         pairs(&all).iter().all(is_whole)
     });
     let (took, degree) = (began.elapsed(), links.len() as f64 / all.len() as f64);
-    println!("{hosts} hosts: whole {took:.1?} after the last has started, {degree:.1} links each");
+    eprintln!("{hosts} hosts: whole {took:.1?} after the last has started, {degree:.1} links each");
     assert!(degree <= 8.0, "{degree}");
     took
 }
@@ -249,7 +249,7 @@ fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
         received += said["received"].as_u64().unwrap();
         serial() >= first + 2
     });
-    println!("{received} of {sent} pings were answered while the certificate was renewed twice");
+    eprintln!("{received} of {sent} pings were answered while the certificate was renewed twice");
     assert_eq!(received, sent);
     world.wait_for_link("a", "home");
     world.ping("home --node net/a --count 3");
