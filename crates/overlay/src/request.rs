@@ -170,6 +170,9 @@ pub enum Operation {
     /// Somebody has to know soon when the node reaches nobody any more: from now on a link in doubt has the
     /// others watched more closely.
     WatchReach,
+    /// Nothing moves between the addresses of the paths to this neighbour: these paths are watched for a while as closely as
+    /// if they carried data.
+    WatchPaths(NodeAddr),
     /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
     Farewell,
 }

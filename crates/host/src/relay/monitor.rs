@@ -13,9 +13,9 @@ use super::socket::{Data, Socket};
 use super::totals::Totals;
 use super::transfer::Transfer;
 use super::uplinks::{self, Found, Uplinks, Wires};
-use crate::status::Status;
 use base::NodeAddr;
 use net::clock::Clock;
+use overlay::snapshot::PathHealth;
 use relay::pace::{Pacer, Sample, TICK};
 use relay::striping::{LOOK_US, Look, Striping};
 use std::net::SocketAddr;
@@ -178,13 +178,13 @@ impl Monitor {
         self.with(|state| sockets.for_each(|socket| state.wires.add(now, to, socket)));
     }
 
-    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end. `status` tells what
-    /// the overlay knows.
+    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end. `watch_paths` has the
+    /// overlay watch the paths to a node, and tells what it knows of them.
     pub(super) fn run(
         &self,
         transfer: &Transfer,
         learn: impl Fn(NodeAddr, Rates),
-        status: impl Fn() -> Option<Box<Status>>,
+        watch_paths: impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
     ) {
         let tick = match self.scavenge {
             true => Duration::from_nanos(TICK.as_nanos()),
@@ -201,7 +201,7 @@ impl Monitor {
                 self.tell();
             }
             if !transfer.has_failed()
-                && let Some(text) = self.lost_uplink(now, &status)
+                && let Some(text) = self.lost_uplink(now, &watch_paths)
             {
                 let failure = Failure::new(self.here, FailureKind::Broken, text);
                 // Only this node's uplink is to blame: the next attempt may go the same way. Nobody is waited for who
@@ -220,24 +220,25 @@ impl Monitor {
     fn lost_uplink(
         &self,
         now: base::Time,
-        status: &impl Fn() -> Option<Box<Status>>,
+        watch_paths: &impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
     ) -> Option<String> {
         let quiet = match self.with(|state| state.wires.look(now)) {
-            Found::Fine => return None,
             Found::Lost(to) => return Some(format!("one of the uplinks to {to} is silent")),
             Found::Quiet(quiet) => quiet,
         };
-        let status = status()?;
-        let links = &status.snapshot.links;
-        let is_lost = |&(to, ends): &(NodeAddr, _)| {
-            let peer = to.to_string();
-            let link = links.iter().find(|link| link.peer == peer);
-            link.is_some_and(|link| uplinks::is_lost(link, ends))
-        };
-        let (to, [from, at]) = quiet.into_iter().find(is_lost)?;
-        Some(format!(
-            "the uplink to {to} from {from} to {at} is dead, and another one is not"
-        ))
+        for ((to, ends), span) in quiet {
+            let paths = watch_paths(to)?;
+            if uplinks::is_lost(&paths, ends, span) {
+                let [from, at] = ends;
+                return Some(format!(
+                    "the uplink to {to} from {from} to {at} is dead, and another one is not"
+                ));
+            }
+            if !uplinks::have_choice(&paths) {
+                self.with(|state| state.wires.on_no_choice(now, (to, ends)));
+            }
+        }
+        None
     }
 
     /// Watches a probe until it has found out what it can, or for as long as it may last.

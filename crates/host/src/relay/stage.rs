@@ -217,8 +217,8 @@ impl Stage<'_> {
             }
             transfer.thread(scope, here, || {
                 let learn = |to, rates| self.learn(to, rates);
-                let status = || self.commander.status().ok();
-                self.monitor.run(self.transfer, learn, status)
+                let watch_paths = |to| self.commander.watch_paths(to).ok();
+                self.monitor.run(self.transfer, learn, watch_paths)
             });
             transfer.thread(scope, here, move || {
                 self.transfer

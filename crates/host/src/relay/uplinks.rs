@@ -5,26 +5,40 @@
 //!   uplink    0   1   0   1   0        the first two connections take both
 //! ```
 //! The kernel gives a connection over a dead uplink up after a quarter of an hour. The overlay knows within half a second
-//! which path is dead, by its hellos, so it is asked as soon as nothing moves. The next attempt goes where paths are up.
+//! which path is dead, by its hellos, if it watches it closely. So it is asked to as soon as nothing moves between a pair of
+//! addresses, and asked again for what it has seen. The next attempt goes where paths are up.
 //!
 //! ```text
-//!   nothing moves for 0.5 s ─▶ the overlay hears the node by another path alone ─▶ lost: both ends end the attempt
-//!            │                                                               └no▶ asked again after 0.5, 1 .. 8 s
+//!   nothing moves between two addresses for 0.5 s ─▶ their paths are watched ─▶ each is down, and the path in use is
+//!            │                                                                  another one: both ends end the attempt
+//!            ├─ and no path is down ─▶ asked again each 0.5 s, and after 5 s ever more seldom if nothing is under way
 //!            └─ 10 s, and something is under way ─▶ lost, whatever the overlay says
 //! ```
+//! A firewall may drop UDP and let TCP pass: connections between which bytes moved when their path was silent already are
+//! not judged by it.
 
 use super::socket::Socket;
-use base::{Duration, NodeAddr, Time};
-use overlay::snapshot::{LinkStatus, PathStatus};
-use std::net::{IpAddr, SocketAddr};
+use base::{Duration, NodeAddr, Time, UnderlayAddr};
+use net::addr::socket_addr;
+use overlay::hello::State;
+use overlay::snapshot::PathHealth;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// When nothing has moved for so long, the overlay is asked. Choice: a path that loses a whole flight waits for 0.2 s and
 /// then 0.4 s; the overlay needs as long to be sure.
 const QUIET: Duration = Duration::from_millis(500);
-/// So long after the last answer at most. Choice: one question costs a look at all links of the node, and a transfer may
-/// have nothing to move for hours.
+/// For so long it is asked each [`QUIET`]. Choice: a path that dies while connections over it are busy is down by then on
+/// every round trip.
+const SOON: Duration = Duration::from_secs(5);
+/// So long after the last answer at most. Choice: a transfer may have nothing to move for hours.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// A path that is down is dead after so long a silence. Choice: the attempt of a stream cannot be repeated, and what is
+/// back within a second costs TCP less than an attempt.
+const DEAD: Duration = Duration::from_secs(1);
+/// A connection on which bytes moved for so long after its path was heard last lives without that path. Choice: an idle
+/// path is heard each second, or two if a hello is lost.
+const OUTLIVES: Duration = Duration::from_millis(2_500);
 /// A connection on which nothing of what was sent is acknowledged for so long, and nothing else is heard, is lost.
 /// Choice: as control is.
 const SILENT: Duration = Duration::from_secs(10);
@@ -76,18 +90,17 @@ fn number(count: usize) -> u8 {
 #[derive(Debug, Default)]
 pub(super) struct Wires {
     all: Vec<Wire>,
+    looked: Option<Time>,
 }
 
 /// The node at the other end of a connection, and the addresses of both hosts: the own one, the other one.
-type Ends = (NodeAddr, [IpAddr; 2]);
+pub(super) type Ends = (NodeAddr, [IpAddr; 2]);
 
 /// What to do about the connections of a transfer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing.
-    Fine,
-    /// On these nothing moves: the overlay may know why.
-    Quiet(Vec<Ends>),
+    /// Between these, nothing has moved for so long: the overlay may know why. Often there are none.
+    Quiet(Vec<(Ends, Duration)>),
     /// One to this node is lost, whatever the overlay says.
     Lost(NodeAddr),
 }
@@ -98,77 +111,142 @@ impl Wires {
         let tcp = socket.tcp();
         let ends = tcp.and_then(|tcp| Some([tcp.local_addr().ok()?, tcp.peer_addr().ok()?]));
         let Some(ends) = ends else { return };
-        self.all.push(Wire {
-            ends: (to, ends.map(|at| at.ip().to_canonical())),
-            socket: Arc::clone(socket),
-            silence: Silence::new(now),
-            ask: now,
-            pause: QUIET,
+        let ends = (to, ends.map(|at| at.ip().to_canonical()));
+        let place = self.all.iter().position(|wire| wire.ends == ends);
+        let place = place.unwrap_or_else(|| {
+            self.all.push(Wire::new(now, ends));
+            self.all.len() - 1
         });
+        let connection = (Arc::clone(socket), Silence::new(now));
+        self.all[place].connections.push(connection);
     }
 
-    /// Looks at all.
+    /// Looks at all. What paces connections calls more often than is of use here.
     pub(super) fn look(&mut self, now: Time) -> Found {
+        if self.looked.is_some_and(|at| now.since(at) < QUIET.div(2)) {
+            return Found::Quiet(Vec::new());
+        }
+        self.looked = Some(now);
         let mut quiet = Vec::new();
         for at in 0..self.all.len() {
             let wire = &mut self.all[at];
-            // What is gone tells nothing.
-            let info = wire.socket.tcp().and_then(|tcp| net::tcp::info(tcp).ok());
-            let (span, is_lost) = wire.silence.look(now, &info.unwrap_or_default());
-            let ends = wire.ends;
-            let is_same_node = |other: &&Wire| other.ends.0 == ends.0;
-            let mut others = self.all.iter().filter(is_same_node);
-            if is_lost && others.any(|other| other.ends != ends) {
+            let (look, ends) = (wire.look(now), wire.ends);
+            let mut others = self.all.iter().filter(|other| other.ends.0 == ends.0);
+            if look.is_lost && others.any(|other| other.ends != ends) {
                 return Found::Lost(ends.0);
             }
-            if self.all[at].is_to_ask(now, span) && !quiet.contains(&ends) {
-                quiet.push(ends);
+            if self.all[at].schedule.is_due(now, &look) {
+                quiet.push((ends, look.quiet));
             }
         }
-        match quiet.is_empty() {
-            true => Found::Fine,
-            false => Found::Quiet(quiet),
-        }
+        Found::Quiet(quiet)
+    }
+
+    /// There are no two paths between these nodes, one of which could take the place of the other.
+    pub(super) fn on_no_choice(&mut self, now: Time, ends: Ends) {
+        let those = self.all.iter_mut().filter(|wire| wire.ends == ends);
+        those.for_each(|wire| wire.schedule.rests_until = now + PAUSE_MAX);
     }
 }
 
-/// The overlay hears the neighbour by another path, and not by the one between these addresses.
-pub(super) fn is_lost(link: &LinkStatus, [from, at]: [IpAddr; 2]) -> bool {
-    let ip = |text: &Option<String>| {
-        let at: SocketAddr = text.as_ref()?.parse().ok()?;
-        Some(at.ip().to_canonical())
-    };
-    let is_this = |path: &&PathStatus| {
-        // A socket for all addresses of a host does not tell by which one a path leaves.
-        let leaves = ip(&path.from).filter(|from| !from.is_unspecified());
-        ip(&path.at) == Some(at) && leaves.is_none_or(|leaves| leaves == from)
-    };
-    let is_up = |path: &PathStatus| path.state == "up";
-    let this = link.paths.iter().find(is_this);
-    this.is_some_and(|path| !is_up(path)) && link.paths.iter().any(is_up)
+/// There are paths by datagrams of which one could take the place of another.
+pub(super) fn have_choice(paths: &[PathHealth]) -> bool {
+    paths.iter().filter(|path| !path.at.is_stream()).count() > 1
 }
 
+/// Nothing has moved between these addresses for `quiet` because all paths between them are dead: the neighbour is heard by
+/// another one.
+pub(super) fn is_lost(paths: &[PathHealth], [from, at]: [IpAddr; 2], quiet: Duration) -> bool {
+    let ip = |at: UnderlayAddr| socket_addr(at).ip();
+    let is_this = |path: &&PathHealth| {
+        // A socket for all addresses of a host does not tell by which one a path leaves.
+        let leaves = path.from.map(ip).filter(|from| !from.is_unspecified());
+        ip(path.at) == at && leaves.is_none_or(|leaves| leaves == from)
+    };
+    let is_dead = |path: &PathHealth| {
+        let silence = path.silence.filter(|silence| *silence >= DEAD);
+        // What has just been opened is down too, and has been heard. What has been silent for much longer than the
+        // connection tells nothing of it.
+        path.state == State::Down && silence.is_some_and(|silence| silence <= quiet + OUTLIVES)
+    };
+    let is_taken = |path: &PathHealth| path.in_use && path.state == State::Up;
+    let of_datagrams = || paths.iter().filter(|path| !path.at.is_stream());
+    let mut these = of_datagrams().filter(is_this).peekable();
+    these.peek().is_some() && these.all(is_dead) && of_datagrams().any(is_taken)
+}
+
+/// The connections to one node between the same addresses: they live and die together.
 #[derive(Debug)]
 struct Wire {
     ends: Ends,
-    socket: Arc<Socket>,
-    silence: Silence,
-    /// When the overlay is asked again while nothing moves, and so long after that.
-    ask: Time,
-    pause: Duration,
+    connections: Vec<(Arc<Socket>, Silence)>,
+    schedule: Schedule,
+}
+
+/// What the kernel tells of the connections between two addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WireLook {
+    /// So long nothing has moved on any of them.
+    quiet: Duration,
+    /// Something is under way on one of them.
+    is_pending: bool,
+    /// One of them is silent for too long.
+    is_lost: bool,
 }
 
 impl Wire {
-    /// Nothing has moved for `span`, and it is time to ask why.
-    fn is_to_ask(&mut self, now: Time, span: Duration) -> bool {
-        if span < QUIET {
-            (self.ask, self.pause) = (now, QUIET);
+    fn new(now: Time, ends: Ends) -> Wire {
+        Wire {
+            ends,
+            connections: Vec::new(),
+            schedule: Schedule {
+                ask: now,
+                rests_until: now,
+            },
+        }
+    }
+
+    fn look(&mut self, now: Time) -> WireLook {
+        let each = self.connections.iter_mut().map(|(socket, silence)| {
+            // What is gone tells nothing.
+            let info = socket.tcp().and_then(|tcp| net::tcp::info(tcp).ok());
+            silence.look(now, &info.unwrap_or_default())
+        });
+        let all = each.reduce(|one, other| WireLook {
+            quiet: one.quiet.min(other.quiet),
+            is_pending: one.is_pending || other.is_pending,
+            is_lost: one.is_lost || other.is_lost,
+        });
+        all.unwrap_or(WireLook {
+            quiet: Duration::ZERO,
+            is_pending: false,
+            is_lost: false,
+        })
+    }
+}
+
+/// When the overlay is asked.
+#[derive(Clone, Copy, Debug)]
+struct Schedule {
+    ask: Time,
+    /// Not before, however quiet it is.
+    rests_until: Time,
+}
+
+impl Schedule {
+    fn is_due(&mut self, now: Time, look: &WireLook) -> bool {
+        if look.quiet < QUIET {
+            self.ask = now;
             return false;
         }
-        let is_due = now >= self.ask;
+        let is_due = now >= self.ask && now >= self.rests_until;
         if is_due {
-            self.ask = now + self.pause;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            let is_soon = look.is_pending || look.quiet < SOON;
+            let pause = match is_soon {
+                true => QUIET,
+                false => look.quiet.min(PAUSE_MAX),
+            };
+            self.ask = now + pause;
         }
         is_due
     }
@@ -196,7 +274,7 @@ impl Silence {
 
     /// By what the kernel says now: so long nothing has moved, and whether the connection is lost. How long nothing was
     /// heard says nothing by itself: a connection that had nothing to send has heard nothing either.
-    fn look(&mut self, now: Time, info: &net::tcp::Info) -> (Duration, bool) {
+    fn look(&mut self, now: Time, info: &net::tcp::Info) -> WireLook {
         if info.unacked == 0 || info.acked != self.moved.0 {
             self.unacked = None;
         }
@@ -204,13 +282,17 @@ impl Silence {
         if moved != self.moved {
             (self.moved, self.quiet) = (moved, now);
         }
-        let quiet = now.since(self.quiet);
-        if info.unacked == 0 {
-            return (quiet, false);
-        }
-        let since = *self.unacked.get_or_insert(now);
+        let is_pending = info.unacked > 0;
         let heard = Duration::from_millis(info.silent_ms.into());
-        (quiet, now.since(since) >= SILENT && heard >= SILENT)
+        let since = match is_pending {
+            true => *self.unacked.get_or_insert(now),
+            false => now,
+        };
+        WireLook {
+            quiet: now.since(self.quiet),
+            is_pending,
+            is_lost: now.since(since) >= SILENT && heard >= SILENT,
+        }
     }
 }
 
@@ -235,7 +317,7 @@ mod tests {
     #[test]
     fn what_was_idle_for_long_is_not_lost_in_its_first_round_trip() {
         let mut silence = Silence::new(at(0));
-        let mut is_lost = |now, info| silence.look(now, &info).1;
+        let mut is_lost = |now, info| silence.look(now, &info).is_lost;
         assert!(!is_lost(at(0), info(0, 5_000, 0)));
         assert!(!is_lost(at(30_000), info(0, 5_000, 30_000)));
         // It sends again, and no answer can have come yet.
@@ -248,7 +330,7 @@ mod tests {
     #[test]
     fn what_is_acknowledged_no_more_is_lost() {
         let mut silence = Silence::new(at(0));
-        let mut is_lost = |now, info| silence.look(now, &info).1;
+        let mut is_lost = |now, info| silence.look(now, &info).is_lost;
         assert!(!is_lost(at(0), info(10, 5_000, 0)));
         for ms in (500..10_500).step_by(500) {
             let lost = is_lost(at(ms), info(10, 6_000, ms as u32));
@@ -265,12 +347,196 @@ mod tests {
                 received,
                 ..info(0, acked, 0)
             };
-            silence.look(at(ms), &told).0
+            silence.look(at(ms), &told).quiet
         };
         assert_eq!(quiet(500, 9, 0), Duration::ZERO);
         assert_eq!(quiet(1_000, 9, 4), Duration::ZERO);
         assert_eq!(quiet(1_500, 9, 4), QUIET);
         assert_eq!(quiet(2_000, 10, 4), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_overlay_is_asked_each_half_second_and_later_more_seldom_if_nothing_is_under_way() {
+        let asked = |is_pending| {
+            let mut schedule = Schedule {
+                ask: at(0),
+                rests_until: at(0),
+            };
+            let due = (0..=60_000).step_by(250).filter(|ms| {
+                let look = WireLook {
+                    quiet: Duration::from_millis(*ms),
+                    is_pending,
+                    is_lost: false,
+                };
+                schedule.is_due(at(*ms), &look)
+            });
+            due.collect::<Vec<u64>>()
+        };
+        let halves = |until| (500..=until).step_by(500).collect::<Vec<u64>>();
+        assert_eq!(asked(true), halves(60_000));
+        let idle = asked(false);
+        assert_eq!(idle[..10], halves(5_000));
+        assert_eq!(
+            idle[10..],
+            [10_000, 18_000, 26_000, 34_000, 42_000, 50_000, 58_000]
+        );
+    }
+
+    #[test]
+    fn connections_between_the_same_addresses_are_quiet_together() {
+        let pair = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        let [(one, mut far), (other, _idle)] = [pair(), pair()];
+        let to = NodeAddr(7);
+        let mut wires = Wires::default();
+        for tcp in [one, other] {
+            wires.add(at(0), to, &Arc::new(Socket::Tcp(tcp)));
+        }
+        assert_eq!(wires.all.len(), 1);
+        let quiet = |found| match found {
+            Found::Quiet(quiet) => quiet.into_iter().map(|(_, span)| span).collect::<Vec<_>>(),
+            Found::Lost(_) => panic!("one pair of addresses is no choice"),
+        };
+        assert_eq!(quiet(wires.look(at(0))), []);
+        assert_eq!(quiet(wires.look(at(600))), [Duration::from_millis(600)]);
+        std::io::Write::write_all(&mut far, &[0; 100]).unwrap();
+        assert_eq!(quiet(wires.look(at(1_200))), []);
+        let ends = wires.all[0].ends;
+        assert_eq!(quiet(wires.look(at(1_700))), [Duration::from_millis(500)]);
+        wires.on_no_choice(at(1_700), ends);
+        assert_eq!(quiet(wires.look(at(2_500))), []);
+    }
+
+    /// A path that a healthy neighbour has: from, at.
+    fn path(from: &str, to: &str, in_use: bool) -> PathHealth {
+        let underlay = |text: &str| net::addr::underlay(text.parse().unwrap(), 0);
+        PathHealth {
+            from: Some(underlay(from)),
+            at: underlay(to),
+            state: State::Up,
+            silence: Some(Duration::from_millis(90)),
+            in_use,
+        }
+    }
+
+    fn dead(path: PathHealth) -> PathHealth {
+        PathHealth {
+            state: State::Down,
+            silence: Some(Duration::from_millis(1_200)),
+            ..path
+        }
+    }
+
+    #[test]
+    fn a_pair_of_addresses_is_lost_if_all_its_paths_are_and_another_is_in_use() {
+        const PAIR: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
+        let used = path("10.1.0.1:7700", "10.1.0.2:7700", true);
+        let this = path("10.2.0.1:7700", "10.2.0.2:7700", false);
+        let any = |to, in_use| path("0.0.0.0:7700", to, in_use);
+        let with = |path: PathHealth, state, ms: Option<u64>| PathHealth {
+            state,
+            silence: ms.map(Duration::from_millis),
+            ..path
+        };
+        let stream = |path: PathHealth| PathHealth {
+            at: UnderlayAddr {
+                socket: UnderlayAddr::STREAM,
+                ..path.at
+            },
+            ..path
+        };
+        let second = Duration::from_secs(1);
+        let table: &[(&str, &[PathHealth], Duration, bool)] = &[
+            ("it is dead", &[used, dead(this)], second, true),
+            ("it is up", &[used, this], second, false),
+            (
+                "asked",
+                &[used, with(this, State::Probing, Some(1_200))],
+                second,
+                false,
+            ),
+            (
+                "opened just now",
+                &[used, with(this, State::Down, Some(200))],
+                second,
+                false,
+            ),
+            (
+                "never heard",
+                &[used, with(this, State::Down, None)],
+                second,
+                false,
+            ),
+            ("it is not listed", &[used], second, false),
+            ("no neighbour", &[], second, false),
+            ("all are dead", &[dead(used), dead(this)], second, false),
+            (
+                "in use, but asked",
+                &[with(used, State::Probing, Some(200)), dead(this)],
+                second,
+                false,
+            ),
+            (
+                "the other is a stream",
+                &[stream(used), dead(this)],
+                second,
+                false,
+            ),
+            ("it is a stream", &[used, stream(dead(this))], second, false),
+            (
+                "TCP outlives UDP",
+                &[used, with(this, State::Down, Some(9_000))],
+                second,
+                false,
+            ),
+            (
+                "both since long",
+                &[used, with(this, State::Down, Some(9_000))],
+                second * 8,
+                true,
+            ),
+            (
+                "any socket",
+                &[
+                    any("10.1.0.2:7700", true),
+                    dead(any("10.2.0.2:7700", false)),
+                ],
+                second,
+                true,
+            ),
+            (
+                "any socket, two paths to it",
+                &[
+                    any("10.2.0.2:7700", true),
+                    dead(any("10.2.0.2:7700", false)),
+                ],
+                second,
+                false,
+            ),
+            (
+                "any socket, two dead paths to it",
+                &[
+                    any("10.1.0.2:7700", true),
+                    dead(any("10.2.0.2:7700", false)),
+                    dead(any("10.2.0.2:7700", false)),
+                ],
+                second,
+                true,
+            ),
+            (
+                "of another own address",
+                &[used, dead(path("10.3.0.1:7700", "10.2.0.2:7700", false))],
+                second,
+                false,
+            ),
+        ];
+        for (what, paths, quiet, lost) in table {
+            let pair = PAIR.map(|ip| ip.parse().unwrap());
+            assert_eq!(is_lost(paths, pair, *quiet), *lost, "{what}");
+        }
     }
 
     #[test]

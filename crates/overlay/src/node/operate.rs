@@ -90,6 +90,7 @@ impl Node {
                 self.watches_reach = true;
                 Ok(Reply::Done)
             }
+            Operation::WatchPaths(neighbor) => self.watch_paths(now, neighbor),
             Operation::Farewell => {
                 self.end_streams(now, out);
                 self.say_farewell(now, out);
