@@ -103,6 +103,8 @@ pub enum Operation {
         neighbor: NodeAddr,
         /// The address; see [`UnderlayAddr::is_stream`].
         at: UnderlayAddr,
+        /// The host has dialled it there, and not the neighbour.
+        is_dialled: bool,
     },
     /// That byte stream has ended.
     TunnelEnded {

@@ -131,11 +131,20 @@ impl Pair {
         self.input(i, Input::Request { client, request });
     }
 
+    /// A stream that the first node has dialled.
     fn open(&mut self) {
         self.is_open = true;
         for i in [0, 1] {
             let (neighbor, at) = (addr(1 - i), stream(1 - i));
-            self.operate(i, Operation::Tunnel { neighbor, at });
+            let is_dialled = i == 0;
+            self.operate(
+                i,
+                Operation::Tunnel {
+                    neighbor,
+                    at,
+                    is_dialled,
+                },
+            );
         }
     }
 
@@ -374,7 +383,7 @@ fn what_is_sent_on_in_the_stream_of_another_moves_no_link() {
 }
 
 #[test]
-fn who_is_seen_through_a_stream_alone_announces_where_it_listens() {
+fn who_is_seen_through_a_stream_alone_announces_where_it_was_dialled_or_else_listens() {
     let mut pair = Pair::with(
         1,
         Settings {
@@ -391,13 +400,19 @@ fn who_is_seen_through_a_stream_alone_announces_where_it_listens() {
     pair.open();
     pair.until("tcp", s(2));
     pair.run(s(5));
-    let listens = |i: usize| {
-        let own = uplink(i, 0);
-        assert_ne!(own.port, stream(i).port);
-        wire::Endpoint {
-            ip: own.ip,
-            port: own.port,
-        }
+    let endpoint = |at: UnderlayAddr| wire::Endpoint {
+        ip: at.ip,
+        port: at.port,
     };
-    assert_eq!(announced(&pair), [vec![listens(1)], vec![listens(0)]]);
+    // The first has dialled: the port from which it did is no port at which it listens. That of the second is open.
+    let (own, dialled) = (uplink(0, 0), stream(1));
+    assert!(own.port != stream(0).port && dialled.port != uplink(1, 0).port);
+    let [own, dialled] = [own, dialled].map(endpoint);
+    assert_eq!(announced(&pair), [vec![dialled], vec![own]]);
+    // Both ways say where they lead: nothing of the stream is announced as an endpoint of datagrams.
+    pair.is_blocked = false;
+    pair.until("udp", s(20));
+    pair.run(s(3));
+    let [a, b] = [0, 1].map(|i| endpoint(uplink(i, 0)));
+    assert_eq!(announced(&pair), [vec![b], vec![a]]);
 }
