@@ -5,7 +5,6 @@ use crate::failure::{Failure, Outcome};
 use crate::invitation::{Invite, host_name, invite};
 use crate::launch::{Launch, SERVICES, Start};
 use crate::terminal;
-use base::Duration;
 use clap::Args;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -13,9 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// The port of a node, unless another one is said.
 const PORT: u16 = 7700;
-
-/// So long the token of `--invite` is valid: as of `sinew invite`.
-const VALID: Duration = Duration::from_secs(3_600);
 
 /// Arguments of `sinew up`.
 #[derive(Debug, Args)]
@@ -65,18 +61,7 @@ pub fn run(args: &Up) -> Outcome {
     }
     if args.invite {
         // Before it starts, as it may be this command that becomes the node.
-        invite(&Invite {
-            dir: config.parent().map(Path::to_owned),
-            uses: 1,
-            expires: VALID,
-            name: None,
-            domains: Vec::new(),
-            groups: Vec::new(),
-            list: false,
-            show: None,
-            withdraw: None,
-            json: false,
-        })?;
+        invite(&Invite::of(&dir.join(&node))?)?;
     }
     if start == Start::No {
         return terminal::line(&format!(
