@@ -7,7 +7,7 @@ use base::NodeAddr;
 use net::epoll::Waker;
 use overlay::groups::Admission;
 use overlay::request::{Operation, RequestError};
-use overlay::snapshot::{GroupStatus, NetworkSnapshot};
+use overlay::snapshot::{GroupStatus, NetworkSnapshot, PathHealth};
 use secure::Network;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +34,8 @@ pub enum Command {
     Admission(Setting, Sender<Admission>),
     /// Tell what the node believes: the roots of its network, and what they have revoked.
     Trust(Sender<Box<Network>>),
+    /// Watch the paths to a neighbour closely, and tell how they fare.
+    WatchPaths(NodeAddr, Sender<Vec<PathHealth>>),
     /// A byte stream is there that carries a link.
     Tunnel(Box<Offer>),
     /// An operator's request to the engine, and where its answer goes.
@@ -102,6 +104,11 @@ impl Commander {
     /// The roots of the network and the newest list of revocations, as the node knows them now.
     pub fn trust(&self) -> Result<Box<Network>, Unavailable> {
         self.ask(Command::Trust)
+    }
+
+    /// How the paths to a neighbour fare, which are watched closely for the next second; none to another node.
+    pub fn watch_paths(&self, neighbor: NodeAddr) -> Result<Vec<PathHealth>, Unavailable> {
+        self.ask(|answer| Command::WatchPaths(neighbor, answer))
     }
 
     /// Asks the engine as its operator.

@@ -442,6 +442,12 @@ impl Driver {
                 Command::Trust(answer) => {
                     let _ = answer.send(Box::new(self.station.node().network().clone()));
                 }
+                Command::WatchPaths(neighbor, answer) => {
+                    // A node that is no neighbour has no paths to be told of.
+                    let _ = self.operate(Operation::WatchPaths(neighbor));
+                    let healths = self.station.node().path_healths(self.io.now, neighbor);
+                    let _ = answer.send(healths);
+                }
                 Command::Tunnel(offer) => self.take_tunnel(*offer),
                 Command::Operate(operation, answer) => {
                     let _ = answer.send(self.operate(operation));

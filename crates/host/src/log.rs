@@ -2,28 +2,21 @@
 //!
 //! ```text
 //!   engine's thread --event--> Log --line--.
-//!   other threads -------------line--------+--> bounded queue --> a thread that writes
-//!
-//!   2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
+//!   other threads -------------line--------+--> [`Lines`]: bounded queue --> a thread that writes
 //! ```
 //! Packets are never logged. A line that others can provoke (by handshakes that are refused) is
 //! said once for each address and reason, then once a minute with the number of those left out, and
 //! all of them together are limited in rate. A standard error that does not take what is written (a
 //! stopped terminal, a full pipe) holds nobody up: lines are lost then, and their number is told.
 
-use crate::date::moment;
+mod lines;
+
+pub use lines::{Flushed, Format, Level, Lines};
+
 use base::token_bucket::TokenBucket;
 use base::{NodeAddr, Time, UnderlayAddr};
-use net::clock::Clock;
 use overlay::event::Event;
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
 
 /// Lines per second about what others can provoke, and how many may come at once.
 const PROVOKED_PER_S: f64 = 1.0;
@@ -32,186 +25,6 @@ const PROVOKED_AT_ONCE: f64 = 10.0;
 const REPEATED: base::Duration = base::Duration::from_secs(60);
 /// Addresses and kinds that are told apart: 64 of some 100 bytes. The oldest makes room.
 const MAX_KINDS: usize = 64;
-/// Lines that may wait for standard error: some 100 KB, more than a node says in an hour.
-const MAX_WAITING: usize = 1_024;
-/// How long the end of the process waits for the last lines to be written.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How much a line matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something does not work, and will not by itself.
-    Error,
-    /// Something is not as it should be.
-    Warning,
-    /// What happens.
-    #[default]
-    Info,
-}
-
-/// Where lines go; for any thread. Copies share one queue.
-#[derive(Clone, Debug)]
-pub struct Lines {
-    name: Arc<str>,
-    clock: Clock,
-    /// None says nothing.
-    queue: Option<SyncSender<Message>>,
-    lost: Arc<AtomicU64>,
-    /// What matters less is not said.
-    level: Arc<AtomicU8>,
-}
-
-/// What the thread that writes is told.
-enum Message {
-    Line(String),
-    /// From here on lines go there.
-    Sink(Box<dyn Write + Send>),
-}
-
-impl std::str::FromStr for Level {
-    type Err = String;
-    fn from_str(word: &str) -> Result<Level, String> {
-        let level = Level::ALL.into_iter().find(|level| level.label() == word);
-        level.ok_or_else(|| format!("`{word}`: write error, warning or info"))
-    }
-}
-
-impl Level {
-    const ALL: [Level; 3] = [Level::Error, Level::Warning, Level::Info];
-
-    /// The word in a line.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Level::Error => "error",
-            Level::Warning => "warning",
-            Level::Info => "info",
-        }
-    }
-}
-
-/// Waits, when it is dropped, until the lines are written, though not for ever.
-#[derive(Debug)]
-pub struct Flushed {
-    done: Receiver<()>,
-}
-
-impl Lines {
-    /// Lines that begin with the time of day by `clock`, how much they matter, and the node's name,
-    /// written to standard error, or nowhere if `quiet`. The first part is to be dropped last.
-    pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
-        Lines::to(name, clock, (!quiet).then(io::stderr))
-    }
-
-    fn to<W: Write + Send + 'static>(
-        name: &str,
-        clock: Clock,
-        sink: Option<W>,
-    ) -> (Flushed, Lines) {
-        let (finished, done) = sync_channel(1);
-        let lost = Arc::new(AtomicU64::new(0));
-        let queue = sink.and_then(|sink| {
-            let (queue, messages) = sync_channel(MAX_WAITING);
-            let lost = Arc::clone(&lost);
-            let thread = std::thread::Builder::new()
-                .name("log".into())
-                .spawn(move || {
-                    write_all(Box::new(sink), &messages, &lost);
-                    let _ = finished.send(());
-                });
-            thread.ok().map(|_| queue)
-        });
-        (
-            Flushed { done },
-            Lines {
-                name: name.into(),
-                clock,
-                queue,
-                lost,
-                level: Arc::new(AtomicU8::new(Level::Info as u8)),
-            },
-        )
-    }
-
-    /// Says what matters as much as `level` and more, from now on.
-    pub fn set_level(&self, level: Level) {
-        self.level.store(level as u8, Ordering::Relaxed);
-    }
-
-    /// Appends lines to a file from now on, or to the one that has its name now.
-    pub fn append_to(&self, path: &Path) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        if let Some(queue) = &self.queue {
-            // Whoever asks for it can wait until the lines before are written.
-            let _ = queue.send(Message::Sink(Box::new(file)));
-        }
-        Ok(())
-    }
-
-    /// Writes to standard error from now on.
-    pub fn to_standard_error(&self) {
-        if let Some(queue) = &self.queue {
-            let _ = queue.send(Message::Sink(Box::new(io::stderr())));
-        }
-    }
-
-    /// Writes one line about what happens.
-    pub fn say(&self, text: &str) {
-        self.at(Level::Info, text);
-    }
-
-    /// Writes one line about what is not as it should be.
-    pub fn warn(&self, text: &str) {
-        self.at(Level::Warning, text);
-    }
-
-    /// Writes one line about what does not work.
-    pub fn error(&self, text: &str) {
-        self.at(Level::Error, text);
-    }
-
-    fn at(&self, level: Level, text: &str) {
-        let Some(queue) = &self.queue else { return };
-        if level as u8 > self.level.load(Ordering::Relaxed) {
-            return;
-        }
-        let time = moment(self.clock.unix_ms());
-        let line = format!("{time} {} {}: {text}\n", level.label(), self.name);
-        if queue.try_send(Message::Line(line)).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Flushed {
-    fn drop(&mut self) {
-        // The writer goes when the last copy of `Lines` has gone; whoever is left is not waited for.
-        let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
-    }
-}
-
-fn write_all(mut sink: Box<dyn Write + Send>, messages: &Receiver<Message>, lost: &AtomicU64) {
-    for message in messages {
-        let line = match message {
-            Message::Line(line) => line,
-            Message::Sink(next) => {
-                let _ = sink.flush();
-                sink = next;
-                continue;
-            }
-        };
-        // Nobody can be told that standard error is gone.
-        let _ = sink.write_all(line.as_bytes());
-        let left_out = lost.swap(0, Ordering::Relaxed);
-        if left_out > 0 {
-            let _ = writeln!(
-                sink,
-                "{left_out} lines were lost: standard error was not read"
-            );
-        }
-    }
-    let _ = sink.flush();
-}
-
 /// The log of the loop.
 #[derive(Debug)]
 pub struct Log {
@@ -431,39 +244,14 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use super::lines::sink::Sink;
     use super::*;
-    use std::sync::{Condvar, Mutex};
-
-    /// A sink that keeps what is written, and takes nothing while it is shut.
-    #[derive(Clone, Default)]
-    struct Sink(Arc<(Mutex<(bool, String)>, Condvar)>);
-
-    impl Sink {
-        fn shut(&self, shut: bool) {
-            self.0.0.lock().unwrap().0 = shut;
-            self.0.1.notify_all();
-        }
-        fn text(&self) -> String {
-            self.0.0.lock().unwrap().1.clone()
-        }
-    }
-
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let guard = self.0.0.lock().unwrap();
-            let mut guard = self.0.1.wait_while(guard, |(shut, _)| *shut).unwrap();
-            guard.1.push_str(std::str::from_utf8(bytes).unwrap());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use net::clock::Clock;
 
     #[test]
     fn refusals_are_limited_and_what_was_left_out_is_told() {
         let sink = Sink::default();
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
         let mut log = Log::new(lines);
         let refused = |host: u8| Event::Refused {
             from: net::addr::underlay(format!("192.0.2.{host}:7700").parse().unwrap(), 0),
@@ -496,7 +284,7 @@ mod tests {
     #[test]
     fn a_session_that_becomes_no_link_is_said_once_a_minute() {
         let sink = Sink::default();
-        let (flushed, lines) = Lines::to("fra", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to(("fra", Clock::new(), Format::Text), Some(sink.clone()));
         let mut log = Log::new(lines);
         let session = |peer| Event::Established {
             peer: NodeAddr(peer),
@@ -522,64 +310,5 @@ mod tests {
             assert_eq!(text.matches(&line).count(), lines, "{text}");
         }
         assert_eq!(text.matches("and 59 more").count(), 2, "{text}");
-    }
-
-    #[test]
-    fn a_line_has_the_time_of_day_and_how_much_it_matters() {
-        let sink = Sink::default();
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
-        lines.say("one");
-        lines.set_level(Level::Warning);
-        lines.say("two");
-        lines.warn("three");
-        drop(lines);
-        drop(flushed);
-        let text = sink.text();
-        let [one, three] = text.lines().collect::<Vec<_>>()[..] else {
-            panic!("{text}")
-        };
-        assert!(three.ends_with("Z warning ams: three"), "{three}");
-        let (time, line) = one.split_once(' ').unwrap();
-        assert_eq!(line, "info ams: one");
-        let year: u64 = time[..4].parse().unwrap();
-        assert!(
-            time.len() == 24 && time.ends_with('Z') && year > 2020,
-            "{time}"
-        );
-    }
-
-    #[test]
-    fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
-        let dir = crate::files::test_directory("log");
-        let path = dir.join("sinew.log");
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(Sink::default()));
-        lines.append_to(&path).unwrap();
-        lines.say("one");
-        std::fs::rename(&path, dir.join("sinew.log.1")).unwrap();
-        lines.append_to(&path).unwrap();
-        lines.say("two");
-        drop(lines);
-        drop(flushed);
-        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-        assert!(read("sinew.log.1").contains("one") && read("sinew.log").contains("two"));
-        std::fs::remove_dir_all(dir).unwrap();
-    }
-
-    #[test]
-    fn a_sink_that_takes_nothing_holds_nobody_up() {
-        let sink = Sink::default();
-        sink.shut(true);
-        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
-        for i in 0..MAX_WAITING + 10 {
-            lines.say(&format!("line {i}"));
-        }
-        sink.shut(false);
-        drop(lines);
-        drop(flushed);
-        let text = sink.text();
-        assert!(
-            text.contains("line 0") && text.contains("lines were lost"),
-            "{text}"
-        );
     }
 }

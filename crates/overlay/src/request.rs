@@ -103,6 +103,8 @@ pub enum Operation {
         neighbor: NodeAddr,
         /// The address; see [`UnderlayAddr::is_stream`].
         at: UnderlayAddr,
+        /// The host has dialled it there, and not the neighbour.
+        is_dialled: bool,
     },
     /// That byte stream has ended.
     TunnelEnded {
@@ -170,6 +172,9 @@ pub enum Operation {
     /// Somebody has to know soon when the node reaches nobody any more: from now on a link in doubt has the
     /// others watched more closely.
     WatchReach,
+    /// Nothing moves between the addresses of the paths to this neighbour: these paths are watched for a while as closely as
+    /// if they carried data.
+    WatchPaths(NodeAddr),
     /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
     Farewell,
 }

@@ -13,6 +13,8 @@ pub use network::{
     KnownSuspect, NamedNode, NetworkSnapshot, PendingChange,
 };
 
+use crate::hello;
+use base::{Duration, UnderlayAddr};
 use core::num::NonZeroU8;
 use serde::Serialize;
 
@@ -216,6 +218,21 @@ pub struct LinkStatus {
     pub realtime: LaneStatus,
     /// The reliable lane.
     pub reliable: ReliableStatus,
+}
+
+/// How a path fares, for a decision of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathHealth {
+    /// The own socket by which it leaves, as far as the node is told of its sockets.
+    pub from: Option<UnderlayAddr>,
+    /// Where the neighbour is reached by it.
+    pub at: UnderlayAddr,
+    /// What is known of the other end.
+    pub state: hello::State,
+    /// For how long nothing has come by it; none if nothing ever has.
+    pub silence: Option<Duration>,
+    /// What this node sends takes it.
+    pub in_use: bool,
 }
 
 /// One path of a link.

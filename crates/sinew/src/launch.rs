@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::node::{self, NodeArgs};
 use crate::terminal;
 use clap::{Args, ValueEnum};
+use host::log::Format;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,6 +79,7 @@ impl Launch {
             Start::Here => node::run(&NodeArgs {
                 config: config.to_owned(),
                 quiet: false,
+                log_format: Format::default(),
                 check: false,
             }),
             Start::Service if config != Path::new(SERVICES).join(name).join("node.toml") => {

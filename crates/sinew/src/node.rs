@@ -18,7 +18,7 @@ use gateway::allow::Rule;
 use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
-use host::log::Lines;
+use host::log::{Format, Lines};
 use host::metrics::{Hosts, Metrics};
 use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
@@ -55,6 +55,9 @@ pub struct NodeArgs {
     /// Print only the reason for the end
     #[arg(long)]
     pub quiet: bool,
+    /// How the log is written: text, json, or journal (for systemd: with priorities, without times)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: Format,
     /// Only check the configuration and the files that it names
     #[arg(long)]
     pub check: bool,
@@ -70,7 +73,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     start::check_alone(&config)?;
     let clock = Clock::new();
-    let (_flushed, lines) = Lines::new(identity.name(), clock, args.quiet);
+    let (_flushed, lines) = Lines::formatted(identity.name(), clock, args.quiet, args.log_format);
     lines.set_level(config.log_level.unwrap_or_default());
     if let Some(path) = &config.log_file {
         lines.append_to(path).map_err(|error| {

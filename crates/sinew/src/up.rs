@@ -2,7 +2,7 @@
 
 use crate::authority::{Add, Delegate, Init, add, delegate, init};
 use crate::failure::{Failure, Outcome};
-use crate::invitation::host_name;
+use crate::invitation::{Invite, host_name, invite};
 use crate::launch::{Launch, SERVICES, Start};
 use crate::terminal;
 use clap::Args;
@@ -27,6 +27,9 @@ pub struct Up {
     /// Address at which other hosts reach this one; default: its Internet address, port 7700
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
+    /// Also print a token for the next host, as `sinew invite` does
+    #[arg(long)]
+    pub invite: bool,
     /// How it starts.
     #[command(flatten)]
     pub launch: Launch,
@@ -55,6 +58,10 @@ pub fn run(args: &Up) -> Outcome {
             args.name,
             dir.join(&node).display()
         ))?;
+    }
+    if args.invite {
+        // Before it starts, as it may be this command that becomes the node.
+        invite(&Invite::of(&dir.join(&node))?)?;
     }
     if start == Start::No {
         return terminal::line(&format!(

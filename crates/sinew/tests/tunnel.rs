@@ -371,7 +371,7 @@ fn a_host_without_udp_joins_by_a_token_and_is_linked_over_tcp() {
 
 /// `b` has no UDP, `c` has: both know `a` alone.
 #[test]
-fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
+fn a_direct_link_runs_over_tcp_where_one_of_the_two_or_neither_has_udp() {
     let Some(mut site) = site("tunnel-direct") else {
         return;
     };
@@ -405,6 +405,28 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
     world.wait("b knows a way to c", || {
         world.has_route("b", &world.overlay_address("c"))
     });
+    linked_over_tcp(world, "where one of the two has no UDP");
+    // What comes to nothing at a direct link's far end is told too.
+    let failed = format!("{} has no answer", world.overlay_address("c"));
+    let log = world.log("b");
+    assert!(!log.contains(&failed), "{log}");
+    // Then neither has: nobody sees c by a datagram any more, and it says itself where it listens.
+    assert!(nft::load(&c, all));
+    for (name, space) in [("b", &site.b), ("c", &c)] {
+        site.world.stop(name);
+        site.world.launch_in(name, space);
+    }
+    let world = &site.world;
+    for name in ["b", "c"] {
+        world.wait("both are linked to a over TCP", || {
+            over(world, name, "a").as_deref() == Some("tcp")
+        });
+    }
+    linked_over_tcp(world, "where neither has UDP");
+}
+
+/// Waits until b and c are, because of their traffic.
+fn linked_over_tcp(world: &World, why: &str) {
     let began = Instant::now();
     world.wait("the two are linked over TCP", || {
         let words = "ping c --node net/b --count 5 --interval 200ms";
@@ -412,11 +434,7 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_has_no_udp() {
         let is_linked = |name, peer| over(world, name, peer).as_deref() == Some("tcp");
         is_linked("b", "c") && is_linked("c", "b")
     });
-    eprintln!("direct link over TCP after {:?}", began.elapsed());
-    // What comes to nothing at a direct link's far end is told too.
-    let failed = format!("{} has no answer", world.overlay_address("c"));
-    let log = world.log("b");
-    assert!(!log.contains(&failed), "{log}");
+    eprintln!("direct link over TCP {why} after {:?}", began.elapsed());
 }
 
 /// A port that takes nothing, and one that takes connections and says nothing: the doctor says what it has seen of each, and

@@ -29,6 +29,7 @@ mod nack;
 mod reliable;
 mod repair;
 mod report;
+mod stream_seen;
 
 pub use aims::{FLOW_AIM_LASTS, FlowAim, FlowAims};
 pub use builder::Builder;
@@ -43,6 +44,7 @@ pub use repair::{
     LaneReport, REPAIR_AGE_UNKNOWN, REPAIR_AGES, REPAIR_FRONT_BYTES, REPAIR_SPAN, Repair,
 };
 pub use report::{GroupReport, RECEPTIONS_MAX, Reception};
+pub use stream_seen::StreamSeenAt;
 
 use crate::bytes::Reader;
 use crate::data::LaneSeq;
@@ -86,12 +88,14 @@ pub mod kind {
     pub const REPAIR: u8 = 14;
     /// [`super::LaneReport`].
     pub const LANE_REPORT: u8 = 15;
-    /// [`crate::Endpoint`]: where the receiver is seen.
+    /// [`crate::Endpoint`]: where the receiver's datagrams are seen to come from.
     pub const SEEN_AT: u8 = 16;
     /// [`super::ClockOffset`].
     pub const CLOCK_OFFSET: u8 = 17;
     /// [`super::FlowAims`].
     pub const FLOW_AIMS: u8 = 18;
+    /// [`super::StreamSeenAt`].
+    pub const STREAM_SEEN_AT: u8 = 19;
 }
 
 /// One message.
@@ -133,6 +137,8 @@ pub enum Message<'a> {
     ClockOffset(ClockOffset),
     /// What senders of flows want of their repair.
     FlowAims(FlowAims<'a>),
+    /// Where the receiver of this message is seen through a byte stream.
+    StreamSeenAt(StreamSeenAt),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -163,6 +169,7 @@ impl<'a> Message<'a> {
             kind::SEEN_AT => Endpoint::parse(body).map(Message::SeenAt),
             kind::CLOCK_OFFSET => ClockOffset::parse(body).map(Message::ClockOffset),
             kind::FLOW_AIMS => FlowAims::parse(body).map(Message::FlowAims),
+            kind::STREAM_SEEN_AT => StreamSeenAt::parse(body).map(Message::StreamSeenAt),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -111,6 +111,11 @@ fn control_inputs_hold_every_message() {
         matches!(all.as_deref(), Ok([Message::SeenAt(_)])),
         "{all:?}"
     );
+    let all = control(input!("control/stream-seen-at"));
+    assert!(
+        matches!(all.as_deref(), Ok([Message::StreamSeenAt(_)])),
+        "{all:?}"
+    );
     let all = control(input!("control/clock-offset"));
     assert!(
         matches!(all.as_deref(), Ok([Message::ClockOffset(_)])),

@@ -273,6 +273,11 @@ fn message(bytes: &[u8]) -> String {
         [Message::SeenAt(at)] => {
             format!("{:?} {}", at.ipv4().expect("the example is IPv4"), at.port)
         }
+        [Message::StreamSeenAt(seen)] => {
+            let at = seen.endpoint;
+            let ip = at.ipv4().expect("the example is IPv4");
+            format!("{ip:?} {} {}", at.port, seen.is_dialled)
+        }
         [Message::FlowAims(aims)] => {
             let told = aims.iter().map(|aim| {
                 let [from, to] =
@@ -305,6 +310,7 @@ fn every_example_reads_as_told() {
         "2565 1 101 [0, 40] [2a, 0, 17, ff]",
         "3000 3 512",
         "[198, 51, 100, 2] 40001",
+        "[198, 51, 100, 2] 443 true",
         "10.7.0.1 fffffc18",
         "10.7.0.3:5000 10.7.0.9:7 Some(0.0001) Some(1.0)",
         "40",

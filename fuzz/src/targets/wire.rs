@@ -255,6 +255,7 @@ fn message_again(message: &Message<'_>, room: usize) {
         Message::LaneHolds(holds) => holds.holds().try_for_each(|hold| builder.lane_hold(hold)),
         Message::LinkDoubt(doubt) => builder.link_doubt(*doubt),
         Message::SeenAt(endpoint) => builder.seen_at(*endpoint),
+        Message::StreamSeenAt(seen) => builder.stream_seen_at(*seen),
         Message::ClockOffset(clock) => builder.clock_offset(*clock),
         Message::FlowAims(aims) => aims.iter().try_for_each(|aim| builder.flow_aim(aim)),
         Message::Repair(repair) => {

@@ -159,6 +159,28 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
 }
 
 #[test]
+fn ten_thousand_requests_get_what_the_token_says_and_leave_nothing() {
+    let scene = Scene::new("admission-many");
+    let admission = scene.admission();
+    scene.invite(3);
+    let mut all = Vec::new();
+    for n in 0_u32..10_000 {
+        let name = format!("n{n}");
+        let mut fresh = [0; KEY_BYTES];
+        fresh[..4].copy_from_slice(&n.to_be_bytes());
+        // Each with a key of its own, then each again: the first three are told the same once more.
+        for _ in 0..2 {
+            let admitted = admission.join(NOW_S, &join(&name, &[0]), &fresh, &NOBODY);
+            all.extend(admitted.map(|it| it.certificate.fields().serial));
+        }
+    }
+    all.sort_unstable();
+    let [a, b, c] = [all[0], all[2], all[4]];
+    assert_eq!(all, [a, a, b, b, c, c]);
+    assert_eq!(scene.admission().books().members().len(), 3);
+}
+
+#[test]
 fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
     let scene = Scene::new("admission-refused");
     let admission = scene.admission();

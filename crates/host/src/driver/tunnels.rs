@@ -27,7 +27,7 @@ impl Driver {
 
     /// Takes a tunnel in. One that is not taken ends, as its thread's socket does.
     pub(super) fn take_tunnel(&mut self, offer: Offer) {
-        let (peer, at) = (offer.peer, offer.at);
+        let (neighbor, at, is_dialled) = (offer.peer, offer.at, offer.is_dialled);
         let now = self.io.now;
         let Some((number, before)) = self.io.tunnels.take(now, offer) else {
             return;
@@ -40,8 +40,11 @@ impl Driver {
             return;
         }
         // They are never refused.
-        let neighbor = peer;
-        let _ = self.operate(Operation::Tunnel { neighbor, at });
+        let _ = self.operate(Operation::Tunnel {
+            neighbor,
+            at,
+            is_dialled,
+        });
         if let Some(before) = before {
             self.forget_tunnel(before);
         }

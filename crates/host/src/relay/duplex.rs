@@ -76,6 +76,11 @@ impl Duplex {
         })
     }
 
+    /// What it runs over.
+    pub(super) fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
     /// The version that both sides speak here, and on the stripes that belong to it.
     pub(super) fn version(&self) -> u8 {
         self.version

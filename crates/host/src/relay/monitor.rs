@@ -12,9 +12,10 @@ use super::recent::Recent;
 use super::socket::{Data, Socket};
 use super::totals::Totals;
 use super::transfer::Transfer;
-use super::uplinks::{Silence, Uplinks};
+use super::uplinks::{self, Found, Uplinks, Wires};
 use base::NodeAddr;
 use net::clock::Clock;
+use overlay::snapshot::PathHealth;
 use relay::pace::{Pacer, Sample, TICK};
 use relay::striping::{LOOK_US, Look, Striping};
 use std::net::SocketAddr;
@@ -45,8 +46,6 @@ struct Sending {
     looked: Totals,
     /// Whatever else the kernel does by itself, rates of another congestion control are no other transfer's.
     is_usual: bool,
-    /// They take more than one uplink.
-    has_uplinks: bool,
 }
 
 struct Stripe {
@@ -56,7 +55,6 @@ struct Stripe {
     uplink: u8,
     /// What the kernel told last.
     info: net::tcp::Info,
-    silence: Silence,
 }
 
 /// How many connections of a segment are used: the first ones.
@@ -95,6 +93,7 @@ pub(super) struct Monitor {
 
 struct State {
     segments: Vec<Sending>,
+    wires: Wires,
     told: base::Time,
     looked: base::Time,
     learnt: base::Time,
@@ -116,6 +115,7 @@ impl Monitor {
             clock,
             state: Mutex::new(State {
                 segments: Vec::new(),
+                wires: Wires::default(),
                 told: clock.now(),
                 looked: clock.now(),
                 learnt: clock.now(),
@@ -141,7 +141,6 @@ impl Monitor {
             pacer: Pacer::default(),
             uplink: *uplink,
             info: net::tcp::Info::default(),
-            silence: Silence::default(),
         };
         let stripes: Vec<Stripe> = tcp().zip(uplinks.each()).map(stripe).collect();
         let used = Used::all();
@@ -163,7 +162,6 @@ impl Monitor {
             state.segments.push(Sending {
                 to,
                 is_usual: self.congestion.is_empty(),
-                has_uplinks: uplinks.are_several(),
                 stripes,
                 used: used.clone(),
                 striping,
@@ -174,8 +172,20 @@ impl Monitor {
         used
     }
 
-    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end.
-    pub(super) fn run(&self, transfer: &Transfer, learn: impl Fn(NodeAddr, Rates)) {
+    /// These connections lead to that node: the transfer ends when one of their uplinks is lost.
+    pub(super) fn guard<'a>(&self, to: NodeAddr, sockets: impl Iterator<Item = &'a Arc<Socket>>) {
+        let now = self.clock.now();
+        self.with(|state| sockets.for_each(|socket| state.wires.add(now, to, socket)));
+    }
+
+    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end. `watch_paths` has the
+    /// overlay watch the paths to a node, and tells what it knows of them.
+    pub(super) fn run(
+        &self,
+        transfer: &Transfer,
+        learn: impl Fn(NodeAddr, Rates),
+        watch_paths: impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
+    ) {
         let tick = match self.scavenge {
             true => Duration::from_nanos(TICK.as_nanos()),
             false => Duration::from_micros(LOOK_US),
@@ -191,12 +201,12 @@ impl Monitor {
                 self.tell();
             }
             if !transfer.has_failed()
-                && let Some(to) = self.with(|state| state.silent_uplink(now))
+                && let Some(text) = self.lost_uplink(now, &watch_paths)
             {
-                let text = format!("one of the uplinks to {to} is silent");
                 let failure = Failure::new(self.here, FailureKind::Broken, text);
-                // Only this node's uplink is to blame: the next attempt may go the same way.
-                transfer.fail(failure.about(self.here));
+                // Only this node's uplink is to blame: the next attempt may go the same way. Nobody is waited for who
+                // could know more of it.
+                transfer.fail_at_once(failure.about(self.here));
             }
             if self.with(|state| now.since(state.learnt) >= LEARN) {
                 self.with(|state| state.learnt = now);
@@ -204,6 +214,31 @@ impl Monitor {
             }
         }
         self.learnt(&learn);
+    }
+
+    /// Which uplink takes nothing any more, in words.
+    fn lost_uplink(
+        &self,
+        now: base::Time,
+        watch_paths: &impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
+    ) -> Option<String> {
+        let quiet = match self.with(|state| state.wires.look(now)) {
+            Found::Lost(to) => return Some(format!("one of the uplinks to {to} is silent")),
+            Found::Quiet(quiet) => quiet,
+        };
+        for ((to, ends), span) in quiet {
+            let paths = watch_paths(to)?;
+            if uplinks::is_lost(&paths, ends, span) {
+                let [from, at] = ends;
+                return Some(format!(
+                    "the uplink to {to} from {from} to {at} is dead, and another one is not"
+                ));
+            }
+            if !uplinks::have_choice(&paths) {
+                self.with(|state| state.wires.on_no_choice(now, (to, ends)));
+            }
+        }
+        None
     }
 
     /// Watches a probe until it has found out what it can, or for as long as it may last.
@@ -297,13 +332,6 @@ impl State {
         let span_us = now.since(self.looked).as_micros();
         self.looked = now;
         self.segments.iter_mut().for_each(|s| s.look(span_us));
-    }
-
-    /// A node of which one uplink takes nothing any more, by what the kernel told last.
-    fn silent_uplink(&mut self, now: base::Time) -> Option<NodeAddr> {
-        let mut segments = self.segments.iter_mut().filter(|s| s.has_uplinks);
-        let is_lost = |stripe: &mut Stripe| stripe.silence.is_lost(now, &stripe.info);
-        segments.find_map(|s| s.stripes.iter_mut().any(is_lost).then_some(s.to))
     }
 }
 

@@ -211,15 +211,25 @@ impl Stage<'_> {
                     }
                 }
             }
+            self.guard(self.before.node, &self.before.control, &stripes);
+            for next in &behind {
+                self.guard(next.node, &next.control, &next.data);
+            }
             transfer.thread(scope, here, || {
-                self.monitor
-                    .run(self.transfer, |to, rates| self.learn(to, rates))
+                let learn = |to, rates| self.learn(to, rates);
+                let watch_paths = |to| self.commander.watch_paths(to).ok();
+                self.monitor.run(self.transfer, learn, watch_paths)
             });
             transfer.thread(scope, here, move || {
                 self.transfer
                     .note(self.move_data(behind, (stripes, towards), end, open, ours))
             });
         });
+    }
+
+    fn guard(&self, node: NodeAddr, control: &Duplex, data: &[Data]) {
+        let data = data.iter().map(|data| &data.socket);
+        self.monitor.guard(node, data.chain([control.socket()]));
     }
 
     /// Hears who has begun the transfer, until it closes.

@@ -40,6 +40,8 @@ const AWAY: u32 = 6;
 pub(crate) struct Fallback {
     /// The stream that is open to the neighbour.
     stream: Option<UnderlayAddr>,
+    /// The stream that this host has dialled last, open or not.
+    dialled: Option<UnderlayAddr>,
     asked: Option<Time>,
     /// How often it was asked since datagrams have had no answer.
     asked_count: u32,
@@ -55,6 +57,7 @@ impl Default for Fallback {
     fn default() -> Fallback {
         Fallback {
             stream: None,
+            dialled: None,
             asked: None,
             asked_count: 0,
             probe_at: Time::ZERO,
@@ -86,9 +89,18 @@ impl Fallback {
         asks
     }
 
-    /// The host has a stream to the neighbour.
-    pub(crate) fn on_open(&mut self, at: UnderlayAddr) {
+    /// The host has a stream to the neighbour, which one of the two has dialled.
+    pub(crate) fn on_open(&mut self, at: UnderlayAddr, is_dialled: bool) {
         self.stream = Some(at);
+        self.dialled = match is_dialled {
+            true => Some(at),
+            false => self.dialled.filter(|dialled| *dialled != at),
+        };
+    }
+
+    /// This host has dialled that stream.
+    pub(crate) fn has_dialled(&self, at: UnderlayAddr) -> bool {
+        self.dialled == Some(at)
     }
 
     /// A stream has ended; true if it was that of this link.
@@ -165,7 +177,8 @@ mod tests {
         assert!(fallback.asks(s(2), Some(Duration::from_secs(2))));
         assert!(!fallback.asks(s(2), Some(Duration::from_secs(2))));
         assert!(fallback.asks(s(3), Some(Duration::from_secs(3))));
-        fallback.on_open(at(443, UnderlayAddr::STREAM));
+        fallback.on_open(at(443, UnderlayAddr::STREAM), true);
+        assert!(fallback.has_dialled(at(443, UnderlayAddr::STREAM)));
         assert!(!fallback.asks(s(4), Some(Duration::from_secs(4))));
         assert!(!fallback.on_end(at(444, UnderlayAddr::STREAM)));
         assert!(fallback.on_end(at(443, UnderlayAddr::STREAM)));

@@ -353,6 +353,7 @@ impl Node {
                 Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
                 Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
+                Ok(Message::StreamSeenAt(seen)) => self.on_stream_seen_at(index, seen),
                 Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
                 Ok(Message::FlowAims(aims)) => {
                     let by = Teller::Neighbour(self.links.at(index).peer);

@@ -7,7 +7,10 @@
 //! ```
 //! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
 //! destination a port of its own; then the traffic stays on its way over `a`. A node whose links all run over byte streams
-//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams.
+//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams. Two nodes without
+//! UDP link so as well: who is seen through streams alone announces the port at which a neighbour has dialled it. Where it
+//! has dialled itself it is seen at a port at which nobody listens, and announces that of its own socket, where hosts
+//! usually listen for streams too.
 //! A link that is up competes by its cost
 //! like any other: nothing is rerouted because it is direct.
 //!
@@ -22,8 +25,8 @@ use super::Node;
 use crate::link::{Dialling, LinkIndex};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::Endpoint;
-use wire::control::{Builder, MESSAGE_HEADER_BYTES};
+use wire::control::{Builder, MESSAGE_HEADER_BYTES, StreamSeenAt};
+use wire::{Endpoint, Full};
 
 /// Attempts and direct links at a time. Choice: as many links as a node that joins gets by itself, twice.
 const DIRECT_MAX: usize = 8;
@@ -45,12 +48,35 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     /// Where each neighbour says that it sees this node.
-    seen: BTreeMap<NodeAddr, Endpoint>,
+    seen: BTreeMap<NodeAddr, Seen>,
     /// What neighbours were told last, and when.
-    told: BTreeMap<NodeAddr, (Endpoint, Time)>,
+    told: BTreeMap<NodeAddr, (Told, Time)>,
     /// What the own record says.
     announced: Vec<Endpoint>,
     attempts: BTreeMap<NodeAddr, Attempt>,
+}
+
+/// Where this node is seen, and how.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    endpoint: Endpoint,
+    is_by_stream: bool,
+}
+
+/// Where a neighbour is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    ByDatagrams(Endpoint),
+    ByStream(StreamSeenAt),
+}
+
+impl Told {
+    fn append(self, builder: &mut Builder<'_>) -> Result<(), Full> {
+        match self {
+            Told::ByDatagrams(endpoint) => builder.seen_at(endpoint),
+            Told::ByStream(seen) => builder.stream_seen_at(seen),
+        }
+    }
 }
 
 /// One node with which a direct link is wanted.
@@ -79,12 +105,51 @@ impl Direct {
 }
 
 impl Node {
-    /// A neighbour tells where it sees this node.
+    /// A neighbour tells from where it gets this node's datagrams.
     pub(super) fn on_seen_at(&mut self, index: LinkIndex, endpoint: Endpoint) {
-        if self.settings.direct_links && endpoint.is_dialable() {
-            let peer = self.links.at(index).peer;
-            self.direct.seen.insert(peer, endpoint);
+        let is_by_stream = false;
+        self.note_seen(
+            index,
+            Seen {
+                endpoint,
+                is_by_stream,
+            },
+        );
+    }
+
+    /// A neighbour tells where it sees this node's end of their byte stream.
+    pub(super) fn on_stream_seen_at(&mut self, index: LinkIndex, seen: StreamSeenAt) {
+        let endpoint = match seen.is_dialled {
+            true => Some(seen.endpoint),
+            false => self.listens_at(seen.endpoint),
+        };
+        if let Some(endpoint) = endpoint {
+            let is_by_stream = true;
+            self.note_seen(
+                index,
+                Seen {
+                    endpoint,
+                    is_by_stream,
+                },
+            );
         }
+    }
+
+    fn note_seen(&mut self, index: LinkIndex, seen: Seen) {
+        if self.settings.direct_links && seen.endpoint.is_dialable() {
+            self.direct.seen.insert(self.links.at(index).peer, seen);
+        }
+    }
+
+    /// Where streams to this node may be taken, which has dialled a neighbour from that endpoint.
+    fn listens_at(&self, from: Endpoint) -> Option<Endpoint> {
+        let is_ipv4 = from.ipv4().is_some();
+        let like = self.own_sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
+        let own = like.or(self.own_sockets.first())?;
+        Some(Endpoint {
+            port: own.port,
+            ..from
+        })
     }
 
     /// Once a second: what neighbours are to know, and what is to be dialled or given up.
@@ -110,32 +175,47 @@ impl Node {
     fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            // A stream's own end is nowhere that others could dial.
-            let at = link.path.at.filter(|at| link.is_up() && !at.is_stream());
-            let Some(endpoint) = at.map(endpoint).filter(|it| it.is_dialable()) else {
+            let at = link.path.at.filter(|_| link.is_up());
+            let Some(at) = at.filter(|at| endpoint(*at).is_dialable()) else {
                 self.direct.told.remove(&link.peer);
                 continue;
             };
+            let tell = match at.is_stream() {
+                true => Told::ByStream(StreamSeenAt {
+                    endpoint: endpoint(at),
+                    is_dialled: link.fallback.has_dialled(at),
+                }),
+                false => Told::ByDatagrams(endpoint(at)),
+            };
             let told = self.direct.told.get(&link.peer);
-            if told.is_some_and(|&(told, at)| told == endpoint && now.since(at) < TOLD_AGAIN) {
+            if told.is_some_and(|&(told, at)| told == tell && now.since(at) < TOLD_AGAIN) {
                 continue;
             }
-            self.direct.told.insert(link.peer, (endpoint, now));
-            let mut bytes = [0; MESSAGE_HEADER_BYTES + Endpoint::BYTES];
+            self.direct.told.insert(link.peer, (tell, now));
+            let mut bytes = [0; MESSAGE_HEADER_BYTES + StreamSeenAt::BYTES];
             let mut builder = Builder::new(&mut bytes);
-            builder.seen_at(endpoint).expect("it is made to fit");
-            link.send_control(now, &bytes, out);
+            tell.append(&mut builder).expect("it is made to fit");
+            let len = builder.len();
+            link.send_control(now, &bytes[..len], out);
         }
     }
 
-    /// Where neighbours see this node: what most of them say first.
+    /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
+    /// nothing else.
     fn seen_at(&mut self) -> Vec<Endpoint> {
+        let gets_no_datagrams = self.gets_no_datagrams();
         let links = &self.links;
-        let is_up = |peer: &NodeAddr| links.by_peer(*peer).is_some_and(|i| links.at(i).is_up());
-        self.direct.seen.retain(|peer, _| is_up(peer));
+        let link = |peer: &NodeAddr| links.by_peer(*peer).map(|index| links.at(index));
+        let seen = &mut self.direct.seen;
+        seen.retain(|peer, _| link(peer).is_some_and(|link| link.is_up()));
         let mut counts: BTreeMap<Endpoint, usize> = BTreeMap::new();
-        for endpoint in self.direct.seen.values() {
-            *counts.entry(*endpoint).or_default() += 1;
+        for (peer, seen) in seen {
+            // What was seen the other way says nothing of where the node is seen now.
+            let is_by_stream = link(peer).is_some_and(|link| link.is_over_stream());
+            let is_of_use = !seen.is_by_stream || gets_no_datagrams;
+            if seen.is_by_stream == is_by_stream && is_of_use {
+                *counts.entry(seen.endpoint).or_default() += 1;
+            }
         }
         let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
         seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));

@@ -51,7 +51,11 @@ impl Node {
             Operation::Meet(neighbor) => self.meet(now, neighbor, out),
             Operation::Part(neighbor) => self.part(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
-            Operation::Tunnel { neighbor, at } => self.on_tunnel(now, neighbor, at, out),
+            Operation::Tunnel {
+                neighbor,
+                at,
+                is_dialled,
+            } => self.on_tunnel(now, neighbor, (at, is_dialled), out),
             Operation::TunnelEnded { neighbor, at } => self.on_tunnel_ended(now, neighbor, at),
             Operation::Carried { neighbor, rates } => self.on_carried(now, neighbor, rates),
             Operation::Bulk(bulk) => {
@@ -90,6 +94,7 @@ impl Node {
                 self.watches_reach = true;
                 Ok(Reply::Done)
             }
+            Operation::WatchPaths(neighbor) => self.watch_paths(now, neighbor),
             Operation::Farewell => {
                 self.end_streams(now, out);
                 self.say_farewell(now, out);

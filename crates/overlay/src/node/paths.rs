@@ -10,8 +10,9 @@ use super::Node;
 use crate::event::Event;
 use crate::hello::{self, Why};
 use crate::link::{Link, LinkIndex, Path, PathId};
-use crate::snapshot::PathStatus;
-use base::{Outbox, Time, UnderlayAddr};
+use crate::request::{Reply, RequestError};
+use crate::snapshot::{PathHealth, PathStatus};
+use base::{NodeAddr, Outbox, Time, UnderlayAddr};
 use graph::metric::{Cost, Metric};
 use wire::link::SessionIndex;
 
@@ -122,6 +123,40 @@ impl Node {
             (false, hello::Event::Down { .. }) if changes => None,
             (false, _) => Some(event),
         }
+    }
+
+    pub(super) fn watch_paths(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+    ) -> Result<Reply, RequestError> {
+        let index = self.links.by_peer(neighbor);
+        let index = index.ok_or(RequestError::NoSuchNeighbor)?;
+        let paths = self.links.at_mut(index).paths_mut();
+        // A stream tells by itself that it has ended, and one that is not in use is to end.
+        let paths = paths.filter(|path| path.is_up() && !path.is_over_stream());
+        paths.for_each(|path| path.hello.watch_closely(now));
+        self.links.touch(index);
+        Ok(Reply::Done)
+    }
+
+    /// How the paths to a neighbour fare; none to another node.
+    pub fn path_healths(&self, now: Time, neighbor: NodeAddr) -> Vec<PathHealth> {
+        let Some(index) = self.links.by_peer(neighbor) else {
+            return Vec::new();
+        };
+        let link = self.links.at(index);
+        let health = |path: &Path| {
+            let at = path.at?;
+            Some(PathHealth {
+                from: self.own_sockets.get(usize::from(at.socket)).copied(),
+                at,
+                state: path.hello.state(),
+                silence: path.silence(now),
+                in_use: path.id == link.path.id,
+            })
+        };
+        link.paths().filter_map(health).collect()
     }
 
     pub(super) fn release(&mut self, sessions: Vec<SessionIndex>) {

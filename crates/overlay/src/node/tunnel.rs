@@ -18,7 +18,7 @@ impl Node {
         &mut self,
         now: Time,
         neighbor: NodeAddr,
-        at: UnderlayAddr,
+        (at, is_dialled): (UnderlayAddr, bool),
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
         let Some(index) = self.links.by_peer(neighbor) else {
@@ -26,7 +26,7 @@ impl Node {
             return Ok(Reply::Done);
         };
         let link = self.links.at_mut(index);
-        link.fallback.on_open(at);
+        link.fallback.on_open(at, is_dialled);
         if link.is_over_stream() {
             // The one before it ends: the same neighbour, under the same keys.
             link.move_to(now, at);

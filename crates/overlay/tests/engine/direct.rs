@@ -1,6 +1,7 @@
 //! Direct links: nodes that have traffic for each other make a link of their own, and take it away again.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use crate::tunnels::{Pair, stream, uplink};
 use crate::world::neighbour::control;
 use crate::world::siege::{Siege, TARGET};
 use crate::world::streams::Streams;
@@ -125,4 +126,36 @@ fn a_neighbour_that_lies_about_where_it_sees_a_node_does_not_move_it() {
         assert!(known[1..].iter().all(|it| *it == lie(199, 53)), "{known:?}");
     }
     siege.end();
+}
+
+#[test]
+fn who_is_seen_through_a_stream_alone_announces_where_it_was_dialled_or_else_listens() {
+    let mut pair = Pair::with(
+        1,
+        Settings {
+            direct_links: true,
+            ..Settings::modern()
+        },
+    );
+    let s = Duration::from_secs;
+    let announced = |pair: &Pair| {
+        let [a, b] = [0, 1].map(|i| pair.nodes[i].database().endpoints_of(addr(1 - i)));
+        [a.to_vec(), b.to_vec()]
+    };
+    pair.is_blocked = true;
+    pair.run(s(3));
+    pair.open();
+    pair.until("tcp", s(2));
+    pair.run(s(5));
+    // The first has dialled: the port from which it did is no port at which it listens. That of the second is open.
+    let (own, dialled) = (uplink(0, 0), stream(1));
+    assert!(own.port != stream(0).port && dialled.port != uplink(1, 0).port);
+    let [own, dialled] = [own, dialled].map(endpoint);
+    assert_eq!(announced(&pair), [vec![dialled], vec![own]]);
+    // Both ways say where they lead: nothing of the stream is announced as an endpoint of datagrams.
+    pair.is_blocked = false;
+    pair.until("udp", s(20));
+    pair.run(s(3));
+    let [a, b] = [0, 1].map(|i| endpoint(uplink(i, 0)));
+    assert_eq!(announced(&pair), [vec![b], vec![a]]);
 }

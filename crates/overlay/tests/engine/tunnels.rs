@@ -2,9 +2,10 @@
 
 use crate::world::{Nodes, Plan, addr};
 use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
+use overlay::hello::State;
 use overlay::request::Operation;
 use overlay::snapshot::LinkStatus;
-use overlay::{Event, Node, Reply, Request};
+use overlay::{Event, Node, Reply, Request, Settings};
 
 const OPERATOR: ClientId = ClientId(3);
 /// One way of either path.
@@ -32,13 +33,13 @@ impl Outbox<Node> for Said {
 }
 
 /// Two neighbours, of which the first dials the second.
-struct Pair {
+pub(crate) struct Pair {
     now: Time,
-    nodes: [Node; 2],
+    pub(crate) nodes: [Node; 2],
     said: [Said; 2],
     /// What is on its way: when it arrives, where, from where.
     flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
-    is_blocked: bool,
+    pub(crate) is_blocked: bool,
     /// They are lost by the first uplinks alone, where there are two.
     is_first_dead: bool,
     /// Where everything seems to come from, if somebody sends it on.
@@ -51,14 +52,14 @@ struct Pair {
 }
 
 /// The address of an uplink, from the one of the same number at the other end: no others are connected.
-fn uplink(i: usize, number: u8) -> UnderlayAddr {
+pub(crate) fn uplink(i: usize, number: u8) -> UnderlayAddr {
     UnderlayAddr {
         socket: number,
         ..sim::attachment(sim::underlay(i as u32), number)
     }
 }
 
-fn stream(i: usize) -> UnderlayAddr {
+pub(crate) fn stream(i: usize) -> UnderlayAddr {
     UnderlayAddr {
         port: 443,
         socket: UnderlayAddr::STREAM,
@@ -72,9 +73,14 @@ impl Pair {
     }
 
     fn with_uplinks(uplinks: u8) -> Pair {
+        Pair::with(uplinks, Settings::modern())
+    }
+
+    pub(crate) fn with(uplinks: u8, settings: Settings) -> Pair {
         let plan = Plan {
             edges: vec![(0, 1)],
             attachments: vec![(0, uplinks), (1, uplinks)],
+            settings,
             ..Plan::of(2)
         };
         let mut world = Nodes::planned(7, plan);
@@ -126,11 +132,20 @@ impl Pair {
         self.input(i, Input::Request { client, request });
     }
 
-    fn open(&mut self) {
+    /// A stream that the first node has dialled.
+    pub(crate) fn open(&mut self) {
         self.is_open = true;
         for i in [0, 1] {
             let (neighbor, at) = (addr(1 - i), stream(1 - i));
-            self.operate(i, Operation::Tunnel { neighbor, at });
+            let is_dialled = i == 0;
+            self.operate(
+                i,
+                Operation::Tunnel {
+                    neighbor,
+                    at,
+                    is_dialled,
+                },
+            );
         }
     }
 
@@ -144,7 +159,7 @@ impl Pair {
         }
     }
 
-    fn run(&mut self, span: Duration) {
+    pub(crate) fn run(&mut self, span: Duration) {
         let until = self.now + span;
         while self.now < until {
             self.now += STEP;
@@ -182,7 +197,7 @@ impl Pair {
     }
 
     /// Until both have the link up by `over`, and how long that takes.
-    fn until(&mut self, over: &str, most: Duration) -> Duration {
+    pub(crate) fn until(&mut self, over: &str, most: Duration) -> Duration {
         let began = self.now;
         while !self.runs_over(over) {
             assert!(self.now.since(began) < most, "{:#?}", self.link(0));
@@ -366,4 +381,26 @@ fn what_is_sent_on_in_the_stream_of_another_moves_no_link() {
     pair.run(s(2));
     assert_eq!(pair.link(0).at, before);
     assert!(pair.runs_over("udp"));
+}
+
+#[test]
+fn an_idle_path_that_dies_is_known_within_half_a_second_if_it_is_watched() {
+    for is_watched in [false, true] {
+        let mut pair = Pair::with_uplinks(2);
+        pair.run(s(8));
+        pair.is_first_dead = true;
+        let neighbor = addr(1);
+        if is_watched {
+            pair.operate(0, Operation::WatchPaths(neighbor));
+        }
+        pair.run(Duration::from_millis(500));
+        let paths = pair.nodes[0].path_healths(pair.now, neighbor);
+        let up = |socket| {
+            let those = paths.iter().filter(move |path| path.at.socket == socket);
+            those.map(|path| path.state == State::Up && path.in_use)
+        };
+        assert_eq!(paths.len(), 2);
+        assert_eq!(up(0).collect::<Vec<_>>(), [!is_watched]);
+        assert_eq!(up(1).collect::<Vec<_>>(), [is_watched]);
+    }
 }

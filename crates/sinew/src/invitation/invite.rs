@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::quantity::span;
 use crate::{identity, terminal};
 use base::Duration;
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use host::admission::{Books, Invitation, hash_of};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -57,6 +57,17 @@ pub struct Invite {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Invite {
+    /// What `sinew invite DIR` asks.
+    pub fn of(dir: &Path) -> Result<Invite, Failure> {
+        let command = Invite::augment_args(clap::Command::new("invite"));
+        let words = ["invite".as_ref(), "--".as_ref(), dir.as_os_str()];
+        let read = command.try_get_matches_from(words);
+        let read = read.and_then(|matches| Invite::from_arg_matches(&matches));
+        read.map_err(Failure::misused)
+    }
 }
 
 /// Does what the command line asks.

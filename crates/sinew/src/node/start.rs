@@ -37,7 +37,11 @@ pub(super) fn check_certificate(
             | CertificateError::NotYetValid
             | CertificateError::OldRoot),
         ) => {
-            lines.error(&format!("NO NEIGHBOR WILL TALK TO THIS NODE: {why}"));
+            // A clock that is wrong by a year looks like a certificate that has ended, or has not begun.
+            let today = crate::date::day(clock.unix_s());
+            lines.error(&format!(
+                "NO NEIGHBOR WILL TALK TO THIS NODE: {why} (by this host's clock it is {today})"
+            ));
             Ok(())
         }
         Err(why) => Err(Failure::misused(format_args!(

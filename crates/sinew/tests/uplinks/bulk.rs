@@ -80,7 +80,8 @@ fn sent(hosts: &Hosts) -> [u64; 2] {
     })
 }
 
-fn wait(child: &mut Child, what: &str) {
+/// Waits for its end, which is a good one. What it has said.
+fn wait(child: &mut Child, what: &str) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -89,12 +90,41 @@ fn wait(child: &mut Child, what: &str) {
                 let _ = errors.read_to_string(&mut said);
             }
             assert!(status.success(), "{what}: {said}");
-            return;
+            return said;
         }
         assert!(Instant::now() < until, "{what} does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// How long the other uplink carries less than half of what the slower one can, at most, in a row, while data is on its way.
+fn time_to_go_on(hosts: &Hosts, dead: u8, children: &mut [Child]) -> Duration {
+    let other = usize::from(2 - dead);
+    let begun = Instant::now();
+    let (mut moved, mut last) = (begun, sent(hosts)[other]);
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < WATCHED {
+        std::thread::sleep(Duration::from_millis(100));
+        if children
+            .iter_mut()
+            .all(|child| matches!(child.try_wait(), Ok(Some(_))))
+        {
+            return longest;
+        }
+        let now = sent(hosts)[other];
+        if now - last > 62_500 {
+            longest = longest.max(moved.elapsed());
+            moved = Instant::now();
+        }
+        last = now;
+    }
+    longest.max(moved.elapsed())
+}
+
+/// A connection on which nothing is acknowledged is given up after so long, whatever the overlay knows.
+const GIVEN_UP: Duration = Duration::from_secs(10);
+/// So long it is watched whether data moves, after an uplink has died.
+const WATCHED: Duration = Duration::from_secs(15);
 
 /// How data goes from the first host to the second.
 #[derive(Clone, Copy, Debug)]
@@ -178,8 +208,19 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
             return None;
         }
     }
-    for child in &mut children {
-        wait(child, &test);
+    let died = dies.map(|uplink| (Instant::now(), time_to_go_on(&hosts, uplink, &mut children)));
+    let said: String = children
+        .iter_mut()
+        .map(|child| wait(child, &test))
+        .collect();
+    if let Some((at, gap)) = died {
+        let rest = at.elapsed();
+        println!("{test}: went on {gap:.1?} after an uplink died, and ended {rest:.1?} after it");
+        if matches!(by, By::Copy) {
+            // The overlay has told it, sooner than the connections themselves are given up.
+            assert!(said.contains("another one is not"), "{said}");
+            assert!(gap < GIVEN_UP, "{gap:?}: {said}");
+        }
     }
     let took = begun.elapsed().as_secs_f64();
     let after = sent(&hosts);

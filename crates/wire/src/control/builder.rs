@@ -4,7 +4,7 @@ use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
     ClockOffset, FlowAim, GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES,
-    MtuAnswer, MtuProbe, Reception, TailProbe, kind,
+    MtuAnswer, MtuProbe, Reception, StreamSeenAt, TailProbe, kind,
 };
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
@@ -130,6 +130,11 @@ impl<'a> Builder<'a> {
     /// Appends where the neighbour is seen.
     pub fn seen_at(&mut self, endpoint: Endpoint) -> Result<(), Full> {
         self.message(kind::SEEN_AT, &endpoint.to_bytes())
+    }
+
+    /// Appends where the neighbour is seen through a byte stream.
+    pub fn stream_seen_at(&mut self, seen: StreamSeenAt) -> Result<(), Full> {
+        self.message(kind::STREAM_SEEN_AT, &seen.to_bytes())
     }
 
     /// Appends how the sender's clock becomes the network's.

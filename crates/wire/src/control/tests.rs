@@ -734,4 +734,21 @@ fn a_neighbour_is_told_where_it_is_seen() {
     assert_eq!(bytes[..7], [16, 0, 18, 0x20, 0x01, 0x0d, 0xb8]);
     assert_eq!(bytes[19..], [0x1e, 0x14]);
     assert_eq!(read(&bytes), Ok(vec![Message::SeenAt(endpoint)]));
+    for is_dialled in [false, true] {
+        let seen = StreamSeenAt {
+            endpoint,
+            is_dialled,
+        };
+        let mut bytes = [0; MESSAGE_HEADER_BYTES + StreamSeenAt::BYTES];
+        assert_eq!(Builder::new(&mut bytes).stream_seen_at(seen), Ok(()));
+        assert_eq!(bytes[..5], [19, 0, 19, u8::from(is_dialled), 0x20]);
+        assert_eq!(bytes[20..], [0x1e, 0x14]);
+        assert_eq!(read(&bytes), Ok(vec![Message::StreamSeenAt(seen)]));
+        // A later version may give another bit a meaning.
+        bytes[3] |= 0x80;
+        assert_eq!(read(&bytes), Ok(vec![Message::StreamSeenAt(seen)]));
+        for cut in 0..StreamSeenAt::BYTES {
+            assert!(StreamSeenAt::parse(&bytes[3..3 + cut]).is_err(), "{cut}");
+        }
+    }
 }

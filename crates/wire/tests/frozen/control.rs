@@ -4,7 +4,8 @@ use super::{A, B, C, GROUP, open, written};
 use base::VirtualPort;
 use wire::control::{
     AckHead, Builder, ClockOffset, Echo, FlowAim, Hello, Hold, LaneReport, LinkDoubt, Message,
-    Messages, MtuAnswer, MtuProbe, Reception, ReliableRate, ReliableSkip, Repair, TailProbe, kind,
+    Messages, MtuAnswer, MtuProbe, Reception, ReliableRate, ReliableSkip, Repair, StreamSeenAt,
+    TailProbe, kind,
 };
 use wire::data::{LaneSeq, Routing};
 use wire::record::{Key, RecordKind, RecordSeq};
@@ -122,6 +123,15 @@ fn messages_that_are_values() {
     };
     let bytes = built(|b| b.clock_offset(clock));
     value("clock-offset", bytes, Message::ClockOffset(clock));
+    let seen = StreamSeenAt {
+        endpoint: Endpoint {
+            port: 443,
+            ..endpoint
+        },
+        is_dialled: true,
+    };
+    let bytes = built(|b| b.stream_seen_at(seen));
+    value("stream-seen-at", bytes, Message::StreamSeenAt(seen));
     fixtures.end();
 }
 

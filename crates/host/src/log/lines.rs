@@ -1,0 +1,361 @@
+//! Lines of a log: how they are written, and the thread that does it.
+//!
+//! ```text
+//!   text      2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
+//!   json      {"time":"2026-11-23T08:40:05.123Z","level":"info","node":"ams","text":"link to 10.7.0.2 is up"}
+//!   journal   <6>ams: link to 10.7.0.2 is up          systemd takes the number as PRIORITY, and has the time
+//! ```
+//! A file has times whatever standard error has: systemd adds them to that alone.
+
+use crate::date::moment;
+use net::clock::Clock;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Lines that may wait for standard error: some 100 KB, more than a node says in an hour.
+const MAX_WAITING: usize = 1_024;
+/// How long the end of the process waits for the last lines to be written.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something does not work, and will not by itself.
+    Error,
+    /// Something is not as it should be.
+    Warning,
+    /// What happens.
+    #[default]
+    Info,
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people: time, level, node, text.
+    #[default]
+    Text,
+    /// An object for each line.
+    Json,
+    /// With the level as systemd's journal takes it; a file has text.
+    Journal,
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Format, String> {
+        match word {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            "journal" => Ok(Format::Journal),
+            _ => Err(format!("`{word}`: write text, json or journal")),
+        }
+    }
+}
+
+/// Where lines go; for any thread. Copies share one queue.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    clock: Clock,
+    /// None says nothing.
+    queue: Option<SyncSender<Message>>,
+    lost: Arc<AtomicU64>,
+    /// What matters less is not said.
+    level: Arc<AtomicU8>,
+}
+
+/// What is the same of all lines.
+#[derive(Debug)]
+struct Style {
+    name: Box<str>,
+    format: Format,
+}
+
+impl Style {
+    fn line(&self, format: Format, said: &Said) -> String {
+        let Said {
+            unix_ms,
+            level,
+            text,
+        } = said;
+        let name = &self.name;
+        match format {
+            Format::Text => format!("{} {} {name}: {text}\n", moment(*unix_ms), level.label()),
+            Format::Json => {
+                let line = serde_json::json!({
+                    "time": moment(*unix_ms), "level": level.label(), "node": name, "text": text,
+                });
+                format!("{line}\n")
+            }
+            // The journal takes each line for a message: one without a number would have the priority of what happens, and
+            // a number within a text would count.
+            Format::Journal => {
+                let level = level.priority();
+                let lines = text
+                    .lines()
+                    .map(|line| format!("<{level}>{name}: {line}\n"));
+                lines.collect()
+            }
+        }
+    }
+
+    /// How lines of a file are written: nobody adds the time to them.
+    fn of_file(&self) -> Format {
+        match self.format {
+            Format::Journal => Format::Text,
+            format @ (Format::Text | Format::Json) => format,
+        }
+    }
+}
+
+/// What was said, and when.
+struct Said {
+    unix_ms: u64,
+    level: Level,
+    text: String,
+}
+
+/// What the thread that writes is told.
+enum Message {
+    Said(Said),
+    /// From here on lines go there.
+    Sink(Sink),
+}
+
+/// Where lines are written.
+enum Sink {
+    Console(Box<dyn Write + Send>),
+    File(File),
+}
+
+impl std::str::FromStr for Level {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Level, String> {
+        let level = Level::ALL.into_iter().find(|level| level.label() == word);
+        level.ok_or_else(|| format!("`{word}`: write error, warning or info"))
+    }
+}
+
+impl Level {
+    const ALL: [Level; 3] = [Level::Error, Level::Warning, Level::Info];
+
+    /// The word in a line.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Info => "info",
+        }
+    }
+
+    /// As syslog(3) counts.
+    const fn priority(self) -> u8 {
+        match self {
+            Level::Error => 3,
+            Level::Warning => 4,
+            Level::Info => 6,
+        }
+    }
+}
+
+/// Waits, when it is dropped, until the lines are written, though not for ever.
+#[derive(Debug)]
+pub struct Flushed {
+    done: Receiver<()>,
+}
+
+impl Lines {
+    /// Lines that tell the time of day by `clock`, how much they matter, and the node's name,
+    /// written to standard error, or nowhere if `quiet`. The first part is to be dropped last.
+    pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
+        Lines::formatted(name, clock, quiet, Format::Text)
+    }
+
+    /// The same in another format.
+    pub fn formatted(name: &str, clock: Clock, quiet: bool, format: Format) -> (Flushed, Lines) {
+        Lines::to((name, clock, format), (!quiet).then(io::stderr))
+    }
+
+    pub(super) fn to<W: Write + Send + 'static>(
+        (name, clock, format): (&str, Clock, Format),
+        sink: Option<W>,
+    ) -> (Flushed, Lines) {
+        let style = Style {
+            name: name.into(),
+            format,
+        };
+        let (finished, done) = sync_channel(1);
+        let lost = Arc::new(AtomicU64::new(0));
+        let queue = sink.and_then(|sink| {
+            let (queue, messages) = sync_channel(MAX_WAITING);
+            let lost = Arc::clone(&lost);
+            let thread = std::thread::Builder::new()
+                .name("log".into())
+                .spawn(move || {
+                    let sink = Sink::Console(Box::new(sink));
+                    write_all(sink, &messages, (&lost, clock), &style);
+                    let _ = finished.send(());
+                });
+            thread.ok().map(|_| queue)
+        });
+        (
+            Flushed { done },
+            Lines {
+                clock,
+                queue,
+                lost,
+                level: Arc::new(AtomicU8::new(Level::Info as u8)),
+            },
+        )
+    }
+
+    /// Says what matters as much as `level` and more, from now on.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Appends lines to a file from now on, or to the one that has its name now.
+    pub fn append_to(&self, path: &Path) -> io::Result<()> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        if let Some(queue) = &self.queue {
+            // Whoever asks for it can wait until the lines before are written.
+            let _ = queue.send(Message::Sink(Sink::File(file)));
+        }
+        Ok(())
+    }
+
+    /// Writes to standard error from now on.
+    pub fn to_standard_error(&self) {
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(Message::Sink(Sink::Console(Box::new(io::stderr()))));
+        }
+    }
+
+    /// Writes one line about what happens.
+    pub fn say(&self, text: &str) {
+        self.at(Level::Info, text);
+    }
+
+    /// Writes one line about what is not as it should be.
+    pub fn warn(&self, text: &str) {
+        self.at(Level::Warning, text);
+    }
+
+    /// Writes one line about what does not work.
+    pub fn error(&self, text: &str) {
+        self.at(Level::Error, text);
+    }
+
+    fn at(&self, level: Level, text: &str) {
+        let Some(queue) = &self.queue else { return };
+        if level as u8 > self.level.load(Ordering::Relaxed) {
+            return;
+        }
+        let said = Said {
+            unix_ms: self.clock.unix_ms(),
+            level,
+            text: text.to_owned(),
+        };
+        if queue.try_send(Message::Said(said)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Flushed {
+    fn drop(&mut self) {
+        // The writer goes when the last copy of `Lines` has gone; whoever is left is not waited for.
+        let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
+    }
+}
+
+fn write_all(
+    mut sink: Sink,
+    messages: &Receiver<Message>,
+    (lost, clock): (&AtomicU64, Clock),
+    style: &Style,
+) {
+    for message in messages {
+        let said = match message {
+            Message::Said(said) => said,
+            Message::Sink(next) => {
+                sink.flush();
+                sink = next;
+                continue;
+            }
+        };
+        sink.write(style, &said);
+        let left_out = lost.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            let said = Said {
+                unix_ms: clock.unix_ms(),
+                level: Level::Warning,
+                text: format!("{left_out} lines were lost: standard error was not read"),
+            };
+            sink.write(style, &said);
+        }
+    }
+    sink.flush();
+}
+
+impl Sink {
+    fn write(&mut self, style: &Style, said: &Said) {
+        let format = match self {
+            Sink::Console(_) => style.format,
+            Sink::File(_) => style.of_file(),
+        };
+        // Nobody can be told that standard error is gone.
+        let _ = self.writer().write_all(style.line(format, said).as_bytes());
+    }
+
+    fn flush(&mut self) {
+        let _ = self.writer().flush();
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Sink::Console(console) => console,
+            Sink::File(file) => file,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod sink {
+    use super::*;
+    use std::sync::{Condvar, Mutex};
+
+    /// A sink that keeps what is written, and takes nothing while it is shut.
+    #[derive(Clone, Default)]
+    pub(in crate::log) struct Sink(Arc<(Mutex<(bool, String)>, Condvar)>);
+
+    impl Sink {
+        pub(in crate::log) fn shut(&self, shut: bool) {
+            self.0.0.lock().unwrap().0 = shut;
+            self.0.1.notify_all();
+        }
+        pub(in crate::log) fn text(&self) -> String {
+            self.0.0.lock().unwrap().1.clone()
+        }
+    }
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let guard = self.0.0.lock().unwrap();
+            let mut guard = self.0.1.wait_while(guard, |(shut, _)| *shut).unwrap();
+            guard.1.push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use super::sink::Sink;
+use super::*;
+
+#[test]
+fn a_line_has_the_time_of_day_and_how_much_it_matters() {
+    let sink = Sink::default();
+    let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
+    lines.say("one");
+    lines.set_level(Level::Warning);
+    lines.say("two");
+    lines.warn("three");
+    drop(lines);
+    drop(flushed);
+    let text = sink.text();
+    let [one, three] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    assert!(three.ends_with("Z warning ams: three"), "{three}");
+    let (time, line) = one.split_once(' ').unwrap();
+    assert_eq!(line, "info ams: one");
+    let year: u64 = time[..4].parse().unwrap();
+    assert!(
+        time.len() == 24 && time.ends_with('Z') && year > 2020,
+        "{time}"
+    );
+}
+
+#[test]
+fn programs_get_an_object_and_the_journal_a_priority() {
+    let written = |format| {
+        let sink = Sink::default();
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), format), Some(sink.clone()));
+        lines.warn("\"two\"\nlines");
+        drop(lines);
+        drop(flushed);
+        sink.text()
+    };
+    let said = written(Format::Json);
+    let line: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let word = |key: &str| line[key].as_str().unwrap();
+    let told = (
+        word("level"),
+        word("node"),
+        word("text"),
+        word("time").len(),
+    );
+    assert_eq!(told, ("warning", "ams", "\"two\"\nlines", 24));
+    assert_eq!(said.lines().count(), 1);
+    assert_eq!(written(Format::Journal), "<4>ams: \"two\"\n<4>ams: lines\n");
+}
+
+#[test]
+fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
+    let dir = crate::files::test_directory("log");
+    let path = dir.join("sinew.log");
+    let (flushed, lines) = Lines::to(
+        ("ams", Clock::new(), Format::Journal),
+        Some(Sink::default()),
+    );
+    lines.append_to(&path).unwrap();
+    lines.say("one");
+    std::fs::rename(&path, dir.join("sinew.log.1")).unwrap();
+    lines.append_to(&path).unwrap();
+    lines.say("two");
+    drop(lines);
+    drop(flushed);
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    assert!(read("sinew.log.1").contains("one") && read("sinew.log").contains("two"));
+    // The journal would add the time to a line of standard error.
+    assert!(read("sinew.log").ends_with("Z info ams: two\n"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_sink_that_takes_nothing_holds_nobody_up() {
+    let sink = Sink::default();
+    sink.shut(true);
+    let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
+    for i in 0..MAX_WAITING + 10 {
+        lines.say(&format!("line {i}"));
+    }
+    sink.shut(false);
+    drop(lines);
+    drop(flushed);
+    let text = sink.text();
+    assert!(
+        text.contains("line 0") && text.contains("lines were lost"),
+        "{text}"
+    );
+}
