@@ -8,7 +8,7 @@
 use crate::status::{BulkSegmentStatus, BulkTransferStatus};
 use base::NodeAddr;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::relay::{HOPS_MAX, Open, Segment};
 
@@ -30,6 +30,7 @@ pub(super) struct Account {
     scavenge: bool,
     traffic: Arc<Traffic>,
     of_late: Mutex<OfLate>,
+    is_cancelled: AtomicBool,
 }
 
 /// The last second.
@@ -59,7 +60,22 @@ impl Account {
             scavenge: open.scavenge,
             traffic: Arc::default(),
             of_late: Mutex::default(),
+            is_cancelled: AtomicBool::new(false),
         }
+    }
+
+    /// Its name begins so.
+    pub(super) fn is_called(&self, beginning: &str) -> bool {
+        self.id.starts_with(beginning)
+    }
+
+    /// The operator of this node ends it.
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
     }
 
     pub(super) fn role(&self) -> Role {
@@ -173,6 +189,7 @@ mod tests {
             scavenge: false,
             traffic: Arc::default(),
             of_late: Mutex::default(),
+            is_cancelled: AtomicBool::new(false),
         };
         let told = |waited, starved| Segment {
             waited,

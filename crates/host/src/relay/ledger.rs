@@ -82,6 +82,15 @@ impl TurnedAway {
     }
 }
 
+/// Why no transfer is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotOne {
+    #[error("this node has a part in no such transfer: `sinew status` shows those under way")]
+    None,
+    #[error("the names of several transfers begin so: write more of it")]
+    Several,
+}
+
 /// The books of a relay service.
 #[derive(Debug)]
 pub struct Ledger {
@@ -155,6 +164,20 @@ impl Ledger {
     /// A connection was closed.
     pub(super) fn turn_away(&self, why: TurnedAway) {
         self.turned_away[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the transfer under way whose name begins so, as the status shows it.
+    pub(crate) fn cancel(&self, beginning: &str) -> Result<(), NotOne> {
+        let books = self.books();
+        let mut called = books.running.values().filter(|a| a.is_called(beginning));
+        let one = called.next().ok_or(NotOne::None)?;
+        match called.next() {
+            Some(_) => Err(NotOne::Several),
+            None => {
+                one.cancel();
+                Ok(())
+            }
+        }
     }
 
     /// Everything as it is now.
@@ -325,6 +348,13 @@ mod tests {
         assert_eq!(of(2), ("sink", Some("10.7.0.1"), "10.7.0.3".into(), 1_000));
         assert_eq!(of(3), ("source", None, "10.7.0.1".into(), 8));
         assert!(status.transfers[0].id == "a5".repeat(16) && status.transfers[0].scavenge);
+        // All of them are called so.
+        assert_eq!(ledger.cancel("a5"), Err(NotOne::Several));
+        assert_eq!(ledger.cancel("b5"), Err(NotOne::None));
+        all.truncate(1);
+        assert!(!all[0].account.is_cancelled());
+        assert_eq!(ledger.cancel("a5a5"), Ok(()));
+        assert!(all[0].account.is_cancelled());
         all.clear();
         assert!(check().transfers.is_empty());
     }

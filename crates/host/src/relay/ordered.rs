@@ -36,15 +36,41 @@ pub(super) struct Beginner {
 }
 
 impl Beginner {
-    /// It has this name, or this address.
+    /// It has this name or address, or a name that this pattern covers.
     pub(super) fn is_named(&self, known: &str) -> bool {
         is_named((&self.name, self.node), known)
     }
 }
 
-/// A node with a name is called so, by that or by its address.
+/// A node with a name is called so: by that, by its address, or by a pattern in which `*` is any part of a name.
+/// Choice: names are certified, and certificates carry no other word for several nodes.
 pub(super) fn is_named((name, node): (&str, NodeAddr), known: &str) -> bool {
-    name.eq_ignore_ascii_case(known) || known.parse() == Ok(node)
+    covers(known.as_bytes(), name.as_bytes()) || known.parse() == Ok(node)
+}
+
+/// Upper and lower case are one. A later star takes up what an earlier one could have taken, so one way back is enough.
+fn covers(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut of) = (0, 0);
+    let mut star = None;
+    while of < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, of));
+                at += 1;
+            }
+            Some(byte) if byte.eq_ignore_ascii_case(&name[of]) => {
+                (at, of) = (at + 1, of + 1);
+            }
+            _ => {
+                let Some((back, taken)) = star else {
+                    return false;
+                };
+                (at, of) = (back + 1, taken + 1);
+                star = Some((back, taken + 1));
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 /// Orders that have counted, by the node that began them.
@@ -209,6 +235,34 @@ mod tests {
         };
         repr.emit(&mut w).unwrap();
         w.written().to_vec()
+    }
+
+    #[test]
+    fn a_pattern_covers_what_has_any_part_at_its_stars() {
+        let covered = |pattern: &str| is_named(("backup-fra-2", FRA), pattern);
+        for pattern in [
+            "backup-fra-2",
+            "BACKUP-*",
+            "*",
+            "*-2",
+            "b*fra*2",
+            "backup-fra-2*",
+            "*-*-*",
+        ] {
+            assert!(covered(pattern), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "backup",
+            "backup-fra",
+            "*-3",
+            "fra*",
+            "b*fra",
+            "*-*-*-*",
+            "backup-?ra-2",
+        ] {
+            assert!(!covered(pattern), "{pattern}");
+        }
     }
 
     #[test]

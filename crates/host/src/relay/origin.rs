@@ -211,7 +211,8 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             key: stream_key.as_ref(),
             controls: &controls,
         };
-        let out = (next.data, next.used, source.key);
+        let beyond = open.route.below().next().map(|hop| hop.node);
+        let out = (next.data, next.used, source.key, beyond);
         let sent = spread(&frames, 0, out, at, &transfer, || {
             source.run(&mut tree, |told| order.tell(told, &transfer, report))
         });

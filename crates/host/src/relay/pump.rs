@@ -1,7 +1,7 @@
 //! Threads that move a transfer's bytes through a node. [Liu04 §III]
 //!
 //! ```text
-//!   as many connections in as out:   in k ══ splice ══▶ out k
+//!   as many connections in as out:   in k ══ splice ══▶ out k        from `cp`: out k is lent to it
 //!   otherwise:                       in k ─ gather ─▶ Fan ─ scatter ─▶ whichever stripe is free, of
 //!                                                                     each branch
 //! ```
@@ -23,6 +23,7 @@ use secure::ends::StreamKey;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
 
 /// A frame with its head, shared by the branches that it goes to.
@@ -54,6 +55,10 @@ pub(super) fn splice(
         // Which of the two broke, the kernel does not say.
         Failure::either_broken(at.here, (at.peer, next), &error)
     };
+    if from.lend(&to).map_err(broken)? {
+        count_lent(&to, transfer);
+        return Ok(());
+    }
     let ready = from.socket.set_nonblocking(true);
     ready
         .and_then(|()| to.socket.set_nonblocking(true))
@@ -63,6 +68,29 @@ pub(super) fn splice(
         })
         .map_err(broken)?;
     to.end().map_err(broken)
+}
+
+/// How often it is counted what goes over a connection that is lent. Choice: as often as the monitor tells of it.
+const COUNT: Duration = Duration::from_secs(1);
+
+/// Counts what another process sends, until the transfer is over.
+fn count_lent(to: &Data, transfer: &Transfer) {
+    let acked = || {
+        let tcp = to.socket.tcp()?;
+        net::tcp::info(tcp).ok().map(|info| info.acked)
+    };
+    let mut counted = acked().unwrap_or(0);
+    loop {
+        let is_over = transfer.wait(COUNT);
+        // A connection that is gone tells nothing.
+        let acked = acked().unwrap_or(counted).max(counted);
+        let more = usize::try_from(acked - counted).unwrap_or(usize::MAX);
+        transfer.traffic().on_went(more);
+        counted = acked;
+        if is_over {
+            return;
+        }
+    }
 }
 
 /// The last branch that has sent a frame leaves its buffer to the next one.
@@ -129,6 +157,8 @@ pub(super) struct Lane<'a> {
     pub(super) used: Used,
     /// Where the stream begins, what seals its frames.
     pub(super) key: Option<&'a StreamKey>,
+    /// The node behind the own one, if that may lend its connection to there.
+    pub(super) beyond: Option<NodeAddr>,
 }
 
 impl Lane<'_> {
@@ -147,13 +177,21 @@ impl Lane<'_> {
 /// Sends the frames of a branch over one of its connections, as fast as that takes them.
 pub(super) fn scatter(
     mut to: Data,
-    at: Ends,
+    mut at: Ends,
     lane: &Lane<'_>,
     frames: &Frames,
     transfer: &Transfer,
 ) -> Outcome {
-    let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
+    let mut beyond = lane.beyond;
     while let Ok(next) = lane.next(frames, transfer) {
+        // All nodes are connected by the time of the first frame, so what is lent is there, or none.
+        if let Some(peer) = beyond.take()
+            && let Ok(Some(lent)) = to.lent()
+        {
+            transfer.add_data(std::slice::from_ref(&lent));
+            (to, at.peer) = (lent, peer);
+        }
+        let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
         match next {
             Next::Frame(mut bytes) => {
                 if let Some(key) = lane.key {

@@ -26,7 +26,7 @@ pub struct Root {
     pub write: bool,
     /// What comes keeps its owner, and with it what that lets it do.
     pub owners: bool,
-    /// Whose transfers it is for: names of nodes, or their addresses. All nodes' unless told.
+    /// Whose transfers it is for: names of nodes, patterns of names, or addresses. All nodes' unless told.
     pub from: Option<Vec<String>>,
 }
 
@@ -330,10 +330,10 @@ mod tests {
             read.map(drop)
                 .map_err(|failure| (failure.kind, failure.text))
         };
-        for names in [&["fra", "AMS"][..], &["10.7.0.2"]] {
+        for names in [&["fra", "AMS"][..], &["10.7.0.2"], &["fra", "a*s"]] {
             assert_eq!(is_served(names, Some(&ams)), Ok(()), "{names:?}");
         }
-        for names in [&[][..], &["fra", "10.7.0.20"]] {
+        for names in [&[][..], &["fra", "10.7.0.20"], &["b*"]] {
             let (kind, text) = is_served(names, Some(&ams)).unwrap_err();
             assert!(
                 kind == FailureKind::Forbidden && text.contains("not for ams"),

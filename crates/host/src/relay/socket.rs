@@ -2,7 +2,14 @@
 //!
 //! A data connection ([`Data`]) carries bytes in one direction, so one thread has it to itself and
 //! may wait in it. Whoever wants to end that wait shuts the socket down, which others hold, too.
+//!
+//! ```text
+//!   cp ══ Unix ══▶ node ══ TCP ══▶ next        a node that would only pass the bytes on lends its connection:
+//!   cp ◀── TCP ─── node                        cp sends on it by itself, and the node's processor has no part in that
+//! ```
+//! Who was lent a connection shuts its own without a byte on it. Who takes none, as earlier versions do, sends on its own.
 
+use net::unix::{give, peek, taken};
 use rustls::Connection;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -194,6 +201,31 @@ impl Data {
         Ok(())
     }
 
+    /// Lends `onward` to the other end of a connection within the host, and waits for what it does: true if it sends on
+    /// that one from now on, false if something has come here.
+    pub(crate) fn lend(&self, onward: &Data) -> io::Result<bool> {
+        let (Socket::Unix(near), true) = (&*self.socket, onward.is_plain()) else {
+            return Ok(false);
+        };
+        // Who does not get it sends here.
+        if onward.socket.tcp().is_none() || give(near.as_fd(), onward.socket.as_fd()).is_err() {
+            return Ok(false);
+        }
+        Ok(peek(near.as_fd())? == 0)
+    }
+
+    /// The connection that the node at the other end has lent, if it has; this one is over then.
+    pub(crate) fn lent(&self) -> io::Result<Option<Data>> {
+        let Socket::Unix(near) = &*self.socket else {
+            return Ok(None);
+        };
+        let lent = taken(near.as_fd())?.map(TcpStream::from);
+        if lent.is_some() {
+            self.socket.shutdown(Shutdown::Write);
+        }
+        Ok(lent.map(|tcp| Data::plain(Socket::Tcp(tcp))))
+    }
+
     /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
     pub(crate) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
         let tls = self.tls.map(|sealed| {
@@ -283,5 +315,51 @@ impl Write for Data {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn who_was_lent_a_connection_sends_on_it_and_who_was_not_on_its_own() {
+        let (onward, mut far) = connected();
+        let onward = Data::plain(Socket::Tcp(onward));
+        let (near, cp) = UnixStream::pair().unwrap();
+        let [near, cp] = [near, cp].map(|unix| Data::plain(Socket::Unix(unix)));
+        assert!(cp.lent().unwrap().is_none(), "nothing is lent yet");
+        std::thread::scope(|scope| {
+            let lending = scope.spawn(|| near.lend(&onward).unwrap());
+            let mut lent = loop {
+                if let Some(lent) = cp.lent().unwrap() {
+                    break lent;
+                }
+                std::thread::yield_now();
+            };
+            assert!(lending.join().unwrap());
+            lent.write_all(b"all").unwrap();
+            lent.end().unwrap();
+        });
+        let mut came = String::new();
+        far.read_to_string(&mut came).unwrap();
+        assert_eq!(came, "all");
+        // One that knows of no lending has sent already.
+        let (near, cp) = UnixStream::pair().unwrap();
+        (&cp).write_all(b"x").unwrap();
+        let near = Data::plain(Socket::Unix(near));
+        assert!(!near.lend(&onward).unwrap());
+        // Between nodes, and under TLS of control, nothing is lent.
+        let (tcp, _far) = connected();
+        let tcp = Data::plain(Socket::Tcp(tcp));
+        assert!(!tcp.lend(&onward).unwrap() && tcp.lent().unwrap().is_none());
+        assert!(!near.lend(&Data::plain(Socket::Unix(cp))).unwrap());
     }
 }

@@ -308,7 +308,7 @@ impl Stage<'_> {
                     key: key.as_ref(),
                     controls: &[Arc::clone(&self.before.control)],
                 };
-                let out = (stripes, towards, key.as_ref());
+                let out = (stripes, towards, key.as_ref(), None);
                 spread(&frames, 0, out, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
                         self.monitor.tell();
@@ -382,7 +382,7 @@ impl Stage<'_> {
                     key: None,
                     controls: &[],
                 };
-                let out = (next.data, next.used, None);
+                let out = (next.data, next.used, None, None);
                 let sent = spread(&frames, 0, out, at, transfer, || {
                     source.run(&mut tree, |_| {})
                 });
@@ -467,6 +467,7 @@ impl Stage<'_> {
                         stripe,
                         used: used.clone(),
                         key: None,
+                        beyond: None,
                     };
                     transfer.thread(scope, here, move || {
                         transfer.note(pump::scatter(out, at(next), &lane, frames, transfer));
@@ -585,11 +586,14 @@ pub(super) fn hear(
     }
 }
 
+/// Connections, how many of them are used, what seals frames, and the node behind the next one if that may lend its own.
+type Outward<'a> = (Vec<Data>, Used, Option<&'a StreamKey>, Option<NodeAddr>);
+
 /// Sends the frames of a branch over all its connections, sealed if there is a key, while `work` makes them.
 pub(super) fn spread<R>(
     frames: &Frames,
     branch: usize,
-    (out, used, key): (Vec<Data>, Used, Option<&StreamKey>),
+    (out, used, key, beyond): Outward<'_>,
     at: Ends,
     transfer: &Transfer,
     work: impl FnOnce() -> Result<R, Failure>,
@@ -601,6 +605,7 @@ pub(super) fn spread<R>(
                 stripe,
                 used: used.clone(),
                 key,
+                beyond,
             };
             transfer.thread(scope, at.here, move || {
                 transfer.note(pump::scatter(out, at, &lane, frames, transfer));
