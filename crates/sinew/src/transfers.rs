@@ -3,7 +3,8 @@
 //! ```text
 //!   cp --detach ─▶ spool: job ─▶ a process of its own: cp, in its directory ─▶ progress, end, notification
 //!                     ▲                                     ▲
-//!   transfers: reads it; cancel: ends that process, or asks a node to end its part in another copy; resume: begins it anew, what has arrived is not sent again
+//!   transfers: reads it; cancel: ends that process, or asks a node to end its part in another copy;
+//!              resume: begins it anew, what has arrived is not sent again
 //! ```
 
 mod spool;
@@ -79,7 +80,7 @@ pub struct One {
 /// A copy of this user, or a transfer in which a node has a part.
 #[derive(Debug, Args)]
 pub struct Cancelled {
-    /// The number of the copy; with --node, the beginning of a transfer's name in `sinew status`
+    /// The number of the copy; with --node, 8 or more digits of a transfer's name in `sinew status`
     pub which: String,
     /// The control socket of the node that ends its part in it, whoever has begun the copy
     #[arg(long, value_name = "SOCKET")]
@@ -320,7 +321,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Copy, Failure> {
 fn end_part(node: &Path, transfer: &str) -> Outcome {
     let question = json!({"cmd": "cancel", "transfer": transfer});
     Control::find(Some(node))?.ask(&question)?;
-    terminal::line(&format!("{transfer} has ended there"))
+    terminal::line(&format!("{transfer} is being ended there"))
 }
 
 fn cancel(spool: &Spool, number: u32) -> Outcome {

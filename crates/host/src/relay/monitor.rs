@@ -181,12 +181,6 @@ impl Monitor {
             false => Duration::from_micros(LOOK_US),
         };
         while !transfer.wait(tick) {
-            if self.account.is_cancelled() {
-                // Nobody tries the same way again for this.
-                let text = "it was cancelled by the operator of this node";
-                let failure = Failure::new(self.here, FailureKind::Forbidden, text);
-                transfer.fail_at_once(failure);
-            }
             let now = self.clock.now();
             if self.scavenge {
                 self.with(|state| state.segments.iter_mut().for_each(|s| s.pace(now)));

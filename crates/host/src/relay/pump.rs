@@ -15,15 +15,15 @@
 use super::failure::Failure;
 use super::monitor::Used;
 use super::socket::Data;
-use super::transfer::{Over, Shared, Spare, Transfer};
+use super::transfer::{LOOK, Over, Shared, Spare, Transfer};
 use base::NodeAddr;
 use relay::Fan;
 use relay::stage::Next;
 use secure::ends::StreamKey;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
 
 /// A frame with its head, shared by the branches that it goes to.
@@ -55,8 +55,11 @@ pub(super) fn splice(
         // Which of the two broke, the kernel does not say.
         Failure::either_broken(at.here, (at.peer, next), &error)
     };
-    if from.lend(&to).map_err(broken)? {
-        count_lent(&to, transfer);
+    if let Some(before) = from.taken().map_err(broken)? {
+        transfer.traffic().on_lent(&to.socket, before);
+        while !transfer.wait(LOOK) {}
+        // Who has it may keep it open.
+        to.socket.shutdown(Shutdown::Both);
         return Ok(());
     }
     let ready = from.socket.set_nonblocking(true);
@@ -68,29 +71,6 @@ pub(super) fn splice(
         })
         .map_err(broken)?;
     to.end().map_err(broken)
-}
-
-/// How often it is counted what goes over a connection that is lent. Choice: as often as the monitor tells of it.
-const COUNT: Duration = Duration::from_secs(1);
-
-/// Counts what another process sends, until the transfer is over.
-fn count_lent(to: &Data, transfer: &Transfer) {
-    let acked = || {
-        let tcp = to.socket.tcp()?;
-        net::tcp::info(tcp).ok().map(|info| info.acked)
-    };
-    let mut counted = acked().unwrap_or(0);
-    loop {
-        let is_over = transfer.wait(COUNT);
-        // A connection that is gone tells nothing.
-        let acked = acked().unwrap_or(counted).max(counted);
-        let more = usize::try_from(acked - counted).unwrap_or(usize::MAX);
-        transfer.traffic().on_went(more);
-        counted = acked;
-        if is_over {
-            return;
-        }
-    }
 }
 
 /// The last branch that has sent a frame leaves its buffer to the next one.
@@ -184,7 +164,7 @@ pub(super) fn scatter(
 ) -> Outcome {
     let mut beyond = lane.beyond;
     while let Ok(next) = lane.next(frames, transfer) {
-        // All nodes are connected by the time of the first frame, so what is lent is there, or none.
+        // What a node lends it has given before it told what lets the first frame begin.
         if let Some(peer) = beyond.take()
             && let Ok(Some(lent)) = to.lent()
         {
