@@ -240,7 +240,7 @@ impl Admission {
     ) -> Result<NodeAddr, Refused> {
         if !is_host_name(name) {
             return Err(Refused::forbidden(
-                "not a name for a node: use letters, digits, `-`, `_` and `.`, as --name",
+                "not a name for a node: use letters, digits, `-`, `_` and `.`, and no address, as --name",
             ));
         }
         books.forget_expired(now_s);
@@ -341,10 +341,12 @@ impl Admission {
 }
 
 /// What may stand in configurations, in the DNS and in the names of files: a newcomer's name is told to
-/// others.
+/// others, and where nodes are named it must not be taken for an address.
 fn is_host_name(name: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.bytes().all(is_part)
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(is_part)
+        && name.parse::<NodeAddr>().is_err()
 }
 
 /// Host and port, as far as others need not look at it: they do where they dial.

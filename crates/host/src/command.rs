@@ -1,6 +1,7 @@
 //! Commands to the loop from other threads: a bounded channel and a wake-up.
 
 use crate::relay::Ledger;
+use crate::relay::ledger::NotOne;
 use crate::status::Status;
 use crate::tunnel::Offer;
 use base::NodeAddr;
@@ -70,6 +71,13 @@ impl Commander {
     /// the loop waits for nobody's lock.
     pub(crate) fn tell_of(&self, bulk: &Arc<Ledger>) {
         self.bulk.get_or_init(|| Arc::clone(bulk));
+    }
+
+    /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
+    pub(crate) fn cancel(&self, beginning: &str) -> Result<(), NotOne> {
+        self.bulk
+            .get()
+            .map_or(Err(NotOne::None), |bulk| bulk.cancel(beginning))
     }
 
     /// Gives a command to the loop.

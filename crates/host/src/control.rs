@@ -12,6 +12,7 @@
 //!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}
 //!   {"cmd":"revoke","list":"-----BEGIN .."}               {"done":"revoke"}
 //!   {"cmd":"succeed","network":"-----BEGIN .."}           {"done":"succeed"}
+//!   {"cmd":"cancel","transfer":"9f3c21aa"}                {"done":"cancel"}
 //!   {"cmd":"stop"}                                        {"done":"stop"}
 //!   anything else                                         {"error":"what, and what to do"}
 //! ```

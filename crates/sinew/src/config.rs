@@ -35,7 +35,8 @@
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
 //! probe = 268435456                  # bytes that it may send to find out what a segment carries
-//! passes = true                      # it relays for other nodes; false: for none; ["ams"]: what ams begins
+//! passes = true                      # it relays for other nodes; false: for none; ["ams", "@lab.example"]: what
+//!                                    # ams begins, and nodes whose certificates have that domain
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here
@@ -443,12 +444,12 @@ pub struct Relay {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "true, false, or a list of nodes by name or address: [\"ams\", \"10.7.0.3\"]"
+    expecting = "true, false, or a list of nodes: [\"ams\", \"*-lab\", \"10.7.0.3\", \"@lab.example\"]"
 )]
 pub enum Passes {
     /// For all or for nobody.
     All(bool),
-    /// For transfers that these nodes have begun.
+    /// For transfers that these nodes have begun: by name, how names end, address, or domain of the certificate.
     Some(Vec<String>),
 }
 
@@ -491,7 +492,7 @@ pub struct RootRights {
     /// What comes may keep its owner, its set-user-id and its extended attributes.
     #[serde(default)]
     pub owners: bool,
-    /// The nodes whose transfers it is for, by name or address; unless given, those of all.
+    /// The nodes whose transfers it is for, in words as `passes` takes; unless given, those of all.
     #[serde(default)]
     pub from: Option<Vec<String>>,
 }
@@ -538,6 +539,20 @@ impl Relay {
             inner.path().starts_with(outer.path()) && rights(&inner.open()) != rights(&outer.open())
         })?;
         Some((inner.path(), outer.path()))
+    }
+
+    /// The first word of `passes` or of `from` that names no nodes, and why not.
+    fn misnamed(&self) -> Option<(&str, &'static str)> {
+        let passes = match &self.passes {
+            Passes::All(_) => &[][..],
+            Passes::Some(words) => words,
+        };
+        let from = self.roots.iter().filter_map(|root| match root {
+            Root::Open(_) => None,
+            Root::Told(told) => told.from.as_deref(),
+        });
+        let mut words = passes.iter().chain(from.flatten());
+        words.find_map(|word| Some((word.as_str(), host::relay::misnamed(word)?)))
     }
 }
 
@@ -731,6 +746,9 @@ impl Config {
                 "`[relay] roots`: {inner} is in {outer}, and a link in there could lead around its `read`, `write` or `from`: give both the same, or move one"
             );
             return Err((0, what));
+        }
+        if let Some((word, why)) = self.relay.misnamed() {
+            return Err((0, format!("`[relay]` names nodes by `{word}`: {why}")));
         }
         for group in &self.groups {
             let wanted = group.wanted();

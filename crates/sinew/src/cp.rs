@@ -52,6 +52,8 @@ struct Command<'a> {
     args: &'a Copy,
     manifest: Option<&'a Manifest>,
     fresh: &'a Fresh,
+    /// The nodes whose operators have ended a copy of it.
+    cancelled: &'a Mutex<BTreeSet<NodeAddr>>,
 }
 
 /// One copy.
@@ -101,6 +103,15 @@ impl Broke {
             is_told: false,
             about: Box::default(),
         }
+    }
+
+    /// The operator of a node has ended it there.
+    fn is_cancelled(&self) -> bool {
+        let kind = self
+            .cause
+            .as_ref()
+            .map_or(self.kind, |cause| cause.kind.label());
+        kind == FailureKind::Cancelled.label()
     }
 
     /// It was broken off.
@@ -164,6 +175,7 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
         args,
         manifest: manifest.as_ref(),
         fresh: &Fresh::of(args),
+        cancelled: &Mutex::default(),
     };
     let copied = copy_each(command, wanted);
     // What did not come is not in it; where nothing came there is nothing to list.
@@ -208,9 +220,16 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
         .args
         .give_up
         .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
-    let mut patience = Patience::new(asked);
+    let cancelled = || {
+        command
+            .cancelled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
+    let mut patience = Patience::new(asked, cancelled().clone());
     let mut meter = Meter::new(command.args, job.total());
     let copied = attempts(command, job, (&mut patience, &mut meter));
+    cancelled().extend(&patience.avoided.cancelled);
     copied.map_err(|mut broke| {
         let done = several::done(job, &meter);
         let is_part = !broke.is_told && !several::rest(job, &meter).is_empty();
@@ -384,6 +403,20 @@ fn attempt(
         .clone();
     let known = (avoided, &before);
     let mut route = Route::new(&mut control, &status, &names, args, known).map_err(own)?;
+    let ends = work.ends();
+    let mut asked = ends.keys().copied().chain([route.own()]);
+    if let Some(node) = asked.find(|node| avoided.cancelled.contains(node)) {
+        let address = node.to_string();
+        let name = names.name(&address);
+        let failure = Failure::failed(format_args!(
+            "{name}: its operator has ended this copy there"
+        ));
+        let broke = Broke {
+            kind: FailureKind::Cancelled.label(),
+            ..Broke::for_good(failure)
+        };
+        return Err(broke.by(several::target_at(job, node, &names)));
+    }
     let probes = Probes {
         bytes: args.probe_bytes(meter),
         socket: &socket,
@@ -397,6 +430,12 @@ fn attempt(
         meter.on_probed(began);
     }
     let planned = route.to(&work.ends()).map_err(|failure| {
+        if let Some(last) = last.take() {
+            return Broke {
+                again: false,
+                ..last
+            };
+        }
         let unreached = route.unreached(&work.ends());
         let target = unreached.and_then(|end| several::target_at(job, end, &names));
         own(failure).by(target)

@@ -3,12 +3,13 @@
 //! ```text
 //!   cp --detach ─▶ spool: job ─▶ a process of its own: cp, in its directory ─▶ progress, end, notification
 //!                     ▲                                     ▲
-//!   transfers: reads it; cancel: ends that process; resume: begins it anew, what has arrived is not sent again
+//!   transfers: reads it; cancel: ends that process, or asks a node to end its part in another copy;
+//!              resume: begins it anew, what has arrived is not sent again
 //! ```
 
 mod spool;
 
-use crate::control;
+use crate::control::{self, Control};
 use crate::cp::{self, Copy};
 use crate::date;
 use crate::failure::{Failure, Outcome};
@@ -24,7 +25,7 @@ use spool::{End, Job, Spool, State};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// How long a copy tries on that was not told how long.
@@ -51,8 +52,10 @@ pub struct Transfers {
 #[derive(Debug, Subcommand)]
 pub enum What {
     /// Cancel a copy; data that has arrived stays at the target
-    #[command(after_help = "Example:\n  sinew transfers cancel 7")]
-    Cancel(One),
+    #[command(
+        after_help = "Examples:\n  sinew transfers cancel 7\n  sinew transfers cancel 9f3c21aa --node net/fra"
+    )]
+    Cancel(Cancelled),
     /// Resume copies that were interrupted or have failed; without a number, all of them
     #[command(after_help = "Examples:\n  sinew transfers resume\n  sinew transfers resume 7")]
     Resume(Which),
@@ -72,6 +75,16 @@ pub enum What {
 pub struct One {
     /// The number of the copy
     pub number: u32,
+}
+
+/// A copy of this user, or a transfer in which a node has a part.
+#[derive(Debug, Args)]
+pub struct Cancelled {
+    /// The number of the copy; with --node, 8 or more digits of a transfer's name in `sinew status`
+    pub which: String,
+    /// The control socket of the node that ends its part in it, whoever has begun the copy
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
 }
 
 /// A copy, or all of them.
@@ -103,7 +116,19 @@ pub fn run(args: &Transfers) -> Outcome {
     let spool = Spool::own;
     match &args.what {
         None => list(&spool()?, args.json),
-        Some(What::Cancel(one)) => cancel(&spool()?, one.number),
+        Some(What::Cancel(one)) => match &one.node {
+            Some(node) => end_part(node, &one.which),
+            None => {
+                let number = one.which.parse().map_err(|_| {
+                    let which = &one.which;
+                    Failure::misused(format_args!(
+                        "`{which}` is no number of `sinew transfers`: for a transfer of `sinew status`, name the node \
+                         by --node"
+                    ))
+                })?;
+                cancel(&spool()?, number)
+            }
+        },
         Some(What::Resume(some)) => resume(&spool()?, some.number),
         Some(What::Clear) => clear(&spool()?),
         Some(What::Clean(which)) => clean(which),
@@ -290,6 +315,13 @@ pub(crate) fn parse(words: &[String]) -> Result<Copy, Failure> {
     let words = ["cp".to_owned()].into_iter().chain(words.iter().cloned());
     let alone = Alone::try_parse_from(words).map_err(Failure::misused)?;
     Ok(alone.copy)
+}
+
+/// Has a node end its part in a transfer, whoever has begun that.
+fn end_part(node: &Path, transfer: &str) -> Outcome {
+    let question = json!({"cmd": "cancel", "transfer": transfer});
+    Control::find(Some(node))?.ask(&question)?;
+    terminal::line(&format!("{transfer} is being ended there"))
 }
 
 fn cancel(spool: &Spool, number: u32) -> Outcome {

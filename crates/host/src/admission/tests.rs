@@ -193,7 +193,7 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
         let capitals = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(capitals).contains("another node is called"), "{name}");
     }
-    for name in ["x\"y", "../x", "-x", "a b", "é", "."] {
+    for name in ["x\"y", "../x", "-x", "a b", "é", ".", "10.7.0.9"] {
         let bad = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(bad).contains("not a name for a node"), "{name}");
     }

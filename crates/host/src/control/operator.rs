@@ -45,11 +45,14 @@ enum Ask {
     Succeed {
         network: String,
     },
+    Cancel {
+        transfer: String,
+    },
     Stop {},
 }
 
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
-                        renew, revoke, succeed, stop";
+                        renew, revoke, succeed, cancel, stop";
 
 /// How a group is to be carried.
 #[derive(Debug, Deserialize)]
@@ -428,6 +431,10 @@ impl Operator {
             Ask::Renew { certificate } => self.renew(&certificate),
             Ask::Revoke { list } => self.revoke(&list),
             Ask::Succeed { network } => self.succeed(&network),
+            Ask::Cancel { transfer } => {
+                self.commander.cancel(&transfer).map_err(text)?;
+                Ok(done("cancel"))
+            }
             Ask::Stop {} => {
                 self.commander.stop().map_err(text)?;
                 Ok(done("stop"))

@@ -5,6 +5,9 @@
 //!   Monitor, once per second: segments ──┴─▶ Account ──▶ a transfer of the status
 //! ```
 
+use super::failure::{Failure, FailureKind};
+use super::socket::Socket;
+use super::transfer::Transfer;
 use crate::status::{BulkSegmentStatus, BulkTransferStatus};
 use base::NodeAddr;
 use std::collections::BTreeMap;
@@ -28,7 +31,8 @@ pub(super) struct Account {
     from: Option<NodeAddr>,
     to: Vec<NodeAddr>,
     scavenge: bool,
-    traffic: Arc<Traffic>,
+    /// What its threads share, from the time at which it is entered: so it can be ended at any time.
+    transfer: Transfer,
     of_late: Mutex<OfLate>,
 }
 
@@ -50,6 +54,10 @@ impl Account {
             (Some(_), false) => (Role::Sink, Some(before), behind),
             (Some(_), true) => (Role::Source, None, vec![before]),
         };
+        let sinks = match open.pull {
+            true => 1,
+            false => open.route.ends(),
+        };
         let id = open.transfer.iter().map(|byte| format!("{byte:02x}"));
         Account {
             id: id.collect(),
@@ -57,9 +65,26 @@ impl Account {
             from,
             to,
             scavenge: open.scavenge,
-            traffic: Arc::default(),
+            transfer: Transfer::new(sinks),
             of_late: Mutex::default(),
         }
+    }
+
+    /// Its name begins so.
+    pub(super) fn is_called(&self, beginning: &str) -> bool {
+        self.id.starts_with(beginning)
+    }
+
+    /// The operator of this node, which is `here`, ends it.
+    pub(super) fn cancel(&self, here: NodeAddr) {
+        let text = "it was cancelled by the operator of this node";
+        let failure = Failure::new(here, FailureKind::Cancelled, text);
+        self.transfer.fail_at_once(failure);
+    }
+
+    /// What its threads share.
+    pub(super) fn transfer(&self) -> &Transfer {
+        &self.transfer
     }
 
     pub(super) fn role(&self) -> Role {
@@ -67,8 +92,8 @@ impl Account {
     }
 
     /// Where its threads count.
-    pub(super) fn traffic(&self) -> &Arc<Traffic> {
-        &self.traffic
+    pub(super) fn traffic(&self) -> &Traffic {
+        self.transfer.traffic()
     }
 
     /// How a segment fares that begins here or behind.
@@ -91,7 +116,7 @@ impl Account {
 
     /// What it has moved: of a sink what came, else what went.
     fn bytes(&self) -> u64 {
-        let (came, went) = self.traffic.bytes();
+        let (came, went) = self.traffic().bytes();
         match self.role {
             Role::Sink => came,
             Role::Relay | Role::Source => went,
@@ -138,6 +163,17 @@ impl Account {
 pub(super) struct Traffic {
     came: AtomicU64,
     went: AtomicU64,
+    lent: Mutex<Vec<Lent>>,
+}
+
+/// A connection on which another process sends: the kernel alone knows how much.
+#[derive(Debug)]
+struct Lent {
+    socket: Arc<Socket>,
+    /// What had gone before it was lent.
+    before: u64,
+    /// A connection that is gone tells nothing more.
+    last: u64,
 }
 
 impl Traffic {
@@ -149,10 +185,34 @@ impl Traffic {
         self.went.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// A connection was lent, over which so many bytes had gone.
+    pub(super) fn on_lent(&self, socket: &Arc<Socket>, before: u64) {
+        let socket = Arc::clone(socket);
+        let last = before;
+        self.lent().push(Lent {
+            socket,
+            before,
+            last,
+        });
+    }
+
     /// What came and what went.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (load(&self.came), load(&self.went))
+        let lent: u64 = self.lent().iter_mut().map(Lent::bytes).sum();
+        (load(&self.came), load(&self.went) + lent)
+    }
+
+    fn lent(&self) -> MutexGuard<'_, Vec<Lent>> {
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lent {
+    fn bytes(&mut self) -> u64 {
+        let info = self.socket.tcp().and_then(|tcp| net::tcp::info(tcp).ok());
+        self.last = info.map_or(self.last, |info| self.last.max(info.acked));
+        self.last - self.before
     }
 }
 
@@ -171,7 +231,7 @@ mod tests {
             from: Some(NodeAddr(1)),
             to: vec![HERE],
             scavenge: false,
-            traffic: Arc::default(),
+            transfer: Transfer::new(1),
             of_late: Mutex::default(),
         };
         let told = |waited, starved| Segment {

@@ -7,6 +7,7 @@ use super::legs::Legs;
 use super::monitor::Used;
 use super::socket::{Data, Socket};
 use super::tls::{self, Trust};
+use super::transfer::Transfer;
 use base::NodeAddr;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -49,8 +50,14 @@ pub(super) enum Way<'a> {
     Local(&'a Path),
 }
 
-/// Asks the first node of `open.route` for the transfer; `here` says who asks in a failure.
-pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Next, Failure> {
+/// Asks the first node of `open.route` for the transfer; `here` says who asks in a failure. Each connection belongs to
+/// `transfer` from its beginning, so nothing is waited for once that has failed.
+pub(super) fn dial(
+    way: &Way<'_>,
+    here: NodeAddr,
+    open: &Open<'_>,
+    transfer: &Transfer,
+) -> Result<Next, Failure> {
     let told = open.route;
     let broken = |error: &io::Error| unreachable(here, told.node, error);
     let (trust, legs) = match way {
@@ -80,17 +87,22 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
         route: hop,
         ..*open
     };
-    let (control, ticket) = ask(connect(None), trust, here, open).map_err(|why| match why {
+    let asked = ask((connect(None), transfer), trust, here, open);
+    let (control, ticket) = asked.map_err(|why| match why {
         Why::Failed(failure) => failure,
         Why::Io(error) => broken(&error),
     })?;
     let version = control.version();
     let stripe = |stripe: u8| -> Result<Data, Failure> {
+        if let Some(failure) = transfer.failure() {
+            return Err(failure);
+        }
         let made = connect(Some(stripe))
             .and_then(|socket| stripe_on(socket, version, &open.transfer, stripe, &ticket));
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
             .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
+        transfer.add_data(std::slice::from_ref(&made));
         Ok(made)
     };
     let data = match hop.stripes {
@@ -100,7 +112,7 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     };
     Ok(Next {
         node: hop.node,
-        control: Arc::new(control),
+        control,
         data,
         adapts: hop.adapts,
         used: Used::all(),
@@ -164,12 +176,14 @@ impl From<io::Error> for Why {
 }
 
 fn ask(
-    socket: io::Result<Socket>,
+    (socket, transfer): (io::Result<Socket>, &Transfer),
     trust: Option<&Trust>,
     here: NodeAddr,
     open: &Open<'_>,
-) -> Result<(Duplex, [u8; TICKET_BYTES]), Why> {
+) -> Result<(Arc<Duplex>, [u8; TICKET_BYTES]), Why> {
     let (control, key) = begin_control(socket?, trust)?;
+    let control = Arc::new(control);
+    transfer.add_control(&control);
     control.send(&Message::Open(*open))?;
     let until = Instant::now() + PATIENCE;
     let Some(answer) = control.receive(Some(until))? else {

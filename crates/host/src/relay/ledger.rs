@@ -82,9 +82,25 @@ impl TurnedAway {
     }
 }
 
+/// Why no transfer is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotOne {
+    #[error("this node has a part in no such transfer: `sinew status` shows those under way")]
+    None,
+    #[error("write 8 hexadecimal digits of its name or more, as `sinew status` shows them")]
+    Short,
+    #[error("the names of several transfers begin so: write more of it")]
+    Several,
+}
+
+/// Digits of a transfer's name that say which one is meant: as many as the status shows. No other one is ended because
+/// nothing, or too little, was written.
+const DIGITS_MIN: usize = 8;
+
 /// The books of a relay service.
 #[derive(Debug)]
 pub struct Ledger {
+    here: NodeAddr,
     limit: usize,
     greeting: Arc<Places<Arc<Socket>>>,
     turned_away: [AtomicU64; TurnedAway::ALL.len()],
@@ -111,9 +127,10 @@ struct Sums {
 }
 
 impl Ledger {
-    /// Books for so many transfers at the same time.
-    pub(super) fn new(limit: usize, greeting: Arc<Places<Arc<Socket>>>) -> Ledger {
+    /// Books of a node for so many transfers at the same time.
+    pub(super) fn new(here: NodeAddr, limit: usize, greeting: Arc<Places<Arc<Socket>>>) -> Ledger {
         Ledger {
+            here,
             limit,
             greeting,
             turned_away: Default::default(),
@@ -155,6 +172,27 @@ impl Ledger {
     /// A connection was closed.
     pub(super) fn turn_away(&self, why: TurnedAway) {
         self.turned_away[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the transfer under way whose name begins so, as the status shows it.
+    pub(crate) fn cancel(&self, beginning: &str) -> Result<(), NotOne> {
+        let is_digit = |b: u8| b.is_ascii_hexdigit();
+        if beginning.len() < DIGITS_MIN || !beginning.bytes().all(is_digit) {
+            return Err(NotOne::Short);
+        }
+        let beginning = beginning.to_ascii_lowercase();
+        let one = {
+            let books = self.books();
+            let mut called = books.running.values().filter(|a| a.is_called(&beginning));
+            let one = called.next().ok_or(NotOne::None)?;
+            match called.next() {
+                Some(_) => return Err(NotOne::Several),
+                None => Arc::clone(one),
+            }
+        };
+        // Others are told, which may take a moment.
+        one.cancel(self.here);
+        Ok(())
     }
 
     /// Everything as it is now.
@@ -248,7 +286,7 @@ mod tests {
 
     fn ledger(limit: usize) -> Arc<Ledger> {
         let places = Places::new(1, 1);
-        Arc::new(Ledger::new(limit, Arc::new(places)))
+        Arc::new(Ledger::new(HERE, limit, Arc::new(places)))
     }
 
     /// Enters a transfer with these words: whether it ends here, goes on, and is pulled.
@@ -325,6 +363,17 @@ mod tests {
         assert_eq!(of(2), ("sink", Some("10.7.0.1"), "10.7.0.3".into(), 1_000));
         assert_eq!(of(3), ("source", None, "10.7.0.1".into(), 8));
         assert!(status.transfers[0].id == "a5".repeat(16) && status.transfers[0].scavenge);
+        // All of them are called so.
+        assert_eq!(ledger.cancel("a5a5a5a5"), Err(NotOne::Several));
+        assert_eq!(ledger.cancel("b5b5b5b5"), Err(NotOne::None));
+        all.truncate(1);
+        for short in ["", "a5a5a5a", "a5a5a5a5-"] {
+            assert_eq!(ledger.cancel(short), Err(NotOne::Short), "{short}");
+        }
+        assert!(!all[0].account.transfer().has_failed());
+        assert_eq!(ledger.cancel("A5a5a5a5a"), Ok(()));
+        let failure = all[0].account.transfer().failure().unwrap();
+        assert_eq!((failure.node, failure.kind), (HERE, FailureKind::Cancelled));
         all.clear();
         assert!(check().transfers.is_empty());
     }

@@ -12,7 +12,7 @@ use super::place::{Manner, Place};
 use super::pump::Ends;
 use super::sink::{self, Sink};
 use super::source::{Feedback, Reading, Source};
-use super::stage::{hear, note, spread};
+use super::stage::{Outward, hear, note, spread};
 use super::tls::random;
 use super::transfer::{LOOK, Shared, Transfer};
 use super::tree::Tree;
@@ -135,10 +135,7 @@ impl Order {
     }
 
     fn dial(&self, open: &Open<'_>, transfer: &Transfer) -> Result<Next, Failure> {
-        let next = dial::dial(&Way::Local(&self.socket), self.node, open)?;
-        transfer.add_control(&next.control);
-        transfer.add_data(&next.data);
-        Ok(next)
+        dial::dial(&Way::Local(&self.socket), self.node, open, transfer)
     }
 }
 
@@ -211,7 +208,11 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             key: stream_key.as_ref(),
             controls: &controls,
         };
-        let out = (next.data, next.used, source.key);
+        let beyond = open.route.below().next().map(|hop| hop.node);
+        let out = Outward {
+            beyond,
+            ..Outward::own(next.data, next.used, source.key)
+        };
         let sent = spread(&frames, 0, out, at, &transfer, || {
             source.run(&mut tree, |told| order.tell(told, &transfer, report))
         });

@@ -14,6 +14,7 @@ use super::dial::{self, PATIENCE, Way};
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::tls::{Trust, random};
+use super::transfer::Transfer;
 use base::NodeAddr;
 use std::io::{self, Read};
 use std::path::Path;
@@ -64,7 +65,12 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
         route: Hop::parse(&question.route).map_err(|why| unusable(&why))?,
     };
     let way = Way::Local(Path::new(&question.socket));
-    forward(&way, question.node, question.bytes, &open)
+    forward(
+        &way,
+        question.node,
+        (question.bytes, &open),
+        &Transfer::new(1),
+    )
 }
 
 /// The segment at whose beginning this node stands; else the way on.
@@ -78,6 +84,7 @@ pub(super) fn pass_on(
     (trust, rights): (&Trust, Rights<'_>),
     bytes: u64,
     open: &Open<'_>,
+    transfer: &Transfer,
 ) -> Result<(NodeAddr, NodeAddr, Carried), Failure> {
     let here = trust.own();
     let next = open
@@ -91,18 +98,20 @@ pub(super) fn pass_on(
         route: next,
         ..*open
     };
-    forward(&Way::Tcp(trust, rights), here, bytes, &onward)
+    forward(&Way::Tcp(trust, rights), here, (bytes, &onward), transfer)
 }
 
 fn forward(
     way: &Way<'_>,
     here: NodeAddr,
-    bytes: u64,
-    open: &Open<'_>,
+    (bytes, open): (u64, &Open<'_>),
+    transfer: &Transfer,
 ) -> Result<(NodeAddr, NodeAddr, Carried), Failure> {
     let node = open.route.node;
     let broken = |error: &io::Error| dial::unreachable(here, node, error);
     let (control, key) = dial::converse(way, here, open)?;
+    let control = Arc::new(control);
+    transfer.add_control(&control);
     let sent = control.send(&Message::Probe(bytes, *open));
     sent.map_err(|error| broken(&error))?;
     let until = Instant::now() + ANSWER + PATIENCE;

@@ -1,7 +1,7 @@
 //! Threads that move a transfer's bytes through a node. [Liu04 §III]
 //!
 //! ```text
-//!   as many connections in as out:   in k ══ splice ══▶ out k
+//!   as many connections in as out:   in k ══ splice ══▶ out k        from `cp`: out k is lent to it
 //!   otherwise:                       in k ─ gather ─▶ Fan ─ scatter ─▶ whichever stripe is free, of
 //!                                                                     each branch
 //! ```
@@ -15,12 +15,13 @@
 use super::failure::Failure;
 use super::monitor::Used;
 use super::socket::Data;
-use super::transfer::{Over, Shared, Spare, Transfer};
+use super::transfer::{LOOK, Over, Shared, Spare, Transfer};
 use base::NodeAddr;
 use relay::Fan;
 use relay::stage::Next;
 use secure::ends::StreamKey;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
@@ -54,6 +55,13 @@ pub(super) fn splice(
         // Which of the two broke, the kernel does not say.
         Failure::either_broken(at.here, (at.peer, next), &error)
     };
+    if let Some(before) = from.taken().map_err(broken)? {
+        transfer.traffic().on_lent(&to.socket, before);
+        while !transfer.wait(LOOK) {}
+        // Who has it may keep it open.
+        to.socket.shutdown(Shutdown::Both);
+        return Ok(());
+    }
     let ready = from.socket.set_nonblocking(true);
     ready
         .and_then(|()| to.socket.set_nonblocking(true))
@@ -129,6 +137,8 @@ pub(super) struct Lane<'a> {
     pub(super) used: Used,
     /// Where the stream begins, what seals its frames.
     pub(super) key: Option<&'a StreamKey>,
+    /// The node behind the own one, if that may lend its connection to there.
+    pub(super) beyond: Option<NodeAddr>,
 }
 
 impl Lane<'_> {
@@ -147,13 +157,21 @@ impl Lane<'_> {
 /// Sends the frames of a branch over one of its connections, as fast as that takes them.
 pub(super) fn scatter(
     mut to: Data,
-    at: Ends,
+    mut at: Ends,
     lane: &Lane<'_>,
     frames: &Frames,
     transfer: &Transfer,
 ) -> Outcome {
-    let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
+    let mut beyond = lane.beyond;
     while let Ok(next) = lane.next(frames, transfer) {
+        // What a node lends it has given before it told what lets the first frame begin.
+        if let Some(peer) = beyond.take()
+            && let Ok(Some(lent)) = to.lent()
+        {
+            transfer.add_data(std::slice::from_ref(&lent));
+            (to, at.peer) = (lent, peer);
+        }
+        let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
         match next {
             Next::Frame(mut bytes) => {
                 if let Some(key) = lane.key {

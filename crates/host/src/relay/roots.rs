@@ -26,7 +26,7 @@ pub struct Root {
     pub write: bool,
     /// What comes keeps its owner, and with it what that lets it do.
     pub owners: bool,
-    /// Whose transfers it is for: names of nodes, or their addresses. All nodes' unless told.
+    /// Whose transfers it is for, in words as for [`super::Passes`]. All nodes' unless told.
     pub from: Option<Vec<String>>,
 }
 
@@ -186,7 +186,7 @@ impl Roots {
         }
         if let Some(from) = &root.from
             && let Some(beginner) = who
-            && !from.iter().any(|name| beginner.is_named(name))
+            && !beginner.is_among(from)
         {
             return Err(forbidden(format!(
                 "`{shown}`: the directory that it is in is not for {}: add it to `from` in `[relay] roots`",
@@ -317,6 +317,7 @@ mod tests {
         let ams = Beginner {
             node: NodeAddr(0x0a07_0002),
             name: "ams".to_owned(),
+            domains: vec!["a.example".to_owned()],
             key: [0; 32],
             good_until_s: 0,
         };
@@ -330,10 +331,10 @@ mod tests {
             read.map(drop)
                 .map_err(|failure| (failure.kind, failure.text))
         };
-        for names in [&["fra", "AMS"][..], &["10.7.0.2"]] {
+        for names in [&["fra", "AMS"][..], &["10.7.0.2"], &["fra", "@a.example"]] {
             assert_eq!(is_served(names, Some(&ams)), Ok(()), "{names:?}");
         }
-        for names in [&[][..], &["fra", "10.7.0.20"]] {
+        for names in [&[][..], &["fra", "10.7.0.20"], &["@example"]] {
             let (kind, text) = is_served(names, Some(&ams)).unwrap_err();
             assert!(
                 kind == FailureKind::Forbidden && text.contains("not for ams"),

@@ -27,6 +27,7 @@ use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::Stripes;
 use super::tls::Trust;
+use super::transfer::Transfer;
 use super::willing::Teller;
 use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
@@ -82,7 +83,8 @@ pub enum Passes {
     All,
     /// For none.
     Nobody,
-    /// For transfers that these nodes have begun, by name or address.
+    /// For transfers that these nodes have begun: by name, by how names end (`*-backup`), by address, or by a domain of
+    /// their certificates (`@backup.example`).
     Some(Vec<String>),
 }
 
@@ -129,7 +131,11 @@ impl Service {
         lines: Lines,
     ) -> Result<Service, ServeError> {
         let strangers = Arc::new(Places::new(GREETING_MAX, GREETING_SHARE));
-        let ledger = Arc::new(Ledger::new(settings.transfers, Arc::clone(&strangers)));
+        let ledger = Arc::new(Ledger::new(
+            identity.address(),
+            settings.transfers,
+            Arc::clone(&strangers),
+        ));
         commander.tell_of(&ledger);
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
@@ -451,6 +457,7 @@ impl Node {
             ..*open
         };
         let entered = self.enter(open, peer, Asks::Copy)?;
+        let transfer = entered.account.transfer();
         let part = match self.end(open, key.is_none()) {
             Ok(part) => part,
             Err(why) => {
@@ -458,7 +465,8 @@ impl Node {
                 return Err(why);
             }
         };
-        let stripes = self.stripes(open, peer, key);
+        transfer.add_control(&peer.control);
+        let stripes = self.stripes((open, transfer), peer, key);
         let served = stripes.and_then(|stripes| {
             let rights = match key {
                 None => Rights::Operator,
@@ -468,6 +476,8 @@ impl Node {
             let books = (&entered.account, &self.recent);
             stage::run(trust, open, peer, stripes, part, books)
         });
+        // What ended it is the reason, and not what that has broken.
+        let served = served.map_err(|why| transfer.failure().unwrap_or(why));
         entered.end(&served);
         served
     }
@@ -481,6 +491,8 @@ impl Node {
         key: Option<[u8; 32]>,
     ) -> Result<(), Failure> {
         let entered = self.enter(open, peer, Asks::Probe)?;
+        let transfer = entered.account.transfer();
+        transfer.add_control(&peer.control);
         let rights = match key {
             None => Rights::Operator,
             Some(_) => Rights::Others(&self.allow),
@@ -488,7 +500,7 @@ impl Node {
         let trust = (&self.trust, rights);
         let bytes = bytes.min(self.probe_bytes);
         let served = if !probe::is_here(&open.route) {
-            probe::pass_on(trust, bytes, open).map(|(from, to, carried)| {
+            probe::pass_on(trust, bytes, open, transfer).map(|(from, to, carried)| {
                 let certificate = self.trust.certificate();
                 probe::answer(&peer.control, (from, to), carried, &certificate);
             })
@@ -505,6 +517,10 @@ impl Node {
                 (&entered.account, &self.recent),
             )
         };
+        let served = served.map_err(|why| match transfer.failure() {
+            Some(failure) if failure.kind != FailureKind::Over => failure,
+            _ => why,
+        });
         entered.end(&served);
         served
     }
@@ -539,27 +555,32 @@ impl Node {
         if open.route.path.is_some() || peer == here {
             return Ok(());
         }
-        let names = match &self.passes {
+        let words = match &self.passes {
             Passes::All => return Ok(()),
             Passes::Nobody => {
                 let text = "it relays for nobody: `[relay] passes` of its configuration says so";
                 return forbidden(text.to_owned());
             }
-            Passes::Some(names) => names,
+            Passes::Some(words) => words,
         };
-        let (name, node) = match asks {
+        let (is_one, name) = match asks {
             Asks::Probe if open.ordered.is_empty() => {
-                let certificate = Certificate::from_bytes(open.certificate).ok();
-                let name = certificate.map(|c| c.fields().subject.name.to_owned());
-                (name.unwrap_or_else(|| peer.to_string()), peer)
+                // It was judged when the neighbour came in.
+                let certificate = Certificate::from_bytes(open.certificate);
+                let certificate = certificate.map_err(|why| {
+                    let text = format!("the node that asks is not believed: {why}");
+                    Failure::new(here, FailureKind::Forbidden, text)
+                })?;
+                let subject = certificate.fields().subject;
+                let known = (subject.name, peer, subject.domains.iter());
+                (ordered::is_among(known, words), subject.name.to_owned())
             }
             _ => {
                 let beginner = ordered::judge(&self.trust, open, self.clock.unix_s())?;
-                (beginner.name, beginner.node)
+                (beginner.is_among(words), beginner.name)
             }
         };
-        let is_one = |known: &String| ordered::is_named((&name, node), known);
-        match names.iter().any(is_one) {
+        match is_one {
             true => Ok(()),
             false => forbidden(format!(
                 "it relays for some nodes, and {name} is none of them: `[relay] passes` of its configuration \
@@ -612,7 +633,7 @@ impl Node {
     /// Lets the stripes of a transfer come, in their order.
     fn stripes(
         &self,
-        open: &Open<'_>,
+        (open, transfer): (&Open<'_>, &Transfer),
         peer: &Peer,
         key: Option<[u8; 32]>,
     ) -> Result<Vec<Data>, Failure> {
@@ -636,7 +657,7 @@ impl Node {
             certificate: &certificate,
         };
         peer.control.send(&attach).map_err(broken)?;
-        let come = expected.collect().map_err(broken)?;
+        let come = expected.collect(transfer).map_err(broken)?;
         for data in come.iter().filter(|_| open.pull) {
             prepare(data, open.congestion).map_err(|text| unusable(&text))?;
         }

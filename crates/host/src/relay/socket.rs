@@ -2,7 +2,17 @@
 //!
 //! A data connection ([`Data`]) carries bytes in one direction, so one thread has it to itself and
 //! may wait in it. Whoever wants to end that wait shuts the socket down, which others hold, too.
+//!
+//! ```text
+//!   cp ══ Unix ══▶ node ══ TCP ══▶ next        a node that would only pass the bytes on lends its connection:
+//!   cp ◀── TCP ─── node                        cp sends on it by itself, and the node's processor has no part in that
+//! ```
+//! A connection belongs to the network namespace in which it was made, and who has it can do more there than send: so it
+//! is lent only within that namespace.
+//!
+//! Who was lent a connection shuts its own without a byte on it. Who takes none, as earlier versions do, sends on its own.
 
+use net::unix::{self, give, peek, peer};
 use rustls::Connection;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -104,6 +114,8 @@ pub(crate) struct Data {
     tls: Option<Box<Sealed>>,
     /// What the preamble says, once it is there.
     said: Option<u8>,
+    /// The other end may send on another connection, over which so many bytes have gone.
+    offered: Option<u64>,
 }
 
 struct Sealed {
@@ -121,6 +133,7 @@ impl Data {
             socket,
             tls: None,
             said: None,
+            offered: None,
         }
     }
 
@@ -138,6 +151,7 @@ impl Data {
             socket: socket.into(),
             tls: Some(Box::new(sealed)),
             said: None,
+            offered: None,
         }
     }
 
@@ -194,6 +208,45 @@ impl Data {
         Ok(())
     }
 
+    /// Offers `onward` to the other end of a connection within the host, if it may have that; nothing may have been
+    /// told to it yet that lets it begin to send.
+    pub(crate) fn offer(&mut self, onward: &Data) {
+        let (Socket::Unix(near), true) = (&*self.socket, onward.is_plain()) else {
+            return;
+        };
+        let Some(tcp) = onward.socket.tcp().filter(|_| is_in_own_namespace(near)) else {
+            return;
+        };
+        let gone = net::tcp::info(tcp).map(|info| info.acked);
+        // Who does not get it sends here.
+        let given = gone.and_then(|gone| give(near.as_fd(), tcp.as_fd()).map(|()| gone));
+        self.offered = given.ok();
+    }
+
+    /// Waits for what the other end does with the connection that it was offered: if it sends on that one from now on,
+    /// the bytes that had gone over it before. If something has come here, or nothing was offered, none.
+    pub(crate) fn taken(&self) -> io::Result<Option<u64>> {
+        match (&*self.socket, self.offered) {
+            (Socket::Unix(near), Some(gone)) => {
+                let has_ended = peek(near.as_fd())? == 0;
+                Ok(has_ended.then_some(gone))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The connection that the node at the other end has lent, if it has; this one is over then.
+    pub(crate) fn lent(&self) -> io::Result<Option<Data>> {
+        let Socket::Unix(near) = &*self.socket else {
+            return Ok(None);
+        };
+        let lent = unix::taken(near.as_fd())?.map(TcpStream::from);
+        if lent.is_some() {
+            self.socket.shutdown(Shutdown::Write);
+        }
+        Ok(lent.map(|tcp| Data::plain(Socket::Tcp(tcp))))
+    }
+
     /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
     pub(crate) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
         let tls = self.tls.map(|sealed| {
@@ -203,6 +256,13 @@ impl Data {
         });
         (self.socket, tls)
     }
+}
+
+/// Who has connected here is in the network namespace of this process, as far as this process may know.
+fn is_in_own_namespace(near: &UnixStream) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
+    let peer = peer(near.as_fd()).and_then(|peer| of(&peer.pid.to_string()));
+    matches!((peer, of("self")), (Ok(peer), Ok(own)) if peer == own)
 }
 
 impl Sealed {
@@ -283,5 +343,49 @@ impl Write for Data {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn who_was_lent_a_connection_sends_on_it_and_who_was_not_on_its_own() {
+        let (onward, mut far) = connected();
+        let onward = Data::plain(Socket::Tcp(onward));
+        let (near, cp) = UnixStream::pair().unwrap();
+        let [mut near, cp] = [near, cp].map(|unix| Data::plain(Socket::Unix(unix)));
+        assert!(cp.lent().unwrap().is_none(), "nothing is lent yet");
+        near.offer(&onward);
+        let mut lent = cp.lent().unwrap().expect("it is there at once");
+        assert!(near.taken().unwrap().is_some());
+        lent.write_all(b"all").unwrap();
+        lent.end().unwrap();
+        let mut came = String::new();
+        far.read_to_string(&mut came).unwrap();
+        assert_eq!(came, "all");
+        // One that knows of no lending sends on its own.
+        let (near, cp) = UnixStream::pair().unwrap();
+        let mut near = Data::plain(Socket::Unix(near));
+        near.offer(&onward);
+        (&cp).write_all(b"x").unwrap();
+        assert_eq!(near.taken().unwrap(), None);
+        // Between nodes, and under TLS of control, nothing is lent.
+        let (tcp, _far) = connected();
+        let mut tcp = Data::plain(Socket::Tcp(tcp));
+        tcp.offer(&onward);
+        assert!(tcp.taken().unwrap().is_none() && tcp.lent().unwrap().is_none());
+        let (near, _far) = UnixStream::pair().unwrap();
+        let mut near = Data::plain(Socket::Unix(near));
+        near.offer(&Data::plain(Socket::Unix(cp)));
+        assert_eq!(near.taken().unwrap(), None);
     }
 }

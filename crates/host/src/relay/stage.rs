@@ -51,7 +51,7 @@ pub(super) enum End {
     Probe(u64),
 }
 
-/// Runs the transfer that `open` asks for, until it is over, and has it in the books.
+/// Runs the transfer that `open` asks for, which is told to `before`, until it is over, and has it in the books.
 pub(super) fn run(
     (trust, rights): (&Trust, Rights<'_>),
     open: &Open<'_>,
@@ -60,17 +60,12 @@ pub(super) fn run(
     (end, part): (End, Option<Part>),
     (account, recent): (&Arc<Account>, &Arc<Recent>),
 ) -> Outcome {
-    let sinks = match open.pull {
-        true => 1,
-        false => open.route.ends(),
-    };
-    let transfer = Transfer::counted(sinks, Arc::clone(account.traffic()));
-    transfer.add_control(&before.control);
+    let transfer = account.transfer();
     transfer.add_data(&stripes);
     let monitor = Monitor::new(trust.own(), &before.control, account, recent, open);
     let certificate = trust.certificate();
     let reached = match before.control.is_in_version_of(&stripes) {
-        true => reach((trust, rights), open, &transfer),
+        true => reach((trust, rights), open, transfer),
         false => {
             let text = "its stripes are in another version than control is";
             Err(Failure::new(trust.own(), FailureKind::Unusable, text))
@@ -81,13 +76,14 @@ pub(super) fn run(
         began: began(open, before, trust.own()),
         here: trust.own(),
         before,
-        transfer: &transfer,
+        transfer,
         monitor: &monitor,
         commander: trust.commander(),
         certificate: &certificate,
         pull: open.pull,
     };
     match reached {
+        Ok(_) if transfer.has_failed() => {}
         Ok(behind) => stage.serve(behind, stripes, (end, part), open),
         Err(failure) => transfer.fail(failure),
     }
@@ -121,10 +117,8 @@ fn reach(
             route: hop,
             ..*open
         };
-        let next = dial::dial(&Way::Tcp(trust, rights), trust.own(), &onward)?;
-        transfer.add_control(&next.control);
-        transfer.add_data(&next.data);
-        behind.push(next);
+        let way = Way::Tcp(trust, rights);
+        behind.push(dial::dial(&way, trust.own(), &onward, transfer)?);
     }
     Ok(behind)
 }
@@ -172,6 +166,13 @@ impl Stage<'_> {
         if let Some(part) = &part {
             let told = self.before.control.send(&part.message(here));
             transfer.note(told.map_err(|error| Failure::broken(here, self.before.node, &error)));
+        }
+        let mut stripes = stripes;
+        if let ([next], End::Nothing, false) = (&behind[..], &end, self.pull)
+            && is_pair(stripes.len(), next.data.len(), next.adapts)
+        {
+            let pairs = stripes.iter_mut().zip(&next.data);
+            pairs.for_each(|(from, to)| from.offer(to));
         }
         let is_source = matches!(end, End::Source(_));
         let (of_source, of_sink) = match is_source {
@@ -318,7 +319,7 @@ impl Stage<'_> {
                     key: key.as_ref(),
                     controls: &[Arc::clone(&self.before.control)],
                 };
-                let out = (stripes, towards, key.as_ref());
+                let out = Outward::own(stripes, towards, key.as_ref());
                 spread(&frames, 0, out, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
                         self.monitor.tell();
@@ -380,6 +381,11 @@ impl Stage<'_> {
                 });
                 transfer.note(heard);
             });
+            transfer.thread(scope, here, || {
+                // Who has asked says nothing more: it is gone, or some node on the way has ended it.
+                let before = self.before.node;
+                transfer.note(self.hear(before, &self.before.control, |_, _| Ok(())));
+            });
             transfer.thread(scope, here, move || {
                 let mut tree = Tree::stream(Box::new(noise));
                 let frames = Shared::new(Fan::new(1, 1, PROBE_QUEUE_BYTES));
@@ -392,7 +398,7 @@ impl Stage<'_> {
                     key: None,
                     controls: &[],
                 };
-                let out = (next.data, next.used, None);
+                let out = Outward::own(next.data, next.used, None);
                 let sent = spread(&frames, 0, out, at, transfer, || {
                     source.run(&mut tree, |_| {})
                 });
@@ -434,10 +440,8 @@ impl Stage<'_> {
     ) -> Outcome {
         let (here, transfer) = (self.here, self.transfer);
         let at = |peer| Ends { here, peer };
-        // Where the next segment chooses how many it uses, one is one all the same.
-        let is_pair =
-            |(_, out, _, adapts): &Onward| out.len() == from.len() && (!adapts || out.len() == 1);
-        let is_pipeline = sink.is_none() && to.len() == 1 && to.iter().all(is_pair);
+        let fits = |(_, out, _, adapts): &Onward| is_pair(from.len(), out.len(), *adapts);
+        let is_pipeline = sink.is_none() && to.len() == 1 && to.iter().all(fits);
         if let (true, Some((next, out, ..))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
             let pairs = from.into_iter().zip(out);
             self.pass_pairs(pairs, at(peer), at(next));
@@ -477,6 +481,7 @@ impl Stage<'_> {
                         stripe,
                         used: used.clone(),
                         key: None,
+                        beyond: None,
                     };
                     transfer.thread(scope, here, move || {
                         transfer.note(pump::scatter(out, at(next), &lane, frames, transfer));
@@ -533,6 +538,12 @@ impl Stage<'_> {
         }
         done
     }
+}
+
+/// Each connection that comes is passed on by one other. Where the next segment chooses how many it uses, one is one all
+/// the same.
+fn is_pair(from: usize, out: usize, adapts: bool) -> bool {
+    from == out && (!adapts || out == 1)
 }
 
 /// A sink says what cannot be.
@@ -595,25 +606,54 @@ pub(super) fn hear(
     }
 }
 
+/// The connections over which a stream goes out.
+pub(super) struct Outward<'a> {
+    pub(super) data: Vec<Data>,
+    pub(super) used: Used,
+    /// What seals its frames.
+    pub(super) key: Option<&'a StreamKey>,
+    /// The node behind the next one, if that may lend its connection to there.
+    pub(super) beyond: Option<NodeAddr>,
+}
+
+impl<'a> Outward<'a> {
+    /// Over connections of its own alone.
+    pub(super) fn own(data: Vec<Data>, used: Used, key: Option<&'a StreamKey>) -> Outward<'a> {
+        Outward {
+            data,
+            used,
+            key,
+            beyond: None,
+        }
+    }
+}
+
 /// Sends the frames of a branch over all its connections, sealed if there is a key, while `work` makes them.
 pub(super) fn spread<R>(
     frames: &Frames,
     branch: usize,
-    (out, used, key): (Vec<Data>, Used, Option<&StreamKey>),
+    out: Outward<'_>,
     at: Ends,
     transfer: &Transfer,
     work: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<R, Failure> {
+    let Outward {
+        data,
+        used,
+        key,
+        beyond,
+    } = out;
     thread::scope(|scope| {
-        for (stripe, out) in out.into_iter().enumerate() {
+        for (stripe, data) in data.into_iter().enumerate() {
             let lane = Lane {
                 branch,
                 stripe,
                 used: used.clone(),
                 key,
+                beyond,
             };
             transfer.thread(scope, at.here, move || {
-                transfer.note(pump::scatter(out, at, &lane, frames, transfer));
+                transfer.note(pump::scatter(data, at, &lane, frames, transfer));
             });
         }
         let done = work();

@@ -7,6 +7,7 @@
 use super::dial::PATIENCE;
 use super::socket::Data;
 use super::tls::random;
+use super::transfer::{LOOK, Transfer};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, ErrorKind};
@@ -100,17 +101,19 @@ impl Stripes {
 }
 
 impl Expected<'_> {
-    /// Waits for all, and gives them in their order.
-    pub(super) fn collect(self) -> io::Result<Vec<Data>> {
+    /// Waits for all while the transfer goes on, and gives them in their order.
+    pub(super) fn collect(self, transfer: &Transfer) -> io::Result<Vec<Data>> {
         let until = Instant::now() + PATIENCE;
         let mut come = BTreeMap::new();
         while come.len() < self.count {
             let left = until.saturating_duration_since(Instant::now());
-            let (stripe, data) = self
-                .coming
-                .recv_timeout(left)
-                .map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
-            come.insert(stripe, data);
+            match self.coming.recv_timeout(left.min(LOOK)) {
+                Ok((stripe, data)) => drop(come.insert(stripe, data)),
+                Err(_) if transfer.has_failed() || left <= LOOK => {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                Err(_) => {}
+            }
         }
         Ok(come.into_values().collect())
     }
@@ -157,7 +160,7 @@ mod tests {
             "the forged one did no harm"
         );
         let late = stripe(&expected, 0, true);
-        assert_eq!(expected.collect().unwrap().len(), 2);
+        assert_eq!(expected.collect(&Transfer::new(1)).unwrap().len(), 2);
         assert!(!stripes.claim(late), "nobody waits any more");
     }
 
@@ -167,7 +170,7 @@ mod tests {
         let first = stripes.expect([1; 16], true, 1).unwrap().unwrap();
         assert!(stripes.expect([1; 16], true, 1).unwrap().is_none());
         assert!(stripes.claim(stripe(&first, 0, true)));
-        assert_eq!(first.collect().unwrap().len(), 1);
+        assert_eq!(first.collect(&Transfer::new(1)).unwrap().len(), 1);
         assert!(stripes.expect([1; 16], true, 1).unwrap().is_some());
     }
 }

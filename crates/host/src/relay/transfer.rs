@@ -14,6 +14,7 @@ use super::failure::{Failure, FailureKind};
 use super::socket::{Data, Socket};
 use base::NodeAddr;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -34,7 +35,7 @@ const SPARE_MAX: usize = relay::QUEUE_BYTES / FRAME_BYTES_MAX;
 /// A transfer at one node.
 pub(super) struct Transfer {
     pub(super) spare: Spare,
-    traffic: Arc<Traffic>,
+    traffic: Traffic,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,14 +54,9 @@ struct State {
 impl Transfer {
     /// A transfer that is over when so many sinks are done.
     pub(super) fn new(sinks: usize) -> Transfer {
-        Transfer::counted(sinks, Arc::default())
-    }
-
-    /// The same, with its bytes counted there.
-    pub(super) fn counted(sinks: usize, traffic: Arc<Traffic>) -> Transfer {
         Transfer {
             spare: Spare::default(),
-            traffic,
+            traffic: Traffic::default(),
             state: Mutex::new(State {
                 failure: None,
                 done: false,
@@ -86,7 +82,10 @@ impl Transfer {
     pub(super) fn add_control(&self, control: &Arc<Duplex>) {
         let mut state = self.state();
         state.controls.push(Arc::clone(control));
-        if state.failure.is_some() {
+        let failure = state.failure.clone();
+        drop(state);
+        if let Some(failure) = failure {
+            control.fail(&failure);
             control.close();
         }
     }
@@ -184,6 +183,12 @@ impl Transfer {
         let waited = self.changed.wait_timeout_while(self.state(), span, goes_on);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.failure.is_some() || state.done
+    }
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer").finish_non_exhaustive()
     }
 }
 

@@ -21,5 +21,5 @@ mod tests;
 
 pub use bytes::{ByteStream, Taken, shutdown_write};
 pub use listener::{BindError, SeqListener};
-pub use rights::FDS_MAX;
-pub use stream::{How, Peer, Received, SeqStream};
+pub use rights::{FDS_MAX, give, peek, taken};
+pub use stream::{How, Peer, Received, SeqStream, peer};

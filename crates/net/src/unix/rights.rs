@@ -24,44 +24,7 @@ impl SeqStream {
         if fds.len() > FDS_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut ancillary = Ancillary([0; 32]);
-        let bytes = size_of_val(fds) as libc::c_uint;
-        // SAFETY: all zero is a valid `msghdr`.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        // An IoSlice "is guaranteed to be ABI compatible with the iovec type".
-        header.msg_iov = parts.as_ptr().cast_mut().cast();
-        header.msg_iovlen = parts.len() as _;
-        header.msg_control = ancillary.0.as_mut_ptr().cast();
-        // SAFETY: CMSG_SPACE computes from its argument alone; 24 for two descriptors, so the
-        // buffer is large enough.
-        header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as _;
-        // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data
-        // buffer", ours, which is aligned for it and has room for it and its data.
-        unsafe {
-            let first = libc::CMSG_FIRSTHDR(&raw const header);
-            (*first).cmsg_level = libc::SOL_SOCKET;
-            (*first).cmsg_type = libc::SCM_RIGHTS;
-            (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
-            let data: *mut RawFd = libc::CMSG_DATA(first).cast();
-            for (i, fd) in fds.iter().enumerate() {
-                data.add(i).write_unaligned(fd.as_raw_fd());
-            }
-        }
-        loop {
-            // SAFETY: the header points to `parts` and `ancillary`, which outlive the call and are
-            // only read.
-            let sent = sys::check_len(unsafe {
-                libc::sendmsg(self.raw(), &raw const header, libc::MSG_NOSIGNAL)
-            });
-            match sent {
-                Ok(_) => return Ok(()),
-                Err(error) if sys::errno(&error) == libc::EINTR => {}
-                Err(error) if sys::errno(&error) == libc::ECONNRESET => {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        send(self.raw(), parts, fds, libc::MSG_NOSIGNAL)
     }
 
     /// Receives one message and the descriptors that came beside it, closed on exec.
@@ -69,37 +32,123 @@ impl SeqStream {
         &self,
         buffer: &mut [u8],
     ) -> io::Result<(Received, [Option<OwnedFd>; FDS_MAX])> {
-        let mut ancillary = Ancillary([0; 32]);
-        let mut part = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
-        loop {
-            // SAFETY: all zero is a valid `msghdr`.
-            let mut header: libc::msghdr = unsafe { mem::zeroed() };
-            header.msg_iov = &raw mut part;
-            header.msg_iovlen = 1;
-            header.msg_control = ancillary.0.as_mut_ptr().cast();
-            header.msg_controllen = ancillary.0.len() as _;
-            let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-            // SAFETY: the header points to our buffers, with their lengths.
-            let len = sys::check_len(unsafe { libc::recvmsg(self.raw(), &raw mut header, flags) });
-            let received = match len {
-                Ok(0) => Received::Closed,
-                Ok(len) if len > buffer.len() => Received::Truncated(len),
-                Ok(len) => Received::Message(len),
-                Err(error) => match sys::errno(&error) {
-                    libc::EINTR | RESET => continue,
-                    libc::EAGAIN => Received::Empty,
-                    _ => return Err(error),
-                },
-            };
-            let fds = match received {
-                Received::Message(_) | Received::Truncated(_) => take_fds(&header),
-                Received::Empty | Received::Closed => [None, None],
-            };
-            return Ok((received, fds));
+        receive(self.raw(), buffer, 0)
+    }
+}
+
+/// Gives the other end of a connection of bytes a copy of a descriptor, beside a byte, without waiting.
+pub fn give(socket: BorrowedFd<'_>, given: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    send(socket.as_raw_fd(), &[IoSlice::new(&[0])], &[given], flags)
+}
+
+/// Takes the descriptor that [`give`] has sent, if it is there already.
+pub fn taken(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let (_, [taken, _]) = receive(socket.as_raw_fd(), &mut [0], libc::MSG_DONTWAIT)?;
+    Ok(taken)
+}
+
+/// Waits until something comes over a connection of bytes, and leaves it there: 1, or 0 at the end.
+pub fn peek(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut byte = [0u8];
+    loop {
+        // SAFETY: the buffer is ours and of the length given.
+        let len = sys::check_len(unsafe {
+            libc::recv(
+                socket.as_raw_fd(),
+                byte.as_mut_ptr().cast(),
+                1,
+                libc::MSG_PEEK,
+            )
+        });
+        match len {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
         }
+    }
+}
+
+/// Sends `parts` and, beside them, copies of `fds`, at most [`FDS_MAX`].
+fn send(
+    socket: RawFd,
+    parts: &[IoSlice<'_>],
+    fds: &[BorrowedFd<'_>],
+    flags: libc::c_int,
+) -> io::Result<()> {
+    let mut ancillary = Ancillary([0; 32]);
+    let bytes = size_of_val(fds) as libc::c_uint;
+    // SAFETY: all zero is a valid `msghdr`.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    // An IoSlice "is guaranteed to be ABI compatible with the iovec type".
+    header.msg_iov = parts.as_ptr().cast_mut().cast();
+    header.msg_iovlen = parts.len() as _;
+    header.msg_control = ancillary.0.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE computes from its argument alone; 24 for two descriptors, so the
+    // buffer is large enough.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as _;
+    // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data
+    // buffer", ours, which is aligned for it and has room for it and its data.
+    unsafe {
+        let first = libc::CMSG_FIRSTHDR(&raw const header);
+        (*first).cmsg_level = libc::SOL_SOCKET;
+        (*first).cmsg_type = libc::SCM_RIGHTS;
+        (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
+        let data: *mut RawFd = libc::CMSG_DATA(first).cast();
+        for (i, fd) in fds.iter().enumerate() {
+            data.add(i).write_unaligned(fd.as_raw_fd());
+        }
+    }
+    loop {
+        // SAFETY: the header points to `parts` and `ancillary`, which outlive the call and are
+        // only read.
+        let sent = sys::check_len(unsafe { libc::sendmsg(socket, &raw const header, flags) });
+        match sent {
+            Ok(_) => return Ok(()),
+            Err(error) if sys::errno(&error) == libc::EINTR => {}
+            Err(error) if sys::errno(&error) == libc::ECONNRESET => {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Receives what there is, as one message, and the descriptors that came beside it, closed on exec.
+fn receive(
+    socket: RawFd,
+    buffer: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(Received, [Option<OwnedFd>; FDS_MAX])> {
+    let mut ancillary = Ancillary([0; 32]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    loop {
+        // SAFETY: all zero is a valid `msghdr`.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = ancillary.0.as_mut_ptr().cast();
+        header.msg_controllen = ancillary.0.len() as _;
+        let flags = flags | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+        // SAFETY: the header points to our buffers, with their lengths.
+        let len = sys::check_len(unsafe { libc::recvmsg(socket, &raw mut header, flags) });
+        let received = match len {
+            Ok(0) => Received::Closed,
+            Ok(len) if len > buffer.len() => Received::Truncated(len),
+            Ok(len) => Received::Message(len),
+            Err(error) => match sys::errno(&error) {
+                libc::EINTR | RESET => continue,
+                libc::EAGAIN => Received::Empty,
+                _ => return Err(error),
+            },
+        };
+        let fds = match received {
+            Received::Message(_) | Received::Truncated(_) => take_fds(&header),
+            Received::Empty | Received::Closed => [None, None],
+        };
+        return Ok((received, fds));
     }
 }
 

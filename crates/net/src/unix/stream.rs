@@ -63,6 +63,31 @@ pub struct Peer {
     pub gid: u32,
 }
 
+/// Who has connected the other end of a Unix socket.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let mut creds = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: "SO_PEERCRED ... returns a ucred structure", into ours of that size.
+    sys::check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            ptr::from_mut(&mut creds).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(Peer {
+        pid: creds.pid,
+        uid: creds.uid,
+        gid: creds.gid,
+    })
+}
+
 impl SeqStream {
     /// Connects to the listener at `path`.
     pub fn connect(path: &Path) -> io::Result<SeqStream> {
@@ -171,27 +196,7 @@ impl SeqStream {
 
     /// Who is at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
-        let mut creds = libc::ucred {
-            pid: 0,
-            uid: 0,
-            gid: 0,
-        };
-        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: "SO_PEERCRED ... returns a ucred structure", into ours of that size.
-        sys::check(unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                ptr::from_mut(&mut creds).cast(),
-                &raw mut len,
-            )
-        })?;
-        Ok(Peer {
-            pid: creds.pid,
-            uid: creds.uid,
-            gid: creds.gid,
-        })
+        peer(self.fd.as_fd())
     }
 
     /// How long receiving and sending wait while they do; `None` for ever. Afterwards receiving

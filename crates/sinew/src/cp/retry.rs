@@ -28,17 +28,19 @@ pub(super) struct Avoided {
     nodes: BTreeMap<NodeAddr, Instant>,
     /// The lower address first.
     segments: BTreeMap<(NodeAddr, NodeAddr), Instant>,
+    /// Nodes whose operators have ended it there: they are not taken at all.
+    pub(super) cancelled: BTreeSet<NodeAddr>,
 }
 
 impl Avoided {
     /// Nothing is.
     pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.segments.is_empty()
+        self.nodes.is_empty() && self.segments.is_empty() && self.cancelled.is_empty()
     }
 
     /// Whether a segment is, because of itself or of a node at its end.
     pub(super) fn has(&self, from: NodeAddr, to: NodeAddr) -> bool {
-        let node = |node| self.nodes.contains_key(&node);
+        let node = |node| self.nodes.contains_key(&node) || self.cancelled.contains(&node);
         node(from) || node(to) || self.segments.contains_key(&pair(from, to))
     }
 
@@ -52,6 +54,9 @@ impl Avoided {
     fn learn(&mut self, failure: &Failure, ends: &BTreeSet<NodeAddr>, now: Instant) -> bool {
         let until = now + AVOID;
         match (failure.kind, failure.about) {
+            (FailureKind::Cancelled, _) => {
+                self.cancelled.insert(failure.node) && !ends.contains(&failure.node)
+            }
             // A node that has just started does not know its neighbours yet.
             (FailureKind::Broken | FailureKind::NotFound | FailureKind::Corrupt, Some(about))
                 if about != failure.node =>
@@ -96,12 +101,15 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// That of `--give-up`, if it was given.
-    pub(super) fn new(asked: Option<Duration>) -> Patience {
+    /// That of `--give-up`, if it was given, of somebody who knows where it was cancelled.
+    pub(super) fn new(asked: Option<Duration>, cancelled: BTreeSet<NodeAddr>) -> Patience {
         Patience {
             asked,
             pause: PAUSE,
-            avoided: Avoided::default(),
+            avoided: Avoided {
+                cancelled,
+                ..Avoided::default()
+            },
         }
     }
 
@@ -172,7 +180,7 @@ mod tests {
     #[test]
     fn another_way_comes_first_then_pauses_that_grow_then_the_end() {
         let ends = BTreeSet::from([node(1), node(4)]);
-        let mut patience = Patience::new(None);
+        let mut patience = Patience::new(None, BTreeSet::new());
         let begun = Instant::now();
         let lost = failure(2, FailureKind::Broken, Some(3));
         let mut next = |failure: &Failure, idle: u64| {
@@ -202,7 +210,7 @@ mod tests {
     #[test]
     fn a_node_that_has_lost_an_uplink_is_asked_again() {
         let ends = BTreeSet::from([node(1), node(4)]);
-        let mut patience = Patience::new(None);
+        let mut patience = Patience::new(None, BTreeSet::new());
         for relay in [2, 1] {
             let silent = failure(relay, FailureKind::Broken, Some(relay));
             let idle = (true, Duration::ZERO);
@@ -222,7 +230,7 @@ mod tests {
             (Some(Duration::from_secs(9)), Next::Wait(PAUSE)),
             (Some(Duration::ZERO), Next::GiveUp),
         ] {
-            let mut patience = Patience::new(asked);
+            let mut patience = Patience::new(asked, BTreeSet::new());
             let never = (false, Duration::ZERO);
             if asked != Some(Duration::ZERO) {
                 let around = Next::Around(asked.is_some());
@@ -244,5 +252,22 @@ mod tests {
         assert!(avoided.has(node(1), node(5)) && !avoided.has(node(1), node(2)));
         avoided.forget(now + AVOID);
         assert!(avoided.is_empty());
+    }
+
+    #[test]
+    fn a_node_at_which_it_was_cancelled_is_never_taken_again() {
+        let ends = BTreeSet::from([node(1), node(4)]);
+        let begun = Instant::now();
+        let mut patience = Patience::new(None, BTreeSet::new());
+        let mut next = |at: u32, idle: u64| {
+            let cancelled = failure(at, FailureKind::Cancelled, None);
+            let (now, idle) = (begun + 2 * AVOID, Duration::from_secs(idle));
+            patience.next(Some(&cancelled), &ends, (true, idle), now)
+        };
+        assert_eq!(next(2, 0), Next::Around(false));
+        assert_eq!(next(2, 0), Next::GiveUp, "there was no other way");
+        assert_eq!(next(4, 0), Next::GiveUp, "an end");
+        patience.avoided.forget(begun + 9 * AVOID);
+        assert!(patience.avoided.has(node(2), node(3)) && patience.avoided.has(node(4), node(3)));
     }
 }

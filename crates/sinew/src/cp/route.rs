@@ -41,7 +41,7 @@ pub(super) struct Route {
     discard: bool,
     pull: bool,
     stripes: Vec<u8>,
-    /// Whatever the overlay has.
+    /// Whatever the overlay has, but for nodes at which the copy was cancelled.
     all: Ways,
     /// The same without what is to be avoided, if anything is.
     around: Option<Ways>,
@@ -67,13 +67,13 @@ impl Ways {
         }
     }
 
-    /// Without what is avoided.
-    fn without(&self, own: NodeAddr, avoided: &Avoided) -> Option<Ways> {
+    /// Without what `keeps` does not keep: segments, by their ends.
+    fn without(&self, own: NodeAddr, keeps: impl Fn(NodeAddr, NodeAddr) -> bool) -> Option<Ways> {
         let mut network = self.view.snapshot().clone();
         network
             .links
             .retain(|link| match (link.from.parse(), link.to.parse()) {
-                (Ok(from), Ok(to)) => !avoided.has(from, to),
+                (Ok(from), Ok(to)) => keeps(from, to),
                 _ => false,
             });
         Some(Ways::new(own, View::new(network).ok()?))
@@ -148,10 +148,15 @@ impl Route {
             network = view.map_err(crate::why::failure)?.snapshot().clone();
         }
         achieved.put_into(&mut network);
-        let all = Ways::new(own, View::new(network).map_err(crate::why::failure)?);
+        let mut all = Ways::new(own, View::new(network).map_err(crate::why::failure)?);
+        if !avoided.cancelled.is_empty() {
+            let is_out = |node| avoided.cancelled.contains(&node);
+            let rest = all.without(own, |from, to| !is_out(from) && !is_out(to));
+            all = rest.unwrap_or(all);
+        }
         let around = match avoided.is_empty() {
             true => None,
-            false => all.without(own, avoided),
+            false => all.without(own, |from, to| !avoided.has(from, to)),
         };
         Ok(Route {
             own,

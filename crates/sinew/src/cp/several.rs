@@ -6,7 +6,7 @@
 //!        ▲                                                                        │
 //!        └────────────────────────────────────────────────────────────────────────┘   then that one, alone
 //! ```
-//! What a target has got stays there. Those that are copied to together go on where the shortest part ends.
+//! Where an operator has ended it, it is not begun again. What a target has got stays there. Those that are copied to together go on where the shortest part ends.
 
 use super::progress::Meter;
 use super::{Broke, Command, Copy, Job, Remote, copy};
@@ -21,7 +21,7 @@ use std::io::{self, Write};
 /// before another one broke it off have it.
 pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> Result<(), Broke> {
     let mut together = targets.to_vec();
-    let mut alone = Vec::new();
+    let (mut alone, mut ended) = (Vec::new(), Vec::new());
     let mut last = loop {
         if together.is_empty() {
             break Ok(());
@@ -33,8 +33,13 @@ pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> 
                 Some(target) if together.len() > 1 && source != "-" => {
                     let target = target.clone();
                     together.retain(|each| *each != target && !broke.about.done.contains(each));
+                    let (text, shown) = (broke.failure.text(), target.shown());
+                    if broke.is_cancelled() {
+                        say(&format!("{text}; copies to the others"));
+                        ended.push(broke);
+                        continue;
+                    }
                     if !command.args.quiet {
-                        let (text, shown) = (broke.failure.text(), target.shown());
                         say(&format!(
                             "{text}; copies to the others first, then to {shown}"
                         ));
@@ -49,7 +54,9 @@ pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> 
         let copied = copy(command, Job::Push(source, &[target]));
         last = and(command.args, last, copied);
     }
-    last
+    ended
+        .into_iter()
+        .fold(last, |last, broke| and(command.args, last, Err(broke)))
 }
 
 /// The last failure. One before it is told here, since nobody else tells of it.

@@ -21,6 +21,24 @@ fn begin_and_hold(chain: &Chain, relays: &[&'static str], more: &str) -> (Child,
     (child, relay)
 }
 
+/// The process has a socket of TCP. `cp` makes none by itself.
+fn has_tcp(pid: u32) -> bool {
+    let tcp = fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let inodes: Vec<&str> = tcp
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(9))
+        .collect();
+    let held = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let mut held = held.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+    held.any(|at| {
+        let at = at.to_string_lossy();
+        let inode = at
+            .strip_prefix("socket:[")
+            .and_then(|at| at.strip_suffix(']'));
+        inode.is_some_and(|inode| inodes.contains(&inode))
+    })
+}
+
 fn end(chain: &Chain, mut child: Child) -> serde_json::Value {
     chain
         .world
@@ -45,6 +63,7 @@ fn a_relay_that_dies_is_gone_around() {
     chain.start();
     chain.file("data", BYTES);
     let (child, relay) = begin_and_hold(&chain, &["fra", "par"], "");
+    assert!(has_tcp(child.id()), "its node has lent it no connection");
     chain.world.kill(relay);
     chain.signal("lon", "-CONT");
     let done = end(&chain, child);

@@ -89,7 +89,7 @@ fn a_directory_is_for_the_nodes_that_it_names() {
     let root = chain.root("lon");
     let open = format!("roots = [{root:?}]");
     assert!(text.contains(&open), "{text}");
-    let of_ams = format!("roots = [{{ path = {root:?}, from = [\"ams\"] }}]");
+    let of_ams = format!("roots = [{{ path = {root:?}, from = [\"*ms\"] }}]");
     fs::write(&path, text.replace(&open, &of_ams)).unwrap();
     chain.start();
     chain.file("data", 1_000);
@@ -116,6 +116,14 @@ fn a_directory_is_for_the_nodes_that_it_names() {
     let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
     assert!(
         status != 0 && text.contains("a link in there could lead around"),
+        "{text}"
+    );
+    // Whoever is invited chooses how its name begins.
+    let begins = nested.replace("\"ams\"", "\"am*\"");
+    fs::write(&path, text_with(&path, &nested, &begins)).unwrap();
+    let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
+    assert!(
+        status != 0 && text.contains("`am*`: `*` may only"),
         "{text}"
     );
 }
@@ -217,13 +225,14 @@ fn a_node_takes_part_in_so_many_transfers_and_a_target_has_one_writer() {
 }
 
 #[test]
-fn the_second_writer_of_a_target_is_told() {
+fn the_second_writer_of_a_target_is_told_and_the_first_can_be_ended_there() {
     let chain = Chain::new("cp-locked", 2);
     chain.file("data", 1_000);
     let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
         .current_dir(&chain.world.dir)
         .args(["cp", "-", "fra:held", "--node", "net/ams"])
         .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     let part = crate::chain::part(&chain.root("fra").join("held"));
@@ -235,7 +244,32 @@ fn the_second_writer_of_a_target_is_told() {
         status == 1 && text.contains("another transfer writes `held`"),
         "{text}"
     );
+    // Who runs the target's node ends what somebody else has begun.
+    let id = chain.world.status("fra")["bulk"]["transfers"][0]["id"].clone();
+    let id = &id.as_str().unwrap()[..8];
+    let cancel = |which: &str| {
+        let words = format!("transfers cancel {which} --node net/fra");
+        chain.world.try_sinew(&words)
+    };
+    for (which, why) in [
+        ("00000000", "no such transfer"),
+        (&id[..7], "8 hexadecimal"),
+    ] {
+        let (status, text) = failure(&cancel(which));
+        assert!(status == 1 && text.contains(why), "{text}");
+    }
+    let cancelled = cancel(id);
+    assert!(cancelled.status.success(), "{cancelled:?}");
+    chain.world.wait("the place is free", || {
+        chain.world.status("fra")["bulk"]["active"] == 0
+    });
     drop(holder.stdin.take());
-    assert!(holder.wait().unwrap().success());
+    let ended = holder.wait_with_output().unwrap();
+    let (status, text) = failure(&ended);
+    assert!(
+        status == 1 && text.contains("cancelled by the operator"),
+        "{text}"
+    );
+    chain.cp("data fra:held");
     assert_eq!(names(&chain.root("fra")), ["held"]);
 }

@@ -89,6 +89,47 @@ fn a_target_that_has_its_copy_is_not_asked_again_when_another_one_breaks() {
 }
 
 #[test]
+fn a_target_at_which_it_was_cancelled_is_not_copied_to_again() {
+    let mut chain = Chain::ring("cp-several-cancel");
+    chain.start();
+    let data = fs::read(chain.file("data", 120_000_000)).unwrap();
+    let parts = ["fra", "lon"].map(|node| part(&chain.root(node).join("copy")));
+    let child = chain.begin_cp("data fra:copy lon:copy");
+    chain.world.wait("it has begun at both", || {
+        parts.iter().all(|part| part.exists())
+    });
+    chain.signal("lon", "-STOP");
+    let id = chain.world.status("fra")["bulk"]["transfers"][0]["id"].clone();
+    let id = id.as_str().expect("it was over too soon");
+    chain
+        .world
+        .sinew(&format!("transfers cancel {id} --node net/fra"));
+    chain.signal("lon", "-CONT");
+    let output = child.wait_with_output().unwrap();
+    let (status, text) = failure(&output);
+    assert!(
+        status == 1 && text.contains("cancelled by the operator"),
+        "{text}"
+    );
+    assert!(
+        text.contains("copies to the others") && !text.contains("then to"),
+        "{text}"
+    );
+    assert!(fs::read(chain.root("lon").join("copy")).unwrap() == data);
+    // Nor does it go through there.
+    let bulk = chain.world.status("fra")["bulk"].clone();
+    let counts = (
+        &bulk["active"],
+        &bulk["done"],
+        &bulk["failed"],
+        &bulk["refused"],
+    );
+    let none = serde_json::json!({});
+    let one = serde_json::json!({"cancelled": 1});
+    assert_eq!(counts, (&0.into(), &0.into(), &one, &none), "{bulk}");
+}
+
+#[test]
 fn a_large_file_goes_on_behind_what_all_targets_have() {
     let chain = Chain::new("cp-several-file", 3);
     let data = fs::read(chain.file("data", 120_000_000)).unwrap();

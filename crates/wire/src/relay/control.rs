@@ -83,13 +83,15 @@ pub enum FailureKind {
     Exists,
     /// It was a probe, and what it was for is known.
     Over,
+    /// The operator of the node has ended it: nobody is to begin it there again.
+    Cancelled,
     /// A kind that this code does not know.
     Other(u8),
 }
 
 impl FailureKind {
     /// All that this code knows.
-    pub const ALL: [FailureKind; 10] = [
+    pub const ALL: [FailureKind; 11] = [
         FailureKind::Busy,
         FailureKind::Forbidden,
         FailureKind::NotFound,
@@ -100,6 +102,7 @@ impl FailureKind {
         FailureKind::Broken,
         FailureKind::Exists,
         FailureKind::Over,
+        FailureKind::Cancelled,
     ];
 
     /// The number on the wire.
@@ -132,6 +135,7 @@ impl FailureKind {
             FailureKind::Broken => "broken",
             FailureKind::Exists => "exists",
             FailureKind::Over => "over",
+            FailureKind::Cancelled => "cancelled",
             FailureKind::Other(_) => "other",
         }
     }

@@ -15,7 +15,7 @@ fn node(test: &TestNode, passes: &[&str]) -> Node {
         probe_bytes: 0,
         admission: None,
         links: false,
-        ledger: Arc::new(Ledger::new(1, strangers)),
+        ledger: Arc::new(Ledger::new(FRA, 1, strangers)),
         stripes: Stripes::default(),
         recent: Arc::new(Recent::new()),
         counted: Counted::default(),
