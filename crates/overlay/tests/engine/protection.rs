@@ -459,3 +459,29 @@ fn what_links_tell_as_measured_is_what_was_missed() {
         nodes.world.close().unwrap();
     }
 }
+
+#[test]
+fn protection_by_paths_uses_more_links_where_there_is_trouble() {
+    // A direct link that loses, and a way around it in time.
+    let edges = vec![(0, 1), (0, 2), (2, 1)];
+    let missed = |protect: Protect| {
+        let plan = Plan {
+            edges: edges.clone(),
+            settings: settings(protect),
+            ..Plan::of(3)
+        };
+        let mut nodes = Nodes::planned(6, plan);
+        nodes.link(0, 1, "delay=40ms loss=4%");
+        nodes.link(0, 2, "delay=25ms loss=4%");
+        nodes.link(2, 1, "delay=25ms loss=4%");
+        nodes.run_ms(20_000);
+        let missed = calls(&mut nodes, 1, 5, 70);
+        nodes.world.close().unwrap();
+        missed
+    };
+    let (requests, sent) = missed(Protect::Requests);
+    let (paths, _) = missed(Protect::Paths);
+    println!("requests {requests}, paths {paths} of {sent}");
+    assert!(requests * 50 > sent, "{requests} of {sent}");
+    assert!(paths * 5 < requests, "{paths} against {requests}");
+}

@@ -267,7 +267,8 @@ impl Case {
         match self.aims.protect {
             Protect::Off => nothing,
             Protect::Requests => self.requests(Reason::Configured),
-            Protect::Auto | Protect::Hop => self.planned(),
+            // What other paths save beyond is not the link's.
+            Protect::Auto | Protect::Hop | Protect::Paths => self.planned(),
         }
     }
 
