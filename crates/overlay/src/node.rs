@@ -14,6 +14,7 @@ mod deliver;
 mod direct;
 mod divert;
 mod doubt;
+mod end_repair;
 mod ends;
 mod flows;
 mod fragments;
@@ -132,6 +133,8 @@ pub struct Node {
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
+    /// What repairs packets on the whole way between this node and others.
+    end_repairs: end_repair::EndRepairs,
     /// Whether what they seal arrives.
     audits: Audits,
     /// And whether trees bring what is sent to groups.
@@ -257,6 +260,7 @@ impl Node {
                 config.seed,
                 &config.settings,
             ),
+            end_repairs: end_repair::EndRepairs::default(),
             audits: Audits::default(),
             group_audits: GroupAudits::default(),
             reviewed: None,
@@ -473,6 +477,7 @@ impl Node {
             self.tend_paths(now, out);
             self.tend_ends(now, out);
             self.tend_group_keys(now);
+            self.end_repairs.expire(now);
             self.audits.expire(now);
             self.group_audits.expire(now);
             self.prepare_ends(now, out);

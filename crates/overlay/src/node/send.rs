@@ -362,7 +362,10 @@ impl Node {
             return Ok(());
         }
         match assemble(&header, stamp, payload, seals, out) {
-            Some(packet) => self.originate(now, &header, packet, out),
+            Some(packet) => {
+                self.originate(now, &header, packet, out);
+                self.flush_end_repair(now, to, out);
+            }
             None => self.drop_one(Drop::NoBuffer, out),
         }
         Ok(())

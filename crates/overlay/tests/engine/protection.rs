@@ -7,6 +7,7 @@
     reason = "a test that shows what it measured"
 )]
 
+use crate::ends::end;
 use crate::world::streams::{Stream, Streams};
 use crate::world::video::{Flow, run, set_group};
 use crate::world::{Nodes, Plan, SENDER, chain, voice};
@@ -14,6 +15,7 @@ use base::Duration;
 use overlay::Settings;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use overlay::settings::Sealing;
 use overlay::snapshot::ProtectionStatus;
 use wire::Aim;
 use wire::data::{Class, LinkProtocol};
@@ -458,6 +460,66 @@ fn what_links_tell_as_measured_is_what_was_missed() {
         );
         nodes.world.close().unwrap();
     }
+}
+
+/// Two links one behind the other that both lose: a request takes 80 ms, and calls with a deadline of 150 ms have 70.
+fn two_hops(protect: Protect, path: &str) -> Nodes {
+    network(4, vec![(0, 1), (1, 2)], path, settings(protect))
+}
+
+#[test]
+fn two_ends_repair_what_their_hops_do_not() {
+    for (loss, flows, most) in [("loss=3% burst=50%", 20, 0.2), ("loss=2%", 1, 0.5)] {
+        let path = format!("delay=40ms {loss}");
+        let mut requests = two_hops(Protect::Requests, &path);
+        let (missed, sent) = calls(&mut requests, 2, flows, 150);
+        assert!(missed * 100 > sent * 3, "{loss}: {missed} of {sent}");
+        let mut nodes = two_hops(Protect::EndToEnd, &path);
+        // The first seconds are those before the other end has reported.
+        calls(&mut nodes, 2, flows, 150);
+        let (missed, sent) = calls(&mut nodes, 2, flows, 150);
+        let pct = 100.0 * missed as f64 / sent as f64;
+        let (there, back) = (end(&nodes, 0, 2), end(&nodes, 2, 0));
+        let repair = there.repair.unwrap();
+        println!(
+            "{loss}, {flows}: missed {pct:.3} %, {repair:?}, {} restored",
+            back.restored
+        );
+        assert!(pct <= most, "{loss}, {flows} calls: {pct} %");
+        assert!(repair.sent > 0 && back.restored > 0, "{repair:?}");
+        let measured = repair.measured_pct.unwrap();
+        assert!(measured <= most, "{measured} where {pct} are missed");
+        assert_eq!(
+            nodes.link_status(0, 1).counts.repair_out,
+            0,
+            "no hop repairs"
+        );
+        assert_eq!(
+            nodes.link_status(1, 2).counts.repair_out,
+            0,
+            "no hop repairs"
+        );
+        nodes.world.close().unwrap();
+        requests.world.close().unwrap();
+    }
+}
+
+#[test]
+fn ends_that_lose_nothing_or_do_not_know_of_repair_send_none() {
+    let mut nodes = two_hops(Protect::EndToEnd, "delay=40ms");
+    calls(&mut nodes, 2, 20, 150);
+    let repair = end(&nodes, 0, 2).repair.unwrap();
+    assert_eq!((repair.sent, repair.lost_pct), (0, 0.0), "{repair:?}");
+    nodes.world.close().unwrap();
+    // What is not sealed has no numbers.
+    let open = Settings {
+        sealing: Sealing::Off,
+        ..settings(Protect::EndToEnd)
+    };
+    let mut nodes = network(5, vec![(0, 1), (1, 2)], "delay=40ms loss=3%", open);
+    calls(&mut nodes, 2, 2, 150);
+    assert!(end(&nodes, 0, 2).repair.is_none());
+    nodes.world.close().unwrap();
 }
 
 #[test]

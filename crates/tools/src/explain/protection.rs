@@ -266,9 +266,11 @@ impl Case {
         }
         match self.aims.protect {
             Protect::Off => nothing,
-            Protect::Requests => self.requests(Reason::Configured),
-            // What other paths save beyond is not the link's.
-            Protect::Auto | Protect::Hop | Protect::Paths => self.planned(),
+            // What ends, or other paths, repair beyond is not the link's.
+            Protect::Requests | Protect::EndToEnd | Protect::Paths => {
+                self.requests(Reason::Configured)
+            }
+            Protect::Auto | Protect::Hop => self.planned(),
         }
     }
 

@@ -18,7 +18,9 @@ pub enum Protect {
     Requests,
     /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
     Hop,
-    /// On the links as [`Protect::Auto`], and more paths where there is trouble.
+    /// Requests on the links, and repair between this node and the one where its packets leave the overlay.
+    EndToEnd,
+    /// Requests on the links, and more paths where there is trouble.
     Paths,
 }
 
@@ -30,16 +32,18 @@ impl Protect {
             Protect::Off => "off",
             Protect::Requests => "requests",
             Protect::Hop => "hop",
+            Protect::EndToEnd => "end-to-end",
             Protect::Paths => "paths",
         }
     }
 
     /// All of them.
-    pub const ALL: [Protect; 5] = [
+    pub const ALL: [Protect; 6] = [
         Protect::Auto,
         Protect::Off,
         Protect::Requests,
         Protect::Hop,
+        Protect::EndToEnd,
         Protect::Paths,
     ];
 
@@ -52,7 +56,7 @@ impl Protect {
 
     /// Repair packets may be sent to a neighbour.
     pub const fn repairs(self) -> bool {
-        !matches!(self, Protect::Off | Protect::Requests)
+        matches!(self, Protect::Auto | Protect::Hop)
     }
 }
 
