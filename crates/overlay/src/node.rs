@@ -464,6 +464,7 @@ impl Node {
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
+        self.end_repairs.on_timeout(now);
         self.drive_audits(now, out);
         self.drive_group_audits(now, out);
         self.database.settle_doubts(now);
@@ -518,6 +519,7 @@ impl Engine for Node {
         self.drive_group_keys(now, out);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);
+        self.flush_end_repairs(now, out);
         while let Some(index) = self.links.pop_touched() {
             self.flush_link(now, index, out);
             self.links.schedule(index);
@@ -531,6 +533,7 @@ impl Engine for Node {
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (self.ends.next_timeout(), "end"),
+            (self.end_repairs.next_timeout(), "end"),
             (self.own_keys.next_timeout(), "group key"),
             (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),

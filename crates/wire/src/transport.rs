@@ -90,7 +90,9 @@ mod group_copy;
 mod group_key;
 mod tally;
 
-pub use end_repair::{END_REPAIR_FRONT, END_REPORT_BYTES, EndRepair, EndReport};
+pub use end_repair::{
+    END_ASK_FRONT, END_ASKED_MAX, END_REPAIR_FRONT, END_REPORT_BYTES, EndRepair, EndReport,
+};
 pub use group_copy::{GROUP_COPY_BYTES, begin_group_copy, group_copy};
 pub use group_key::{
     GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal,

@@ -174,7 +174,11 @@ fn transport(data: &[u8]) {
         }
         Ok(Kind::EndRepair) => {
             let len = match EndRepair::parse(data) {
-                Ok(EndRepair::Ask { session }) => EndRepair::ask(session, &mut written),
+                Ok(EndRepair::Ask {
+                    session,
+                    first,
+                    named,
+                }) => EndRepair::ask(session, (first, named), &mut written),
                 Ok(EndRepair::Report(report)) => report.emit(&mut written),
                 Ok(EndRepair::Repair { session, repair }) => {
                     let front = EndRepair::begin_repair(session, &mut written).expect("equal room");

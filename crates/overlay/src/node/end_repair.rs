@@ -2,20 +2,21 @@
 //! follows from what.
 //!
 //! ```text
-//!   seal_noted ─▶ cover_to_end          flush_end_repair ═ ask, repair ═▶ on_end_repair ─▶ forward_restored
+//!   seal_noted ─▶ cover_to_end         flush_end_repairs ═ ask, repair ═▶ on_end_repair ─▶ forward_restored
 //!   judge_arrival ─▶ note, on_opened         on_end_repair ◀═ report ═══════════'
 //! ```
 //! A node repairs so if its `protect` is `end-to-end`. Every node answers and restores: all that it keeps for others is bounded.
 //!
-//! Choice: repair packets take no part in audits of their own, and packets that are restored count as opened there. A relay
-//! that loses little then goes unnoticed, as nothing is lost by it.
+//! Audits count what has come: a packet that was restored has not, until it comes as well. A relay that swallows packets is found
+//! though repair makes good for it.
 
 use super::Node;
 use super::ends::{CLASS, PORT};
+use super::receive::Verdict;
 use super::send::{assemble, own_header};
 use crate::ends::has_seal;
 use crate::event::Drop;
-use crate::realtime::{Aims, EndReceiver, EndSender, Protect, SealedPacket};
+use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, SealedPacket};
 use crate::snapshot::EndRepairStatus;
 use base::{Burst, Duration, Map, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
@@ -26,8 +27,8 @@ use wire::link::{Clear, SessionIndex};
 use wire::transport::{END_REPAIR_FRONT, END_REPORT_BYTES, EndRepair};
 use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES};
 
-/// Other ends for which this node repairs, and as many that repair for it. Choice: gateways of one another. One that sends holds 256 KiB
-/// at most, one that receives 128 packets and as many equations: 64 of each 16 and 24 MiB.
+/// Other ends for which this node repairs, and as many that repair for it. Choice: gateways of one another. One that sends holds 512 KiB
+/// at most, one that receives 128 packets, as many equations, and 32 KiB of numbers: 64 of each 32 and 26 MiB.
 const ENDS_MOST: usize = 64;
 /// What has been of no use for so long goes.
 const IDLE: Duration = Duration::from_secs(30);
@@ -47,6 +48,8 @@ const MESSAGE_MAX: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_B
 pub(super) struct EndRepairs {
     senders: Map<NodeAddr, EndSender>,
     receivers: Map<NodeAddr, EndReceiver>,
+    /// Ends to which something may be due now.
+    due: Vec<NodeAddr>,
     /// Packets that were restored are on their way: they are none that have come.
     is_restoring: bool,
 }
@@ -56,34 +59,66 @@ pub(super) struct EndRepairs {
 pub(super) struct Noted {
     session: SessionIndex,
     counter_low: u32,
-    is_data: bool,
+    is_kept: bool,
 }
 
 impl EndRepairs {
     /// Keeps a packet that is about to be opened, if its source repairs.
     #[inline]
-    pub(super) fn note(&mut self, source: NodeAddr, packet: &[u8]) -> Option<Noted> {
+    pub(super) fn note(&mut self, now: Time, source: NodeAddr, packet: &[u8]) -> Option<Noted> {
         if self.receivers.is_empty() || self.is_restoring {
             return None;
         }
         let receiver = self.receivers.get_mut(&source)?;
         let header = Header::trusted(packet);
         let clear = Clear::parse(header.payload()).ok()?;
-        let is_data = is_data(&header);
-        if is_data {
-            receiver.note(packet);
-        }
+        let session = clear.session;
+        let is_kept = is_data(&header) && receiver.note(now, session, packet);
         Some(Noted {
-            session: clear.session,
+            session,
             counter_low: clear.counter_low,
-            is_data,
+            is_kept,
         })
     }
 
     /// It has been opened.
     pub(super) fn on_opened(&mut self, now: Time, source: NodeAddr, noted: Noted) {
         if let Some(receiver) = self.receivers.get_mut(&source) {
-            receiver.on_opened(now, noted.session, noted.counter_low, noted.is_data);
+            receiver.on_opened(now, noted.session, noted.counter_low, noted.is_kept);
+        }
+    }
+
+    /// It had been opened before, or restored.
+    pub(super) fn on_duplicate(&mut self, source: NodeAddr, noted: Noted) {
+        if noted.is_kept
+            && let Some(receiver) = self.receivers.get_mut(&source)
+        {
+            receiver.on_duplicate(noted.counter_low);
+        }
+    }
+
+    /// What is being judged is no packet that came, but one that was restored.
+    pub(super) fn is_restoring(&self) -> bool {
+        self.is_restoring
+    }
+
+    /// How many packets of a source, of so many numbers, were restored and have not come.
+    pub(super) fn restored(&self, source: NodeAddr, of: (SessionIndex, u32), len: u16) -> u16 {
+        let receiver = self.receivers.get(&source);
+        receiver.map_or(0, |receiver| receiver.restored(of.0, of.1, len))
+    }
+
+    /// When the last packets of a flow are to be repaired unless others follow.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.senders.values().filter_map(EndSender::next_timeout).min()
+    }
+
+    /// Flows have fallen silent.
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        for (to, sender) in &mut self.senders {
+            if sender.on_timeout(now) && !self.due.contains(to) {
+                self.due.push(*to);
+            }
         }
     }
 
@@ -155,30 +190,31 @@ impl Node {
         if !repairs && self.end_repairs.senders.is_empty() {
             return;
         }
-        let way = self.tables.latency(to).unwrap_or_default();
         for i in 0..packets.segments() {
+            let counter = first + i as u64;
             let segment = packets.segment(i);
             let packet = &segment[CLEAR_BYTES..segment.len() - TAG_BYTES];
             let header = Header::trusted(packet);
-            let usable = self.usable_to(header.class().routing, to);
-            let is_data =
-                repairs && is_data(&header) && packet.len() + AROUND <= usize::from(usable);
-            let wish = self.aims.of_packet(&header);
-            let sender = match is_data {
-                // What was set for links holds for the way.
-                true => self.end_repairs.sender(
-                    to,
-                    Aims {
-                        protect: Protect::Auto,
-                        ..aims
-                    },
-                ),
-                false => self.end_repairs.senders.get_mut(&to),
+            let is_covered = repairs && is_data(&header) && {
+                let usable = self.usable_to(header.class().routing, to);
+                packet.len() + AROUND <= usize::from(usable)
             };
-            let Some(sender) = sender else {
+            if !is_covered {
+                if let Some(sender) = self.end_repairs.senders.get_mut(&to) {
+                    sender.on_other(now, session, counter);
+                }
+                continue;
+            }
+            let way = self.tables.latency(to).unwrap_or_default();
+            let wish = self.aims.of_packet(&header);
+            // What was set for links holds for the way.
+            let aims = Aims {
+                protect: Protect::Auto,
+                ..aims
+            };
+            let Some(sender) = self.end_repairs.sender(to, aims) else {
                 continue;
             };
-            let counter = first + i as u64;
             sender.on_sealed(
                 now,
                 &SealedPacket {
@@ -187,21 +223,18 @@ impl Node {
                     packet,
                     way,
                     wish,
-                    is_data,
                 },
             );
+            if !self.end_repairs.due.contains(&to) {
+                self.end_repairs.due.push(to);
+            }
         }
     }
 
-    /// Sends what repairs the packets to another end, and asks it what is lost.
+    /// Sends what repairs the packets to other ends, and asks them what is lost.
     #[inline]
-    pub(super) fn flush_end_repair(
-        &mut self,
-        now: Time,
-        to: NodeAddr,
-        out: &mut impl Outbox<Node>,
-    ) {
-        if !self.end_repairs.senders.is_empty() {
+    pub(super) fn flush_end_repairs(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        while let Some(to) = self.end_repairs.due.pop() {
             self.flush_end_repair_to(now, to, out);
         }
     }
@@ -216,8 +249,8 @@ impl Node {
         };
         sender.look(now, is_random);
         let mut bytes = [0; MESSAGE_MAX];
-        if let Some(session) = sender.ask(now)
-            && let Ok(len) = EndRepair::ask(session, &mut bytes)
+        if let Some((session, names)) = sender.ask(now)
+            && let Ok(len) = EndRepair::ask(session, names.parts(), &mut bytes)
         {
             self.send_end_repair(now, to, &bytes[..len], None, out);
         }
@@ -253,11 +286,22 @@ impl Node {
                     sender.on_report(now, &report);
                 }
             }
-            EndRepair::Ask { session } => {
+            EndRepair::Ask {
+                session,
+                first,
+                named,
+            } => {
+                let Some(made) = self.ends.made(source, session) else {
+                    return self.drop_one(Drop::EndNoSession, out);
+                };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
                     return self.drop_one(Drop::Unsupported, out);
                 };
-                let Some(report) = receiver.on_ask(now, session) else {
+                let each = core::iter::repeat_n(1, 8 * named.len());
+                let opened = self.ends.opened(source, (session, first), each);
+                let opened = opened.into_iter().flatten().map(|opened| opened > 0);
+                let of = Of { session, made };
+                let Some(report) = receiver.on_ask(now, of, (first, named), opened) else {
                     return;
                 };
                 let mut bytes = [0; END_REPORT_BYTES];
@@ -267,10 +311,13 @@ impl Node {
             }
             EndRepair::Repair { session, repair } => {
                 let left = header.remaining().duration();
+                let Some(made) = self.ends.made(source, session) else {
+                    return self.drop_one(Drop::EndNoSession, out);
+                };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
                     return self.drop_one(Drop::Unsupported, out);
                 };
-                receiver.on_repair(now, session, left, &repair);
+                receiver.on_repair(now, Of { session, made }, left, &repair);
                 self.forward_restored(now, source, out);
             }
         }
@@ -288,8 +335,13 @@ impl Node {
         }
         self.end_repairs.is_restoring = true;
         while let Some(receiver) = self.end_repairs.receivers.get_mut(&source)
-            && let Some((remaining, bytes)) = receiver.poll(now)
+            && let Some((counter, remaining, bytes)) = receiver.poll(now)
         {
+            // The seal must not hear of what is late: a copy that a hop's request brings may be in time.
+            if remaining.is_expired() {
+                self.drop_one(Drop::Expired, out);
+                continue;
+            }
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
                 self.drop_one(Drop::NoBuffer, out);
                 continue;
@@ -313,6 +365,11 @@ impl Node {
             burst.fill(len, len);
             let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
             let verdict = self.judge_flow(now, self.came, packet, out);
+            if matches!(verdict, Verdict::Opened)
+                && let Some(receiver) = self.end_repairs.receivers.get_mut(&source)
+            {
+                receiver.on_restored(counter);
+            }
             self.dispatch(now, verdict, burst, out);
         }
         self.end_repairs.is_restoring = false;

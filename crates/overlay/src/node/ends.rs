@@ -149,7 +149,7 @@ impl Node {
             .then(|| transport::Kind::of(header.payload()));
         let reason = match transport {
             Some(Ok(transport::Kind::End(kind))) if kind.is_sealed() => {
-                let noted = self.end_repairs.note(source, packet);
+                let noted = self.end_repairs.note(now, source, packet);
                 let opened = self.ends.open(now, source, packet);
                 if let (Ok(_), Some(noted)) = (&opened, noted) {
                     self.end_repairs.on_opened(now, source, noted);
@@ -168,6 +168,9 @@ impl Node {
                     }
                     Err(reason) => {
                         if reason == Drop::Duplicate {
+                            if let Some(noted) = noted {
+                                self.end_repairs.on_duplicate(source, noted);
+                            }
                             self.flows
                                 .on_duplicate(FlowKey::of(&Header::trusted(&*packet)));
                         }

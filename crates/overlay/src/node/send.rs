@@ -362,10 +362,7 @@ impl Node {
             return Ok(());
         }
         match assemble(&header, stamp, payload, seals, out) {
-            Some(packet) => {
-                self.originate(now, &header, packet, out);
-                self.flush_end_repair(now, to, out);
-            }
+            Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   entry                                                        exit
-//!   EndSender ── ask, each second that packets pass ───────────▶ EndReceiver
+//!   EndSender ── question: these were data ───────────────────▶ EndReceiver
 //!       ◀── report: lost on the way, in what runs, after repair ──── │
 //!   sealed packets ═══▶ relays ═══▶ relays ════════════════════▶ opened, kept
 //!   repair packets ───────────────────────────────────────────▶ decoder ─▶ what is found is opened as if it had come
@@ -10,40 +10,45 @@
 //!
 //! It is the code and the pilot of a lane ([`super::code`], [`super::pilot`]). Packets are numbered by the counters under which they
 //! are sealed, so nothing is added to them, and what is found passes the same seal and the same window of replays as what comes.
-//! Of packets that are not covered the numbers alone count.
+//! Other packets take numbers too. So a question names those of data, half a second after they were sealed, and the exit counts what it
+//! has opened of them: what else is lost, or is not, says nothing.
 //!
 //! A hop rewrites marks of the header; both ends take them out before packets are combined ([`normal`]). The time that a packet has
-//! left is that of the repair packet that follows it, less what was between them, since a repair packet sets out with the
-//! shortest time of those that it covers.
+//! left is that of the repair packet, less what was between them, since a repair packet sets out with the
+//! shortest time of those that it covers. What is found too late is dropped before it is opened: a copy in time may follow.
 
 #[cfg(test)]
 mod tests;
 
-use super::code::{Decoder, Encoder, KEPT};
+use super::code::{Decoder, Encoder, KEPT, SPAN, is_same};
 use super::pilot::{Aims, Link, Pilot, Plan};
 use super::ring::Ring;
+use super::tail::Tail;
 use super::{RoundTrip, SLACK_LEAST};
 use crate::estimate::Loss;
 use crate::flow::FlowKey;
 use base::{Duration, Time, seq};
+use std::collections::VecDeque;
 use wire::Aim;
 use wire::control::Repair;
 use wire::data::{Header, Remaining};
 use wire::link::SessionIndex;
-use wire::transport::EndReport;
+use wire::transport::{END_ASKED_MAX, EndReport};
 
 /// What is sent lately is kept for so long, and in so many bytes. Choice: what a repair packet reaches over, 64 packets; of one call
 /// they take 1.3 s, but those of before half a second are late for any deadline of a call.
 const KEPT_FOR: Duration = Duration::from_millis(500);
 const KEPT_BYTES: usize = 256 << 10;
 /// The other end is asked so often while packets pass.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_EVERY: Duration = Duration::from_millis(500);
 /// It repairs, and knows what is lost, if it has reported so lately.
 const REPORT_HOLDS: Duration = Duration::from_secs(4);
 /// It reports no more often than this, however often it is asked.
-const REPORT_EVERY: Duration = Duration::from_millis(500);
-/// What stands for a packet that is not covered.
-const NOT_COVERED: [u8; 4] = [0; 4];
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+/// What stands for a packet that is not covered: as long as what is kept beside it, so that both are bounded.
+const NOT_COVERED: [u8; 16] = [0; 16];
+/// Numbers of restored packets that are remembered. Choice: 5 % of 1000 packets/s for 80 s, longer than an audit asks back.
+const RESTORED_KEPT: usize = 4096;
 
 /// A packet without what hops rewrite, in `room`.
 pub(crate) fn normal(packet: &[u8], room: &mut Vec<u8>) {
@@ -66,8 +71,32 @@ pub(crate) struct Sealed<'a> {
     pub(crate) way: Duration,
     /// What its sender wants.
     pub(crate) wish: Option<(FlowKey, Aim)>,
-    /// It is to be covered, if the plan says so.
-    pub(crate) is_data: bool,
+}
+
+/// Numbers of which one question asks, and which of them are data.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    first: u64,
+    bits: Vec<u8>,
+}
+
+impl Names {
+    /// The low bits of the first number, and a bit for it and for each that follows.
+    pub(crate) fn parts(&self) -> (u32, &[u8]) {
+        (self.first as u32, &self.bits)
+    }
+
+    /// Beyond the most, numbers are not asked about: those that are stand for them.
+    fn add(&mut self, counter: u64) {
+        if self.bits.is_empty() {
+            self.first = counter;
+        }
+        let at = (counter - self.first) as usize;
+        if at < 8 * END_ASKED_MAX {
+            self.bits.resize(self.bits.len().max(at / 8 + 1), 0);
+            self.bits[at / 8] |= 0x80 >> (at % 8);
+        }
+    }
 }
 
 /// The end that sends.
@@ -78,12 +107,18 @@ pub(crate) struct EndSender {
     ring: Ring,
     session: Option<SessionIndex>,
     next: u64,
+    /// The time left of the newest packets that are covered when they were sealed, by number modulo [`KEPT`].
+    left: Vec<(u64, Option<Duration>)>,
+    tail: Tail,
     asked: Option<Time>,
+    /// What the next question names, and what has been sealed since the last one.
+    names: [Names; 2],
     reported: Option<Time>,
     /// What the other end has reported: the share that is lost.
     loss: f64,
-    /// The least time to a deadline of what was covered lately.
-    deadline: Option<Duration>,
+    /// Of late: numbers, and those of data.
+    numbers: f64,
+    data: f64,
     /// When a packet was last covered, or could have been.
     used: Time,
     room: Vec<u8>,
@@ -97,10 +132,14 @@ impl EndSender {
             ring: Ring::new(KEPT_BYTES, KEPT_FOR),
             session: None,
             next: 0,
+            left: Vec::new(),
+            tail: Tail::new(1, KEPT_FOR),
             asked: None,
+            names: Default::default(),
             reported: None,
             loss: 0.0,
-            deadline: None,
+            numbers: 0.0,
+            data: 0.0,
             used: Time::ZERO,
             room: Vec::new(),
         }
@@ -126,38 +165,43 @@ impl EndSender {
         self.encoder.made().0
     }
 
-    /// A packet was sealed.
+    /// Another packet was sealed: its number is none of data.
+    pub(crate) fn on_other(&mut self, now: Time, session: SessionIndex, counter: u64) {
+        self.count(session, counter);
+        self.ring.push(now, counter, &NOT_COVERED);
+    }
+
+    /// A packet of data was sealed.
     pub(crate) fn on_sealed(&mut self, now: Time, sealed: &Sealed<'_>) {
-        if self.session != Some(sealed.session) || sealed.counter != self.next {
-            self.begin(sealed.session);
-        }
-        self.next = sealed.counter + 1;
-        if !sealed.is_data {
-            return self.ring.push(now, sealed.counter, &NOT_COVERED);
-        }
+        let counter = sealed.counter;
+        self.count(sealed.session, counter);
         self.used = now;
+        self.data += 1.0;
+        self.names[1].add(counter);
         normal(sealed.packet, &mut self.room);
-        self.ring.push(now, sealed.counter, &self.room);
+        self.ring.push(now, counter, &self.room);
         let header = Header::trusted(sealed.packet);
         let left = header.remaining().duration();
         let slack = left.map(|left| left.saturating_sub(sealed.way));
         let flow = FlowKey::of(&header).hash();
         let bytes = sealed.packet.len();
         if self.pilot.on_sent(now, bytes, slack, flow, sealed.wish) {
-            self.encoder.cover(sealed.counter);
-            self.deadline = match (self.deadline, left) {
-                (Some(least), Some(left)) => Some(least.min(left)),
-                (least, left) => left.or(least),
-            };
+            self.encoder.cover(counter);
+            self.tail.on_data(now);
+            self.left.resize(KEPT, (u64::MAX, None));
+            self.left[(counter % KEPT as u64) as usize] = (counter, left);
         }
     }
 
-    /// The session to ask about, if it is time to.
-    pub(crate) fn ask(&mut self, now: Time) -> Option<SessionIndex> {
+    /// The session to ask about and the numbers to name, if it is time to.
+    pub(crate) fn ask(&mut self, now: Time) -> Option<(SessionIndex, Names)> {
         let is_due = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
         let session = self.session.filter(|_| is_due)?;
         self.asked = Some(now);
-        Some(session)
+        // What hops recover comes later: what was sealed since the last question is named by the next one.
+        let sealed = core::mem::take(&mut self.names[1]);
+        let named = core::mem::replace(&mut self.names[0], sealed);
+        Some((session, named))
     }
 
     /// The other end tells what becomes of the packets.
@@ -182,17 +226,32 @@ impl EndSender {
             takes_repair: self.reported.is_some_and(reports),
             strikes: 0,
             longer: Duration::ZERO,
+            span: self.span(),
         };
         if self.pilot.look(now, &link) {
             self.encoder.set_share(self.pilot.plan().share);
-            self.deadline = None;
         }
         if !is_random {
             self.encoder.forgo();
         }
     }
 
-    /// Writes the body of the repair packet that is due, if one is: its length, its session, and the time it has.
+    /// When the last packets are to be repaired unless others follow.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.encoder.share().and(self.tail.next_timeout())
+    }
+
+    /// True if the flow has fallen silent, and its last packets get their repair.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
+        let is_silent = self.next_timeout().is_some() && self.tail.on_timeout(now).is_some();
+        if is_silent {
+            self.encoder.on_silence();
+        }
+        is_silent
+    }
+
+    /// Writes the body of the repair packet that is due, if one is: its length, its session, and the time it has: the shortest that its
+    /// members had.
     pub(crate) fn poll(
         &mut self,
         now: Time,
@@ -200,7 +259,31 @@ impl EndSender {
     ) -> Option<(usize, SessionIndex, Option<Duration>)> {
         let session = self.session?;
         let len = self.encoder.poll(now, &mut self.ring, out)?;
-        Some((len, session, self.deadline))
+        let repair = Repair::parse(&out[..len]).ok()?;
+        let newest = repair.newest.widen(self.next);
+        let left = of_members(newest, repair.members).filter_map(|counter| {
+            let (of, left) = self.left[(counter % KEPT as u64) as usize];
+            left.filter(|_| of == counter)
+        });
+        Some((len, session, left.min()))
+    }
+
+    /// A packet takes its number.
+    fn count(&mut self, session: SessionIndex, counter: u64) {
+        if self.session != Some(session) || counter != self.next {
+            self.begin(session);
+        }
+        self.next = counter + 1;
+        self.numbers += 1.0;
+        if self.numbers > 4.0 * SPAN as f64 {
+            (self.numbers, self.data) = (self.numbers / 2.0, self.data / 2.0);
+        }
+    }
+
+    /// Packets of data among as many numbers as a repair packet reaches over.
+    fn span(&self) -> u32 {
+        let share = self.data / self.numbers.max(1.0);
+        ((share * SPAN as f64) as u32).max(1)
     }
 
     /// Numbers have nothing to do with those of before.
@@ -209,33 +292,40 @@ impl EndSender {
             self.asked = None;
         }
         self.session = Some(session);
+        self.names = Default::default();
         self.ring.clear();
         self.encoder.set_share(None);
         self.encoder.set_share(self.pilot.plan().share);
     }
 }
 
-/// What has become of a number.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fate {
-    counter: u64,
-    /// A repair packet has named it: it is no repair packet, nor of another class.
-    is_covered: bool,
-    /// It came, or was found.
-    is_here: bool,
+/// The numbers that a repair packet names.
+fn of_members(newest: u64, members: u64) -> impl Iterator<Item = u64> {
+    let behind = (0..u64::from(u64::BITS)).filter(move |behind| members >> behind & 1 == 1);
+    behind.map(move |behind| newest.saturating_sub(behind))
+}
+
+/// A session of the two ends, at the one that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Of {
+    pub(crate) session: SessionIndex,
+    /// When it was made.
+    pub(crate) made: Time,
 }
 
 /// The end that receives.
 #[derive(Debug, Default)]
 pub(crate) struct EndReceiver {
-    session: Option<SessionIndex>,
+    of: Option<Of>,
     decoder: Decoder,
+    /// Of the packets that questions have named, in their order.
     loss: Loss,
+    named: u64,
     /// The number after the newest that has come.
     next: u64,
-    /// What has become of the newest numbers, modulo [`KEPT`].
-    fates: Vec<Fate>,
-    /// Of older ones that repair packets have named: here, and not.
+    /// Numbers of packets that were restored and have not come, ascending.
+    restored: VecDeque<u64>,
+    /// Packets that questions have named: here, and not.
     received: u64,
     lost: u64,
     reported: Option<Time>,
@@ -258,35 +348,65 @@ impl EndReceiver {
         self.decoder.stats().decoded
     }
 
-    /// A packet came, and is about to be opened in its place.
-    pub(crate) fn note(&mut self, packet: &[u8]) {
-        normal(packet, &mut self.room);
+    /// A packet of data came, and is about to be opened in its place. True if it is kept, if it opens.
+    pub(crate) fn note(&mut self, now: Time, session: SessionIndex, packet: &[u8]) -> bool {
+        let is_wanted = self.is_of(session) && self.decoder.is_wanted(now);
+        if is_wanted {
+            normal(packet, &mut self.room);
+        }
+        is_wanted
     }
 
-    /// The packet that was noted has been opened. `is_data`: it may be one that is covered.
-    pub(crate) fn on_opened(&mut self, now: Time, session: SessionIndex, low: u32, is_data: bool) {
-        if self.session != Some(session) {
+    /// A packet has been opened. `is_noted`: it was noted.
+    pub(crate) fn on_opened(&mut self, now: Time, session: SessionIndex, low: u32, is_noted: bool) {
+        if !self.is_of(session) {
             return;
         }
-        let counter = seq::widen(low.into(), 32, self.next);
+        let counter = self.widen(low);
         self.next = self.next.max(counter + 1);
-        self.loss.on_packet(counter);
-        if is_data {
+        if is_noted {
             self.decoder.on_original(now, counter, &self.room);
-            self.is_here(counter);
         }
     }
 
-    /// The other end asks what becomes of its packets.
-    pub(crate) fn on_ask(&mut self, now: Time, session: SessionIndex) -> Option<EndReport> {
-        self.listen(now, session);
-        if self.reported.is_some_and(|at| now.since(at) < REPORT_EVERY) {
+    /// The packet that was noted had been opened before. If it was restored, it has come by itself now: it is the same.
+    pub(crate) fn on_duplicate(&mut self, low: u32) {
+        let counter = self.widen(low);
+        let Ok(at) = self.restored.binary_search(&counter) else {
+            return;
+        };
+        let kept = self.decoder.bytes(counter);
+        if kept.is_some_and(|kept| is_same(kept, &self.room)) {
+            self.restored.remove(at);
+        }
+    }
+
+    /// The other end asks what becomes of its packets, of numbers from `first` on. `opened`: of each whether it was opened, come or restored.
+    pub(crate) fn on_ask(
+        &mut self,
+        now: Time,
+        of: Of,
+        (first, names): (u32, &[u8]),
+        opened: impl Iterator<Item = bool>,
+    ) -> Option<EndReport> {
+        if !self.listen(now, of) || self.reported.is_some_and(|at| now.since(at) < REPORT_EVERY) {
             return None;
         }
         self.reported = Some(now);
+        let first = self.widen(first);
+        let bits = names.iter().flat_map(|byte| (0..8).map(move |bit| byte << bit & 0x80 != 0));
+        let named = (first..).zip(bits.zip(opened)).filter(|(_, (is_named, _))| *is_named);
+        for (counter, (_, is_here)) in named {
+            self.received += u64::from(is_here);
+            self.lost += u64::from(!is_here);
+            if is_here && self.restored.binary_search(&counter).is_err() {
+                self.loss.on_packet(self.named);
+            }
+            self.named += 1;
+        }
         let run = self.loss.run() * 256.0;
         Some(EndReport {
-            session,
+            session: of.session,
             // The casts saturate, and counts wrap.
             loss: (self.loss.rate() * 65_536.0) as u16,
             run_256ths: run as u16,
@@ -299,65 +419,68 @@ impl EndReceiver {
     pub(crate) fn on_repair(
         &mut self,
         now: Time,
-        session: SessionIndex,
+        of: Of,
         left: Option<Duration>,
         repair: &Repair<'_>,
     ) {
-        self.listen(now, session);
         // Without a packet that has come it is not known which number that is.
-        if self.next == 0 {
+        if !self.listen(now, of) || self.next == 0 {
             return;
         }
         self.left = left;
-        let newest = repair.newest.widen(self.next);
-        for behind in (0..u64::BITS).filter(|behind| repair.members >> behind & 1 == 1) {
-            let counter = newest.saturating_sub(behind.into());
-            if let Some(fate) = self.fate(counter) {
-                fate.is_covered = true;
-            }
-        }
-        self.decoder.on_repair(now, newest, repair);
+        self.decoder.on_repair(now, repair.newest.widen(self.next), repair);
     }
 
     /// The next packet that was found, and the time that it has left.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<(Remaining, &[u8])> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(u64, Remaining, &[u8])> {
         let (counter, due) = self.decoder.poll()?;
-        self.is_here(counter);
         // So much as the repair packet, which left later, less what has passed since this one should have come.
         let remaining = Remaining::from_deadline(self.left).minus(now.since(due));
-        Some((remaining, self.decoder.bytes(counter)?))
+        Some((counter, remaining, self.decoder.bytes(counter)?))
     }
 
-    fn listen(&mut self, now: Time, session: SessionIndex) {
+    /// A packet that was found has been opened.
+    pub(crate) fn on_restored(&mut self, counter: u64) {
+        if self.restored.len() == RESTORED_KEPT {
+            self.restored.pop_front();
+        }
+        let at = self.restored.partition_point(|held| *held < counter);
+        self.restored.insert(at, counter);
+    }
+
+    /// How many packets of these numbers were restored and have not come by themselves.
+    pub(crate) fn restored(&self, session: SessionIndex, first: u32, len: u16) -> u16 {
+        if !self.is_of(session) {
+            return 0;
+        }
+        let first = self.widen(first);
+        let before = |counter: u64| self.restored.partition_point(|held| *held < counter);
+        (before(first + u64::from(len)) - before(first)) as u16
+    }
+
+    fn is_of(&self, session: SessionIndex) -> bool {
+        self.of.is_some_and(|of| of.session == session)
+    }
+
+    fn widen(&self, low: u32) -> u64 {
+        seq::widen(low.into(), 32, self.next)
+    }
+
+    /// The other end speaks of a session. False if a newer one has taken its place.
+    fn listen(&mut self, now: Time, of: Of) -> bool {
+        if self.of.is_some_and(|held| held.session != of.session && held.made >= of.made) {
+            return false;
+        }
         self.used = now;
-        if self.session != Some(session) {
-            self.session = Some(session);
+        if self.of != Some(of) {
+            self.of = Some(of);
             self.decoder.reset();
             self.loss.on_new_session();
+            self.named = 0;
             self.next = 0;
-            self.fates.clear();
+            self.restored.clear();
         }
         self.decoder.release_idle(now);
-    }
-
-    fn is_here(&mut self, counter: u64) {
-        if let Some(fate) = self.fate(counter) {
-            fate.is_here = true;
-        }
-    }
-
-    /// The place of a number, of which what stood there before is counted; none if a newer one stands there.
-    fn fate(&mut self, counter: u64) -> Option<&mut Fate> {
-        self.fates.resize(KEPT, Fate::default());
-        let fate = &mut self.fates[(counter % KEPT as u64) as usize];
-        if fate.counter < counter {
-            self.received += u64::from(fate.is_covered && fate.is_here);
-            self.lost += u64::from(fate.is_covered && !fate.is_here);
-            *fate = Fate {
-                counter,
-                ..Fate::default()
-            };
-        }
-        (fate.counter == counter).then_some(fate)
+        true
     }
 }

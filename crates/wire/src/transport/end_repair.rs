@@ -9,13 +9,21 @@
 //! |  reserved 0   |           session, chosen by the exit         |   4
 //! +---------------+-----------------------------------------------+
 //!
+//! what 0, the question, has behind these:
+//! +---------------------------------------------------------------+
+//! |        low 32 bits of the first counter in question           |   8
+//! +---------------------------------------------------------------+
+//! | one bit per counter from there on, the highest first: it is   |  12
+//! | of a packet that may be repaired; at most 128 bytes           |
+//! +---------------------------------------------------------------+
+//!
 //! what 1, the report, has behind these:
 //! +-------------------------------+-------------------------------+
 //! |     loss, shares of 65 536    |   mean run of losses, 1/256   |   8
 //! +-------------------------------+-------------------------------+
-//! |      named by repair packets, and received or restored        |  12
+//! |      named by questions, and received or restored             |  12
 //! +---------------------------------------------------------------+
-//! |      named by repair packets, and neither                     |  16
+//! |      named by questions, and neither                          |  16
 //! +---------------------------------------------------------------+
 //!
 //! what 2, a repair packet, the body of a repair packet of a lane ([`Repair`]) from offset 8 on
@@ -35,6 +43,10 @@ use crate::{Full, Malformed};
 
 /// Bytes in front of the body of a repair packet.
 pub const END_REPAIR_FRONT: usize = 8;
+/// Bytes in front of the bits of a question.
+pub const END_ASK_FRONT: usize = 12;
+/// The most bytes of bits.
+pub const END_ASKED_MAX: usize = 128;
 /// Bytes of a report.
 pub const END_REPORT_BYTES: usize = 20;
 
@@ -49,6 +61,10 @@ pub enum EndRepair<'a> {
     Ask {
         /// As its receiver has chosen it.
         session: SessionIndex,
+        /// The low bits of the first counter in question.
+        first: u32,
+        /// A bit per counter, the highest of a byte first: it is in question.
+        named: &'a [u8],
     },
     /// So much.
     Report(EndReport),
@@ -70,9 +86,9 @@ pub struct EndReport {
     pub loss: u16,
     /// The mean length of a run of losses, in 256ths of a packet.
     pub run_256ths: u16,
-    /// Packets that repair packets have named, and that came or were restored.
+    /// Packets that questions have named, and that came or were restored.
     pub received: u32,
-    /// Packets that repair packets have named, and that did not come and were not restored.
+    /// Packets that questions have named, and that did not come and were not restored.
     pub lost: u32,
 }
 
@@ -93,7 +109,17 @@ impl<'a> EndRepair<'a> {
         }
         let session = SessionIndex::new(session);
         let message = match what {
-            ASK => EndRepair::Ask { session },
+            ASK => {
+                let (first, named) = (r.u32()?, r.rest());
+                if named.len() > END_ASKED_MAX {
+                    return Err(Malformed::Length);
+                }
+                return Ok(EndRepair::Ask {
+                    session,
+                    first,
+                    named,
+                });
+            }
             REPORT => EndRepair::Report(EndReport {
                 session,
                 loss: r.u16()?,
@@ -113,9 +139,17 @@ impl<'a> EndRepair<'a> {
         }
     }
 
-    /// Writes a question.
-    pub fn ask(session: SessionIndex, out: &mut [u8]) -> Result<usize, Full> {
-        front(ASK, session, out)
+    /// Writes a question about counters from `first` on.
+    pub fn ask(
+        session: SessionIndex,
+        (first, named): (u32, &[u8]),
+        out: &mut [u8],
+    ) -> Result<usize, Full> {
+        let len = front(ASK, session, out)?;
+        let mut w = Writer::new(&mut out[len..]);
+        w.u32(first)?;
+        w.put(named)?;
+        Ok(len + w.len())
     }
 
     /// Writes what stands in front of the body of a repair packet.
@@ -153,7 +187,8 @@ mod tests {
     use crate::data::LaneSeq;
 
     const SESSION: SessionIndex = SessionIndex::new(0xabcdef);
-    const ASKED: [u8; END_REPAIR_FRONT] = [6, 0, 0, 0, 0, 0xab, 0xcd, 0xef];
+    const ASKED: [u8; END_ASK_FRONT + 1] =
+        [6, 0, 0, 0, 0, 0xab, 0xcd, 0xef, 0, 1, 0, 2, 0b1010_0000];
     const TOLD: [u8; END_REPORT_BYTES] = [
         6, 1, 0, 0, 0, 0xab, 0xcd, 0xef, 0x0c, 0xcc, 0x02, 0, 0, 1, 0, 0, 0, 0, 0, 9,
     ];
@@ -176,7 +211,13 @@ mod tests {
     #[test]
     fn bytes_and_messages_agree() {
         let session = SESSION;
-        assert_eq!(EndRepair::parse(&ASKED), Ok(EndRepair::Ask { session }));
+        let (first, named) = (0x1_0002, &[0b1010_0000][..]);
+        let asked = EndRepair::Ask {
+            session,
+            first,
+            named,
+        };
+        assert_eq!(EndRepair::parse(&ASKED), Ok(asked));
         assert_eq!(EndRepair::parse(&TOLD), Ok(EndRepair::Report(REPORTED)));
         let bytes = repaired();
         let Ok(EndRepair::Repair { session, repair }) = EndRepair::parse(&bytes) else {
@@ -187,9 +228,9 @@ mod tests {
         let mut out = [0xa5; END_REPORT_BYTES];
         assert_eq!(REPORTED.emit(&mut out), Ok(END_REPORT_BYTES));
         assert_eq!(out, TOLD);
-        let mut out = [0xa5; END_REPAIR_FRONT];
-        assert_eq!(EndRepair::ask(SESSION, &mut out), Ok(END_REPAIR_FRONT));
-        assert_eq!(out, ASKED);
+        let mut out = [0xa5; END_ASK_FRONT + 1];
+        let len = EndRepair::ask(SESSION, (first, named), &mut out);
+        assert_eq!((len, out), (Ok(ASKED.len()), ASKED));
         let mut out = [0xa5; END_REPAIR_FRONT];
         let len = EndRepair::begin_repair(SESSION, &mut out);
         assert_eq!(
@@ -205,7 +246,9 @@ mod tests {
     #[test]
     fn what_is_none_is_refused() {
         for bytes in [&ASKED[..], &TOLD[..], &repaired()[..]] {
-            for cut in 0..bytes.len() {
+            // A question may have no bits.
+            let least = bytes.len() - usize::from(bytes == ASKED);
+            for cut in 0..least {
                 assert_eq!(EndRepair::parse(&bytes[..cut]), Err(Malformed::Short));
             }
         }
@@ -220,6 +263,8 @@ mod tests {
         assert_eq!(bad(&TOLD, 4, 1), Malformed::Value);
         assert_eq!(bad(&repaired(), 11, 0xc2), Malformed::Value);
         let longer = [&TOLD[..], &[0]].concat();
+        assert_eq!(EndRepair::parse(&longer), Err(Malformed::Length));
+        let longer = [&ASKED[..END_ASK_FRONT], &[0; END_ASKED_MAX + 1]].concat();
         assert_eq!(EndRepair::parse(&longer), Err(Malformed::Length));
     }
 }

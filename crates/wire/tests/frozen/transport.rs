@@ -253,9 +253,15 @@ fn questions_keys_and_copies() {
         });
     }
     let session = SessionIndex::new(0x00ab_cdef);
-    let bytes = written(|bytes| EndRepair::ask(session, bytes));
+    let (first, named) = (0x0001_0002, &[0b1010_0000][..]);
+    let bytes = written(|bytes| EndRepair::ask(session, (first, named), bytes));
     fixtures.hold("repair-asked", &bytes, |frozen| {
-        assert_eq!(EndRepair::parse(frozen), Ok(EndRepair::Ask { session }));
+        let asked = EndRepair::Ask {
+            session,
+            first,
+            named,
+        };
+        assert_eq!(EndRepair::parse(frozen), Ok(asked));
     });
     let report = EndReport {
         session,

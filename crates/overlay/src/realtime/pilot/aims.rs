@@ -18,9 +18,9 @@ pub enum Protect {
     Requests,
     /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
     Hop,
-    /// Requests on the links, and repair between this node and the one where its packets leave the overlay.
+    /// On the links as [`Protect::Auto`], and repair between this node and the one where its packets leave the overlay.
     EndToEnd,
-    /// Requests on the links, and more paths where there is trouble.
+    /// On the links as [`Protect::Auto`], and more paths where there is trouble.
     Paths,
 }
 
@@ -56,7 +56,12 @@ impl Protect {
 
     /// Repair packets may be sent to a neighbour.
     pub const fn repairs(self) -> bool {
-        matches!(self, Protect::Auto | Protect::Hop)
+        !matches!(self, Protect::Off | Protect::Requests)
+    }
+
+    /// What is added follows from what is lost.
+    pub const fn chooses(self) -> bool {
+        self.repairs() && !matches!(self, Protect::Hop)
     }
 }
 
