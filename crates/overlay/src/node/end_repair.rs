@@ -16,7 +16,7 @@ use super::receive::Verdict;
 use super::send::{assemble, own_header};
 use crate::ends::has_seal;
 use crate::event::Drop;
-use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, SealedPacket};
+use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, Reason, SealedPacket};
 use crate::snapshot::EndRepairStatus;
 use base::{Burst, Duration, Map, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
@@ -110,7 +110,10 @@ impl EndRepairs {
 
     /// When the last packets of a flow are to be repaired unless others follow.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.senders.values().filter_map(EndSender::next_timeout).min()
+        self.senders
+            .values()
+            .filter_map(EndSender::next_timeout)
+            .min()
     }
 
     /// Flows have fallen silent.
@@ -157,7 +160,11 @@ impl EndRepairs {
             let (plan, (lost, measured)) = (sender.plan(), sender.measured());
             EndRepairStatus {
                 repair_pct: 100.0 * plan.share.map_or(0.0, |share| share.ratio()),
-                reason: plan.reason.text().to_owned(),
+                reason: match plan.reason {
+                    Reason::Neighbour => "the other end does not report losses",
+                    reason => reason.text(),
+                }
+                .to_owned(),
                 lost_pct: 100.0 * lost,
                 predicted_pct: 100.0 * plan.predicted,
                 measured_pct: measured.map(|(share, _)| 100.0 * share),

@@ -394,8 +394,12 @@ impl EndReceiver {
         }
         self.reported = Some(now);
         let first = self.widen(first);
-        let bits = names.iter().flat_map(|byte| (0..8).map(move |bit| byte << bit & 0x80 != 0));
-        let named = (first..).zip(bits.zip(opened)).filter(|(_, (is_named, _))| *is_named);
+        let bits = names
+            .iter()
+            .flat_map(|byte| (0..8).map(move |bit| byte << bit & 0x80 != 0));
+        let named = (first..)
+            .zip(bits.zip(opened))
+            .filter(|(_, (is_named, _))| *is_named);
         for (counter, (_, is_here)) in named {
             self.received += u64::from(is_here);
             self.lost += u64::from(!is_here);
@@ -428,7 +432,8 @@ impl EndReceiver {
             return;
         }
         self.left = left;
-        self.decoder.on_repair(now, repair.newest.widen(self.next), repair);
+        self.decoder
+            .on_repair(now, repair.newest.widen(self.next), repair);
     }
 
     /// The next packet that was found, and the time that it has left.
@@ -468,7 +473,10 @@ impl EndReceiver {
 
     /// The other end speaks of a session. False if a newer one has taken its place.
     fn listen(&mut self, now: Time, of: Of) -> bool {
-        if self.of.is_some_and(|held| held.session != of.session && held.made >= of.made) {
+        if self
+            .of
+            .is_some_and(|held| held.session != of.session && held.made >= of.made)
+        {
             return false;
         }
         self.used = now;

@@ -462,9 +462,21 @@ fn what_links_tell_as_measured_is_what_was_missed() {
     }
 }
 
-/// Two links one behind the other that both lose: a request takes 80 ms, and calls with a deadline of 150 ms have 70.
+/// Two links one behind the other that both lose: a request takes 80 ms, and calls with a deadline of 150 ms have 70. The
+/// relay between them does not repair.
 fn two_hops(protect: Protect, path: &str) -> Nodes {
-    network(4, vec![(0, 1), (1, 2)], path, settings(protect))
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2)],
+        settings: settings(protect),
+        own_settings: vec![(1, settings(Protect::Requests))],
+        ..Plan::of(3)
+    };
+    let mut nodes = Nodes::planned(4, plan);
+    nodes.link(0, 1, path);
+    nodes.link(1, 2, path);
+    nodes.run_ms(10_000);
+    assert!(nodes.all_links_up());
+    nodes
 }
 
 #[test]
@@ -502,6 +514,40 @@ fn two_ends_repair_what_their_hops_do_not() {
         nodes.world.close().unwrap();
         requests.world.close().unwrap();
     }
+}
+
+/// Spurts of eight packets, with 300 ms between them: how many of all were not there by the deadline.
+fn spurts(nodes: &mut Nodes, spurts: u64) -> usize {
+    let options = Options {
+        deadline: Some(Duration::from_millis(150)),
+        ..voice()
+    };
+    nodes.bind(2, options);
+    nodes.set_sender(0, SENDER, options);
+    nodes.run_ms(1);
+    nodes.world.take_replies();
+    for number in 0..8 * spurts {
+        let at = nodes.world.now();
+        nodes.send(at, 0, SENDER, 2, number);
+        nodes.run_ms(if number % 8 == 7 { 300 } else { 20 });
+    }
+    8 * spurts as usize - nodes.arrivals().len()
+}
+
+#[test]
+fn the_last_packets_before_a_silence_are_repaired() {
+    let path = "delay=40ms loss=3%";
+    let mut requests = two_hops(Protect::Requests, path);
+    let without = spurts(&mut requests, 200);
+    let mut nodes = two_hops(Protect::EndToEnd, path);
+    calls(&mut nodes, 2, 1, 150);
+    let with = spurts(&mut nodes, 200);
+    println!("missed {with}, with requests alone {without}");
+    assert!(without > 50, "{without}");
+    // Of eight packets of a call a seventh or more is last.
+    assert!(with * 12 < without, "{with} of {without}");
+    nodes.world.close().unwrap();
+    requests.world.close().unwrap();
 }
 
 #[test]

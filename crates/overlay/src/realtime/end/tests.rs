@@ -81,7 +81,8 @@ impl Way {
             self.counter += 1;
             for _ in 0..self.beside {
                 self.sender.on_other(now, session, self.counter);
-                self.receiver.on_opened(there, session, self.counter as u32, false);
+                self.receiver
+                    .on_opened(there, session, self.counter as u32, false);
                 self.opened.insert(self.counter);
                 self.counter += 1;
             }
@@ -114,7 +115,8 @@ impl Way {
         let opened = &self.opened;
         let (first, _) = names.parts();
         let each = (u64::from(first)..).map(|counter| opened.contains(&counter));
-        self.receiver.on_ask(there, of(session), names.parts(), each)
+        self.receiver
+            .on_ask(there, of(session), names.parts(), each)
     }
 
     fn arrive(&mut self, now: Time, session: SessionIndex, mut packet: Vec<u8>) {
@@ -139,7 +141,10 @@ impl Way {
             let passed = Duration::from_millis(self.ms - sent);
             let exact = (DEADLINE.min(self.other) - WAY).saturating_sub(passed);
             let left = remaining.duration().unwrap();
-            assert!(left <= exact + Duration::from_millis(2), "{left:?}, {exact:?}");
+            assert!(
+                left <= exact + Duration::from_millis(2),
+                "{left:?}, {exact:?}"
+            );
             let told = Duration::from_millis(6);
             assert!(left + told >= exact, "{left:?}, {exact:?}");
             if !remaining.is_expired() {
@@ -161,7 +166,8 @@ impl Way {
         self.found.clear();
         self.send(session, packets);
         let found = self.lost.iter().filter(|(counter, packet)| {
-            let is_it = |(of, payload): &&(u64, Vec<u8>)| of == counter && packet.ends_with(payload);
+            let is_it =
+                |(of, payload): &&(u64, Vec<u8>)| of == counter && packet.ends_with(payload);
             self.found.iter().any(|found| is_it(&found))
         });
         (found.count(), self.lost.len())
@@ -249,13 +255,22 @@ fn what_was_restored_has_not_come_until_the_same_comes() {
         way.send(ONE, 1);
     }
     let restored = way.receiver.restored.back().copied().unwrap();
-    let (_, packet) = way.lost.iter().find(|(of, _)| *of == restored).unwrap().clone();
+    let (_, packet) = way
+        .lost
+        .iter()
+        .find(|(of, _)| *of == restored)
+        .unwrap()
+        .clone();
     let before = way.receiver.restored.len();
     let mut other = packet.clone();
     *other.last_mut().unwrap() ^= 1;
     way.receiver.note(at(way.ms), ONE, &other);
     way.receiver.on_duplicate(restored as u32);
-    assert_eq!(way.receiver.restored.len(), before, "another packet of its number");
+    assert_eq!(
+        way.receiver.restored.len(),
+        before,
+        "another packet of its number"
+    );
     way.receiver.note(at(way.ms), ONE, &packet);
     way.receiver.on_duplicate(restored as u32);
     assert_eq!(way.receiver.restored.len(), before - 1);
