@@ -1,4 +1,4 @@
-//! Coded repair from end to end, at the node: what passes it on both sides, and what is found. [`crate::realtime::end`] has what
+//! Coded repair from end to end, at the node: what passes it on both sides, and what is found. `realtime::end` has what
 //! follows from what.
 //!
 //! ```text
