@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lab::bench::engine::Replay;
+use lab::bench::engine::{How, Replay};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -50,20 +50,19 @@ fn allocating_turns(replay: &mut Replay, turns: usize) -> (usize, u64) {
 
 #[test]
 fn packets_are_forwarded_without_allocation() {
-    for (payload, burst, to_group) in [
-        (160, 1, false),
-        (160, 16, false),
-        (1_200, 16, false),
-        (160, 1, true),
-        (160, 16, true),
+    let how = |group, coded| How { group, coded };
+    for (payload, burst, how) in [
+        (160, 1, how(false, false)),
+        (160, 16, how(false, false)),
+        (1_200, 16, how(false, false)),
+        (160, 1, how(true, false)),
+        (160, 16, how(true, false)),
+        (160, 1, how(false, true)),
+        (160, 16, how(false, true)),
     ] {
         // Fast in virtual time, so that it is warm after few packets; slow enough for debug builds.
         let rate_pps = 100_000;
-        let mut replay = match to_group {
-            true => Replay::to_group(payload, burst, 10, rate_pps),
-            false => Replay::new(payload, burst, 10, rate_pps),
-        }
-        .unwrap();
+        let mut replay = Replay::new(how, payload, burst, 10, rate_pps).unwrap();
         let per_turn = 32 * burst;
         // Windows double until half of each lasts for half a second. What is measured then lies between two
         // rounds of housekeeping, which come once per second and may allocate.
@@ -74,7 +73,7 @@ fn packets_are_forwarded_without_allocation() {
             (allocating, allocations),
             (0, 0),
             "turns that allocated, and allocations, in {turns} turns of {per_turn} packets of \
-             {payload} bytes, to a group: {to_group}"
+             {payload} bytes, {how:?}"
         );
     }
 }

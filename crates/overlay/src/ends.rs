@@ -214,6 +214,12 @@ impl Ends {
         Sealed::Ready(burst, counters)
     }
 
+    /// When a session with `with` was made, which is known here by this index.
+    pub(crate) fn made(&self, with: NodeAddr, session: SessionIndex) -> Option<Time> {
+        let end = self.ends.get(&with)?;
+        Some(end.sessions.by_index(session)?.established())
+    }
+
     /// How many of `source`'s packets were opened, of stretches of so many counters each from `first` on.
     /// `None` if that is not known.
     pub(crate) fn opened(

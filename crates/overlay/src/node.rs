@@ -14,6 +14,7 @@ mod deliver;
 mod direct;
 mod divert;
 mod doubt;
+mod end_repair;
 mod ends;
 mod flows;
 mod fragments;
@@ -132,6 +133,8 @@ pub struct Node {
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
+    /// What repairs packets on the whole way between this node and others.
+    end_repairs: end_repair::EndRepairs,
     /// Whether what they seal arrives.
     audits: Audits,
     /// And whether trees bring what is sent to groups.
@@ -257,6 +260,7 @@ impl Node {
                 config.seed,
                 &config.settings,
             ),
+            end_repairs: end_repair::EndRepairs::default(),
             audits: Audits::default(),
             group_audits: GroupAudits::default(),
             reviewed: None,
@@ -460,6 +464,7 @@ impl Node {
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
+        self.end_repairs.on_timeout(now);
         self.drive_audits(now, out);
         self.drive_group_audits(now, out);
         self.database.settle_doubts(now);
@@ -473,6 +478,7 @@ impl Node {
             self.tend_paths(now, out);
             self.tend_ends(now, out);
             self.tend_group_keys(now);
+            self.end_repairs.expire(now);
             self.audits.expire(now);
             self.group_audits.expire(now);
             self.prepare_ends(now, out);
@@ -513,6 +519,7 @@ impl Engine for Node {
         self.drive_group_keys(now, out);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);
+        self.flush_end_repairs(now, out);
         while let Some(index) = self.links.pop_touched() {
             self.flush_link(now, index, out);
             self.links.schedule(index);
@@ -526,6 +533,7 @@ impl Engine for Node {
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (self.ends.next_timeout(), "end"),
+            (self.end_repairs.next_timeout(), "end"),
             (self.own_keys.next_timeout(), "group key"),
             (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),

@@ -98,6 +98,29 @@ pub struct EndStatus {
     pub opened: u64,
     /// Packets in its name that did not open.
     pub refused: u64,
+    /// Coded repair of what goes to it, null unless `protect` is `end-to-end` and packets have passed.
+    pub repair: Option<EndRepairStatus>,
+    /// Packets of it that coded repair between the two has restored.
+    pub restored: u64,
+}
+
+/// Coded repair between the two ends of a way.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndRepairStatus {
+    /// Repair packets per packet, in percent; 0 if none are sent.
+    pub repair_pct: f64,
+    /// Why no better, in words.
+    pub reason: String,
+    /// What is lost on the way, before repair, as the other end reports.
+    pub lost_pct: f64,
+    /// What is predicted to stay lost.
+    pub predicted_pct: f64,
+    /// What stayed lost under the plan in force; null before the other end has reported of it.
+    pub measured_pct: Option<f64>,
+    /// What may stay lost.
+    pub target_pct: f64,
+    /// Repair packets sent.
+    pub sent: u64,
 }
 
 /// A relay or link whose paths to a node deliver less than their links promise. Packets go around it.

@@ -82,6 +82,7 @@ fn piloted(protect: Protect, loss: f64, run: f64, latency: Duration, slack: Dura
         takes_repair: true,
         strikes: 5,
         longer: Duration::ZERO,
+        span: 64,
     };
     pilot.look(begin + INTERVAL * 50, &link);
     pilot.plan().predicted

@@ -221,6 +221,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 packets: args.packets,
                 rate_pps: args.rate_pps,
                 group: args.group,
+                protect: args.protect,
             },
             args.telling.progress(),
         )),

@@ -55,7 +55,7 @@
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
 //! What has been opened of what was sealed ([`Tally`]), inside the seal; the keys of groups ([`GroupKey`]); and packets
-//! to a group for one receiver alone ([`group_copy()`]).
+//! to a group for one receiver alone ([`group_copy()`]); and coded repair ([`EndRepair`]).
 //!
 //! What one end has sealed for the other begins with the clear header of [a sealed
 //! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
@@ -85,10 +85,14 @@
 //! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
 //! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
 
+mod end_repair;
 mod group_copy;
 mod group_key;
 mod tally;
 
+pub use end_repair::{
+    END_ASK_FRONT, END_ASKED_MAX, END_REPAIR_FRONT, END_REPORT_BYTES, EndRepair, EndReport,
+};
 pub use group_copy::{GROUP_COPY_BYTES, begin_group_copy, group_copy};
 pub use group_key::{
     GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, Name as KeyName, Reason as KeyRefusal,
@@ -117,6 +121,7 @@ const SEGMENT: u8 = 2;
 const TALLY: u8 = 3;
 const GROUP_KEY: u8 = 4;
 const GROUP_COPY: u8 = 5;
+const END_REPAIR: u8 = 6;
 /// What an initiator that knows tickets acknowledges with its call.
 const ASKS: u32 = 1;
 const HAS_TICKET: u8 = 1;
@@ -135,6 +140,8 @@ pub enum Kind {
     GroupKey,
     /// A packet to a group, for one receiver.
     GroupCopy,
+    /// Coded repair from end to end, or what belongs to it.
+    EndRepair,
     /// A datagram of one end for the other: sealed, or of their handshake.
     End(link::Kind),
 }
@@ -149,6 +156,7 @@ impl Kind {
             Some(&TALLY) => Ok(Kind::Tally),
             Some(&GROUP_KEY) => Ok(Kind::GroupKey),
             Some(&GROUP_COPY) => Ok(Kind::GroupCopy),
+            Some(&END_REPAIR) => Ok(Kind::EndRepair),
             Some(&byte) => match link::Kind::from_byte(byte) {
                 Ok(kind) => Ok(Kind::End(kind)),
                 Err(_) => Err(Malformed::Kind),

@@ -10,7 +10,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
-use wire::transport::{Fragment, GroupKey, Kind, Range, Segment, Tally, group_copy};
+use wire::transport::{EndRepair, Fragment, GroupKey, Kind, Range, Segment, Tally, group_copy};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
 
 use crate::Target;
@@ -171,6 +171,33 @@ fn transport(data: &[u8]) {
                 assert!(header.destination().is_multicast());
                 assert_eq!(packet, &data[1..]);
             }
+        }
+        Ok(Kind::EndRepair) => {
+            let len = match EndRepair::parse(data) {
+                Ok(EndRepair::Ask {
+                    session,
+                    first,
+                    named,
+                }) => EndRepair::ask(session, (first, named), &mut written),
+                Ok(EndRepair::Report(report)) => report.emit(&mut written),
+                Ok(EndRepair::Repair { session, repair }) => {
+                    let front = EndRepair::begin_repair(session, &mut written).expect("equal room");
+                    let Repair {
+                        newest,
+                        seed,
+                        members,
+                        ages,
+                        sum,
+                    } = repair;
+                    let body = &mut written[front..];
+                    let len = Repair::emit_front(newest, seed, members, ages, body);
+                    let len = len.expect("equal room");
+                    body[len..len + sum.len()].copy_from_slice(sum);
+                    Ok(front + len + sum.len())
+                }
+                Err(_) => return,
+            };
+            assert_eq!(written[..len.expect("equal room")], *data);
         }
         // Those of `link`, for the two ends.
         Ok(Kind::End(kind)) => assert_eq!(data.first(), Some(&kind.byte())),

@@ -4,7 +4,7 @@
 use super::Link;
 use crate::aims::FlowAims;
 use crate::flow::FlowKey;
-use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip};
+use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip, SPAN};
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
 use graph::protection::{ALL, Lane, TARGET};
@@ -82,6 +82,7 @@ impl Link {
                 usual: known.usual.max(least),
             },
             longer: longer.div(2),
+            span: SPAN as u32,
             is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
             takes_repair: self.peer_takes_repair,
             strikes: self.strikes,

@@ -183,9 +183,17 @@ impl Node {
                 }
                 let mut opened = [0; COUNTS_MAX];
                 let told = self.ends.opened(source, (session, first), counts.iter());
-                let told = told.map_or(0, |counts| {
-                    let counts = counts.zip(&mut opened);
-                    counts.map(|(count, place)| *place = count).count()
+                let mut at = first;
+                let told = told.map_or(0, |told| {
+                    let counted = told.zip(counts.iter()).zip(&mut opened);
+                    let each = counted.map(|((count, length), place)| {
+                        // What was restored has not come.
+                        let of = (session, at);
+                        let restored = self.end_repairs.restored(source, of, length);
+                        *place = count.saturating_sub(restored);
+                        at = at.wrapping_add(length.into());
+                    });
+                    each.count()
                 });
                 let mut bytes = [0; TALLY_BYTES_MAX];
                 let len = Tally::tell(number, &opened[..told], &mut bytes);

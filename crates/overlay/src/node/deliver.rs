@@ -116,6 +116,9 @@ impl Node {
                 Ok(transport::Kind::GroupKey) if around.is_end() => {
                     return self.on_group_key(now, one.bytes(), out);
                 }
+                Ok(transport::Kind::EndRepair) if around.is_end() => {
+                    return self.on_end_repair(now, one.bytes(), out);
+                }
                 Ok(transport::Kind::GroupCopy) if around.is_end() => {
                     let sender = (arrived.from, arrived.remaining);
                     if (to, to_port) != (self.addr, PORT) {

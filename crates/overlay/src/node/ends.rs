@@ -109,6 +109,7 @@ impl Node {
         match self.ends.seal(now, to, packets, out.pool()) {
             Sealed::Ready(packets, counters) => {
                 self.audits.note(now, to, note.sealed(counters, count));
+                self.cover_to_end(now, to, &packets, counters);
                 return Some(packets);
             }
             Sealed::Waits(Some(init)) => self.send_handshake(now, to, &init, out),
@@ -148,7 +149,13 @@ impl Node {
             .then(|| transport::Kind::of(header.payload()));
         let reason = match transport {
             Some(Ok(transport::Kind::End(kind))) if kind.is_sealed() => {
-                match self.ends.open(now, source, packet) {
+                let noted = self.end_repairs.note(now, source, packet);
+                let opened = self.ends.open(now, source, packet);
+                if let (Ok(_), Some(noted)) = (&opened, noted) {
+                    self.end_repairs.on_opened(now, source, noted);
+                    self.forward_restored(now, source, out);
+                }
+                match opened {
                     Ok(Opened::Packet) => return Arrived::Opened,
                     Ok(Opened::Nothing) => return Arrived::Done,
                     Err(Drop::EndNoSession) => {
@@ -161,6 +168,9 @@ impl Node {
                     }
                     Err(reason) => {
                         if reason == Drop::Duplicate {
+                            if let Some(noted) = noted {
+                                self.end_repairs.on_duplicate(source, noted);
+                            }
                             self.flows
                                 .on_duplicate(FlowKey::of(&Header::trusted(&*packet)));
                         }
@@ -424,6 +434,7 @@ impl Node {
         let status = |node: NodeAddr| {
             let (session, counts) = self.ends.status(node).unzip();
             let counts = counts.unwrap_or_default();
+            let (repair, restored) = self.end_repairs.status(node);
             EndStatus {
                 node: node.to_string(),
                 seals: self.database.seals(node),
@@ -433,6 +444,8 @@ impl Node {
                 sealed: counts.sealed,
                 opened: counts.opened,
                 refused: counts.refused,
+                repair,
+                restored,
             }
         };
         nodes.into_iter().map(status).collect()

@@ -8,7 +8,6 @@ use crate::event::{Drop, Event};
 use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
 use crate::link::LinkIndex;
 use crate::link_state::{Database, OwnGroups};
-use crate::realtime::Protect;
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use base::token_bucket::TokenBucket;
@@ -292,7 +291,7 @@ impl Node {
             generation: self.database.generation(),
             membership: self.database.membership(),
             links: &self.links,
-            protects: self.settings.realtime.aims.protect == Protect::Auto,
+            protects: self.settings.realtime.aims.protect.chooses(),
         };
         Ok(self.trees.slot(now, key, is_urgent, view))
     }

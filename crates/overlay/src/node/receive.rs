@@ -319,7 +319,8 @@ impl Node {
             self.drop_one(reason, out);
             return Verdict::Done;
         }
-        if is_stamped {
+        // What is restored has not come by a link.
+        if is_stamped && !self.end_repairs.is_restoring() {
             let came = self.links.at(index).peer;
             // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
             if let Err(reason) = stamped::check(header.extension(), destination, self.addr, came) {

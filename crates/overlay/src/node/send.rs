@@ -12,7 +12,7 @@ use crate::flow::{Cached, FlowKey};
 use crate::link::{Counts, LinkIndex, Links, Path, mark, place_mut};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
-use crate::realtime::{Answer, Strike};
+use crate::realtime::{Answer, Protect, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use crate::stamps::Wish;
@@ -240,7 +240,11 @@ impl Node {
             }
             class = options.class;
         }
-        let scheme = options.scheme;
+        let scheme = options.scheme.or(self.scheme_of_protection(to, class));
+        if scheme.is_some() && scheme != options.scheme {
+            options.class.routing = Routing::Stamped;
+            class.routing = Routing::Stamped;
+        }
         if scheme.is_some() && to.is_anycast() {
             return Err(RequestError::Unsupported);
         }
@@ -362,6 +366,15 @@ impl Node {
             None => self.drop_one(Drop::NoBuffer, out),
         }
         Ok(())
+    }
+
+    /// How packets of a real-time flow are stamped whose client does not say, where protection is by more paths.
+    fn scheme_of_protection(&self, to: NodeAddr, class: Class) -> Option<Scheme> {
+        let is_by_paths = self.settings.realtime.aims.protect == Protect::Paths;
+        let may_be = to.is_node() && to != self.addr && class.link == LinkProtocol::RealTime;
+        // Which way hops or losses lead is the client's own choice.
+        let by_default = class.routing == Routing::ExpectedLatency;
+        (is_by_paths && may_be && by_default).then_some(Scheme::Targeted)
     }
 
     /// Sends a packet of this node, as [`assemble`] makes it.

@@ -33,6 +33,7 @@
 mod ahead;
 mod code;
 mod cover;
+mod end;
 mod history;
 mod missing;
 mod pilot;
@@ -45,6 +46,7 @@ pub(crate) mod window;
 
 pub use ahead::{Ahead, Rest};
 pub use code::{Decoder, DecoderStats, Encoder, KEPT, SPAN, Share};
+pub(crate) use end::{EndReceiver, EndSender, Of, Sealed as SealedPacket};
 pub use history::{Answer, History, HistoryStats};
 pub use missing::{RoundTrip, Strike};
 pub use pilot::{Aims, Link as LaneLink, Losses, Pilot, Plan, Protect, Reason};

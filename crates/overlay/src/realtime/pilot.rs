@@ -83,6 +83,8 @@ pub struct Link {
     pub strikes: u8,
     /// The way there has become longer of late by so much: packets have less time than was noted with them.
     pub longer: Duration,
+    /// Packets over which a repair packet can reach.
+    pub span: u32,
 }
 
 /// Chooses the plan of one lane.
@@ -364,7 +366,8 @@ impl Pilot {
         let is_wide = time > interval * REPAIR_AGES as u64;
         let unsure = if is_wide { interval } else { Duration::ZERO };
         let time = time.saturating_sub(unsure);
-        let reaches = passed.spacing.wanted().reaches(time).map(steady);
+        let follow = |reach: u32| steady(reach.min(link.span.saturating_sub(1)));
+        let reaches = passed.spacing.wanted().reaches(time).map(follow);
         let cap = self.cap(plan.most);
         let mut case = Case {
             losses,

@@ -1,12 +1,18 @@
 //! Whether what is sealed arrives: relays that swallow, ends that are not asked, and what it costs.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that shows what it measured"
+)]
 
 use crate::ends::{Tapped, as_it_is, end, sealed};
 use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, voice};
 use base::{Duration, Rng};
 use overlay::Settings;
 use overlay::event::Drop;
+use overlay::realtime::Protect;
 use overlay::request::Options;
 use wire::Aim;
 use wire::data::LinkProtocol;
@@ -77,6 +83,28 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
         let avoided: Vec<_> = diversion.suspects.iter().map(|s| &*s.node).collect();
         assert_eq!(avoided, [&*relay]);
     }
+}
+
+#[test]
+fn a_relay_that_swallows_little_is_found_though_the_ends_repair_it() {
+    let mut plan = Plan {
+        edges: vec![(0, 1)],
+        ..sealed(2)
+    };
+    plan.settings.realtime.aims.protect = Protect::EndToEnd;
+    let mut tapped = Tapped::beside(plan, &[(0, 1, "delay=20ms")]);
+    let mut rng = Rng::new(7);
+    let mut swallows = |packet: &[u8]| match rng.chance(0.05) {
+        true => Vec::new(),
+        false => as_it_is(packet),
+    };
+    let came = tapped.talk(6_000, &mut swallows);
+    let restored = end(&tapped.nodes, 1, 0).restored;
+    println!("{} came, {restored} restored", came.len());
+    assert!(restored > 20, "the ends repair: {restored}");
+    let suspects = tapped.nodes.snapshot(0).suspects;
+    let named: Vec<_> = suspects.iter().map(|s| &*s.suspect.node).collect();
+    assert_eq!(named, [&*addr(2).to_string()]);
 }
 
 /// Datagrams as long as one packet may be, where a relay swallows all and there are these links beside it.

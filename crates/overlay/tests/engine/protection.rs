@@ -7,6 +7,7 @@
     reason = "a test that shows what it measured"
 )]
 
+use crate::ends::end;
 use crate::world::streams::{Stream, Streams};
 use crate::world::video::{Flow, run, set_group};
 use crate::world::{Nodes, Plan, SENDER, chain, voice};
@@ -14,6 +15,7 @@ use base::Duration;
 use overlay::Settings;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use overlay::settings::Sealing;
 use overlay::snapshot::ProtectionStatus;
 use wire::Aim;
 use wire::data::{Class, LinkProtocol};
@@ -458,4 +460,136 @@ fn what_links_tell_as_measured_is_what_was_missed() {
         );
         nodes.world.close().unwrap();
     }
+}
+
+/// Two links one behind the other that both lose: a request takes 80 ms, and calls with a deadline of 150 ms have 70. The
+/// relay between them does not repair.
+fn two_hops(protect: Protect, path: &str) -> Nodes {
+    let plan = Plan {
+        edges: vec![(0, 1), (1, 2)],
+        settings: settings(protect),
+        own_settings: vec![(1, settings(Protect::Requests))],
+        ..Plan::of(3)
+    };
+    let mut nodes = Nodes::planned(4, plan);
+    nodes.link(0, 1, path);
+    nodes.link(1, 2, path);
+    nodes.run_ms(10_000);
+    assert!(nodes.all_links_up());
+    nodes
+}
+
+#[test]
+fn two_ends_repair_what_their_hops_do_not() {
+    for (loss, flows, most) in [("loss=3% burst=50%", 20, 0.2), ("loss=2%", 1, 0.5)] {
+        let path = format!("delay=40ms {loss}");
+        let mut requests = two_hops(Protect::Requests, &path);
+        let (missed, sent) = calls(&mut requests, 2, flows, 150);
+        assert!(missed * 100 > sent * 3, "{loss}: {missed} of {sent}");
+        let mut nodes = two_hops(Protect::EndToEnd, &path);
+        // The first seconds are those before the other end has reported.
+        calls(&mut nodes, 2, flows, 150);
+        let (missed, sent) = calls(&mut nodes, 2, flows, 150);
+        let pct = 100.0 * missed as f64 / sent as f64;
+        let (there, back) = (end(&nodes, 0, 2), end(&nodes, 2, 0));
+        let repair = there.repair.unwrap();
+        println!(
+            "{loss}, {flows}: missed {pct:.3} %, {repair:?}, {} restored",
+            back.restored
+        );
+        assert!(pct <= most, "{loss}, {flows} calls: {pct} %");
+        assert!(repair.sent > 0 && back.restored > 0, "{repair:?}");
+        let measured = repair.measured_pct.unwrap();
+        assert!(measured <= most, "{measured} where {pct} are missed");
+        assert_eq!(
+            nodes.link_status(0, 1).counts.repair_out,
+            0,
+            "no hop repairs"
+        );
+        assert_eq!(
+            nodes.link_status(1, 2).counts.repair_out,
+            0,
+            "no hop repairs"
+        );
+        nodes.world.close().unwrap();
+        requests.world.close().unwrap();
+    }
+}
+
+/// Spurts of eight packets, with 300 ms between them: how many of all were not there by the deadline.
+fn spurts(nodes: &mut Nodes, spurts: u64) -> usize {
+    let options = Options {
+        deadline: Some(Duration::from_millis(150)),
+        ..voice()
+    };
+    nodes.bind(2, options);
+    nodes.set_sender(0, SENDER, options);
+    nodes.run_ms(1);
+    nodes.world.take_replies();
+    for number in 0..8 * spurts {
+        let at = nodes.world.now();
+        nodes.send(at, 0, SENDER, 2, number);
+        nodes.run_ms(if number % 8 == 7 { 300 } else { 20 });
+    }
+    8 * spurts as usize - nodes.arrivals().len()
+}
+
+#[test]
+fn the_last_packets_before_a_silence_are_repaired() {
+    let path = "delay=40ms loss=3%";
+    let mut requests = two_hops(Protect::Requests, path);
+    let without = spurts(&mut requests, 200);
+    let mut nodes = two_hops(Protect::EndToEnd, path);
+    calls(&mut nodes, 2, 1, 150);
+    let with = spurts(&mut nodes, 200);
+    println!("missed {with}, with requests alone {without}");
+    assert!(without > 50, "{without}");
+    // Of eight packets of a call a seventh or more is last.
+    assert!(with * 12 < without, "{with} of {without}");
+    nodes.world.close().unwrap();
+    requests.world.close().unwrap();
+}
+
+#[test]
+fn ends_that_lose_nothing_or_do_not_know_of_repair_send_none() {
+    let mut nodes = two_hops(Protect::EndToEnd, "delay=40ms");
+    calls(&mut nodes, 2, 20, 150);
+    let repair = end(&nodes, 0, 2).repair.unwrap();
+    assert_eq!((repair.sent, repair.lost_pct), (0, 0.0), "{repair:?}");
+    nodes.world.close().unwrap();
+    // What is not sealed has no numbers.
+    let open = Settings {
+        sealing: Sealing::Off,
+        ..settings(Protect::EndToEnd)
+    };
+    let mut nodes = network(5, vec![(0, 1), (1, 2)], "delay=40ms loss=3%", open);
+    calls(&mut nodes, 2, 2, 150);
+    assert!(end(&nodes, 0, 2).repair.is_none());
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn protection_by_paths_uses_more_links_where_there_is_trouble() {
+    // A direct link that loses, and a way around it in time.
+    let edges = vec![(0, 1), (0, 2), (2, 1)];
+    let missed = |protect: Protect| {
+        let plan = Plan {
+            edges: edges.clone(),
+            settings: settings(protect),
+            ..Plan::of(3)
+        };
+        let mut nodes = Nodes::planned(6, plan);
+        nodes.link(0, 1, "delay=40ms loss=4%");
+        nodes.link(0, 2, "delay=25ms loss=4%");
+        nodes.link(2, 1, "delay=25ms loss=4%");
+        nodes.run_ms(20_000);
+        let missed = calls(&mut nodes, 1, 5, 70);
+        nodes.world.close().unwrap();
+        missed
+    };
+    let (requests, sent) = missed(Protect::Requests);
+    let (paths, _) = missed(Protect::Paths);
+    println!("requests {requests}, paths {paths} of {sent}");
+    assert!(requests * 50 > sent, "{requests} of {sent}");
+    assert!(paths * 5 < requests, "{paths} against {requests}");
 }

@@ -272,6 +272,9 @@ pub struct Engine {
     /// Send to a group, of which the measured engine is a member too: it passes packets on, and opens them
     #[arg(long)]
     pub group: bool,
+    /// Also measure with a coded lane: 30 repair packets follow 100 packets
+    #[arg(long)]
+    pub protect: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

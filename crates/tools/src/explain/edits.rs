@@ -206,8 +206,11 @@ impl Words {
     }
 }
 
+/// What a link can have: the others are of nodes.
 fn protect(text: &str) -> Result<Protect, String> {
+    let is_of_links = |protect: &Protect| !matches!(protect, Protect::EndToEnd | Protect::Paths);
     Protect::of_label(text)
+        .filter(is_of_links)
         .ok_or_else(|| format!("`{text}` is no protection: use auto, requests, hop or off"))
 }
 

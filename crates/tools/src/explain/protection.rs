@@ -15,7 +15,7 @@ use graph::Topology;
 use graph::explain::Leg;
 use graph::protection::RUN_USUAL_256THS;
 use overlay::realtime::{
-    Aims, LaneLink, Losses, Pilot, Protect, Reason, RoundTrip, SLACK_LEAST, TOLERANCE,
+    Aims, LaneLink, Losses, Pilot, Protect, Reason, RoundTrip, SLACK_LEAST, SPAN, TOLERANCE,
     predict_requests,
 };
 use overlay::snapshot::{InForce, KnownLane, NetworkSnapshot};
@@ -188,6 +188,7 @@ impl Protections {
                 takes_repair: protect.is_some() || lane.is_none_or(|lane| lane.takes_repair),
                 strikes: leg.link.repair.map_or(1, |repair| repair.strikes),
                 longer: Duration::ZERO,
+                span: SPAN as u32,
             },
             run: match (lane, told) {
                 (Some(lane), _) => lane.run,
@@ -267,7 +268,8 @@ impl Case {
         match self.aims.protect {
             Protect::Off => nothing,
             Protect::Requests => self.requests(Reason::Configured),
-            Protect::Auto | Protect::Hop => self.planned(),
+            // What ends or other paths repair beyond is not the link's.
+            Protect::Auto | Protect::Hop | Protect::EndToEnd | Protect::Paths => self.planned(),
         }
     }
 

@@ -244,7 +244,7 @@ fn what_ends_have_sealed_is_of_a_kind_of_its_own() {
     for kind in link::Kind::ALL {
         assert_eq!(Kind::of(&[kind.byte(), 0, 0]), Ok(Kind::End(kind)));
     }
-    for byte in [0x00, 0x06, 0x16, 0x1a, 0x28] {
+    for byte in [0x00, 0x07, 0x16, 0x1a, 0x28] {
         assert_eq!(Kind::of(&[byte]), Err(Malformed::Kind));
     }
 }

@@ -166,7 +166,7 @@ fn what_cannot_be_skipped_has_a_label_of_its_own() {
     }
     assert_eq!(wire::relay::head([17, 0, 0, 0]), Err(Malformed::Kind));
     // A transport kind and a message of Scribe: only they are dropped, and counted.
-    assert_eq!(wire::transport::Kind::of(&[6]), Err(Malformed::Kind));
+    assert_eq!(wire::transport::Kind::of(&[7]), Err(Malformed::Kind));
     assert_eq!(
         wire::scribe::Message::parse(&[1, 200]),
         Err(Malformed::Kind)

@@ -6,8 +6,8 @@ use wire::data::{Header, Repr};
 use wire::ipc::ResetReason;
 use wire::link::{self, SessionIndex};
 use wire::transport::{
-    Flags, Fragment, GROUP_COPY_BYTES, GroupKey, KeyName, KeyRefusal, Kind, Segment, Tally, Ticket,
-    begin_group_copy, group_copy,
+    END_REPAIR_FRONT, EndRepair, EndReport, Flags, Fragment, GROUP_COPY_BYTES, GroupKey, KeyName,
+    KeyRefusal, Kind, Segment, Tally, Ticket, begin_group_copy, group_copy,
 };
 
 const SEGMENT: Segment = Segment {
@@ -252,5 +252,39 @@ fn questions_keys_and_copies() {
             assert_eq!(Kind::of(frozen), Ok(Kind::End(kind)));
         });
     }
+    let session = SessionIndex::new(0x00ab_cdef);
+    let (first, named) = (0x0001_0002, &[0b1010_0000][..]);
+    let bytes = written(|bytes| EndRepair::ask(session, (first, named), bytes));
+    fixtures.hold("repair-asked", &bytes, |frozen| {
+        let asked = EndRepair::Ask {
+            session,
+            first,
+            named,
+        };
+        assert_eq!(EndRepair::parse(frozen), Ok(asked));
+    });
+    let report = EndReport {
+        session,
+        loss: 0x0ccc,
+        run_256ths: 0x0200,
+        received: 0x0001_0000,
+        lost: 9,
+    };
+    let bytes = written(|bytes| report.emit(bytes));
+    fixtures.hold("repair-report", &bytes, |frozen| {
+        assert_eq!(EndRepair::parse(frozen), Ok(EndRepair::Report(report)));
+    });
+    let mut bytes = vec![0; END_REPAIR_FRONT];
+    EndRepair::begin_repair(session, &mut bytes).unwrap();
+    // Packets 10 and 8, their ages, and a sum.
+    bytes.extend([0, 0, 10, 0x82, 7, 0b101, 3, 43]);
+    bytes.extend([0x77; wire::HEADER_BYTES]);
+    fixtures.hold("repair", &bytes, |frozen| {
+        let message = EndRepair::parse(frozen).unwrap();
+        let EndRepair::Repair { repair, .. } = message else {
+            panic!("{message:?}");
+        };
+        assert_eq!((repair.members, repair.ages), (0b101, &[3, 43][..]));
+    });
     fixtures.end();
 }

@@ -13,9 +13,9 @@
 
 mod replay;
 
-pub use replay::Replay;
+pub use replay::{How, Replay};
 
-use super::{BenchError, heading};
+use super::BenchError;
 use base::Duration;
 use replay::MESSAGES_PER_TURN;
 use serde::Serialize;
@@ -25,6 +25,8 @@ use tools::table::align;
 
 /// Turns before the clock counts: windows and history reach their sizes.
 const WARM_UP: Duration = Duration::from_millis(400);
+/// With a coded lane: its plan is looked at once a second, and is in force after the second look.
+const WARM_UP_CODED: Duration = Duration::from_millis(3_000);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Options {
     pub rate_pps: u64,
     /// Packets go to a group, of which the middle engine and the last are members.
     pub group: bool,
+    /// Each row also with a coded lane behind the middle engine.
+    pub protect: bool,
 }
 
 impl Default for Options {
@@ -52,6 +56,7 @@ impl Default for Options {
             packets: 200_000,
             rate_pps: 500_000,
             group: false,
+            protect: false,
         }
     }
 }
@@ -78,6 +83,19 @@ pub struct Row {
     pub ns_per_packet: f64,
     /// Packets that did not come out again.
     pub lost: u64,
+    /// The same with a coded lane, if that was asked for.
+    pub coded: Option<Coded>,
+}
+
+/// The same packets with repair packets behind them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Coded {
+    /// Repair packets per packet.
+    pub repair: f64,
+    /// Time per packet, repair packets included.
+    pub ns_per_packet: f64,
+    /// By how many times more that is.
+    pub ratio: f64,
 }
 
 impl fmt::Display for Report {
@@ -87,14 +105,25 @@ impl fmt::Display for Report {
             "engine alone: opened, judged, kept, sealed; {} packets/s of virtual time",
             self.rate_pps
         )?;
-        let mut table = vec![heading(["payload", "burst", "ns/packet", "lost"])];
+        let mut head = vec!["payload", "burst", "ns/packet", "lost"];
+        let is_coded = self.rows.iter().any(|row| row.coded.is_some());
+        if is_coded {
+            head.extend(["repair", "coded ns/packet", "ratio"]);
+        }
+        let mut table = vec![head.into_iter().map(str::to_owned).collect()];
         for row in &self.rows {
-            table.push(vec![
+            let mut cells = vec![
                 format!("{} B", row.payload_bytes),
                 row.burst.to_string(),
                 format!("{:.0}", row.ns_per_packet),
                 row.lost.to_string(),
-            ]);
+            ];
+            if let Some(coded) = &row.coded {
+                cells.push(format!("{:.2}", coded.repair));
+                cells.push(format!("{:.0}", coded.ns_per_packet));
+                cells.push(format!("{:.2}", coded.ratio));
+            }
+            table.push(cells);
         }
         f.write_str(&align(&table))
     }
@@ -109,34 +138,70 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     for &payload in &options.payloads {
         for &burst in &options.bursts {
             progress.step(&format!("{payload} bytes, bursts of {burst}"));
-            let begin = match options.group {
-                true => Replay::to_group,
-                false => Replay::new,
+            let plain = measure(options, (payload, burst), false)?;
+            let coded = match options.protect {
+                true => Some(measure(options, (payload, burst), true)?),
+                false => None,
             };
-            let mut replay = begin(payload, burst, options.flows, options.rate_pps)?;
-            let warm_up = options.rate_pps * WARM_UP.as_nanos() / 1_000_000_000;
-            while replay.packets() < warm_up {
-                replay.turn(|| {})?;
-            }
-            let (before, lost_before) = (replay.packets(), replay.lost());
-            let mut turns = Vec::new();
-            while replay.packets() - before < options.packets {
-                turns.push(replay.turn(|| {})?.as_nanos());
-            }
-            turns.sort_unstable();
-            let median_ns = turns.get(turns.len() / 2).copied().unwrap_or_default();
+            let coded = coded.map(|coded| Coded {
+                repair: coded.repairs as f64 / coded.packets.max(1) as f64,
+                ns_per_packet: coded.ns_per_packet,
+                ratio: coded.ns_per_packet / plain.ns_per_packet,
+            });
             rows.push(Row {
                 payload_bytes: payload,
                 burst,
-                packets: replay.packets() - before,
-                ns_per_packet: median_ns as f64 / (MESSAGES_PER_TURN * burst) as f64,
-                lost: replay.lost() - lost_before,
+                packets: plain.packets,
+                ns_per_packet: plain.ns_per_packet,
+                lost: plain.lost,
+                coded,
             });
         }
     }
     Ok(Report {
         rate_pps: options.rate_pps,
         rows,
+    })
+}
+
+/// What the middle engine takes per packet, repair packets included, and what came of how many.
+struct Measured {
+    ns_per_packet: f64,
+    packets: u64,
+    lost: u64,
+    repairs: u64,
+}
+
+fn measure(
+    options: &Options,
+    (payload, burst): (usize, usize),
+    coded: bool,
+) -> Result<Measured, BenchError> {
+    let how = How {
+        group: options.group,
+        coded,
+    };
+    let mut replay = Replay::new(how, payload, burst, options.flows, options.rate_pps)?;
+    let warm_up = match coded {
+        true => WARM_UP_CODED,
+        false => WARM_UP,
+    };
+    let warm_up = options.rate_pps * warm_up.as_nanos() / 1_000_000_000;
+    while replay.packets() < warm_up {
+        replay.turn(|| {})?;
+    }
+    let before = (replay.packets(), replay.lost(), replay.repairs());
+    let mut turns = Vec::new();
+    while replay.packets() - before.0 < options.packets {
+        turns.push(replay.turn(|| {})?.as_nanos());
+    }
+    turns.sort_unstable();
+    let median_ns = turns.get(turns.len() / 2).copied().unwrap_or_default();
+    Ok(Measured {
+        ns_per_packet: median_ns as f64 / (MESSAGES_PER_TURN * burst) as f64,
+        packets: replay.packets() - before.0,
+        lost: replay.lost() - before.1,
+        repairs: replay.repairs() - before.2,
     })
 }
 
@@ -153,12 +218,16 @@ mod tests {
             flows: 3,
             rate_pps: 50_000,
             group: false,
+            protect: true,
         };
         let report = run(&options, Progress::Silent).unwrap();
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["rows"][0]["burst"], 4);
         assert_eq!(json["rows"][0]["lost"], 0);
         assert!(json["rows"][0]["ns_per_packet"].as_f64().unwrap() > 0.0);
-        assert!(report.to_string().contains("ns/packet"));
+        let coded = &json["rows"][0]["coded"];
+        let repair = coded["repair"].as_f64().unwrap();
+        assert!((repair - 0.3).abs() < 0.03, "{json}");
+        assert!(report.to_string().contains("coded ns/packet"));
     }
 }

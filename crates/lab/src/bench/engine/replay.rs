@@ -6,13 +6,22 @@ use base::pool::SMALL_BYTES;
 use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time};
 use base::{UnderlayAddr, VirtualPort};
 use net::Clock;
+use overlay::realtime::Protect;
+use overlay::request::Options;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use std::fmt;
 use wire::HEADROOM;
+use wire::data::{Class, LinkProtocol};
 use wire::link::Kind;
 
 /// Messages that a node's loop takes in one turn.
 pub(super) const MESSAGES_PER_TURN: usize = 32;
+/// Repair packets per packet of a coded lane.
+const CODED: f64 = 0.3;
+/// Of the packets of a coded lane one of so many is lost on its way to the last engine: without losses nothing is repaired.
+const LOST_OF: u64 = 20;
+/// And they have so much time.
+const DEADLINE: Duration = Duration::from_millis(150);
 /// Virtual time for handshakes, hellos and routes.
 const SETTLE: Duration = Duration::from_secs(3);
 const RECEIVER: ClientId = ClientId(1);
@@ -32,6 +41,9 @@ pub struct Replay {
     /// What the middle engine is given in the next turn.
     loaded: Vec<(UnderlayAddr, Burst)>,
     packets: u64,
+    /// Packets lose their way behind the middle engine.
+    loses: bool,
+    carried: u64,
     /// What the last engine had delivered before the first of `packets`.
     delivered_before: u64,
 }
@@ -41,6 +53,7 @@ struct Desk {
     pool: Pool,
     sent: Vec<(UnderlayAddr, Burst)>,
     delivered: u64,
+    repairs: u64,
 }
 
 impl Outbox<Node> for Desk {
@@ -53,12 +66,22 @@ impl Outbox<Node> for Desk {
     }
 
     fn report(&mut self, event: Event) {
+        self.repairs += u64::from(matches!(event, Event::Repair { .. }));
         std::hint::black_box(event);
     }
 
     fn pool(&self) -> &Pool {
         &self.pool
     }
+}
+
+/// Where packets go, and what the middle engine does for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// To a group, of which the middle engine and the last are members, and not to the last alone.
+    pub group: bool,
+    /// With repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is lost.
+    pub coded: bool,
 }
 
 impl Replay {
@@ -68,33 +91,13 @@ impl Replay {
     /// # Errors
     /// [`BenchError`], when they do not find each other.
     pub fn new(
+        how: How,
         payload: usize,
         burst: usize,
         flows: u32,
         rate_pps: u64,
     ) -> Result<Replay, BenchError> {
-        Replay::sending(address(2), (payload, burst), flows, rate_pps)
-    }
-
-    /// The same with packets to a group, of which the middle engine and the last are members.
-    ///
-    /// # Errors
-    /// See [`Replay::new`].
-    pub fn to_group(
-        payload: usize,
-        burst: usize,
-        flows: u32,
-        rate_pps: u64,
-    ) -> Result<Replay, BenchError> {
-        Replay::sending(GROUP, (payload, burst), flows, rate_pps)
-    }
-
-    fn sending(
-        to: NodeAddr,
-        (payload, burst): (usize, usize),
-        flows: u32,
-        rate_pps: u64,
-    ) -> Result<Replay, BenchError> {
+        let to = if how.group { GROUP } else { address(2) };
         if payload > overlay::node::MAX_PAYLOAD
             || burst == 0
             || burst > 48
@@ -111,11 +114,12 @@ impl Replay {
         let mut issuer = Issuer::new(clock.unix_s())?;
         let mut nodes = Vec::new();
         for i in 0..3 {
-            let node = engine(&mut issuer, i, clock.unix_s())?;
+            let node = engine(&mut issuer, (i, settings(i, how)), clock.unix_s())?;
             let desk = Desk {
                 pool: Pool::new(256, 8_192),
                 sent: Vec::new(),
                 delivered: 0,
+                repairs: 0,
             };
             nodes.push((node, desk));
         }
@@ -130,9 +134,24 @@ impl Replay {
             nodes,
             loaded: Vec::new(),
             packets: 0,
+            loses: how.coded,
+            carried: 0,
             delivered_before: 0,
         };
         replay.request(2, RECEIVER, Request::Bind { port: PORT });
+        if how.coded {
+            let options = Options {
+                class: Class {
+                    link: LinkProtocol::RealTime,
+                    ..Options::default().class
+                },
+                deadline: Some(DEADLINE),
+                ..Options::default()
+            };
+            for client in 1..=flows {
+                replay.request(0, ClientId(client), Request::Options(options));
+            }
+        }
         if to.is_multicast() {
             let (group, port) = (to, PORT);
             for member in [1, 2] {
@@ -174,6 +193,11 @@ impl Replay {
     /// Packets that the last engine has delivered.
     pub fn delivered(&self) -> u64 {
         self.nodes[2].1.delivered
+    }
+
+    /// Repair packets that the middle engine has sent.
+    pub fn repairs(&self) -> u64 {
+        self.nodes[1].1.repairs
     }
 
     /// Packets that the middle engine was given.
@@ -218,6 +242,7 @@ impl Replay {
             match (i, to, Kind::of(burst.segment(0))) {
                 (_, 1, Ok(Kind::Data)) => self.gather(underlay(i), &burst)?,
                 (_, 1, _) => self.load_alone(underlay(i), &burst)?,
+                (1, 2, Ok(Kind::Data)) if self.loses => self.lose(burst),
                 (1, _, _) => self.handle(to, burst),
                 _ => {}
             }
@@ -225,6 +250,19 @@ impl Replay {
         // The list keeps its room.
         self.nodes[i].1.sent = sent;
         Ok(())
+    }
+
+    /// Hands packets to the last engine, but for one of [`LOST_OF`].
+    fn lose(&mut self, mut burst: Burst) {
+        let before = self.carried;
+        self.carried += burst.segments() as u64;
+        if before / LOST_OF == self.carried / LOST_OF {
+            return self.handle(2, burst);
+        }
+        if burst.segments() > 1 {
+            burst.split_front(1);
+            self.handle(2, burst);
+        }
     }
 
     /// Appends one sealed packet to the middle engine's last message, or begins the next one.
@@ -325,8 +363,27 @@ impl fmt::Debug for Replay {
     }
 }
 
+/// How the `i`-th engine is set. With a coded lane the middle one repairs up to its cap, and the last one asks for nothing: on
+/// a link of no length requests would save all.
+fn settings(i: usize, how: How) -> Settings {
+    let mut settings = Settings::modern();
+    if how.coded && i == 1 {
+        let aims = &mut settings.realtime.aims;
+        aims.protect = Protect::Hop;
+        (aims.most, aims.most_single) = (CODED, CODED);
+    }
+    if how.coded && i == 2 {
+        settings.realtime.strikes = 0;
+    }
+    settings
+}
+
 /// The `i`-th of three engines in a row; the earlier of two neighbours dials.
-fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError> {
+fn engine(
+    issuer: &mut Issuer,
+    (i, settings): (usize, Settings),
+    unix_s: u64,
+) -> Result<Node, BenchError> {
     let neighbors = [i.checked_sub(1), Some(i + 1)]
         .into_iter()
         .flatten()
@@ -344,7 +401,7 @@ fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError
         network: issuer.network(),
         neighbors: neighbors.collect(),
         accept: None,
-        settings: Settings::modern(),
+        settings,
         lab: false,
         seed: net::sched::entropy()?,
         unix_start_s: unix_s,
@@ -372,10 +429,19 @@ fn node_at(at: UnderlayAddr) -> Option<usize> {
 mod tests {
     use super::*;
 
+    const TO_GROUP: How = How {
+        group: true,
+        coded: false,
+    };
+    const CODED_LANE: How = How {
+        group: false,
+        coded: true,
+    };
+
     #[test]
     fn every_packet_goes_through_the_middle_to_the_end() {
         for burst in [1, 8] {
-            let mut replay = Replay::new(160, burst, 3, 100_000).unwrap();
+            let mut replay = Replay::new(How::default(), 160, burst, 3, 100_000).unwrap();
             let before = replay.delivered();
             for _ in 0..20 {
                 replay.turn(|| {}).unwrap();
@@ -389,8 +455,27 @@ mod tests {
     }
 
     #[test]
+    fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
+        let mut replay = Replay::new(CODED_LANE, 160, 8, 3, 20_000).unwrap();
+        // The plan is looked at once a second, when something is known of losses.
+        while replay.packets() < 3 * 20_000 {
+            replay.turn(|| {}).unwrap();
+        }
+        let (packets, repairs, lost) = (replay.packets(), replay.repairs(), replay.lost());
+        for _ in 0..20 {
+            replay.turn(|| {}).unwrap();
+        }
+        let packets = replay.packets() - packets;
+        let share = (replay.repairs() - repairs) as f64 / packets as f64;
+        assert!((share - CODED).abs() < 0.01, "{share}");
+        // What is lost last may be found in the next turn.
+        let lost = replay.lost() - lost;
+        assert!(lost < packets / LOST_OF / 4, "{lost} of {packets}");
+    }
+
+    #[test]
     fn every_packet_to_a_group_is_delivered_in_the_middle_and_at_the_end() {
-        let mut replay = Replay::to_group(160, 8, 3, 100_000).unwrap();
+        let mut replay = Replay::new(TO_GROUP, 160, 8, 3, 100_000).unwrap();
         let before = [1, 2].map(|i| replay.nodes[i].1.delivered);
         for _ in 0..20 {
             replay.turn(|| {}).unwrap();
@@ -404,7 +489,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         for (payload, burst, rate) in [(1_393, 1, 1), (160, 0, 1), (160, 49, 1), (160, 1, 0)] {
             assert!(matches!(
-                Replay::new(payload, burst, 1, rate),
+                Replay::new(How::default(), payload, burst, 1, rate),
                 Err(BenchError::Option(_))
             ));
         }

@@ -51,6 +51,14 @@ fn tag(packet: &[u8]) -> [u8; TAG] {
     [sum(front).wrapping_add(sum(rest)), high, low]
 }
 
+/// Two packets are the same but for their lane numbers.
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one.len() >= HEADER_BYTES
+        && one[..TAG_AT] == other[..TAG_AT]
+        && one[HEADER_BYTES..] == other[HEADER_BYTES..]
+}
+
 /// The coefficient of packet `seq` in the repair packet of this seed, never zero. Seeds begin again after 256 repair packets:
 /// no packet is in so many, since there are at most two per packet and a window of [`SPAN`].
 fn coefficient(seed: u8, seq: u64) -> u8 {

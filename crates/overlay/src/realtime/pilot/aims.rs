@@ -18,6 +18,10 @@ pub enum Protect {
     Requests,
     /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
     Hop,
+    /// On the links as [`Protect::Auto`], and repair between this node and the one where its packets leave the overlay.
+    EndToEnd,
+    /// On the links as [`Protect::Auto`], and more paths where there is trouble.
+    Paths,
 }
 
 impl Protect {
@@ -28,18 +32,36 @@ impl Protect {
             Protect::Off => "off",
             Protect::Requests => "requests",
             Protect::Hop => "hop",
+            Protect::EndToEnd => "end-to-end",
+            Protect::Paths => "paths",
         }
     }
 
+    /// All of them.
+    pub const ALL: [Protect; 6] = [
+        Protect::Auto,
+        Protect::Off,
+        Protect::Requests,
+        Protect::Hop,
+        Protect::EndToEnd,
+        Protect::Paths,
+    ];
+
     /// The one of a name.
     pub fn of_label(label: &str) -> Option<Protect> {
-        let all = [Protect::Auto, Protect::Off, Protect::Requests, Protect::Hop];
-        all.into_iter().find(|protect| protect.label() == label)
+        Protect::ALL
+            .into_iter()
+            .find(|protect| protect.label() == label)
     }
 
-    /// Repair packets may be sent.
+    /// Repair packets may be sent to a neighbour.
     pub const fn repairs(self) -> bool {
-        matches!(self, Protect::Auto | Protect::Hop)
+        !matches!(self, Protect::Off | Protect::Requests)
+    }
+
+    /// What is added follows from what is lost.
+    pub const fn chooses(self) -> bool {
+        self.repairs() && !matches!(self, Protect::Hop)
     }
 }
 

@@ -167,6 +167,7 @@ impl Lane {
             takes_repair: true,
             strikes: 5,
             longer: Duration::ZERO,
+            span: 64,
         };
         Lane {
             pilot: Pilot::new(aims),

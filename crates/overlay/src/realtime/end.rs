@@ -1,0 +1,494 @@
+//! Coded repair between the two ends of a way, over whatever links are between them.
+//!
+//! ```text
+//!   entry                                                        exit
+//!   EndSender ── question: these were data ───────────────────▶ EndReceiver
+//!       ◀── report: lost on the way, in what runs, after repair ──── │
+//!   sealed packets ═══▶ relays ═══▶ relays ════════════════════▶ opened, kept
+//!   repair packets ───────────────────────────────────────────▶ decoder ─▶ what is found is opened as if it had come
+//! ```
+//!
+//! It is the code and the pilot of a lane ([`super::code`], [`super::pilot`]). Packets are numbered by the counters under which they
+//! are sealed, so nothing is added to them, and what is found passes the same seal and the same window of replays as what comes.
+//! Other packets take numbers too. So a question names those of data, half a second after they were sealed, and the exit counts what it
+//! has opened of them: what else is lost, or is not, says nothing.
+//!
+//! A hop rewrites marks of the header; both ends take them out before packets are combined ([`normal`]). The time that a packet has
+//! left is that of the repair packet, less what was between them, since a repair packet sets out with the
+//! shortest time of those that it covers. What is found too late is dropped before it is opened: a copy in time may follow.
+
+#[cfg(test)]
+mod tests;
+
+use super::code::{Decoder, Encoder, KEPT, SPAN, is_same};
+use super::pilot::{Aims, Link, Pilot, Plan};
+use super::ring::Ring;
+use super::tail::Tail;
+use super::{RoundTrip, SLACK_LEAST};
+use crate::estimate::Loss;
+use crate::flow::FlowKey;
+use base::{Duration, Time, seq};
+use std::collections::VecDeque;
+use wire::Aim;
+use wire::control::Repair;
+use wire::data::{Header, Remaining};
+use wire::link::SessionIndex;
+use wire::transport::{END_ASKED_MAX, EndReport};
+
+/// What is sent lately is kept for so long, and in so many bytes. Choice: what a repair packet reaches over, 64 packets; of one call
+/// they take 1.3 s, but those of before half a second are late for any deadline of a call.
+const KEPT_FOR: Duration = Duration::from_millis(500);
+const KEPT_BYTES: usize = 256 << 10;
+/// The other end is asked so often while packets pass.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// It repairs, and knows what is lost, if it has reported so lately.
+const REPORT_HOLDS: Duration = Duration::from_secs(4);
+/// It reports no more often than this, however often it is asked.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+/// What stands for a packet that is not covered: as long as what is kept beside it, so that both are bounded.
+const NOT_COVERED: [u8; 16] = [0; 16];
+/// Numbers of restored packets that are remembered. Choice: 5 % of 1000 packets/s for 80 s, longer than an audit asks back.
+const RESTORED_KEPT: usize = 4096;
+
+/// A packet without what hops rewrite, in `room`.
+pub(crate) fn normal(packet: &[u8], room: &mut Vec<u8>) {
+    room.clear();
+    room.extend_from_slice(packet);
+    let mut header = Header::trusted(&mut room[..]);
+    header.set_class(header.class());
+    header.set_ttl(0);
+    header.set_remaining(Remaining::NONE);
+}
+
+/// A packet that was sealed for the other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sealed<'a> {
+    pub(crate) session: SessionIndex,
+    pub(crate) counter: u64,
+    /// From its header on.
+    pub(crate) packet: &'a [u8],
+    /// What its way takes.
+    pub(crate) way: Duration,
+    /// What its sender wants.
+    pub(crate) wish: Option<(FlowKey, Aim)>,
+}
+
+/// Numbers of which one question asks, and which of them are data.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    first: u64,
+    bits: Vec<u8>,
+}
+
+impl Names {
+    /// The low bits of the first number, and a bit for it and for each that follows.
+    pub(crate) fn parts(&self) -> (u32, &[u8]) {
+        (self.first as u32, &self.bits)
+    }
+
+    /// Beyond the most, numbers are not asked about: those that are stand for them.
+    fn add(&mut self, counter: u64) {
+        if self.bits.is_empty() {
+            self.first = counter;
+        }
+        let at = (counter - self.first) as usize;
+        if at < 8 * END_ASKED_MAX {
+            self.bits.resize(self.bits.len().max(at / 8 + 1), 0);
+            self.bits[at / 8] |= 0x80 >> (at % 8);
+        }
+    }
+}
+
+/// The end that sends.
+#[derive(Debug)]
+pub(crate) struct EndSender {
+    pilot: Pilot,
+    encoder: Encoder,
+    ring: Ring,
+    session: Option<SessionIndex>,
+    next: u64,
+    /// The time left of the newest packets that are covered when they were sealed, by number modulo [`KEPT`].
+    left: Vec<(u64, Option<Duration>)>,
+    tail: Tail,
+    asked: Option<Time>,
+    /// What the next question names, and what has been sealed since the last one.
+    names: [Names; 2],
+    reported: Option<Time>,
+    /// What the other end has reported: the share that is lost.
+    loss: f64,
+    /// Of late: numbers, and those of data.
+    numbers: f64,
+    data: f64,
+    /// When a packet was last covered, or could have been.
+    used: Time,
+    room: Vec<u8>,
+}
+
+impl EndSender {
+    pub(crate) fn new(aims: Aims) -> EndSender {
+        EndSender {
+            pilot: Pilot::new(aims),
+            encoder: Encoder::default(),
+            ring: Ring::new(KEPT_BYTES, KEPT_FOR),
+            session: None,
+            next: 0,
+            left: Vec::new(),
+            tail: Tail::new(1, KEPT_FOR),
+            asked: None,
+            names: Default::default(),
+            reported: None,
+            loss: 0.0,
+            numbers: 0.0,
+            data: 0.0,
+            used: Time::ZERO,
+            room: Vec::new(),
+        }
+    }
+
+    /// When it was of use last.
+    pub(crate) fn used(&self) -> Time {
+        self.used
+    }
+
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> Plan {
+        self.pilot.plan()
+    }
+
+    /// What is lost on the way, as the other end reports, and what stays lost after repair and of how many packets.
+    pub(crate) fn measured(&self) -> (f64, Option<(f64, u64)>) {
+        (self.loss, self.pilot.measured())
+    }
+
+    /// Repair packets made.
+    pub(crate) fn made(&self) -> u64 {
+        self.encoder.made().0
+    }
+
+    /// Another packet was sealed: its number is none of data.
+    pub(crate) fn on_other(&mut self, now: Time, session: SessionIndex, counter: u64) {
+        self.count(session, counter);
+        self.ring.push(now, counter, &NOT_COVERED);
+    }
+
+    /// A packet of data was sealed.
+    pub(crate) fn on_sealed(&mut self, now: Time, sealed: &Sealed<'_>) {
+        let counter = sealed.counter;
+        self.count(sealed.session, counter);
+        self.used = now;
+        self.data += 1.0;
+        self.names[1].add(counter);
+        normal(sealed.packet, &mut self.room);
+        self.ring.push(now, counter, &self.room);
+        let header = Header::trusted(sealed.packet);
+        let left = header.remaining().duration();
+        let slack = left.map(|left| left.saturating_sub(sealed.way));
+        let flow = FlowKey::of(&header).hash();
+        let bytes = sealed.packet.len();
+        if self.pilot.on_sent(now, bytes, slack, flow, sealed.wish) {
+            self.encoder.cover(counter);
+            self.tail.on_data(now);
+            self.left.resize(KEPT, (u64::MAX, None));
+            self.left[(counter % KEPT as u64) as usize] = (counter, left);
+        }
+    }
+
+    /// The session to ask about and the numbers to name, if it is time to.
+    pub(crate) fn ask(&mut self, now: Time) -> Option<(SessionIndex, Names)> {
+        let is_due = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
+        let session = self.session.filter(|_| is_due)?;
+        self.asked = Some(now);
+        // What hops recover comes later: what was sealed since the last question is named by the next one.
+        let sealed = core::mem::take(&mut self.names[1]);
+        let named = core::mem::replace(&mut self.names[0], sealed);
+        Some((session, named))
+    }
+
+    /// The other end tells what becomes of the packets.
+    pub(crate) fn on_report(&mut self, now: Time, report: &EndReport) {
+        if self.session != Some(report.session) || self.asked.is_none() {
+            return;
+        }
+        self.reported = Some(now);
+        self.loss = f64::from(report.loss) / 65_536.0;
+        let run = f64::from(report.run_256ths) / 256.0;
+        self.pilot.on_report(report.received, report.lost, run);
+    }
+
+    /// Looks at the plan if it is time. `is_random`: as far as the first link's brake knows losses are no queue's.
+    pub(crate) fn look(&mut self, now: Time, is_random: bool) {
+        let reports = |at: Time| now.since(at) < REPORT_HOLDS;
+        let link = Link {
+            share: self.loss,
+            // Nobody asks for packets over the whole way, so its round trip does not matter.
+            rtt: RoundTrip::from(SLACK_LEAST),
+            is_random,
+            takes_repair: self.reported.is_some_and(reports),
+            strikes: 0,
+            longer: Duration::ZERO,
+            span: self.span(),
+        };
+        if self.pilot.look(now, &link) {
+            self.encoder.set_share(self.pilot.plan().share);
+        }
+        if !is_random {
+            self.encoder.forgo();
+        }
+    }
+
+    /// When the last packets are to be repaired unless others follow.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.encoder.share().and(self.tail.next_timeout())
+    }
+
+    /// True if the flow has fallen silent, and its last packets get their repair.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
+        let is_silent = self.next_timeout().is_some() && self.tail.on_timeout(now).is_some();
+        if is_silent {
+            self.encoder.on_silence();
+        }
+        is_silent
+    }
+
+    /// Writes the body of the repair packet that is due, if one is: its length, its session, and the time it has: the shortest that its
+    /// members had.
+    pub(crate) fn poll(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+    ) -> Option<(usize, SessionIndex, Option<Duration>)> {
+        let session = self.session?;
+        let len = self.encoder.poll(now, &mut self.ring, out)?;
+        let repair = Repair::parse(&out[..len]).ok()?;
+        let newest = repair.newest.widen(self.next);
+        let left = of_members(newest, repair.members).filter_map(|counter| {
+            let (of, left) = self.left[(counter % KEPT as u64) as usize];
+            left.filter(|_| of == counter)
+        });
+        Some((len, session, left.min()))
+    }
+
+    /// A packet takes its number.
+    fn count(&mut self, session: SessionIndex, counter: u64) {
+        if self.session != Some(session) || counter != self.next {
+            self.begin(session);
+        }
+        self.next = counter + 1;
+        self.numbers += 1.0;
+        if self.numbers > 4.0 * SPAN as f64 {
+            (self.numbers, self.data) = (self.numbers / 2.0, self.data / 2.0);
+        }
+    }
+
+    /// Packets of data among as many numbers as a repair packet reaches over.
+    fn span(&self) -> u32 {
+        let share = self.data / self.numbers.max(1.0);
+        ((share * SPAN as f64) as u32).max(1)
+    }
+
+    /// Numbers have nothing to do with those of before.
+    fn begin(&mut self, session: SessionIndex) {
+        if self.session != Some(session) {
+            self.asked = None;
+        }
+        self.session = Some(session);
+        self.names = Default::default();
+        self.ring.clear();
+        self.encoder.set_share(None);
+        self.encoder.set_share(self.pilot.plan().share);
+    }
+}
+
+/// The numbers that a repair packet names.
+fn of_members(newest: u64, members: u64) -> impl Iterator<Item = u64> {
+    let behind = (0..u64::from(u64::BITS)).filter(move |behind| members >> behind & 1 == 1);
+    behind.map(move |behind| newest.saturating_sub(behind))
+}
+
+/// A session of the two ends, at the one that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Of {
+    pub(crate) session: SessionIndex,
+    /// When it was made.
+    pub(crate) made: Time,
+}
+
+/// The end that receives.
+#[derive(Debug, Default)]
+pub(crate) struct EndReceiver {
+    of: Option<Of>,
+    decoder: Decoder,
+    /// Of the packets that questions have named, in their order.
+    loss: Loss,
+    named: u64,
+    /// The number after the newest that has come.
+    next: u64,
+    /// Numbers of packets that were restored and have not come, ascending.
+    restored: VecDeque<u64>,
+    /// Packets that questions have named: here, and not.
+    received: u64,
+    lost: u64,
+    reported: Option<Time>,
+    /// When it was asked or had repair last.
+    used: Time,
+    /// The time that the last repair packet had left when it came.
+    left: Option<Duration>,
+    /// A packet that is about to be opened.
+    room: Vec<u8>,
+}
+
+impl EndReceiver {
+    /// When it was of use last.
+    pub(crate) fn used(&self) -> Time {
+        self.used
+    }
+
+    /// Packets found.
+    pub(crate) fn found(&self) -> u64 {
+        self.decoder.stats().decoded
+    }
+
+    /// A packet of data came, and is about to be opened in its place. True if it is kept, if it opens.
+    pub(crate) fn note(&mut self, now: Time, session: SessionIndex, packet: &[u8]) -> bool {
+        let is_wanted = self.is_of(session) && self.decoder.is_wanted(now);
+        if is_wanted {
+            normal(packet, &mut self.room);
+        }
+        is_wanted
+    }
+
+    /// A packet has been opened. `is_noted`: it was noted.
+    pub(crate) fn on_opened(&mut self, now: Time, session: SessionIndex, low: u32, is_noted: bool) {
+        if !self.is_of(session) {
+            return;
+        }
+        let counter = self.widen(low);
+        self.next = self.next.max(counter + 1);
+        if is_noted {
+            self.decoder.on_original(now, counter, &self.room);
+        }
+    }
+
+    /// The packet that was noted had been opened before. If it was restored, it has come by itself now: it is the same.
+    pub(crate) fn on_duplicate(&mut self, low: u32) {
+        let counter = self.widen(low);
+        let Ok(at) = self.restored.binary_search(&counter) else {
+            return;
+        };
+        let kept = self.decoder.bytes(counter);
+        if kept.is_some_and(|kept| is_same(kept, &self.room)) {
+            self.restored.remove(at);
+        }
+    }
+
+    /// The other end asks what becomes of its packets, of numbers from `first` on. `opened`: of each whether it was opened, come or restored.
+    pub(crate) fn on_ask(
+        &mut self,
+        now: Time,
+        of: Of,
+        (first, names): (u32, &[u8]),
+        opened: impl Iterator<Item = bool>,
+    ) -> Option<EndReport> {
+        if !self.listen(now, of) || self.reported.is_some_and(|at| now.since(at) < REPORT_EVERY) {
+            return None;
+        }
+        self.reported = Some(now);
+        let first = self.widen(first);
+        let bits = names
+            .iter()
+            .flat_map(|byte| (0..8).map(move |bit| byte << bit & 0x80 != 0));
+        let named = (first..)
+            .zip(bits.zip(opened))
+            .filter(|(_, (is_named, _))| *is_named);
+        for (counter, (_, is_here)) in named {
+            self.received += u64::from(is_here);
+            self.lost += u64::from(!is_here);
+            if is_here && self.restored.binary_search(&counter).is_err() {
+                self.loss.on_packet(self.named);
+            }
+            self.named += 1;
+        }
+        let run = self.loss.run() * 256.0;
+        Some(EndReport {
+            session: of.session,
+            // The casts saturate, and counts wrap.
+            loss: (self.loss.rate() * 65_536.0) as u16,
+            run_256ths: run as u16,
+            received: self.received as u32,
+            lost: self.lost as u32,
+        })
+    }
+
+    /// A repair packet came that has so much time left.
+    pub(crate) fn on_repair(
+        &mut self,
+        now: Time,
+        of: Of,
+        left: Option<Duration>,
+        repair: &Repair<'_>,
+    ) {
+        // Without a packet that has come it is not known which number that is.
+        if !self.listen(now, of) || self.next == 0 {
+            return;
+        }
+        self.left = left;
+        self.decoder
+            .on_repair(now, repair.newest.widen(self.next), repair);
+    }
+
+    /// The next packet that was found, and the time that it has left.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(u64, Remaining, &[u8])> {
+        let (counter, due) = self.decoder.poll()?;
+        // So much as the repair packet, which left later, less what has passed since this one should have come.
+        let remaining = Remaining::from_deadline(self.left).minus(now.since(due));
+        Some((counter, remaining, self.decoder.bytes(counter)?))
+    }
+
+    /// A packet that was found has been opened.
+    pub(crate) fn on_restored(&mut self, counter: u64) {
+        if self.restored.len() == RESTORED_KEPT {
+            self.restored.pop_front();
+        }
+        let at = self.restored.partition_point(|held| *held < counter);
+        self.restored.insert(at, counter);
+    }
+
+    /// How many packets of these numbers were restored and have not come by themselves.
+    pub(crate) fn restored(&self, session: SessionIndex, first: u32, len: u16) -> u16 {
+        if !self.is_of(session) {
+            return 0;
+        }
+        let first = self.widen(first);
+        let before = |counter: u64| self.restored.partition_point(|held| *held < counter);
+        (before(first + u64::from(len)) - before(first)) as u16
+    }
+
+    fn is_of(&self, session: SessionIndex) -> bool {
+        self.of.is_some_and(|of| of.session == session)
+    }
+
+    fn widen(&self, low: u32) -> u64 {
+        seq::widen(low.into(), 32, self.next)
+    }
+
+    /// The other end speaks of a session. False if a newer one has taken its place.
+    fn listen(&mut self, now: Time, of: Of) -> bool {
+        if self
+            .of
+            .is_some_and(|held| held.session != of.session && held.made >= of.made)
+        {
+            return false;
+        }
+        self.used = now;
+        if self.of != Some(of) {
+            self.of = Some(of);
+            self.decoder.reset();
+            self.loss.on_new_session();
+            self.named = 0;
+            self.next = 0;
+            self.restored.clear();
+        }
+        self.decoder.release_idle(now);
+        true
+    }
+}
