@@ -22,6 +22,8 @@ pub(super) const EMPTYING: f64 = 0.75;
 /// a few packets of a narrow link; what makes less leave is others' queue.
 const MEASURED_AGAIN: Duration = Duration::from_millis(300);
 const MEASURED_LEAST: f64 = 0.7;
+/// So many packets a second are sent at least. Choice: one tells within a second whether more may be tried.
+const HEARD_LEAST: f64 = 1.0;
 
 impl Brake {
     /// In front of a lane that knows what leaves it there is more than its own packets explain.
@@ -57,7 +59,9 @@ impl Brake {
         let leaves = line.served_bps().min(limit.first_bps);
         let leaves = leaves.max(limit.first_bps * MEASURED_LEAST);
         limit.leaves = Some((leaves, other_bps));
-        let known = limit.known_bps().unwrap_or(f64::MAX);
+        // A lane that sends nothing hears nothing of what it might send.
+        let least = HEARD_LEAST * self.packet_bytes * 8.0;
+        let known = limit.known_bps().unwrap_or(f64::MAX).max(least);
         limit.rate_bps = limit.rate_bps.min(known);
     }
 }

@@ -198,3 +198,15 @@ fn a_link_that_is_far_too_narrow_brings_its_share_in_time() {
         }
     }
 }
+
+/// Where hellos alone fill the link, nothing is left for the lane; it is not forgotten.
+#[test]
+fn a_link_that_had_room_for_nothing_is_found_again() {
+    for seed in 0..8 {
+        for kbps in [10.0, 14.0, 18.0, 22.0, 26.0] {
+            let shares = in_time(seed, [65, 5], 0.007, kbps);
+            let after = shares[38..].iter().all(|share| *share > 0.8);
+            assert!(after, "{seed} {kbps}: {shares:?}");
+        }
+    }
+}
