@@ -474,6 +474,7 @@ impl Brake {
 
     /// The rate has fallen to that of `limit`.
     fn falls(&mut self, now: Time, mut limit: Limit) {
+        limit.rate_bps = limit.rate_bps.max(self.heard_least_bps());
         if now.since(limit.fell) >= self.try_after {
             // What was tried was too much.
             let most = match self.flows.served_bps() > 0.0 {

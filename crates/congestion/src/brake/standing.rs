@@ -24,6 +24,8 @@ const MEASURED_AGAIN: Duration = Duration::from_millis(300);
 const MEASURED_LEAST: f64 = 0.7;
 /// So many packets a second are sent at least. Choice: one tells within a second whether more may be tried.
 const HEARD_LEAST: f64 = 1.0;
+/// Of so many bytes, before any has been judged. Choice: a packet of a call.
+const UNKNOWN_BYTES: f64 = 200.0;
 
 impl Brake {
     /// In front of a lane that knows what leaves it there is more than its own packets explain.
@@ -47,6 +49,7 @@ impl Brake {
 
     /// The first line through a queue that grows is short. While it stands, what leaves it is known better with each answer.
     pub(super) fn measure_again(&mut self, fell: Time) {
+        let least = self.heard_least_bps();
         let Some(limit) = &mut self.limit else {
             return;
         };
@@ -59,9 +62,12 @@ impl Brake {
         let leaves = line.served_bps().min(limit.first_bps);
         let leaves = leaves.max(limit.first_bps * MEASURED_LEAST);
         limit.leaves = Some((leaves, other_bps));
-        // A lane that sends nothing hears nothing of what it might send.
-        let least = HEARD_LEAST * self.packet_bytes * 8.0;
         let known = limit.known_bps().unwrap_or(f64::MAX).max(least);
         limit.rate_bps = limit.rate_bps.min(known);
+    }
+
+    /// A lane that sends nothing hears nothing of what it might send.
+    pub(super) fn heard_least_bps(&self) -> f64 {
+        HEARD_LEAST * self.packet_bytes.max(UNKNOWN_BYTES) * 8.0
     }
 }
