@@ -172,6 +172,11 @@ impl Baseline {
         self.roughness.spread()
     }
 
+    /// What a round trip must exceed the least by.
+    pub(crate) fn margin(&self) -> Duration {
+        self.margin_of(self.least().unwrap_or_default())
+    }
+
     fn margin_of(&self, least: Duration) -> Duration {
         self.margin.floor + least.mul_f64(self.margin.share)
     }

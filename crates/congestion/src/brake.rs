@@ -58,6 +58,7 @@ mod epoch;
 mod flows;
 mod growth;
 mod limit;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -68,6 +69,7 @@ use epoch::Epoch;
 use flows::{Flows, State};
 use growth::{Growth, Line};
 use limit::{DRAINING, Limit};
+use standing::EMPTYING;
 
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
@@ -134,6 +136,9 @@ const OTHERS_FOR: Duration = Duration::from_secs(30);
 const REACTION: Duration = Duration::from_millis(200);
 /// Choice: longer than this, many queues lose.
 const QUEUE_MOST: Duration = Duration::from_millis(100);
+/// So many packets a second more are tried at least where no flow is served whole. Choice: a lane that was left nothing, because hellos
+/// fill the link, is as wide as a call four seconds after the link is.
+const TRIED_LEAST: f64 = 4.0;
 /// For so long after a flow begins, or a round trip was long, questions come more often.
 const WATCHED: Duration = Duration::from_millis(800);
 
@@ -284,6 +289,7 @@ impl Brake {
     fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
         let waits = self.waits(now);
         let may_try = self.may_try(now);
+        let stands = self.stands();
         let Some(limit) = &mut self.limit else {
             return Verdict::Sent;
         };
@@ -293,7 +299,8 @@ impl Brake {
                 State::Open | State::Served => Verdict::Braked,
             };
         }
-        let left_bps = (limit.rate_bps - self.flows.served_bps()).max(0.0);
+        let gives = if stands { EMPTYING } else { 1.0 };
+        let left_bps = (limit.rate_bps * gives - self.flows.served_bps()).max(0.0);
         let bytes = packet.bytes as f64;
         let mut shares = || limit.admits(now, bytes, packet.priority, self.packet_bytes, left_bps);
         match state {
@@ -385,6 +392,9 @@ impl Brake {
 
     fn look_for_growth(&mut self, now: Time) {
         let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
+        if self.stands() {
+            self.measure_again(fell);
+        }
         if !self.baseline.is_queued() {
             let last = self.growth.last();
             let is_gone = last.is_some_and(|e| e.sent > fell && !self.baseline.is_above(e.rtt));
@@ -444,9 +454,10 @@ impl Brake {
         let rate_bps = ((leaves - line.other_bps) * DRAINING).max(0.0);
         let before = self.limit.take();
         let held = before.as_ref().map_or(f64::MAX, |limit| limit.rate_bps);
-        let mut limit = before.unwrap_or_else(|| Limit::new(now, rate_bps));
+        let mut limit = before.unwrap_or_else(|| Limit::new(now, rate_bps, self.baseline.jitter()));
         limit.rate_bps = rate_bps.min(held);
         limit.leaves = Some((leaves, line.other_bps));
+        limit.first_bps = leaves;
         limit.cut = None;
         self.falls(now, limit);
         self.congested = true;
@@ -463,6 +474,7 @@ impl Brake {
 
     /// The rate has fallen to that of `limit`.
     fn falls(&mut self, now: Time, mut limit: Limit) {
+        limit.rate_bps = limit.rate_bps.max(self.heard_least_bps());
         if now.since(limit.fell) >= self.try_after {
             // What was tried was too much.
             let most = match self.flows.served_bps() > 0.0 {
@@ -575,6 +587,7 @@ impl Brake {
         self.hear_answer(now, epoch);
         let queued = self.baseline.is_queued() && self.is_there();
         let may_try = self.may_try(now);
+        let stands = self.stands();
         // Nor what was lost while a queue may have begun to stand.
         let there = self.growth.last().map_or(rtt, |last| last.there);
         if !queued && !self.baseline.is_above(there) {
@@ -582,6 +595,7 @@ impl Brake {
         }
         let is_usual = doubt == Doubt::AsUsual
             || now < self.unanswered_until && self.loss <= self.usual_most(ANSWER_PACKETS);
+        let is_few = self.loss <= self.usual_most(ANSWER_PACKETS).max(FEW_LOST);
         // What is told to be lost now was sent in this epoch or in the last.
         let beside = epoch.waited_beside();
         let others_answer = core::mem::replace(&mut self.waited_beside, beside) || beside;
@@ -595,6 +609,10 @@ impl Brake {
             (Some(limit), true, true) if doubt != Doubt::None || limit.cut.is_some() => {
                 self.congested = true;
             }
+            // It sends less than leaves, which is measured; few losses are random.
+            (Some(limit), true, true) if limit.leaves.is_some() && is_few => {
+                self.congested = true;
+            }
             (limit, true, true) => {
                 self.congested = true;
                 let arrived = epoch.sent_bytes as f64 * per_s * (1.0 - share);
@@ -606,7 +624,9 @@ impl Brake {
                 // Mathis et al. 1997: a TCP has 1.22 / √p packets per round trip.
                 let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
                 let slower = slower * (1.0 - self.settings.gamma);
-                let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, slower));
+                let mut limit = limit
+                    .take()
+                    .unwrap_or_else(|| Limit::new(now, slower, self.baseline.jitter()));
                 // To hear an answer a lane sends less than is fair, for a while, if it must send less at all.
                 let is_too_much = fair < epoch.offered_bytes as f64 * per_s;
                 let asks = now >= limit.asks_from && is_too_much && self.loss <= ASKS_BELOW;
@@ -623,7 +643,7 @@ impl Brake {
                 self.falls(now, limit);
             }
             // Without a queue losses are random, and no reason to stay slow.
-            (Some(limit), _, false) if may_try => {
+            (Some(limit), _, false) if may_try && !stands => {
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
                 let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
                 let tried = now.since(limit.fell).saturating_sub(self.try_after);
@@ -632,9 +652,11 @@ impl Brake {
                 // Where no flow can be served whole, a trial disturbs none, and what succeeds serves one the sooner. It
                 // ends when a queue stands, at what is known to leave it.
                 let known = limit.known_bps();
+                // A rate of nothing would never grow.
+                let least = TRIED_LEAST * self.packet_bytes * 8.0 * span.as_secs_f64();
                 let is_quick = known.is_some_and(|known| self.flows.none_fits(known));
                 limit.rate_bps += match is_quick {
-                    true => GROWTH_MOST * whole,
+                    true => GROWTH_MOST * whole.max(least),
                     false => fair.min(growth * whole),
                 };
                 limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
@@ -699,6 +721,9 @@ impl Brake {
             }
             Some(_) => (is_held, STEADY_BRAKED),
         };
+        // What the lane's own packets explain is no longer path.
+        let is_more = self.own_packets().is_none_or(|own| steady.above > own);
+        let is_clear = is_clear && is_more;
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
             self.probation = Some((Epoch::new(now), PROBATIONS));

@@ -31,6 +31,8 @@ const UNANSWERED_FOR: Duration = Duration::from_secs(30);
 const ANSWERS: f64 = 0.3;
 /// What should fall by less, in seconds per second, proves nothing.
 const FALLS_LEAST: f64 = 0.1;
+/// Nor what should have fallen by less, in seconds. Choice: two packets at 64 kbit/s, which are sent together now and then.
+const FALLS_LEAST_S: f64 = 0.06;
 /// A queue that grew and was gone so soon was jitter's, if none was for so long before. Choice: a twentieth less than
 /// leaves it takes longer to empty one that is longer than jitter.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
@@ -110,6 +112,7 @@ impl Brake {
             return false;
         };
         let should_fall = 1.0 - line.given_bps / leaves.max(1.0);
-        should_fall > FALLS_LEAST && -line.slope < ANSWERS * should_fall
+        let falls_s = should_fall * line.span.as_secs_f64();
+        should_fall > FALLS_LEAST && falls_s > FALLS_LEAST_S && -line.slope < ANSWERS * should_fall
     }
 }

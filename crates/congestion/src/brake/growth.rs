@@ -52,6 +52,8 @@ pub(super) struct Line {
     pub(super) given_bps: f64,
     /// What of that was not the lane's.
     pub(super) other_bps: f64,
+    /// From the first question to the last.
+    pub(super) span: Duration,
 }
 
 /// The last round trips.
@@ -145,6 +147,7 @@ impl Growth {
             slope,
             given_bps,
             other_bps: (given_bps - lane_bps).max(0.0),
+            span,
         };
         Some((line, slope * span.as_secs_f64(), off_s))
     }

@@ -26,6 +26,10 @@ pub(super) struct Limit {
     pub(super) fell: Time,
     /// What left the queue when it grew, and what of that was not the lane's.
     pub(super) leaves: Option<(f64, f64)>,
+    /// The first of what was thought to leave it.
+    pub(super) first_bps: f64,
+    /// By how much round trips differed when it began.
+    pub(super) jitter: Duration,
     /// Losses until then are of what was sent before it fell.
     pub(super) deaf_until: Time,
     /// The queue has answered to what it fell to.
@@ -37,7 +41,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn new(now: Time, rate_bps: f64) -> Limit {
+    pub(super) fn new(now: Time, rate_bps: f64, jitter: Duration) -> Limit {
         Limit {
             rate_bps,
             // Full: what a full bucket is depends on the rate.
@@ -46,6 +50,8 @@ impl Limit {
             began: now,
             fell: now,
             leaves: None,
+            first_bps: 0.0,
+            jitter,
             deaf_until: now,
             is_proved: false,
             cut: None,

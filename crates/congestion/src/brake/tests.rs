@@ -342,7 +342,7 @@ fn a_full_queue_that_stays_level_is_none_the_less_braked_when_it_loses_much() {
 fn the_lowest_priorities_go_first() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
-    brake.limit = Some(Limit::new(ms(0), 4.0 * 80e3));
+    brake.limit = Some(Limit::new(ms(0), 4.0 * 80e3, Duration::ZERO));
     let priorities = [0, 2, 4, 5, 7, 7];
     let shares = drive(&mut brake, 0, 20, &priorities, |_, _| {});
     assert!(shares[4] > 0.95 && shares[5] > 0.95, "{shares:?}");

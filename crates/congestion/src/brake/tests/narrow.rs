@@ -1,6 +1,7 @@
 //! A call over a link that becomes too narrow for it, and wide again.
 
 use super::*;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A call of 92 kbit/s over a link of so many kbit/s in each millisecond; the share of its packets that the brake lets
 /// through in each second.
@@ -58,4 +59,154 @@ fn a_link_that_is_wide_again_is_found_within_two_seconds() {
     );
     assert!(shares[4..10].iter().all(|share| *share < 0.6), "{shares:?}");
     assert!(shares[12..].iter().all(|share| *share == 1.0), "{shares:?}");
+}
+
+/// A link with a queue of fifty datagrams in front of it, as the simulator's, that carries a call of 92 kbit/s and the
+/// hellos of its sender; both ways vary by jitter.
+struct Link {
+    rng: base::Rng,
+    one_way_us: u64,
+    jitter_us: u64,
+    loss: f64,
+    /// When each datagram that waits has left.
+    leave: VecDeque<u64>,
+    /// What each hello brings back, and when.
+    answers: BTreeMap<u64, (Echo, u64, u64)>,
+    arrived: u64,
+    lost: u64,
+    /// What was told of both last.
+    told: (u64, u64),
+    link_bytes: u64,
+}
+
+impl Link {
+    /// Sends a datagram; when it comes, if it does.
+    fn send(&mut self, now_us: u64, bytes: u64, kbps: f64) -> Option<u64> {
+        self.link_bytes += bytes;
+        while self.leave.front().is_some_and(|at| *at <= now_us) {
+            self.leave.pop_front();
+        }
+        if self.leave.len() >= 50 || self.rng.chance(self.loss) {
+            self.lost += 1;
+            return None;
+        }
+        let from = self.leave.back().copied().unwrap_or(now_us).max(now_us);
+        let left = from + (bytes as f64 * 8e3 / kbps) as u64;
+        self.leave.push_back(left);
+        self.arrived += 1;
+        Some(left + self.one_way_us + self.rng.below(self.jitter_us + 1))
+    }
+}
+
+/// The share of a call's packets that come within 150 ms, of each second. The link carries `kbps` from the fifth second to
+/// the thirtieth, and all before and after.
+fn in_time(seed: u64, [one_way_ms, jitter_ms]: [u64; 2], loss: f64, kbps: f64) -> Vec<f64> {
+    let seconds = 40;
+    let kbps = |now_ms: u64| match now_ms {
+        5_000..30_000 => kbps,
+        _ => 100_000.0,
+    };
+    let mut brake = Brake::new(Settings::default());
+    let mut link = Link {
+        rng: base::Rng::new(seed),
+        one_way_us: one_way_ms * 1_000,
+        jitter_us: jitter_ms * 1_000,
+        loss,
+        leave: VecDeque::new(),
+        answers: BTreeMap::new(),
+        arrived: 0,
+        lost: 0,
+        told: (0, 0),
+        link_bytes: 0,
+    };
+    let us = |n: u64| Time::ZERO + Duration::from_micros(n);
+    let (mut next_hello, mut watched) = (0, Time::ZERO);
+    let mut shares = vec![0.0; seconds as usize];
+    for now_ms in 0..seconds * 1_000 {
+        let now_us = now_ms * 1_000;
+        while let Some((&at, &(echo, arrived, lost))) =
+            link.answers.iter().next().filter(|(at, _)| **at <= now_us)
+        {
+            link.answers.remove(&at);
+            let (a, l) = link.told;
+            brake.on_told(arrived.saturating_sub(a), lost.saturating_sub(l));
+            link.told = (arrived.max(a), lost.max(l));
+            brake.on_echo(us(at), echo);
+            if let Some(until) = brake.watches(us(now_us)) {
+                watched = watched.max(until);
+            }
+        }
+        if now_ms >= next_hello {
+            next_hello = now_ms + if us(now_us) < watched { 60 } else { 100 };
+            let lane_bytes = brake.lane_bytes();
+            let link_bytes = link.link_bytes;
+            if let Some(came) = link.send(now_us, 90, kbps(now_ms)) {
+                let back = link.one_way_us + link.rng.below(link.jitter_us + 1);
+                let rtt = Duration::from_micros(came + back - now_us);
+                let extra = Duration::from_micros(back - link.one_way_us);
+                let echo = Echo {
+                    sent: us(now_us),
+                    rtt,
+                    there: rtt - extra,
+                    link_bytes,
+                    lane_bytes,
+                };
+                link.answers
+                    .insert(came + back, (echo, link.arrived, link.lost));
+            }
+        }
+        if now_ms % 20 == 7 {
+            let packet = Packet {
+                bytes: 230,
+                priority: 4,
+                flow: 0,
+                is_elastic: false,
+                slack: Duration::from_millis(150 - one_way_ms),
+            };
+            if brake.admit(us(now_us), &packet) == Verdict::Sent
+                && link
+                    .send(now_us, 230, kbps(now_ms))
+                    .is_some_and(|came| came <= now_us + 150_000)
+            {
+                shares[(now_ms / 1_000) as usize] += 0.02;
+            }
+        }
+    }
+    shares
+}
+
+/// Packets that take 40 to 60 ms to leave, hellos that come more often while a queue stands, and single losses must not be
+/// taken for others' queue, or for a longer path: then all of a queue that never empties would be late.
+#[test]
+fn a_link_that_is_far_too_narrow_brings_its_share_in_time() {
+    let links = [
+        ([3, 4], 0.0, 33.0, 0.16),
+        ([5, 0], 0.004, 32.0, 0.16),
+        ([21, 3], 0.052, 32.0, 0.12),
+        ([2, 2], 0.0, 36.0, 0.2),
+        ([3, 0], 0.0, 46.0, 0.3),
+    ];
+    for (ways, loss, kbps, least) in links {
+        for seed in 0..8 {
+            let shares = in_time(seed, ways, loss, kbps);
+            let brought = shares[12..30].iter().sum::<f64>() / 18.0;
+            // A second alone may lose its few packets by chance.
+            let is_silent = shares[12..30].windows(2).any(|two| two == [0.0, 0.0]);
+            assert!(brought > least && !is_silent, "{seed} {kbps}: {shares:?}");
+            let after = shares[34..].iter().all(|share| *share > 0.8);
+            assert!(after, "{seed} {kbps}: {shares:?}");
+        }
+    }
+}
+
+/// Where hellos alone fill the link, nothing is left for the lane; it is not forgotten.
+#[test]
+fn a_link_that_had_room_for_nothing_is_found_again() {
+    for seed in 0..8 {
+        for kbps in [10.0, 14.0, 18.0, 22.0, 26.0] {
+            let shares = in_time(seed, [65, 5], 0.007, kbps);
+            let after = shares[38..].iter().all(|share| *share > 0.8);
+            assert!(after, "{seed} {kbps}: {shares:?}");
+        }
+    }
 }
