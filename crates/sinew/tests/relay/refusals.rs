@@ -119,7 +119,7 @@ fn a_directory_is_for_the_nodes_that_it_names() {
         "{text}"
     );
     // Whoever is invited chooses how its name begins.
-    let begins = nested.replace("\"ams\"", "\"am*\"");
+    let begins = of_ams.replace("\"*ms\"", "\"am*\"");
     fs::write(&path, text_with(&path, &nested, &begins)).unwrap();
     let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
     assert!(
