@@ -27,9 +27,9 @@ const WAITING: &[&str] = &["capi", "client", "gateway", "host", "net", "sinew"];
 /// Programs that wait, at a time. Choice: what two processors carry beside one that computes.
 const WAITING_AT_A_TIME: usize = 2;
 
-/// Those of them that take half a minute and more, the longest first.
+/// Those of them that take about half a minute and more, the longest first.
 const LONG_WAITS: &[&str] = &[
-    "mtu", "relay", "direct", "phones", "tunnel", "rotation", "lab",
+    "uplinks", "relay", "mtu", "tunnel", "phones", "rotation", "lab", "bridges",
 ];
 
 /// A program with tests.

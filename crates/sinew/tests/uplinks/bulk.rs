@@ -18,8 +18,10 @@ const UPLINKS: [&str; 2] = [
 /// What both carry.
 const BOTH_BPS: f64 = 30e6;
 const GOAL: f64 = 0.85;
-/// Some 11 seconds of both.
-const BYTES: usize = 40_000_000;
+/// Some 11 seconds of both, for what measures.
+const MANY_BYTES: usize = 40_000_000;
+/// Some 4 seconds of both: enough for both to be taken.
+const BYTES: usize = 15_000_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An emulated uplink; it is gone when it is dropped.
@@ -177,7 +179,7 @@ impl By {
 
 /// Sends a file; one of the uplinks may die in the middle. The share of both rates that the transfer had, and the bytes that
 /// each uplink has carried.
-fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
+fn measure(by: By, dies: Option<u8>, bytes: usize) -> Option<(f64, [u64; 2])> {
     let test = format!("bulk-{by:?}-{dies:?}").to_lowercase();
     let test = test.replace(['(', ')'], "");
     if let Err(why) = available() {
@@ -189,11 +191,11 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
     hosts.wait_for_paths(0, 2);
     hosts.wait_for_paths(1, 2);
     let data = hosts.dir.join("data");
-    fs::write(&data, noise(BYTES)).unwrap();
+    fs::write(&data, noise(bytes)).unwrap();
     let (before, begun) = (sent(&hosts), Instant::now());
     let mut children = by.begin(&hosts, &data);
     if let Some(uplink) = dies {
-        let half = BYTES as u64 / 3;
+        let half = bytes as u64 / 3;
         let until = Instant::now() + PATIENCE;
         while sent(&hosts).iter().sum::<u64>() - before.iter().sum::<u64>() < half {
             assert!(Instant::now() < until, "nothing moves");
@@ -225,10 +227,10 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
     let took = begun.elapsed().as_secs_f64();
     let after = sent(&hosts);
     assert!(
-        fs::read(By::copy(&hosts)).unwrap() == noise(BYTES),
+        fs::read(By::copy(&hosts)).unwrap() == noise(bytes),
         "what has come is not what was sent"
     );
-    let goodput = BYTES as f64 * 8.0 / took / BOTH_BPS;
+    let goodput = bytes as f64 * 8.0 / took / BOTH_BPS;
     let carried = [0, 1].map(|i| after[i] - before[i]);
     println!("{test}: {took:.1} s, {goodput:.3} of both rates, bytes {carried:?}");
     Some((goodput, carried))
@@ -237,7 +239,7 @@ fn measure(by: By, dies: Option<u8>) -> Option<(f64, [u64; 2])> {
 #[test]
 fn a_stream_and_a_copy_take_both_uplinks() {
     for by in [By::Stream, By::Copy] {
-        if let Some((_, carried)) = measure(by, None) {
+        if let Some((_, carried)) = measure(by, None, BYTES) {
             // One third would be in proportion. What is no bulk data is a hundredth of that.
             let least = BYTES as u64 / 6;
             assert!(carried.iter().all(|bytes| *bytes > least), "{carried:?}");
@@ -253,7 +255,7 @@ fn a_stream_and_a_copy_go_on_when_an_uplink_dies() {
         (By::Copy, 1),
         (By::Copy, 2),
     ] {
-        measure(by, Some(dies));
+        measure(by, Some(dies), BYTES);
     }
 }
 
@@ -261,7 +263,7 @@ fn a_stream_and_a_copy_go_on_when_an_uplink_dies() {
 #[ignore = "measures the goal, on a quiet machine"]
 fn bulk_gets_both_rates() {
     for by in [By::Stream, By::Copy] {
-        if let Some((goodput, _)) = measure(by, None) {
+        if let Some((goodput, _)) = measure(by, None, MANY_BYTES) {
             assert!(goodput >= GOAL, "{by:?}: {goodput:.3}");
         }
     }
