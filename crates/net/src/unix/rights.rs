@@ -98,10 +98,23 @@ fn send(
             data.add(i).write_unaligned(fd.as_raw_fd());
         }
     }
+    // SAFETY: the header points to `parts` and `ancillary`, which outlive the call and are only read.
+    unsafe { send_message(socket, &header, flags) }
+}
+
+/// Sends one message. `BrokenPipe` when the other side is gone.
+///
+/// # Safety
+///
+/// What `header` points to must outlive the call; it is only read.
+pub(super) unsafe fn send_message(
+    socket: RawFd,
+    header: &libc::msghdr,
+    flags: libc::c_int,
+) -> io::Result<()> {
     loop {
-        // SAFETY: the header points to `parts` and `ancillary`, which outlive the call and are
-        // only read.
-        let sent = sys::check_len(unsafe { libc::sendmsg(socket, &raw const header, flags) });
+        // SAFETY: the caller sees to what the header points to.
+        let sent = sys::check_len(unsafe { libc::sendmsg(socket, header, flags) });
         match sent {
             Ok(_) => return Ok(()),
             Err(error) if sys::errno(&error) == libc::EINTR => {}

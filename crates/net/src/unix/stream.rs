@@ -1,5 +1,6 @@
 //! A connection of messages.
 
+use super::rights;
 use crate::sys;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
@@ -173,25 +174,13 @@ impl SeqStream {
     /// The same, in the way that `how` says.
     pub fn send_how(&self, parts: &[IoSlice<'_>], how: How) -> io::Result<()> {
         let flags = how.flags() | libc::MSG_NOSIGNAL;
-        loop {
-            // SAFETY: all zero is a valid `msghdr`.
-            let mut header: libc::msghdr = unsafe { mem::zeroed() };
-            // An IoSlice "is guaranteed to be ABI compatible with the iovec type".
-            header.msg_iov = parts.as_ptr().cast_mut().cast();
-            header.msg_iovlen = parts.len() as _;
-            // SAFETY: the header points to `parts`, which outlive the call and are only read.
-            let sent = sys::check_len(unsafe {
-                libc::sendmsg(self.fd.as_raw_fd(), &raw const header, flags)
-            });
-            match sent {
-                Ok(_) => return Ok(()),
-                Err(error) if sys::errno(&error) == libc::EINTR => {}
-                Err(error) if sys::errno(&error) == libc::ECONNRESET => {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        // SAFETY: all zero is a valid `msghdr`.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        // An IoSlice "is guaranteed to be ABI compatible with the iovec type".
+        header.msg_iov = parts.as_ptr().cast_mut().cast();
+        header.msg_iovlen = parts.len() as _;
+        // SAFETY: the header points to `parts`, which outlive the call and are only read.
+        unsafe { rights::send_message(self.fd.as_raw_fd(), &header, flags) }
     }
 
     /// Who is at the other end.

@@ -228,47 +228,23 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::realtime::tests::voice;
     use crate::settings::Settings;
-    use base::VirtualPort;
-    use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
+    use wire::data::Remaining;
 
     #[test]
     fn a_lane_that_has_fallen_silent_holds_no_packets() {
         for settings in [Settings::modern(), Settings::paper()] {
             let at = |s| Time::ZERO + Duration::from_secs(s);
             let mut link = Link::new(NodeAddr(2), "b", &settings, 1, at(0));
-            for _ in 0..100 {
-                link.history.record(at(0), &mut packet());
+            for id in 0..100 {
+                let mut packet = voice(id, Remaining::NONE);
+                link.history.record(at(0), &mut packet);
             }
             link.weigh_protection(at(1));
             assert!(link.history.held_bytes() > 0);
             link.weigh_protection(at(60));
             assert_eq!(link.history.held_bytes(), 0);
         }
-    }
-
-    fn packet() -> Vec<u8> {
-        let mut bytes = vec![0; wire::HEADER_BYTES + 160];
-        let header = Repr {
-            class: Class {
-                link: LinkProtocol::RealTime,
-                routing: Routing::ExpectedLatency,
-                priority: 5,
-            },
-            ttl: 10,
-            has_extension: false,
-            congested: false,
-            recovered: false,
-            has_transport: false,
-            remaining: Remaining::NONE,
-            source: NodeAddr(1),
-            destination: NodeAddr(2),
-            source_port: VirtualPort(7000),
-            destination_port: VirtualPort(8000),
-            flow_seq: FlowSeq::of(0),
-            lane_seq: LaneSeq::new(0),
-        };
-        header.emit(&mut bytes).unwrap();
-        bytes
     }
 }

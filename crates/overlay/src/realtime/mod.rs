@@ -41,7 +41,7 @@ mod receiver;
 mod ring;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod window;
 
 pub use ahead::{Ahead, Rest};

@@ -18,7 +18,7 @@ fn at_us(us: u64) -> Time {
 }
 
 /// A packet of a voice stream of eight bytes.
-pub(super) fn voice(id: u64, remaining: Remaining) -> Vec<u8> {
+pub(crate) fn voice(id: u64, remaining: Remaining) -> Vec<u8> {
     packet(id, 8, remaining)
 }
 
