@@ -174,7 +174,11 @@ impl Finder {
         (in_need, calm): (bool, bool),
         rng: &mut Rng,
     ) {
-        self.quiet = if seen.len() == self.offers { self.quiet + 1 } else { 0 };
+        self.quiet = if seen.len() == self.offers {
+            self.quiet + 1
+        } else {
+            0
+        };
         self.note(now, seen);
         // Records come one after another when a node enters, or many do: a ring of some of them would hold for a second.
         if self.quiet < QUIET && self.waited < WAIT_MOST {
@@ -192,7 +196,10 @@ impl Finder {
         self.choose_nearest(now, &usable);
         self.end_trial(now, &usable);
         let is_up = |of: &NodeAddr| usable.iter().any(|seen| seen.addr == *of && seen.is_up);
-        if calm && self.trial.is_none() && now >= self.next_trial && self.lasting().iter().all(is_up)
+        if calm
+            && self.trial.is_none()
+            && now >= self.next_trial
+            && self.lasting().iter().all(is_up)
         {
             self.begin_trial(now, &usable, rng);
         }
@@ -238,7 +245,10 @@ impl Finder {
         // The place of a node is one less than the places that lead to it.
         let most = ring.len().div_ceil(2);
         let range = ring.get(1..most).unwrap_or_default();
-        if self.chord.is_none_or(|it| range.iter().all(|seen| seen.addr != it)) {
+        if self
+            .chord
+            .is_none_or(|it| range.iter().all(|seen| seen.addr != it))
+        {
             let free: Vec<&Seen> = range.iter().filter(|it| it.has_room()).collect();
             let all: Vec<&Seen> = range.iter().collect();
             let among = if free.is_empty() { all } else { free };

@@ -90,7 +90,11 @@ impl Node {
             return;
         }
         let seen = self.seen_offers();
-        let up = |of: &NodeAddr| self.links.by_peer(*of).is_some_and(|it| self.links.at(it).is_up());
+        let up = |of: &NodeAddr| {
+            self.links
+                .by_peer(*of)
+                .is_some_and(|it| self.links.at(it).is_up())
+        };
         let chosen = self.finding.finder.lasting();
         let chosen = chosen.iter().filter(|of| up(of)).count();
         let mut rng = self.rng.fork();
@@ -137,7 +141,9 @@ impl Node {
             })
             .collect();
         let up = links().filter(|link| link.is_up()).count();
-        self.finding.first.review(now, self.addr, &all, (up, chosen));
+        self.finding
+            .first
+            .review(now, self.addr, &all, (up, chosen));
         for Entrance { addr, .. } in all {
             let is_wanted = self.finding.first.wants(addr) || self.direct.is_attempted(addr);
             if let Some(index) = self.links.by_peer(addr) {
@@ -150,7 +156,11 @@ impl Node {
         let before = core::mem::take(&mut self.finding.unkept);
         // One that is missing may be what keeps the network whole.
         let chosen = self.finding.finder.lasting();
-        let up = |of: &NodeAddr| self.links.by_peer(*of).is_some_and(|it| self.links.at(it).is_up());
+        let up = |of: &NodeAddr| {
+            self.links
+                .by_peer(*of)
+                .is_some_and(|it| self.links.at(it).is_up())
+        };
         let is_whole = chosen.iter().all(up);
         let count = self.links.iter().filter(|(_, link)| link.is_up()).count();
         let unused = if count > MANY { UNUSED_OF_MANY } else { UNUSED };

@@ -18,9 +18,9 @@ use secure::{
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
-    write_capacities, write_endpoints, write_offer, write_group_keys, write_group_tallies, write_hops,
-    write_link_rates, write_protections, write_seals, write_tallies, write_tunnels, write_usable,
-    write_version,
+    write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
+    write_link_rates, write_offer, write_protections, write_seals, write_tallies, write_tunnels,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};

@@ -1,5 +1,9 @@
 //! Nodes that find their links: they know one member or three, and become a network that any two may leave.
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::disallowed_macros,
+    reason = "a test tells what it has measured"
+)]
 
 use crate::world::streams::Streams;
 use crate::world::{Nodes, Plan, number, voice};
@@ -46,12 +50,19 @@ impl Graph {
 
     fn between(&self, one: impl Fn(usize) -> bool) -> usize {
         let links = self.0.iter().enumerate().filter(|(i, _)| one(*i));
-        links.map(|(_, to)| to.iter().filter(|to| !one(**to)).count()).sum()
+        links
+            .map(|(_, to)| to.iter().filter(|to| !one(**to)).count())
+            .sum()
     }
 }
 
 /// Nodes of which each knows up to `known` of those before it.
-fn joining(seed: u64, count: usize, known: usize, path: impl Fn(usize, usize) -> &'static str) -> Nodes {
+fn joining(
+    seed: u64,
+    count: usize,
+    known: usize,
+    path: impl Fn(usize, usize) -> &'static str,
+) -> Nodes {
     let mut rng = Rng::new(seed);
     let mut edges = BTreeSet::new();
     for i in 1..count {
@@ -107,25 +118,33 @@ fn sixty_nodes_become_whole_within_seconds_and_stay_so_with_few_links() {
     let degree = Graph::of(&nodes).degree();
     eprintln!("60 nodes that know three: whole after {s} s, {degree:.1} links each");
     assert!(degree <= 8.0, "{degree}");
-    for _ in 0..6 {
-        nodes.run_ms(10_000);
+    for _ in 0..2 {
+        nodes.run_ms(15_000);
         let graph = Graph::of(&nodes);
         assert!(graph.is_whole_without_any_two());
         assert!(graph.degree() <= 8.0, "{}", graph.degree());
     }
     let graph = Graph::of(&nodes);
     // The one that all knew at first is one of many.
-    eprintln!("after a minute {:.1} links each, the first has {}", graph.degree(), graph.0[0].len());
+    eprintln!(
+        "half a minute later {:.1} links each, the first has {}",
+        graph.degree(),
+        graph.0[0].len()
+    );
     assert!(graph.0.iter().all(|of| (3..=20).contains(&of.len())));
 }
 
 #[test]
+#[ignore = "half a minute; the rule is the same at sixty"]
 fn a_hundred_nodes_become_whole() {
     let mut nodes = joining(1, 100, 3, |_, _| "delay=10ms");
     let s = whole_after(&mut nodes, 15);
     nodes.run_ms(15_000);
     let graph = Graph::of(&nodes);
-    eprintln!("100 nodes that know three: whole after {s} s, then {:.1} links each", graph.degree());
+    eprintln!(
+        "100 nodes that know three: whole after {s} s, then {:.1} links each",
+        graph.degree()
+    );
     assert!(graph.is_whole_without_any_two());
     assert!(graph.degree() <= 8.0, "{}", graph.degree());
 }
@@ -155,22 +174,39 @@ fn a_node_that_leaves_is_replaced_and_finds_its_place_when_it_returns() {
 #[test]
 fn the_near_are_found_and_regions_stay_connected() {
     let near = |a: usize, b: usize| a % 2 == b % 2;
-    let path = |a, b| if near(a, b) { "delay=2500us" } else { "delay=40ms" };
+    let path = |a, b| {
+        if near(a, b) {
+            "delay=2500us"
+        } else {
+            "delay=40ms"
+        }
+    };
     let mut nodes = joining(4, 24, 1, path);
     whole_after(&mut nodes, 10);
     nodes.run_ms(180_000);
     let graph = Graph::of(&nodes);
     assert!(graph.is_whole_without_any_two());
     let across = graph.between(|i| i % 2 == 0);
-    eprintln!("{:.1} links each, {across} between the regions", graph.degree());
+    eprintln!(
+        "{:.1} links each, {across} between the regions",
+        graph.degree()
+    );
     assert!(across >= 3 && graph.degree() <= 8.0);
     for i in 0..24 {
         let links = nodes.snapshot(i).links;
-        let nearest: Vec<_> = links.iter().filter(|it| it.why.starts_with("nearest of")).collect();
-        let others = links.iter().filter(|it| it.why.starts_with("keeps the network whole"));
+        let nearest: Vec<_> = links
+            .iter()
+            .filter(|it| it.why.starts_with("nearest of"))
+            .collect();
+        let others = links
+            .iter()
+            .filter(|it| it.why.starts_with("keeps the network whole"));
         assert!(others.count() >= 2);
         // All that it keeps for their nearness are; they may be neighbours in the ring at once.
-        assert!(nearest.iter().all(|it| near(i, number(&it.peer))), "node {i}");
+        assert!(
+            nearest.iter().all(|it| near(i, number(&it.peer))),
+            "node {i}"
+        );
         let short = links.iter().filter(|it| near(i, number(&it.peer)));
         assert!(short.count() >= 2, "node {i}");
     }
@@ -201,7 +237,10 @@ fn a_link_that_traffic_uses_is_not_ended_under_it() {
     let mut call = Streams::calls(&mut nodes, 1, 5, 9, voice());
     call.run(&mut nodes, Duration::from_secs(90));
     call.finish(&mut nodes);
-    let lost = call.fates_of(0).filter(|(_, delay)| delay.is_none()).count();
+    let lost = call
+        .fates_of(0)
+        .filter(|(_, delay)| delay.is_none())
+        .count();
     assert_eq!(lost, 0);
 }
 
