@@ -134,6 +134,9 @@ pub struct Config {
     /// Make a link of its own to each node with which this node's programs exchange packets.
     #[serde(default)]
     pub direct_links: bool,
+    /// Offer this node as a neighbour, and find the nodes to which a link is worth having.
+    #[serde(default)]
+    pub find_links: bool,
     /// Probe how many physical links lead to each neighbour.
     #[serde(default = "yes")]
     pub probe_hops: bool,
@@ -190,6 +193,9 @@ pub struct Neighbor {
     /// Host name or address, and TCP port, where it is dialled if UDP is blocked; the endpoints unless given.
     #[serde(default, deserialize_with = "one_or_more")]
     pub tcp: Vec<String>,
+    /// With `find_links`: it is one by which the node enters the network, and dialled as long as there are too few others.
+    #[serde(default)]
+    pub first: bool,
     /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,

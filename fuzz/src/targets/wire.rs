@@ -402,6 +402,8 @@ fn link_state_body(body: &[u8]) {
     assert!(view.tunnels().all(|place| place < links.len()));
     let mut alarms = view.alarms().into_iter().flatten();
     assert!(alarms.all(|place| place < links.len()));
+    let mut kept = view.offer().into_iter().flatten();
+    assert!(kept.all(|place| place < links.len()));
     if let Some(told) = view.protections() {
         assert_eq!(told.len(), links.len());
         let told: Vec<_> = (0..).zip(told).collect();

@@ -67,6 +67,19 @@ fn entries(status: &Value) -> String {
             counted(total(&snapshot["database_nodes"]), "node")
         ),
     );
+    let finding = &snapshot["finding"];
+    if finding.is_object() {
+        entry(
+            "finding",
+            format!(
+                "{} by own choice; {} offered, {} measured, {} dropped",
+                counted(total(&finding["kept"]), "link"),
+                total(&finding["offers"]),
+                total(&finding["measured"]),
+                total(&finding["dropped"]),
+            ),
+        );
+    }
     if let serving @ [_, ..] = serving(status).as_slice() {
         entry("domains", serving.join(", "));
     }
