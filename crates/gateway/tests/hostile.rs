@@ -184,6 +184,8 @@ fn gate_with(patience: Duration) -> (Arc<Gate>, Place) {
         secret: client::remote::from_hex(SECRET).unwrap(),
         node: "/nonexistent/node.sock".into(),
         patience,
+        udp_port: None,
+        realtime: false,
     };
     let gate = Arc::new(Gate::bind(&settings).unwrap());
     let serving = Arc::clone(&gate);
