@@ -43,7 +43,8 @@ pub struct Way {
 /// A node to ask from, and one to ask.
 #[derive(Debug)]
 pub struct Path {
-    node: Node,
+    /// The node to ask from.
+    pub node: Node,
     /// The names that the node knows.
     pub names: Names,
     /// The node to ask.
