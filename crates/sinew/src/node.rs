@@ -260,7 +260,9 @@ impl Services {
             };
             crate::exits::start(exits, socket, lines).map_err(thread)?;
             if let Some(clients) = &config.clients {
-                crate::gate::start(clients, socket, identity, lines).map_err(Failure::for_good)?;
+                let realtime = config.realtime_priority;
+                crate::gate::start(clients, realtime, &commander(), socket, identity, lines)
+                    .map_err(Failure::for_good)?;
             }
         }
         let relay = relay(config, identity, network, driver, lines)?;

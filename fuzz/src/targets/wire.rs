@@ -28,6 +28,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_ipc_request", ipc_request),
     ("wire_ipc_reply", ipc_reply),
     ("wire_remote", remote_frame),
+    ("wire_remote_way", remote_way),
     ("wire_exit", exit_ask),
     ("wire_scribe", scribe_message),
     ("wire_relay_message", relay_message),
@@ -477,6 +478,15 @@ fn remote_frame(data: &[u8]) {
         let mut written = vec![0; data.len()];
         let len = frame.emit(&mut written).expect("it fitted before");
         assert_eq!(written[..len], data[..len]);
+    }
+}
+
+/// What is sealed beside a client's connection is written as it was read.
+fn remote_way(data: &[u8]) {
+    if let Ok(sealed) = remote::way::Sealed::parse(data) {
+        let mut written = vec![0; data.len()];
+        let len = sealed.emit(&mut written).expect("it fitted before");
+        assert_eq!(written[..len], *data);
     }
 }
 

@@ -20,6 +20,9 @@ pub fn render(status: &Status) -> String {
     if let Some(bulk) = &status.bulk {
         super::bulk::bulk(&mut page, bulk);
     }
+    if let Some(gate) = &status.gate {
+        super::gate::gate(&mut page, gate);
+    }
     sockets(&mut page, status);
     page.into_text()
 }
