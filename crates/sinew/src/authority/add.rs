@@ -119,7 +119,7 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
     check_node_name(&args.node)?;
     if RESERVED.contains(&args.node.as_str()) {
         return Err(Failure::misused(format_args!(
-            "`{}` is a file of the network's directory: choose another name",
+            "`{}` is not a name for a node: the network's directory has a file of that name",
             args.node
         )));
     }

@@ -169,8 +169,13 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
         let why = group(bad).unwrap_err();
         assert!(why.contains(says), "{bad}: {why}");
     }
-    for bad in ["send = ['']", "receive = ['@No Domain']", "send = ['@a*']"] {
+    for (bad, says) in [
+        ("send = ['']", "write a name like ams"),
+        ("receive = ['@No Domain']", "a domain has"),
+        ("send = ['@a*']", "a domain has"),
+        ("send = ['tag:No']", "a tag has"),
+    ] {
         let why = group(bad).unwrap_err();
-        assert!(why.contains("write a node like ams"), "{bad}: {why}");
+        assert!(why.contains(says), "{bad}: {why}");
     }
 }

@@ -46,7 +46,9 @@ pub enum BadPattern {
     #[error("a tag has 1 to 32 lower-case letters, digits, `-`, `_` and `.`")]
     Tag,
     /// It begins with `@`, and the rest is no domain.
-    #[error("a domain has lower-case letters, digits, `-`, `_`, `.` and `*`")]
+    #[error(
+        "a domain has lower-case letters, digits, `-`, `_` and `.`, and may begin with `*`, as it does in the certificate"
+    )]
     Domain,
     /// It has a star, and not at its beginning.
     #[error(
@@ -70,7 +72,9 @@ impl<'a> Pattern<'a> {
             Pattern::Address(_) => return Ok(pattern),
             Pattern::Tag(tag) => (!is_tag(tag.as_bytes())).then_some(BadPattern::Tag),
             Pattern::Domain(domain) => {
-                (!is_domain(domain.as_bytes())).then_some(BadPattern::Domain)
+                let is_within = |at| at > 0;
+                let is_pattern = domain.rfind('*').is_some_and(is_within);
+                (is_pattern || !is_domain(domain.as_bytes())).then_some(BadPattern::Domain)
             }
             Pattern::Beginning(_) => Some(BadPattern::Star),
             Pattern::Ending(name) | Pattern::Name(name) if name.contains('*') => {
@@ -223,6 +227,7 @@ mod tests {
             ("fe80::1", BadPattern::Unknown),
             ("@", BadPattern::Domain),
             ("@Example.org", BadPattern::Domain),
+            ("@a*", BadPattern::Domain),
             ("tag:", BadPattern::Tag),
             ("tag:*-lab", BadPattern::Tag),
             ("tag:Backup", BadPattern::Tag),
