@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
 use wire::bytes::{Reader, Writer};
-use wire::certificate::{GroupRange, KEY_BYTES};
+use wire::certificate::{GroupRange, KEY_BYTES, is_like_address};
 use wire::relay::join::{Join, Joined, Neighbors};
 
 /// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
@@ -174,6 +174,7 @@ impl Admission {
             static_key: ask.static_key,
             domains: invited.domains,
             groups: invited.groups,
+            tags: invited.tags,
             endpoints: endpoints.map(str::to_owned).collect(),
             invitation,
             // These are set where it is certified.
@@ -286,9 +287,12 @@ impl Admission {
         let serial = books.next_serial();
         let domains: Vec<&str> = member.domains.iter().map(String::as_str).collect();
         // A delegation that was made anew may let it give less.
-        let bound = self.issuer.delegation().fields().bound();
+        let delegation = self.issuer.delegation().fields();
+        let bound = delegation.bound();
         let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
         let groups: Vec<GroupRange> = member.groups.iter().copied().filter(is_given).collect();
+        let tags = member.tags.iter().map(String::as_str);
+        let tags: Vec<&str> = tags.filter(|tag| delegation.permits_tag(tag)).collect();
         let newcomer = Newcomer {
             address: member.address,
             name: &member.name,
@@ -296,6 +300,7 @@ impl Admission {
             signing_key: member.key,
             domains: &domains,
             groups: &groups,
+            tags: &tags,
         };
         let validity = self.issuer.validity(now_s);
         let issued = self.issuer.issue(&newcomer, serial, validity);
@@ -346,7 +351,7 @@ fn is_host_name(name: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(is_part)
-        && name.parse::<NodeAddr>().is_err()
+        && !is_like_address(name)
 }
 
 /// Host and port, as far as others need not look at it: they do where they dial.

@@ -51,7 +51,6 @@ mod willing;
 pub use allow::Allowed;
 pub use failure::Failure;
 pub use ledger::Ledger;
-pub use ordered::misnamed;
 pub use origin::{Order, Progress, Report, pull, push};
 pub use place::{Named, Place};
 pub use roots::Root;

@@ -239,6 +239,9 @@ pub struct KnownNode {
     pub certificate_not_after_s: Option<u64>,
     /// The domains that it may serve: those that its certificate names, while that counts.
     pub domains: Vec<String>,
+    /// The words by which rules name it, likewise.
+    #[serde(default)]
+    pub tags: Vec<String>,
     /// The ranges of groups that it may set, by its certificate.
     #[serde(default)]
     pub may_set_groups: Vec<String>,
@@ -339,11 +342,15 @@ impl KnownNode {
         let known = |node| {
             let certificate = database.certificate(node).map(Certificate::parse);
             let certificate = certificate.and_then(Result::ok);
+            // What was signed of it is true until the certificate is over.
+            let counts = |c: &Certificate<'_>| (c.not_before_s..=c.not_after_s).contains(&unix_s);
+            let counting = certificate.filter(counts);
             let address = node.to_string();
             KnownNode {
                 name: certificate.map(|c| c.subject.name.to_owned()),
                 certificate_not_after_s: certificate.map(|c| c.not_after_s),
-                domains: certificate.map_or_else(Vec::new, |c| domains(&c, unix_s)),
+                domains: listed(counting.map(|c| c.subject.domains.iter())),
+                tags: listed(counting.map(|c| c.options.tags().iter())),
                 may_set_groups: certificate.map_or_else(Vec::new, |c| {
                     c.groups().iter().map(ToString::to_string).collect()
                 }),
@@ -358,13 +365,8 @@ impl KnownNode {
     }
 }
 
-/// The domains of a certificate, which were signed by the network's root; none once it is over.
-fn domains(certificate: &Certificate<'_>, unix_s: u64) -> Vec<String> {
-    if !(certificate.not_before_s..=certificate.not_after_s).contains(&unix_s) {
-        return Vec::new();
-    }
-    let domains = certificate.subject.domains;
-    domains.iter().map(str::to_owned).collect()
+fn listed<'a>(words: Option<impl Iterator<Item = &'a str>>) -> Vec<String> {
+    words.into_iter().flatten().map(str::to_owned).collect()
 }
 
 impl UdpStatus {

@@ -5,7 +5,7 @@ mod memo;
 
 use base::{NodeAddr, Rng};
 use overlay::{Config, Neighbor, Settings};
-use secure::{Authority, Identity, Keys, Network, Validity};
+use secure::{Authority, Changes, Identity, Keys, Network, Validity};
 use std::sync::Arc;
 
 /// Wall time at a world's beginning: any will do that is always the same.
@@ -61,9 +61,11 @@ impl Members {
     pub(crate) fn disentitle(&mut self, i: usize) {
         let identity = &self.identities[i];
         let certificate = identity.certificate();
-        let renewed = self
-            .authority
-            .renew_for(certificate, None, Some(&[]), VALIDITY);
+        let changes = Changes {
+            groups: Some(&[]),
+            ..Changes::default()
+        };
+        let renewed = self.authority.renew_for(certificate, &changes, VALIDITY);
         let renewed = renewed.expect("this authority has signed it before");
         let keys = identity.keys().clone();
         self.identities[i] = Identity::new(keys, renewed).expect("it is for the same keys");

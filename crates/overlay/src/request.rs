@@ -291,7 +291,7 @@ impl core::fmt::Display for RequestError {
                  others: leave some, or let Scribe build their trees"
             ),
             RequestError::TooManyPermits => f.write_str(
-                "what this node says of who may send and receive fits no record: name nodes by `cam-*` or \
+                "what this node says of who may send and receive fits no record: name nodes by `tag:TAG` or \
                  `@domain`, or say it of a range of groups",
             ),
             RequestError::MayNotSet { group, prefix } => write!(

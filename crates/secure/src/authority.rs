@@ -15,7 +15,7 @@ use ed25519_dalek::SigningKey;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{
     self as format, Bound, GroupRange, KEY_BYTES, MAX_REVOKED, MAX_RIGHTS_BYTES, MAX_SUCCESSIONS,
-    Rights, SIGNATURE_BYTES, SUCCESSION_BYTES, Said, Serials, Succession,
+    MAX_TAGS_BYTES, Rights, SIGNATURE_BYTES, SUCCESSION_BYTES, Said, Serials, Succession, Tags,
 };
 use wire::{Full, Malformed};
 use zeroize::Zeroizing;
@@ -65,6 +65,28 @@ pub struct Mandate<'a> {
     pub domains: &'a [&'a str],
     /// The groups that it may let others set; none bounds nothing, as delegations did before there were rights.
     pub groups: Option<&'a [GroupRange]>,
+    /// The tags that it may give, or patterns like `*-lab`.
+    pub tags: &'a [&'a str],
+}
+
+/// What an authority says of a node beside who it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grants<'a> {
+    /// The groups that it may set.
+    pub groups: &'a [GroupRange],
+    /// Words by which rules name it.
+    pub tags: &'a [&'a str],
+}
+
+/// What is to be otherwise in a certificate; what is not said stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes<'a> {
+    /// The domains that the node may serve.
+    pub domains: Option<&'a [&'a str]>,
+    /// The groups that it may set.
+    pub groups: Option<&'a [GroupRange]>,
+    /// Words by which rules name it.
+    pub tags: Option<&'a [&'a str]>,
 }
 
 /// Why the authority would not sign.
@@ -93,6 +115,12 @@ pub enum AuthorityError {
     /// The groups are more ranges than a certificate holds.
     #[error("too many ranges of groups: at most 8, of which none is within another")]
     Groups,
+    /// The tags are too many or one is none.
+    #[error(
+        "not a list of tags: at most 16 of 32 lower-case letters, digits, `-`, `_`, `.`, and 255 bytes in all; a \
+         delegation may have patterns like `*-lab`"
+    )]
+    Tags,
     /// Name, domains and options leave no room for serial and validity.
     #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
     TooLong,
@@ -171,18 +199,24 @@ impl Authority {
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = self.check_request(request)?;
-        self.certify(fields.subject, format::Options::NONE, None, validity)
+        let nothing = Changes::default();
+        self.certify_with(fields.subject, format::Options::NONE, &nothing, validity)
     }
 
-    /// Certifies what `request` asks for, and lets the node set these groups.
+    /// Certifies what `request` asks for, and these grants.
     pub fn issue_with(
         &mut self,
         request: &Request,
-        groups: &[GroupRange],
+        grants: &Grants<'_>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = self.check_request(request)?;
-        self.certify_with(fields.subject, format::Options::NONE, groups, validity)
+        let changes = Changes {
+            domains: None,
+            groups: Some(grants.groups),
+            tags: Some(grants.tags),
+        };
+        self.certify_with(fields.subject, format::Options::NONE, &changes, validity)
     }
 
     fn check_request<'r>(
@@ -214,34 +248,19 @@ impl Authority {
         certificate: &Certificate,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
-        let fields = certificate.fields();
-        self.check_own(certificate)?;
-        self.certify_again(fields.subject, fields.options, validity)
+        self.renew_for(certificate, &Changes::default(), validity)
     }
 
-    /// Certifies the same keys, name and address again, with other domains or other groups that the node may set.
+    /// Certifies the same keys, name and address again, with what is to be otherwise.
     pub fn renew_for(
         &mut self,
         certificate: &Certificate,
-        domains: Option<&[&str]>,
-        groups: Option<&[GroupRange]>,
+        changes: &Changes<'_>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         let fields = certificate.fields();
         self.check_own(certificate)?;
-        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
-        let mut w = Writer::new(&mut room);
-        let mut subject = fields.subject;
-        if let Some(domains) = domains {
-            format::Domains::emit(domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
-            let mut r = Reader::new(w.written());
-            subject.domains =
-                format::Domains::parse(&mut r).map_err(|_| AuthorityError::Domains)?;
-        }
-        match groups {
-            Some(groups) => self.certify_with(subject, fields.options, groups, validity),
-            None => self.certify_again(subject, fields.options, validity),
-        }
+        self.certify_with(fields.subject, fields.options, changes, validity)
     }
 
     /// Lets the node of a certificate certify others. The serials that it may give are set aside.
@@ -255,8 +274,11 @@ impl Authority {
         let mut w = Writer::new(&mut room);
         let bound = mandate.groups.map(Bound::word).transpose();
         let bound = bound.map_err(|Full| AuthorityError::Groups)?;
+        let tags = mandate.tags.iter().map(|tag| format::delegated_tag(tag));
+        let tags: Result<Vec<String>, Full> = tags.collect();
+        let tags = tags.map_err(|Full| AuthorityError::Tags)?;
         let domains = mandate.domains.iter().copied().chain(bound.as_deref());
-        let domains: Vec<&str> = domains.collect();
+        let domains: Vec<&str> = domains.chain(tags.iter().map(String::as_str)).collect();
         format::Domains::emit(&domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
         let serial = self.next_serial;
         let first = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
@@ -298,7 +320,7 @@ impl Authority {
         from_s: u64,
     ) -> Result<Delegation, AuthorityError> {
         let fields = before.fields();
-        // The bound of rights is one of the words.
+        // The bound of rights and the tags are among the words.
         let domains: Vec<&str> = fields.domains.iter().collect();
         let mandate = Mandate {
             addresses: fields.addresses,
@@ -311,6 +333,7 @@ impl Authority {
             names: fields.names,
             domains: &domains,
             groups: None,
+            tags: &[],
         };
         self.delegate(certificate, &mandate)
     }
@@ -488,36 +511,51 @@ impl Authority {
         }
     }
 
+    /// With what there was, as far as nothing else is said.
     fn certify_with(
         &mut self,
         subject: format::Subject<'_>,
         options: format::Options<'_>,
-        groups: &[GroupRange],
+        changes: &Changes<'_>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
-        let mut rights = [0; MAX_RIGHTS_BYTES];
-        let mut w = Writer::new(&mut rights);
-        Rights::emit(groups, &mut w).map_err(|Full| AuthorityError::Groups)?;
-        let rights = Rights::parse(w.written()).expect("what was just written is well formed");
-        self.certify(subject, options, Some(rights), validity)
+        let (mut domains, mut rights) = ([0; format::MAX_CERTIFICATE_BYTES], [0; MAX_RIGHTS_BYTES]);
+        let mut tags = [0; MAX_TAGS_BYTES];
+        let mut domains = Writer::new(&mut domains);
+        let (mut rights, mut tags) = (Writer::new(&mut rights), Writer::new(&mut tags));
+        let mut subject = subject;
+        let mut said = Said {
+            delegation: None,
+            rights: options.rights(),
+            succession: None,
+            tags: options.tags(),
+        };
+        let written = "what was just written is well formed";
+        if let Some(changed) = changes.domains {
+            format::Domains::emit(changed, &mut domains).map_err(|Full| AuthorityError::Domains)?;
+            let mut r = Reader::new(domains.written());
+            subject.domains = format::Domains::parse(&mut r).expect(written);
+        }
+        if let Some(changed) = changes.groups {
+            Rights::emit(changed, &mut rights).map_err(|Full| AuthorityError::Groups)?;
+            said.rights = Some(Rights::parse(rights.written()).expect(written));
+        }
+        if let Some(changed) = changes.tags {
+            Tags::emit(changed, &mut tags).map_err(|Full| AuthorityError::Tags)?;
+            said.tags = match changed {
+                [] => Tags::NONE,
+                _ => Tags::parse(tags.written()).expect(written),
+            };
+        }
+        self.certify(subject, options, said, validity)
     }
 
-    /// With the rights that there were.
-    fn certify_again(
-        &mut self,
-        subject: format::Subject<'_>,
-        options: format::Options<'_>,
-        validity: Validity,
-    ) -> Result<Certificate, AuthorityError> {
-        self.certify(subject, options, options.rights(), validity)
-    }
-
-    /// Signs, with these rights and with the proof of the root in the place of those among `options`.
+    /// Signs what is said, with the proof of the root, in the place of those among `options`.
     fn certify(
         &mut self,
         subject: format::Subject<'_>,
         options: format::Options<'_>,
-        rights: Option<Rights<'_>>,
+        said: Said<'_>,
         validity: Validity,
     ) -> Result<Certificate, AuthorityError> {
         if validity.not_before_s > validity.not_after_s {
@@ -525,9 +563,8 @@ impl Authority {
         }
         let newest = self.chain.successions().last().copied();
         let mut said = Said {
-            delegation: None,
-            rights,
             succession: newest.as_ref(),
+            ..said
         };
         let serial = self.next_serial;
         let next_serial = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;

@@ -1,7 +1,7 @@
 //! A node that certifies others in the name of the root, within its delegation.
 //!
 //! ```text
-//!   root key ──signs──▶ delegation (names, addresses, serials, domains, lifetime; issuer's key)
+//!   root key ──signs──▶ delegation (names, addresses, serials, domains, tags, lifetime; issuer's key)
 //!                           │ carried as an option by
 //!   issuer's key ──signs──▶ certificate of a newcomer
 //! ```
@@ -17,8 +17,8 @@ use crate::signature::{self, Context};
 use base::NodeAddr;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{
-    self as format, GroupRange, KEY_BYTES, MAX_OPTIONS_BYTES, MAX_RIGHTS_BYTES, Rights,
-    SIGNATURE_BYTES, Said, Succession,
+    self as format, GroupRange, KEY_BYTES, MAX_OPTIONS_BYTES, MAX_RIGHTS_BYTES, MAX_TAGS_BYTES,
+    Rights, SIGNATURE_BYTES, Said, Succession, Tags,
 };
 use wire::{Full, Malformed};
 
@@ -46,6 +46,8 @@ pub struct Newcomer<'a> {
     pub domains: &'a [&'a str],
     /// The groups that it may set.
     pub groups: &'a [GroupRange],
+    /// Words by which rules name it.
+    pub tags: &'a [&'a str],
 }
 
 /// Why an issuer would not sign.
@@ -58,7 +60,7 @@ pub enum IssueError {
     OtherKey,
     /// The name, a domain or a key is none.
     #[error(
-        "not a name, a list of domains or a key that a certificate can have: choose another name"
+        "not a name, a list of domains or of tags, or a key that a certificate can have: choose another name"
     )]
     Malformed(#[from] Malformed),
     /// Everything together has no room.
@@ -66,7 +68,7 @@ pub enum IssueError {
     TooLong,
     /// The delegation does not permit it.
     #[error(
-        "this node may not give that name, address, domain, lifetime or those groups: see its delegation"
+        "this node may not give that name, address, domain, tag, lifetime or those groups: see its delegation"
     )]
     NotDelegated,
 }
@@ -148,10 +150,17 @@ impl Issuer {
         let mut r = Writer::new(&mut rights);
         Rights::emit(newcomer.groups, &mut r).map_err(|Full| IssueError::TooLong)?;
         let rights = Rights::parse(r.written())?;
+        let mut tags = [0; MAX_TAGS_BYTES];
+        let mut t = Writer::new(&mut tags);
+        Tags::emit(newcomer.tags, &mut t).map_err(|Full| Malformed::Value)?;
         let mut said = Said {
             delegation: Some(self.delegation.as_bytes()),
             rights: Some(rights),
             succession: self.succession.as_ref(),
+            tags: match newcomer.tags {
+                [] => Tags::NONE,
+                _ => Tags::parse(t.written())?,
+            },
         };
         let subject = format::Subject {
             address: newcomer.address,

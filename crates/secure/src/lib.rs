@@ -65,7 +65,7 @@ pub mod suite;
 #[cfg(test)]
 mod world;
 
-pub use authority::{Authority, AuthorityError, Mandate, Validity};
+pub use authority::{Authority, AuthorityError, Changes, Grants, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};
 pub use chain::SuccessionError;
 pub use group::{GroupKeys, OpeningKey, Route, SealingKey};

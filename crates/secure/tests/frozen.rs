@@ -12,9 +12,9 @@ mod fixture;
 use base::{NodeAddr, Time, UnderlayAddr};
 use fixture::{Fixtures, open};
 use secure::{
-    Authority, Bound, Certificate, Context, Delegation, GroupKeys, Handshakes, Identity, Issuer,
-    Keys, Mandate, Network, Newcomer, Outcome, PostQuantum, Request, Revocations, Route, Session,
-    Validity,
+    Authority, Bound, Certificate, Context, Delegation, Grants, GroupKeys, Handshakes, Identity,
+    Issuer, Keys, Mandate, Network, Newcomer, Outcome, PostQuantum, Request, Revocations, Route,
+    Session, Validity,
 };
 use std::collections::VecDeque;
 use wire::certificate::{GroupRange, Succession};
@@ -85,7 +85,11 @@ fn what_is_issued() {
     });
     let range = [GroupRange::new(NodeAddr(0xef01_0000), 16).unwrap()];
     let asked = request(&authority, 2);
-    let with_rights = authority.issue_with(&asked, &range, YEAR).unwrap();
+    let grants = Grants {
+        groups: &range,
+        tags: &[],
+    };
+    let with_rights = authority.issue_with(&asked, &grants, YEAR).unwrap();
     fixtures.hold(
         "certificate-with-rights",
         with_rights.as_bytes(),
@@ -103,6 +107,7 @@ fn what_is_issued() {
         names: "-107",
         domains: &["*.example.org"],
         groups: Some(&range),
+        tags: &[],
     };
     let delegation = authority.delegate(&plain, &mandate).unwrap();
     fixtures.hold("delegation", delegation.as_bytes(), |frozen| {
@@ -121,6 +126,7 @@ fn what_is_issued() {
         signing_key: signing,
         domains: &[],
         groups: &[],
+        tags: &[],
     };
     let first = delegation.fields().serials.0;
     let issued = issuer
@@ -155,7 +161,42 @@ fn what_is_issued() {
         assert!(network.learn(&Certificate::from_bytes(frozen).unwrap()));
         verified(&network, frozen, 3);
     });
+    what_has_tags(&mut fixtures);
     fixtures.end();
+}
+
+/// Of an authority of its own: serials of others stay as they were.
+fn what_has_tags(fixtures: &mut Fixtures) {
+    let mut authority = Authority::generate(&[1; 32]);
+    let grants = Grants {
+        groups: &[],
+        tags: &["site-ams", "backup"],
+    };
+    let asked = request(&authority, 1);
+    let tagged = authority.issue_with(&asked, &grants, YEAR).unwrap();
+    let network = authority.network();
+    fixtures.hold("certificate-with-tags", tagged.as_bytes(), |frozen| {
+        let read = Certificate::from_bytes(frozen).unwrap();
+        assert!(network.verify(&read, NOW_S).is_ok());
+        let tags = read.fields().options.tags();
+        assert_eq!(tags.iter().collect::<Vec<_>>(), ["backup", "site-ams"]);
+    });
+    let mandate = Mandate {
+        addresses: (address(100), address(200)),
+        certificates: 50,
+        validity: YEAR,
+        lifetime_s: 30 * 86_400,
+        names: "",
+        domains: &[],
+        groups: Some(&[]),
+        tags: &["backup", "*-lab"],
+    };
+    let delegation = authority.delegate(&tagged, &mandate).unwrap();
+    fixtures.hold("delegation-with-tags", delegation.as_bytes(), |frozen| {
+        let read = Delegation::from_bytes(frozen).unwrap();
+        assert!(network.root_of_delegation(&read).is_some());
+        assert!(read.fields().permits_tag("x-lab") && !read.fields().permits_tag("prod"));
+    });
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use base::NodeAddr;
 use secure::{
-    Authority, Certificate, CertificateError, Delegation, Identity, IssueError, Issuer, Keys,
-    Mandate, Newcomer, Validity,
+    Authority, Certificate, CertificateError, Changes, Delegation, Grants, Identity, IssueError,
+    Issuer, Keys, Mandate, Newcomer, Validity,
 };
 use wire::certificate::GroupRange;
 
@@ -22,6 +22,7 @@ const MANDATE: Mandate<'_> = Mandate {
     names: "",
     domains: &["*.example.net"],
     groups: None,
+    tags: &[],
 };
 
 fn identity(authority: &mut Authority, n: u8) -> Identity {
@@ -54,7 +55,16 @@ fn newcomer<'a>(domains: &'a [&'a str]) -> Newcomer<'a> {
         signing_key: subject.signing_key,
         domains,
         groups: &[],
+        tags: &[],
     }
+}
+
+fn granted<'a>(groups: &'a [GroupRange], tags: &'a [&'a str]) -> Grants<'a> {
+    Grants { groups, tags }
+}
+
+fn tags(certificate: &Certificate) -> Vec<&str> {
+    certificate.fields().options.tags().iter().collect()
 }
 
 fn first_serial(issuer: &Issuer) -> u32 {
@@ -287,19 +297,116 @@ fn the_authority_gives_rights_and_a_renewal_keeps_them() {
         None
     );
     let one = [range("239.1.0.0/16")];
-    let certificate = authority.issue_with(&request, &one, FOR_90_DAYS).unwrap();
+    let certificate = authority
+        .issue_with(&request, &granted(&one, &[]), FOR_90_DAYS)
+        .unwrap();
     assert_eq!(rights(&certificate).unwrap(), one);
     let renewed = authority.renew(&certificate, FOR_90_DAYS).unwrap();
     assert_eq!(rights(&renewed).unwrap(), one);
     let domains: &[&str] = &["b.nl"];
-    let other = authority.renew_for(&renewed, Some(domains), None, FOR_90_DAYS);
+    let changes = Changes {
+        domains: Some(domains),
+        ..Changes::default()
+    };
+    let other = authority.renew_for(&renewed, &changes, FOR_90_DAYS);
     assert_eq!(rights(&other.unwrap()).unwrap(), one);
-    let none = authority.renew_for(&renewed, None, Some(&[]), FOR_90_DAYS);
+    let changes = Changes {
+        groups: Some(&[]),
+        ..Changes::default()
+    };
+    let none = authority.renew_for(&renewed, &changes, FOR_90_DAYS);
     let none = none.unwrap();
     assert_eq!(rights(&none).unwrap(), []);
     let domains: Vec<&str> = none.fields().subject.domains.iter().collect();
     assert_eq!(domains, ["a.nl"]);
     let nine: Vec<GroupRange> = (0..9).map(|i| range(&format!("239.1.1.{i}"))).collect();
-    let refused = authority.issue_with(&request, &nine, FOR_90_DAYS);
+    let refused = authority.issue_with(&request, &granted(&nine, &[]), FOR_90_DAYS);
     assert_eq!(refused, Err(secure::AuthorityError::Groups));
+}
+
+#[test]
+fn an_issuer_gives_the_tags_that_its_delegation_names_and_no_others() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let identity = identity(&mut authority, 1);
+    let mandate = Mandate {
+        tags: &["backup", "*-lab"],
+        ..MANDATE
+    };
+    let before = authority
+        .delegate(identity.certificate(), &MANDATE)
+        .unwrap();
+    let delegation = authority
+        .delegate(identity.certificate(), &mandate)
+        .unwrap();
+    let with = |delegation: &Delegation| Issuer::new(identity.clone(), delegation.clone()).unwrap();
+    let asks = |issuer: &Issuer, tags: &[&str]| {
+        let newcomer = Newcomer {
+            tags,
+            ..newcomer(&[])
+        };
+        issuer.issue(&newcomer, first_serial(issuer), issuer.validity(NOW_S))
+    };
+    let issuer = with(&delegation);
+    let given = asks(&issuer, &["x-lab", "backup"]).unwrap();
+    let peer = authority.network().verify(&given, NOW_S).unwrap();
+    assert_eq!(tags(peer.certificate()), ["backup", "x-lab"]);
+    for beyond in [&["backup", "prod"][..], &["lab"], &["Backup"]] {
+        let refused = asks(&issuer, beyond);
+        assert!(matches!(
+            refused,
+            Err(IssueError::NotDelegated | IssueError::Malformed(_))
+        ));
+    }
+    // An issuer of before may give none, and a root that succeeds delegates the same again.
+    assert!(asks(&with(&before), &[]).is_ok());
+    assert_eq!(
+        asks(&with(&before), &["backup"]),
+        Err(IssueError::NotDelegated)
+    );
+    let again = authority.delegate_again(identity.certificate(), &delegation, NOW_S);
+    assert!(asks(&with(&again.unwrap()), &["x-lab"]).is_ok());
+    // One that does not look, for it knows nothing of tags or wants to give more, is not believed.
+    let mut forged = given.as_bytes().to_vec();
+    // The first is in the delegation.
+    let at = forged.windows(6).rposition(|it| it == b"backup").unwrap();
+    forged[at..at + 6].copy_from_slice(b"broker");
+    let body = forged.len() - 64;
+    let signature = identity.sign(secure::Context::Certificate, &forged[..body]);
+    forged[body..].copy_from_slice(&signature);
+    let forged = Certificate::from_bytes(&forged).unwrap();
+    assert_eq!(
+        authority.network().verify(&forged, NOW_S).unwrap_err(),
+        CertificateError::NotDelegated
+    );
+}
+
+#[test]
+fn the_authority_gives_tags_and_a_renewal_keeps_them() {
+    let keys = Keys::generate(&[9; 64]);
+    let mut authority = Authority::generate(&[1; 32]);
+    let id = authority.network().id();
+    let request = keys.request(id, NodeAddr(0x0a07_0007), "ams", &[]).unwrap();
+    let grants = granted(&[], &["site", "backup"]);
+    let certificate = authority
+        .issue_with(&request, &grants, FOR_90_DAYS)
+        .unwrap();
+    assert_eq!(tags(&certificate), ["backup", "site"]);
+    let renewed = authority.renew(&certificate, FOR_90_DAYS).unwrap();
+    assert_eq!(tags(&renewed), ["backup", "site"]);
+    let changes = Changes {
+        tags: Some(&["site"]),
+        ..Changes::default()
+    };
+    let other = authority
+        .renew_for(&renewed, &changes, FOR_90_DAYS)
+        .unwrap();
+    assert_eq!(tags(&other), ["site"]);
+    let changes = Changes {
+        tags: Some(&[]),
+        ..Changes::default()
+    };
+    let none = authority.renew_for(&other, &changes, FOR_90_DAYS).unwrap();
+    assert!(tags(&none).is_empty());
+    let refused = authority.issue_with(&request, &granted(&[], &["Site"]), FOR_90_DAYS);
+    assert_eq!(refused, Err(secure::AuthorityError::Tags));
 }

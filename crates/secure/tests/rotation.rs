@@ -216,6 +216,7 @@ fn delegations_go_on_under_the_new_root_and_issuers_know_whom_to_renew() {
         names: "-lab",
         domains: &["*.example.net"],
         groups: Some(&[]),
+        tags: &[],
     };
     let before = authority.delegate(&own, &mandate).unwrap();
     let issuer = |delegation, network: &Network| {
@@ -232,6 +233,7 @@ fn delegations_go_on_under_the_new_root_and_issuers_know_whom_to_renew() {
         signing_key: own.fields().subject.signing_key,
         domains: &[],
         groups: &[],
+        tags: &[],
     };
     let serial = before.fields().serials.0;
     let old = old_issuer.issue(&newcomer, serial, old_issuer.validity(NOW_S));
@@ -363,6 +365,7 @@ fn a_request_smuggles_nothing_into_a_certificate() {
     let said = Said {
         rights: Some(rights),
         succession: Some(&succession),
+        tags: format::Tags::parse(b"\x06backup").unwrap(),
         ..Said::default()
     };
     let unknown = [0, 4, 0x11, 2, 1, 2];
@@ -374,7 +377,9 @@ fn a_request_smuggles_nothing_into_a_certificate() {
     assert_eq!(request.fields().options.rights(), Some(rights));
     let plain = authority.issue(&request, YEAR).unwrap();
     assert_eq!(plain.fields().options, format::Options::NONE);
-    let bounded = authority.issue_with(&request, &[], YEAR).unwrap();
+    let bounded = authority
+        .issue_with(&request, &secure::Grants::default(), YEAR)
+        .unwrap();
     let options = bounded.fields().options;
     assert_eq!(
         (options.rights(), options.succession()),

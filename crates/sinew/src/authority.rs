@@ -40,8 +40,8 @@ pub use add::{Added, add};
 pub(crate) use add::{fresh_keys, init};
 pub(crate) use configuration::{Joined, is_endpoint, joined};
 pub(crate) use delegate::delegate;
-pub(crate) use register::is_file_name;
 pub use register::{Entry, Prefix, Register};
+pub(crate) use register::{check_node_name, is_file_name};
 pub(crate) use rights::ranges;
 
 /// The word for an empty list.
@@ -164,6 +164,9 @@ pub struct Add {
     /// `none`; default: `all` for the first node, `none` for others
     #[arg(long = "may-set-groups", value_name = "RANGE")]
     pub groups: Vec<String>,
+    /// A word by which rules name it, like `backup`; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
     /// The request that `sinew net request` made on the node's machine
     #[arg(long, value_name = "FILE")]
     pub request: Option<PathBuf>,
@@ -227,6 +230,9 @@ pub struct Set {
     /// All groups that it may set, like 239.1.0.0/16, or `all`, or `none`; they go into a new certificate
     #[arg(long = "may-set-groups", value_name = "RANGE")]
     pub groups: Vec<String>,
+    /// All words by which rules name it, or `none`; they go into a new certificate
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
     /// All addresses at which other nodes reach it; changes the configurations of all nodes here
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
@@ -266,6 +272,9 @@ pub struct Delegate {
     /// Groups that it may let its nodes set, like 239.1.0.0/16, or `all`; default: `none`
     #[arg(long = "may-set-groups", value_name = "RANGE")]
     pub groups: Vec<String>,
+    /// A tag, or a pattern like `*-lab`, that it may give its nodes; default: it gives none
+    #[arg(long = "tag", value_name = "PATTERN")]
+    pub tags: Vec<String>,
     /// For how many days the node may certify, and its certificates are valid
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,

@@ -36,8 +36,8 @@
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
 //! probe = 268435456                  # bytes that it may send to find out what a segment carries
-//! passes = true                      # it relays for other nodes; false: for none; ["ams", "@lab.example"]: what
-//!                                    # ams begins, and nodes whose certificates have that domain
+//! passes = true                      # it relays for other nodes; false: for none; ["ams", "tag:lab"]: what
+//!                                    # ams begins, and nodes whose certificates have that tag
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here
@@ -66,6 +66,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
+use wire::certificate::{BadPattern, Pattern};
 use wire::relay::join::ENDPOINTS_MAX;
 
 /// What the file says.
@@ -358,7 +359,8 @@ pub struct Group {
     /// Repair packets per packet at most.
     #[serde(default)]
     pub repair: Option<f64>,
-    /// Who may send: nodes (`ams`, `cam-*`, `10.7.0.3`) and domains (`@example.com`); everybody unless given.
+    /// Who may send: nodes (`ams`, `*-cam`, `10.7.0.3`), tags (`tag:studio`) and domains (`@example.com`) of certificates;
+    /// everybody unless given.
     #[serde(default)]
     pub send: Option<Vec<String>>,
     /// Who may receive.
@@ -454,12 +456,13 @@ pub struct Relay {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "true, false, or a list of nodes: [\"ams\", \"*-lab\", \"10.7.0.3\", \"@lab.example\"]"
+    expecting = "true, false, or a list of nodes: [\"ams\", \"*-lab\", \"10.7.0.3\", \"tag:lab\", \"@lab.example\"]"
 )]
 pub enum Passes {
     /// For all or for nobody.
     All(bool),
-    /// For transfers that these nodes have begun: by name, how names end, address, or domain of the certificate.
+    /// For transfers that these nodes have begun: by name, how names end, address, or tag or domain of the
+    /// certificate.
     Some(Vec<String>),
 }
 
@@ -552,7 +555,7 @@ impl Relay {
     }
 
     /// The first word of `passes` or of `from` that names no nodes, and why not.
-    fn misnamed(&self) -> Option<(&str, &'static str)> {
+    fn misnamed(&self) -> Option<(&str, BadPattern)> {
         let passes = match &self.passes {
             Passes::All(_) => &[][..],
             Passes::Some(words) => words,
@@ -562,7 +565,7 @@ impl Relay {
             Root::Told(told) => told.from.as_deref(),
         });
         let mut words = passes.iter().chain(from.flatten());
-        words.find_map(|word| Some((word.as_str(), host::relay::misnamed(word)?)))
+        words.find_map(|word| Some((word.as_str(), Pattern::parse(word).err()?)))
     }
 }
 

@@ -48,7 +48,7 @@ Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
   sinew group set 239.1.1.1 --ways 2 --deadline 500ms --node net/ams
   sinew group set 239.1.1.1 --ways targeted --deadline 150ms --node net/ams
-  sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
+  sinew group set 239.1.1.1 --send ams --receive fra,tag:cam,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
     Set(Box<SetGroup>),
     /// Remove the settings that this node has made for a group
@@ -107,8 +107,8 @@ pub struct SetGroup {
     /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
-    /// Nodes that may send: names such as ams or cam-*, addresses, and certificate domains such as
-    /// @example.com; '*' for all; default: unchanged
+    /// Nodes that may send: names such as ams or *-cam, addresses, and tags and domains of
+    /// certificates such as tag:studio or @example.com; '*' for all; default: unchanged
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
     pub send: Option<Vec<String>>,
     /// Nodes that may receive

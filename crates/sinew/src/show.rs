@@ -227,6 +227,7 @@ mod tests {
                          "refused": {"mac": 2}},
             "host": {"listen": ["0.0.0.0:7700"], "clients": 1, "scheduling": "real time"},
             "nodes": [{"name": "ams", "domains": []},
+                      {"name": "fra", "address": "10.7.0.2", "domains": [], "tags": ["backup", "site"]},
                       {"name": "lon", "domains": ["example.org", "*.example.net"]}],
         })
     }
@@ -260,7 +261,15 @@ mod tests {
             ]
         );
         for expected in [
-            "fra", "10.7.0.2", "up", "1m 00s", "20.2", "5.1", "3/4", "loss=5%",
+            "fra",
+            "10.7.0.2",
+            "up",
+            "1m 00s",
+            "20.2",
+            "5.1",
+            "3/4",
+            "loss=5%",
+            "backup site",
         ] {
             assert!(lines[1].contains(expected), "{expected}: {links}");
         }

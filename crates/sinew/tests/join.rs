@@ -227,6 +227,7 @@ fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
         names: "",
         domains: &[],
         groups: None,
+        tags: &[],
     };
     let short = authority.delegate(&certificate, &mandate).unwrap();
     fs::write(world.node("a").join("node.delegation"), short.to_text()).unwrap();

@@ -22,6 +22,7 @@
 //! option:      critical bit and type 1 | length 1 | value
 //!   0x02       what the node may say for the whole network ([`Rights`])
 //!   0x03       how the root that signed, or whose issuer did, came to be one ([`Succession`])
+//!   0x04       words by which rules name the node ([`Tags`])
 //!   0x81       critical: the delegation of the issuer that signed, in place of the root key
 //! ```
 //!
@@ -30,12 +31,16 @@
 //! they came. Parsing checks form only; who signed and when it counts is for `secure`.
 
 mod delegation;
+mod pattern;
 mod rights;
 mod succession;
+mod tags;
 
 pub use delegation::{Delegation, MAX_DELEGATION_BYTES};
+pub use pattern::{BadPattern, Pattern, is_like_address};
 pub use rights::{BadRange, Bound, GroupRange, MAX_RANGES, MAX_RIGHTS_BYTES, Rights};
 pub use succession::{MAX_SUCCESSIONS, SUCCESSION_BYTES, Succession};
+pub use tags::{MAX_TAG_BYTES, MAX_TAGS, MAX_TAGS_BYTES, Tags, delegated_tag, is_tag};
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -345,9 +350,14 @@ const DELEGATION: u8 = CRITICAL | 1;
 const RIGHTS: u8 = 2;
 /// The option with the succession of the root key.
 const SUCCESSION: u8 = 3;
+/// The option with the tags.
+const TAGS: u8 = 4;
 /// The options of a certificate that authorities and issuers write, with the length in front.
-pub const MAX_OPTIONS_BYTES: usize =
-    2 + (2 + MAX_DELEGATION_BYTES) + (2 + MAX_RIGHTS_BYTES) + (2 + SUCCESSION_BYTES);
+pub const MAX_OPTIONS_BYTES: usize = 2
+    + (2 + MAX_DELEGATION_BYTES)
+    + (2 + MAX_RIGHTS_BYTES)
+    + (2 + SUCCESSION_BYTES)
+    + (2 + MAX_TAGS_BYTES);
 
 /// What the options of a certificate say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -358,6 +368,8 @@ pub struct Said<'a> {
     pub rights: Option<Rights<'a>>,
     /// How the root came to be one.
     pub succession: Option<&'a Succession>,
+    /// Words by which rules name the node.
+    pub tags: Tags<'a>,
 }
 
 /// Optional items as they stand on the wire, without the length in front.
@@ -375,6 +387,7 @@ impl<'a> Options<'a> {
             (DELEGATION, said.delegation),
             (RIGHTS, said.rights.as_ref().map(Rights::as_bytes)),
             (SUCCESSION, succession.as_ref().map(|bytes| &bytes[..])),
+            (TAGS, said.tags.as_bytes()),
         ];
         let others = self.iter();
         let others = others.filter(|(kind, _)| said.iter().all(|(of, _)| of != kind));
@@ -395,7 +408,7 @@ impl<'a> Options<'a> {
         let length = r.u16()?;
         let all = r.take(length.into())?;
         let mut items = Reader::new(all);
-        let (mut is_delegated, mut has_rights) = (false, false);
+        let (mut is_delegated, mut has_rights, mut has_tags) = (false, false, false);
         while !items.is_empty() {
             let kind = items.u8()?;
             let length = items.u8().map_err(|_| Malformed::Length)?;
@@ -410,6 +423,11 @@ impl<'a> Options<'a> {
                 RIGHTS => {
                     Rights::parse(value)?;
                     has_rights = true;
+                }
+                TAGS if has_tags => return Err(Malformed::Value),
+                TAGS => {
+                    Tags::parse(value)?;
+                    has_tags = true;
                 }
                 _ if kind & CRITICAL != 0 => return Err(Malformed::Critical),
                 _ => {}
@@ -432,6 +450,12 @@ impl<'a> Options<'a> {
     /// root, or there was no room. It proves itself, and says nothing of who signed: see `secure`.
     pub fn succession(&self) -> Option<Succession> {
         Succession::parse(self.value(SUCCESSION)?).ok()
+    }
+
+    /// The tags. Those of a certificate that counts are its issuer's to give ([`Delegation::covers`]).
+    pub fn tags(&self) -> Tags<'a> {
+        let tags = self.value(TAGS).and_then(|value| Tags::parse(value).ok());
+        tags.unwrap_or(Tags::NONE)
     }
 
     fn value(&self, kind: u8) -> Option<&'a [u8]> {

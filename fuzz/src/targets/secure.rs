@@ -10,7 +10,7 @@ use secure::{
     Newcomer, Outcome, PostQuantum, Request, Revocations, Session, Validity,
 };
 use wire::bytes::Writer;
-use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES, Succession};
+use wire::certificate::{GroupRange, MAX_REVOCATIONS_BYTES, MAX_TAGS_BYTES, Succession, Tags};
 use wire::handshake::{MAC_BYTES, init};
 use wire::link::{Kind, SEAL_BYTES};
 
@@ -69,6 +69,7 @@ fn fixture() -> &'static Fixture {
             names: "",
             domains: &["*.example"],
             groups: None,
+            tags: &[],
         };
         let issuer = nodes[1].clone();
         let delegation = authority.delegate(issuer.certificate(), &mandate);
@@ -81,6 +82,7 @@ fn fixture() -> &'static Fixture {
             signing_key: nodes[0].certificate().fields().subject.signing_key,
             domains: &["b.example"],
             groups: &[GroupRange::ALL],
+            tags: &[],
         };
         let serial = delegation.fields().serials.0;
         let member = issuer.issue(&newcomer, serial, issuer.validity(NOW_S));
@@ -129,6 +131,14 @@ fn certificate(data: &[u8]) {
     if let Some(rights) = fields.options.rights() {
         let is_given = |range: &GroupRange| rights.covers(*range);
         assert!(groups.iter().all(is_given));
+    }
+    let tags: Vec<&str> = fields.options.tags().iter().collect();
+    if !tags.is_empty() {
+        let mut room = [0; MAX_TAGS_BYTES];
+        let mut w = Writer::new(&mut room);
+        Tags::emit(&tags, &mut w).expect("they were read");
+        let again = Tags::parse(w.written());
+        assert_eq!(again, Ok(fields.options.tags()));
     }
     if fixture().network.verify(&certificate, NOW_S).is_ok() {
         let nodes = fixture().nodes.iter().map(Identity::certificate);

@@ -39,6 +39,9 @@ pub struct Invitation {
     /// The groups that it may set.
     #[serde(default, with = "as_texts", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRange>,
+    /// Words by which rules name it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 /// A node that was admitted.
@@ -62,6 +65,9 @@ pub struct Member {
     /// The groups that it may set. A member from before there were rights could set all, and keeps that.
     #[serde(default = "all_groups", with = "as_texts")]
     pub groups: Vec<GroupRange>,
+    /// Words by which rules name it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     /// Where others reach it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,

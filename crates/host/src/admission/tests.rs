@@ -34,6 +34,7 @@ impl Scene {
             names: "",
             domains: &["*.example.net"],
             groups: None,
+            tags: &["backup"],
         };
         let delegation = authority.delegate(&certificate, &mandate).unwrap();
         let identity = Identity::new(keys, certificate).unwrap();
@@ -57,6 +58,7 @@ impl Scene {
             name: None,
             domains: vec!["a.example.net".into()],
             groups: vec![GroupRange::ALL],
+            tags: vec![],
         };
         Books::invite(&self.dir, &SECRET, &invitation, NOW_S).unwrap();
     }
@@ -159,6 +161,58 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
 }
 
 #[test]
+fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any() {
+    let scene = Scene::new("admission-tags");
+    let admission = scene.admission();
+    let tags = |secret: u8, tags: &[&str], name: &str| {
+        let secret = [secret; 16];
+        let invitation = Invitation {
+            uses: 1,
+            expires_s: NOW_S + DAY_S,
+            name: None,
+            domains: vec![],
+            groups: vec![],
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        };
+        Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
+        let ask = Join {
+            secret,
+            ..join(name, &[0])
+        };
+        let admitted = admission.join(NOW_S, &ask, &key(secret[0]), &NOBODY)?;
+        let certificate = admitted.certificate;
+        let later_s = NOW_S + 20 * DAY_S;
+        let address = certificate.fields().subject.address;
+        let renewed = admission.renew(later_s, address, &key(secret[0]), &NOBODY)?;
+        let of = |certificate: &Certificate| -> Vec<String> {
+            let tags = certificate.fields().options.tags();
+            tags.iter().map(str::to_owned).collect()
+        };
+        assert_ne!(renewed.certificate, certificate);
+        assert_eq!(
+            of(&renewed.certificate),
+            of(&certificate),
+            "a renewal keeps them"
+        );
+        Ok::<_, Refused>(of(&certificate))
+    };
+    assert_eq!(tags(11, &["backup"], "a"), Ok(vec!["backup".to_owned()]));
+    // A name is all that a host can say, and it gets no tag by that.
+    assert_eq!(tags(12, &[], "backup"), Ok(vec![]));
+    assert!(
+        tags(13, &[], "tag:backup")
+            .unwrap_err()
+            .text
+            .contains("not a name")
+    );
+    // The books cannot say more than the delegation.
+    assert_eq!(
+        tags(14, &["prod", "backup"], "b"),
+        Ok(vec!["backup".to_owned()])
+    );
+}
+
+#[test]
 fn ten_thousand_requests_get_what_the_token_says_and_leave_nothing() {
     let scene = Scene::new("admission-many");
     let admission = scene.admission();
@@ -193,7 +247,9 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
         let capitals = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(capitals).contains("another node is called"), "{name}");
     }
-    for name in ["x\"y", "../x", "-x", "a b", "é", ".", "10.7.0.9"] {
+    for name in [
+        "x\"y", "../x", "-x", "a b", "é", ".", "10.7.0.9", "10.7", "12",
+    ] {
         let bad = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(bad).contains("not a name for a node"), "{name}");
     }
@@ -279,6 +335,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
         name: None,
         domains: vec![],
         groups: vec![],
+        tags: vec![],
     };
     Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
     let ask = Join {
@@ -393,6 +450,7 @@ fn books_forget_expired_invitations_and_refuse_damage() {
         name: None,
         domains: vec![],
         groups: vec![],
+        tags: vec![],
     };
     Books::invite(&scene.dir, &[6; 16], &other, NOW_S + 3_601).unwrap();
     let left = Books::invitations(&scene.dir).unwrap();
@@ -424,6 +482,7 @@ fn invitations_belong_to_the_owner_of_the_node() {
         name: None,
         domains: vec![],
         groups: vec![],
+        tags: vec![],
     };
     Books::invite(&node.join("issuer"), &SECRET, &invitation, NOW_S).unwrap();
     let file = Books::invitations(&node.join("issuer"))

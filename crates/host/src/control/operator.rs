@@ -10,7 +10,7 @@ use secure::{Certificate, Identity, Keys, Network, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
 use wire::Aim;
-use wire::certificate::{is_domain, is_name};
+use wire::certificate::Pattern;
 use wire::data::{LinkProtocol, Routing};
 use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::{Delivery, RouteBy};
@@ -273,22 +273,14 @@ fn limited(words: &Option<Vec<String>>) -> Result<Option<Vec<String>>, String> {
     else {
         return Ok(None);
     };
-    let wrong = |word: &&String| {
-        let name = word.strip_suffix('*').unwrap_or(word);
-        let is_good = match name.strip_prefix('@') {
-            Some(domain) => is_domain(domain.as_bytes()) && name == word.as_str(),
-            None => is_name(name),
-        };
-        !is_good
-    };
-    if let Some(word) = words.iter().find(wrong) {
-        return Err(format!(
-            "`{word}`: write a node like ams, nodes like cam-*, an address, or a domain like @example.com"
-        ));
+    for word in words {
+        Pattern::parse(word).map_err(|why| format!("`{word}`: {why}"))?;
     }
     match u8::try_from(words.len()) {
         Ok(_) => Ok(Some(words.clone())),
-        Err(_) => Err("a permit has 255 words at most: name nodes by cam-* or @domain".to_owned()),
+        Err(_) => Err(
+            "a permit has 255 words at most: name nodes by tag:TAG, *-END or @DOMAIN".to_owned(),
+        ),
     }
 }
 

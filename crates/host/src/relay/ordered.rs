@@ -13,7 +13,7 @@ use secure::signature::verify;
 use secure::{Certificate, Context, Network};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES, Subject, is_domain, is_name};
+use wire::certificate::{KEY_BYTES, Pattern, SIGNATURE_BYTES};
 use wire::relay::{
     DIGEST_BYTES, Hop, ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Open, Ordered, TRANSFER_BYTES,
 };
@@ -27,10 +27,7 @@ const REMEMBERED: usize = 4_096;
 /// The node at which a transfer has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Beginner {
-    pub(super) node: NodeAddr,
-    pub(super) name: String,
-    /// Those of its certificate.
-    pub(super) domains: Vec<String>,
+    pub(super) certificate: Certificate,
     /// For this transfer.
     pub(super) key: [u8; KEY_BYTES],
     /// The last second in which its order is good.
@@ -38,64 +35,18 @@ pub(super) struct Beginner {
 }
 
 impl Beginner {
-    /// One of these words names it.
+    pub(super) fn node(&self) -> NodeAddr {
+        self.certificate.fields().subject.address
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.certificate.fields().subject.name
+    }
+
+    /// One of these words of `from` or `passes` names it.
     pub(super) fn is_among(&self, words: &[String]) -> bool {
-        let domains = self.domains.iter().map(String::as_str);
-        is_among((&self.name, self.node, domains), words)
+        Pattern::any_names(words, &self.certificate.fields())
     }
-}
-
-/// One of the words of `from` or `passes` names the node that has this certified name, address and domains.
-///
-/// Choice: nodes are named together by `@` and a domain of their certificates, which whoever invites or certifies
-/// decides on, or by how their names end, which a delegation can bound. A host that is invited without a name chooses
-/// how its own begins.
-pub(super) fn is_among<'a>(
-    (name, node, domains): (&str, NodeAddr, impl Iterator<Item = &'a str>),
-    words: &[String],
-) -> bool {
-    let domains: Vec<&str> = domains.collect();
-    // A host that is called like an address is not the node that has it.
-    let is_address = name.parse::<NodeAddr>().is_ok();
-    let is_called = |whole: bool, word: &str| {
-        let at = name.len().checked_sub(word.len());
-        let end = at.filter(|at| !whole || *at == 0);
-        let end = end.and_then(|at| name.as_bytes().get(at..));
-        !is_address && end.is_some_and(|end| end.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    words.iter().any(|word| {
-        if let Ok(address) = word.parse::<NodeAddr>() {
-            return address == node;
-        }
-        match (word.strip_prefix('@'), word.strip_prefix('*')) {
-            (Some(domain), _) => domains.contains(&domain),
-            (None, Some(ending)) => is_called(false, ending),
-            (None, None) => is_called(true, word),
-        }
-    })
-}
-
-/// Why a word of `from` or `passes` names no nodes.
-pub fn misnamed(word: &str) -> Option<&'static str> {
-    if word.parse::<NodeAddr>().is_ok() {
-        return None;
-    }
-    if let Some(domain) = word.strip_prefix('@') {
-        let is_one = is_domain(domain.as_bytes());
-        return (!is_one)
-            .then_some("a domain has lower-case letters, digits, `-`, `_`, `.` and `*`");
-    }
-    let name = word.strip_prefix('*').unwrap_or(word);
-    if name.contains('*') {
-        return Some(
-            "`*` may only stand for how names begin, as in *-backup: write a domain of the nodes' certificates, as \
-             @backup.example, for others",
-        );
-    }
-    let is_word = is_name(name) && name.bytes().any(|b| !b.is_ascii_digit() && b != b'.');
-    (!is_word).then_some(
-        "write a name like ams, names that end alike like *-backup, an address, or a domain like @backup.example",
-    )
 }
 
 /// Orders that have counted, by the node that began them.
@@ -118,7 +69,7 @@ impl Counted {
             orders.retain(|(_, until_s)| *until_s >= unix_s);
         }
         counted.retain(|_, orders| !orders.is_empty());
-        let orders = counted.entry(beginner.node).or_default();
+        let orders = counted.entry(beginner.node()).or_default();
         if orders.iter().any(|(known, _)| *known == transfer) {
             let text =
                 "who began the transfer is not believed: its order has been carried out already";
@@ -210,16 +161,10 @@ fn read(
         return Err(forbidden(&"it has ordered another path"));
     }
     Ok(Beginner {
-        node: peer.address(),
-        name: peer.name().to_owned(),
-        domains: domains_of(peer.certificate().fields().subject),
+        certificate: peer.certificate().clone(),
         key: ordered.key,
         good_until_s: ordered.unix_s.saturating_add(GOOD_FOR_S),
     })
-}
-
-fn domains_of(subject: Subject<'_>) -> Vec<String> {
-    subject.domains.iter().map(str::to_owned).collect()
 }
 
 fn mark_all(hop: &Hop<'_>, ends: &mut Vec<[u8; DIGEST_BYTES]>) {
@@ -268,52 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_named_by_name_address_ending_or_domain_and_by_nothing_that_they_choose() {
-        let fra = ("fra-Backup", FRA, ["example.org", "*"]);
-        let named = |(name, node, domains): (&str, NodeAddr, [&'static str; 2]), word: &str| {
-            assert_eq!(misnamed(word), None);
-            is_among((name, node, domains.into_iter()), &[word.to_owned()])
-        };
-        for word in ["FRA-backup", "*-backup", "@example.org", "@*", "10.7.0.2"] {
-            assert!(named(fra, word), "{word}");
-        }
-        for word in [
-            "fra",
-            "backup",
-            "*-backup2",
-            "*x-fra-backup",
-            "@org",
-            "@a.example.org",
-            "10.7.0.1",
-        ] {
-            assert!(!named(fra, word), "{word}");
-        }
-        // A name is no address, and none by how it ends.
-        let called_so = ("10.7.0.1", FRA, ["a", "b"]);
-        assert!(!named(called_so, "10.7.0.1") && named(called_so, "10.7.0.2"));
-        assert!(!is_among(
-            ("10.7.0.1", FRA, std::iter::empty()),
-            &["*.7.0.1".to_owned()]
-        ));
-        // What its name begins with says nothing, nor do stars over addresses.
-        for word in [
-            "backup-*",
-            "b*p",
-            "*",
-            "**",
-            "",
-            "10.7.0.*",
-            "*.0.9",
-            "12",
-            "@",
-            "@Example.org",
-            "*a*",
-        ] {
-            assert!(misnamed(word).is_some(), "{word}");
-        }
-    }
-
-    #[test]
     fn a_relay_begins_nothing_in_another_s_name() {
         let mut authority = Authority::generate(&[7; 32]);
         let ams = identity(&mut authority, [1; 64], AMS);
@@ -339,7 +238,7 @@ mod tests {
         };
         for (route, at_s) in [(&last, now_s), (&route, now_s + 300), (&last, now_s - 300)] {
             let beginner = judged(&open(route, &order_at(at_s))).unwrap();
-            assert_eq!((beginner.node, beginner.name.as_str()), (AMS, ams.name()));
+            assert_eq!((beginner.node(), beginner.name()), (AMS, ams.name()));
             assert_eq!(beginner.key, [5; 32]);
         }
         let refused = |open: &Open<'_>, why: &str| {
@@ -348,7 +247,10 @@ mod tests {
         };
         // A relay on the way to an end judges by the ends behind it.
         let passing = |end: &[u8]| hop(FRA, None, end);
-        assert_eq!(judged(&open(&passing(&last), &ordered)).unwrap().node, AMS);
+        assert_eq!(
+            judged(&open(&passing(&last), &ordered)).unwrap().node(),
+            AMS
+        );
         refused(
             &open(&passing(&hop(LON, Some(b"etc"), &[])), &ordered),
             "another path",
@@ -430,7 +332,7 @@ mod tests {
         assert!(enter(7, now_s + 301), "it is not good any more");
         // Others' orders push out none of its own.
         let other = Beginner {
-            node: FRA,
+            certificate: fra.certificate().clone(),
             ..beginner.clone()
         };
         for name in 0..2 * REMEMBERED as u128 {

@@ -190,7 +190,7 @@ impl Roots {
         {
             return Err(forbidden(format!(
                 "`{shown}`: the directory that it is in is not for {}: add it to `from` in `[relay] roots`",
-                beginner.name
+                beginner.name()
             )));
         }
         let opened = Directory::open(&root.path);
@@ -213,8 +213,14 @@ fn is_directory(root: &Directory, below: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::files::test_directory;
+    use secure::{Authority, Grants, Keys, Validity};
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    const VALID: Validity = Validity {
+        not_before_s: 0,
+        not_after_s: 1,
+    };
 
     #[test]
     fn only_what_is_below_a_root_is_served() {
@@ -314,10 +320,17 @@ mod tests {
             from: Some(names.iter().map(|name| (*name).to_owned()).collect()),
             ..Root::open(dir.clone())
         };
+        let mut authority = Authority::generate(&[1; 32]);
+        let id = authority.network().id();
+        let keys = Keys::generate(&[2; 64]);
+        let request = keys.request(id, NodeAddr(0x0a07_0002), "ams", &["a.example"]);
+        let request = request.unwrap();
+        let tagged = Grants {
+            groups: &[],
+            tags: &["backup"],
+        };
         let ams = Beginner {
-            node: NodeAddr(0x0a07_0002),
-            name: "ams".to_owned(),
-            domains: vec!["a.example".to_owned()],
+            certificate: authority.issue_with(&request, &tagged, VALID).unwrap(),
             key: [0; 32],
             good_until_s: 0,
         };
@@ -331,10 +344,20 @@ mod tests {
             read.map(drop)
                 .map_err(|failure| (failure.kind, failure.text))
         };
-        for names in [&["fra", "AMS"][..], &["10.7.0.2"], &["fra", "@a.example"]] {
+        for names in [
+            &["fra", "AMS"][..],
+            &["10.7.0.2"],
+            &["fra", "@a.example"],
+            &["tag:backup"],
+        ] {
             assert_eq!(is_served(names, Some(&ams)), Ok(()), "{names:?}");
         }
-        for names in [&[][..], &["fra", "10.7.0.20"], &["@example"]] {
+        for names in [
+            &[][..],
+            &["fra", "10.7.0.20"],
+            &["@example"],
+            &["tag:web", "backup"],
+        ] {
             let (kind, text) = is_served(names, Some(&ams)).unwrap_err();
             assert!(
                 kind == FailureKind::Forbidden && text.contains("not for ams"),

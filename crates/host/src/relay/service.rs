@@ -46,6 +46,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use wire::certificate::Pattern;
 use wire::relay::{Message, Open, Ordered};
 
 /// A thread has its buffers on the heap.
@@ -83,8 +84,8 @@ pub enum Passes {
     All,
     /// For none.
     Nobody,
-    /// For transfers that these nodes have begun: by name, by how names end (`*-backup`), by address, or by a domain of
-    /// their certificates (`@backup.example`).
+    /// For transfers that these nodes have begun: by name, by how names end (`*-backup`), by address, or by a tag or a
+    /// domain of their certificates (`tag:backup`, `@backup.example`).
     Some(Vec<String>),
 }
 
@@ -563,28 +564,24 @@ impl Node {
             }
             Passes::Some(words) => words,
         };
-        let (is_one, name) = match asks {
+        let certificate = match asks {
             Asks::Probe if open.ordered.is_empty() => {
                 // It was judged when the neighbour came in.
                 let certificate = Certificate::from_bytes(open.certificate);
-                let certificate = certificate.map_err(|why| {
+                certificate.map_err(|why| {
                     let text = format!("the node that asks is not believed: {why}");
                     Failure::new(here, FailureKind::Forbidden, text)
-                })?;
-                let subject = certificate.fields().subject;
-                let known = (subject.name, peer, subject.domains.iter());
-                (ordered::is_among(known, words), subject.name.to_owned())
+                })?
             }
-            _ => {
-                let beginner = ordered::judge(&self.trust, open, self.clock.unix_s())?;
-                (beginner.is_among(words), beginner.name)
-            }
+            _ => ordered::judge(&self.trust, open, self.clock.unix_s())?.certificate,
         };
-        match is_one {
+        let fields = certificate.fields();
+        match Pattern::any_names(words, &fields) {
             true => Ok(()),
             false => forbidden(format!(
-                "it relays for some nodes, and {name} is none of them: `[relay] passes` of its configuration \
-                 names them"
+                "it relays for some nodes, and {} is none of them: `[relay] passes` of its configuration \
+                 names them",
+                fields.subject.name
             )),
         }
     }
@@ -626,7 +623,11 @@ impl Node {
             return Ok((None, part));
         }
         let beginner = ordered::judge(&self.trust, open, self.clock.unix_s())?;
-        let part = Part::take(&self.trust, &open.transfer, (beginner.node, &beginner.key))?;
+        let part = Part::take(
+            &self.trust,
+            &open.transfer,
+            (beginner.node(), &beginner.key),
+        )?;
         Ok((Some(beginner), part))
     }
 

@@ -6,8 +6,7 @@
 //! ```
 //! A permit counts only where the certificate of the node that says it covers its groups.
 //!
-//! A word of a permit names a node (`ams`), all nodes whose names begin so (`cam-*`), an address, or all nodes
-//! that may serve a domain (`@example.com`), by what certificates say: nobody names himself.
+//! A word of a permit names nodes by what certificates say ([`Pattern`]): nobody names himself.
 //!
 //! All permits that count for a group count together, those for a range of groups too: each narrows, and none widens
 //! what another one has narrowed. `// Choice:` this, and not the highest version as of settings: two operators who
@@ -20,7 +19,7 @@ use super::membership::may_set;
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::bytes::Writer;
-use wire::certificate::Certificate;
+use wire::certificate::{Certificate, Pattern};
 use wire::groups::{self, ITEMS_BYTES_MAX, Words, mask};
 use wire::record::RecordKind;
 
@@ -195,20 +194,16 @@ fn named<'a>(
     word: &'a str,
     certificates: &'a [Certificate<'a>],
 ) -> impl Iterator<Item = NodeAddr> + 'a {
-    let address = word.parse::<NodeAddr>().ok();
-    let subjects = certificates.iter().map(|certificate| certificate.subject);
-    let is_named = move |subject: &wire::certificate::Subject<'_>| match (
-        word.strip_prefix('@'),
-        word.strip_suffix('*'),
-    ) {
-        (Some(domain), _) => subject.domains.iter().any(|of| of == domain),
-        (None, Some(front)) => subject.name.starts_with(front),
-        (None, None) => subject.name == word,
+    let pattern = Pattern::heard(word);
+    let address = match pattern {
+        Pattern::Address(address) => Some(address),
+        _ => None,
     };
-    let subjects = subjects.filter(move |subject| address.is_none() && is_named(subject));
+    let named = certificates.iter().filter(move |it| pattern.names(it));
+    // An address names its node before its certificate is known.
     address
         .into_iter()
-        .chain(subjects.map(|subject| subject.address))
+        .chain(named.map(|certificate| certificate.subject.address))
 }
 
 #[cfg(test)]

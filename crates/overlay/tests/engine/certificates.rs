@@ -424,6 +424,7 @@ fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
         names: "",
         domains: &[],
         groups: Some(&[]),
+        tags: &[],
     };
     let (of_issuer, of_member) = (nodes.certificate(4), nodes.certificate(5));
     let delegation = nodes.authority.delegate(&of_issuer, &mandate).unwrap();
@@ -436,6 +437,7 @@ fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
         signing_key: subject.signing_key,
         domains: &[],
         groups: &[],
+        tags: &[],
     };
     let serial = delegation.fields().serials.0;
     let given = issuer.issue(&newcomer, serial, issuer.validity(UNIX_S));

@@ -7,7 +7,7 @@ use base::{NodeAddr, Time};
 use overlay::Reply;
 use overlay::groups::Permit;
 use overlay::request::{Operation, RequestError};
-use secure::Identity;
+use secure::{Changes, Identity};
 use wire::certificate::GroupRange;
 use wire::groups::{Setting, TreeBuilder};
 
@@ -24,9 +24,11 @@ fn settled(seed: u64) -> Nodes {
 fn entitle(nodes: &mut Nodes, i: usize, groups: &[&str]) {
     let groups: Vec<GroupRange> = groups.iter().map(|text| text.parse().unwrap()).collect();
     let certificate = nodes.certificate(i);
-    let renewed = nodes
-        .authority
-        .renew_for(&certificate, None, Some(&groups), VALID);
+    let changes = Changes {
+        groups: Some(&groups),
+        ..Changes::default()
+    };
+    let renewed = nodes.authority.renew_for(&certificate, &changes, VALID);
     let identity = Identity::new(nodes.identity(i).keys().clone(), renewed.unwrap()).unwrap();
     nodes.operate(i, Operation::Renew(Box::new(identity)));
     nodes.run_ms(500);

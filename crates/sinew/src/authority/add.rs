@@ -2,15 +2,15 @@
 
 use super::configuration::{self, check_endpoint, neighbor};
 use super::directory::{Directory, entropy};
-use super::register::{Entry, Register, is_file_name};
-use super::rights::{described, ranges};
+use super::register::{Entry, Register, check_node_name, is_file_name};
+use super::rights::{described, ranges, tags};
 use super::{Add, Init, NONE};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_as, write, write_secret};
 use crate::terminal;
 use base::NodeAddr;
-use secure::{Certificate, Keys, Request, Validity};
+use secure::{Certificate, Grants, Keys, Request, Validity};
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
@@ -53,7 +53,10 @@ pub(super) fn run_init(args: &Init) -> Outcome {
 /// Makes a network.
 pub(crate) fn init(args: &Init) -> Result<Directory, Failure> {
     if !is_file_name(&args.name) {
-        return Err(bad_name(&args.name, "network"));
+        return Err(Failure::misused(format_args!(
+            "`{}` is not a name for a network: use up to 63 letters, digits, `-`, `_` and `.`",
+            args.name
+        )));
     }
     let register = Register {
         name: args.name.clone(),
@@ -78,7 +81,7 @@ pub(super) fn run_add(args: &Add) -> Outcome {
             "name": entry.name, "address": entry.address.to_string(), "serial": entry.serial,
             "not_after_s": not_after_s, "endpoints": entry.endpoints,
             "config": config.display().to_string(), "extended": extended,
-            "may_set_groups": described(&certificate),
+            "may_set_groups": described(&certificate), "tags": tags(&certificate),
         }));
     }
     let until = day(not_after_s);
@@ -113,8 +116,12 @@ pub(super) fn run_add(args: &Add) -> Outcome {
 
 /// Adds a node to the network in `args.dir`.
 pub fn add(args: &Add) -> Result<Added, Failure> {
-    if !is_file_name(&args.node) || RESERVED.contains(&args.node.as_str()) {
-        return Err(bad_name(&args.node, "node"));
+    check_node_name(&args.node)?;
+    if RESERVED.contains(&args.node.as_str()) {
+        return Err(Failure::misused(format_args!(
+            "`{}` is not a name for a node: the network's directory has a file of that name",
+            args.node
+        )));
     }
     for address in &args.addresses {
         check_endpoint(address)?;
@@ -146,9 +153,14 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
         None if others(&directory.register, &args.node).next().is_none() => vec![GroupRange::ALL],
         None => Vec::new(),
     };
+    let tags: Vec<&str> = args.tags.iter().map(String::as_str).collect();
+    let grants = Grants {
+        groups: &groups,
+        tags: &tags,
+    };
     let certificate = directory
         .authority
-        .issue_with(&request, &groups, validity)
+        .issue_with(&request, &grants, validity)
         .map_err(Failure::failed)?;
     let entry = Entry {
         name: args.node.clone(),
@@ -390,12 +402,6 @@ pub(super) fn check_free(register: &Register, name: &str, addresses: &[String]) 
         }
     }
     Ok(())
-}
-
-fn bad_name(name: &str, of: &str) -> Failure {
-    Failure::misused(format_args!(
-        "`{name}` is not a name for a {of}: use up to 63 letters, digits, `-`, `_` and `.`"
-    ))
 }
 
 /// The network's id as hexadecimal digits.

@@ -30,6 +30,7 @@ pub(super) fn run(args: &Delegate) -> Outcome {
             "lifetime_s": fields.lifetime_s, "names": fields.names,
             "domains": fields.domains.iter().filter(|it| fields.permits(it)).collect::<Vec<_>>(),
             "may_set_groups": fields.bound().map(|bound| bound.ranges().iter().map(ToString::to_string).collect::<Vec<_>>()),
+            "tags": fields.tags().collect::<Vec<_>>(),
             "delegation": dir.join("node.delegation").display().to_string(),
         }));
     }
@@ -80,6 +81,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
     let validity = validity(args.days);
     let domains: Vec<&str> = args.domains.iter().map(String::as_str).collect();
     let groups = ranges(&args.groups)?.unwrap_or_default();
+    let tags: Vec<&str> = args.tags.iter().map(String::as_str).collect();
     let mandate = Mandate {
         addresses,
         certificates: CERTIFICATES,
@@ -88,6 +90,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
         names: &args.names,
         domains: &domains,
         groups: Some(&groups),
+        tags: &tags,
     };
     let certificate = directory.certificate(entry.serial)?;
     let delegation = directory.authority.delegate(&certificate, &mandate);

@@ -3,7 +3,7 @@
 use super::List;
 use super::add::id_text;
 use super::directory::Directory;
-use super::rights::described;
+use super::rights::{described, tags};
 use crate::date::day;
 use crate::failure::Outcome;
 use crate::table::{Align, Table};
@@ -24,6 +24,7 @@ pub(super) fn run(args: &List) -> Outcome {
         ("UNTIL", Align::Left),
         ("STATE", Align::Left),
         ("SETS GROUPS", Align::Left),
+        ("TAGS", Align::Left),
         ("ENDPOINTS", Align::Left),
     ];
     if is_rotated {
@@ -39,6 +40,7 @@ pub(super) fn run(args: &List) -> Outcome {
             .not_after_s
             .min(until_s.unwrap_or(u64::MAX));
         let groups = described(&certificate);
+        let tags = tags(&certificate);
         let state = match not_after_s.checked_sub(now_s) {
             _ if node.revoked => "revoked",
             None => "expired",
@@ -57,6 +59,11 @@ pub(super) fn run(args: &List) -> Outcome {
             } else {
                 groups.join(" ")
             },
+            if tags.is_empty() {
+                "-".into()
+            } else {
+                tags.join(" ")
+            },
             if node.endpoints.is_empty() {
                 "-".into()
             } else {
@@ -70,7 +77,7 @@ pub(super) fn run(args: &List) -> Outcome {
         nodes.push(json!({
             "name": node.name, "address": node.address.to_string(), "serial": node.serial,
             "not_after_s": not_after_s, "root": root, "state": state, "revoked": node.revoked,
-            "endpoints": node.endpoints, "may_set_groups": groups,
+            "endpoints": node.endpoints, "may_set_groups": groups, "tags": tags,
         }));
     }
     let register = &directory.register;

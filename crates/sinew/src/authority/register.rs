@@ -11,10 +11,12 @@
 //! serial = 1
 //! ```
 
+use crate::failure::{Failure, Outcome};
 use base::NodeAddr;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use wire::certificate::is_like_address;
 
 /// The register of a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +190,19 @@ mod as_text {
         let text = String::deserialize(d)?;
         text.parse()
             .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+/// Refuses what no node can be called. Rules name nodes by names or by addresses, so one must not look like the other.
+pub(crate) fn check_node_name(name: &str) -> Outcome {
+    match () {
+        () if is_like_address(name) => Err(Failure::misused(format_args!(
+            "`{name}` looks like an address, and rules name nodes by addresses, too: choose a name with a letter or `-` in it"
+        ))),
+        () if !is_file_name(name) => Err(Failure::misused(format_args!(
+            "`{name}` is not a name for a node: use up to 63 letters, digits, `-`, `_` and `.`"
+        ))),
+        () => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Request;
 use super::add::fresh_keys;
-use super::register::is_file_name;
+use super::register::check_node_name;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_as, read_secret_as, write, write_secret};
 use crate::terminal;
@@ -12,12 +12,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 
 pub(super) fn run(args: &Request) -> Outcome {
-    if !is_file_name(&args.node) {
-        return Err(Failure::misused(format_args!(
-            "`{}` is not a name for a node: use up to 63 letters, digits, `-`, `_` and `.`",
-            args.node
-        )));
-    }
+    check_node_name(&args.node)?;
     let network = read_as(&args.network, Network::from_text)?;
     let fail = |error| FileError::Write {
         path: args.dir.clone(),

@@ -1,4 +1,4 @@
-//! The groups that a certificate lets a node set, as the command line has them.
+//! What certificates say beside who a node is, as the command line has it: the groups that it may set, and its tags.
 
 use super::NONE;
 use crate::failure::Failure;
@@ -45,4 +45,9 @@ pub(crate) fn described(certificate: &Certificate) -> Vec<String> {
         [GroupRange::ALL] => vec![ALL.to_owned()],
         groups => groups.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// The tags of a certificate.
+pub(crate) fn tags(certificate: &Certificate) -> Vec<&str> {
+    certificate.fields().options.tags().iter().collect()
 }

@@ -10,7 +10,7 @@ use super::renew::{hand_over, holder, present, replace, tell};
 use super::rights::ranges;
 use super::{NONE, Set};
 use crate::failure::{Failure, Outcome};
-use secure::{Certificate, Validity};
+use secure::{Certificate, Changes, Validity};
 use serde_json::json;
 use wire::certificate::GroupRange;
 
@@ -19,10 +19,10 @@ pub(super) fn run(args: &Set) -> Outcome {
         check_endpoint(address)?;
     }
     let groups = ranges(&args.groups)?;
-    let certifies = !args.domains.is_empty() || groups.is_some();
+    let certifies = !args.domains.is_empty() || groups.is_some() || !args.tags.is_empty();
     if !certifies && args.addresses.is_empty() && args.link.is_none() {
         return Err(Failure::misused(
-            "say what to set: --domain DOMAIN, --may-set-groups RANGE, --address HOST:PORT or --link NODE,..",
+            "say what to set: --domain DOMAIN, --may-set-groups RANGE, --tag TAG, --address HOST:PORT or --link NODE,..",
         ));
     }
     let mut directory = Directory::open(&args.dir)?;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Set) -> Outcome {
     let control = match certifies {
         false if args.socket.is_some() => {
             return Err(Failure::misused(
-                "--node is for a new certificate, with --domain or --may-set-groups: the node reads other addresses and \
+                "--node is for a new certificate, with --domain, --may-set-groups or --tag: the node reads other addresses and \
                  links from its configuration, on SIGHUP",
             ));
         }
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Set) -> Outcome {
         true => Some(certify(
             &mut directory,
             &entry,
-            &args.domains,
+            (&args.domains, &args.tags),
             groups.as_deref(),
         )?),
     };
@@ -64,12 +64,12 @@ pub(super) fn run(args: &Set) -> Outcome {
     report(args, certificate.as_ref(), &changed, told)
 }
 
-/// A certificate for the same key and time with these domains, or with none, and with these rights; what is not said
-/// stays.
+/// A certificate for the same key and time with these domains and tags, or with none, and with these rights; what is
+/// not said stays.
 fn certify(
     directory: &mut Directory,
     entry: &Entry,
-    domains: &[String],
+    (domains, tags): (&[String], &[String]),
     groups: Option<&[GroupRange]>,
 ) -> Result<Certificate, Failure> {
     let old = directory.certificate(entry.serial)?;
@@ -77,14 +77,17 @@ fn certify(
         not_before_s: net::Clock::new().unix_s(),
         not_after_s: old.fields().not_after_s,
     };
-    let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
-    let domains = match domains.as_slice() {
-        [] => None,
-        [NONE] => Some(&[][..]),
-        domains => Some(domains),
+    let [domains, tags] = [domains, tags].map(|words| {
+        let words = words.iter().map(String::as_str);
+        words.collect::<Vec<&str>>()
+    });
+    let changes = Changes {
+        domains: said(&domains),
+        groups,
+        tags: said(&tags),
     };
     let authority = &mut directory.authority;
-    let certified = authority.renew_for(&old, domains, groups, validity);
+    let certified = authority.renew_for(&old, &changes, validity);
     let certificate = certified.map_err(|why| {
         Failure::misused(format_args!(
             "{why}; or see `sinew net renew`, if it has ended"
@@ -92,6 +95,14 @@ fn certify(
     })?;
     replace(directory, &entry.name, &certificate)?;
     Ok(certificate)
+}
+
+fn said<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    match words {
+        [] => None,
+        [NONE] => Some(&[]),
+        words => Some(words),
+    }
 }
 
 /// Enters addresses and links in the register and in the configurations; gives the nodes whose

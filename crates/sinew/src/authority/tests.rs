@@ -4,8 +4,8 @@ use super::directory::Directory;
 use super::*;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::identity;
 use crate::testing::directory;
+use crate::{identity, invitation};
 use clap::Parser;
 use secure::{Certificate, CertificateError, Validity};
 use std::fs;
@@ -16,6 +16,12 @@ use std::path::Path;
 struct Line {
     #[command(subcommand)]
     net: Net,
+}
+
+#[derive(Debug, Parser)]
+struct Invitation {
+    #[command(flatten)]
+    invite: invitation::Invite,
 }
 
 /// Runs `sinew net` with these words.
@@ -424,6 +430,70 @@ fn the_first_node_sets_groups_and_others_if_they_are_let() {
     sinew(&format!("delegate {at} ams")).unwrap();
     let delegation = identity::read_as(&path, secure::Delegation::from_text).unwrap();
     assert_eq!(delegation.fields().bound().unwrap().ranges(), []);
+    sinew(&format!("list {at}")).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn nodes_have_tags_that_stay_and_names_that_look_like_no_address() {
+    let dir = directory("net-tags");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!(
+        "add {at} ams --address 127.0.0.1:7701 --tag site-ams --tag backup"
+    ))
+    .unwrap();
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    let tags = |node| {
+        let certificate = certificate(&net, node);
+        let tags = rights::tags(&certificate);
+        tags.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(tags("ams"), ["backup", "site-ams"]);
+    assert!(tags("fra").is_empty());
+    sinew(&format!("renew {at} ams")).unwrap();
+    sinew(&format!("set {at} ams --domain a.example")).unwrap();
+    assert_eq!(tags("ams"), ["backup", "site-ams"], "they stay");
+    sinew(&format!("set {at} ams --tag backup")).unwrap();
+    sinew(&format!("set {at} fra --tag web --may-set-groups all")).unwrap();
+    assert_eq!(
+        (tags("ams"), tags("fra")),
+        (vec!["backup".to_owned()], vec!["web".to_owned()])
+    );
+    sinew(&format!("set {at} ams --tag none")).unwrap();
+    assert!(tags("ams").is_empty());
+    for wrong in ["Backup", "tag:x", "*"] {
+        let refused = sinew(&format!("set {at} fra --tag {wrong}")).unwrap_err();
+        assert!(text(refused).contains("not a list of tags"), "{wrong}");
+    }
+    sinew(&format!("delegate {at} ams --tag backup --tag *-lab")).unwrap();
+    let path = net.join("ams/node.delegation");
+    let delegation = identity::read_as(&path, secure::Delegation::from_text).unwrap();
+    let patterns: Vec<&str> = delegation.fields().tags().collect();
+    assert_eq!(patterns, ["backup", "*-lab"]);
+    let refused = sinew(&format!("delegate {at} ams --tag lab-*")).unwrap_err();
+    assert!(text(refused).contains("not a list of tags"));
+    let issuer = net.join("ams").display().to_string();
+    let invite = |more: &str| {
+        let words = format!("invite {issuer} {more}");
+        let line = Invitation::try_parse_from(words.split_whitespace());
+        invitation::invite(&line.unwrap().invite)
+    };
+    invite("--tag backup --tag x-lab").unwrap();
+    let refused = text(invite("--tag prod").unwrap_err());
+    assert!(
+        refused.contains("sinew net delegate --tag prod"),
+        "{refused}"
+    );
+    // Rules name nodes by addresses, too.
+    for name in ["10.7.0.9", "12", "1.2", "::1", "fe80::1"] {
+        let refused =
+            text(sinew(&format!("add {at} {name} --address 127.0.0.1:7703")).unwrap_err());
+        assert!(refused.contains("looks like an address"), "{refused}");
+        let refused = text(invite(&format!("--name {name}")).unwrap_err());
+        assert!(refused.contains("looks like an address"), "{refused}");
+    }
     sinew(&format!("list {at}")).unwrap();
     fs::remove_dir_all(dir).unwrap();
 }

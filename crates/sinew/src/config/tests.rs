@@ -123,12 +123,14 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
         ))?;
         config.groups[0].wanted().operations()
     };
-    let who = group("send = ['studio', 'cam-*']").unwrap();
+    let who = group("send = ['studio', '*-cam', 'tag:studio']").unwrap();
     let [Operation::Permit(permit)] = &who[..] else {
         panic!("not who may: {who:?}");
     };
     assert_eq!((permit.prefix, &permit.receive), (16, &None));
-    assert_eq!(permit.send.as_ref().map(Vec::len), Some(2));
+    assert_eq!(permit.send.as_ref().map(Vec::len), Some(3));
+    let chosen = group("send = ['cam-*']").unwrap_err();
+    assert!(chosen.contains("`cam-*`: `*` may only"), "{chosen}");
     let both = group("send = []\nrate = '5mbit'").unwrap();
     assert!(matches!(
         &both[..],
@@ -167,8 +169,13 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
         let why = group(bad).unwrap_err();
         assert!(why.contains(says), "{bad}: {why}");
     }
-    for bad in ["send = ['']", "receive = ['@No Domain']", "send = ['@a*']"] {
+    for (bad, says) in [
+        ("send = ['']", "write a name like ams"),
+        ("receive = ['@No Domain']", "a domain has"),
+        ("send = ['@a*']", "a domain has"),
+        ("send = ['tag:No']", "a tag has"),
+    ] {
         let why = group(bad).unwrap_err();
-        assert!(why.contains("write a node like ams"), "{bad}: {why}");
+        assert!(why.contains(says), "{bad}: {why}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::token::Token;
 use crate::authority::directory::entropy;
-use crate::authority::{is_file_name, ranges};
+use crate::authority::{check_node_name, ranges};
 use crate::config::{Config, Issuer};
 use crate::date::{clock, day};
 use crate::failure::{Failure, Outcome};
@@ -13,13 +13,15 @@ use clap::{Args, FromArgMatches};
 use host::admission::{Books, Invitation, hash_of};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
-use secure::Delegation;
+use secure::{AuthorityError, Delegation};
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use wire::certificate::GroupRange;
+use wire::Full;
+use wire::bytes::Writer;
+use wire::certificate::{GroupRange, MAX_TAGS_BYTES, Tags};
 use wire::relay::join::SECRET_BYTES;
 
 /// Digits of a hash that name an invitation for people.
@@ -45,6 +47,9 @@ pub struct Invite {
     /// Groups that the host may set, like 239.1.0.0/16, or `all`; may be repeated; default: `none`
     #[arg(long = "may-set-groups", value_name = "RANGE")]
     pub groups: Vec<String>,
+    /// A word by which rules name the host, like `backup`; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
     /// List the open invitations and the members instead
     #[arg(long)]
     pub list: bool,
@@ -115,6 +120,7 @@ pub fn run(args: &Invite) -> Outcome {
         name: args.name.clone(),
         domains: args.domains.clone(),
         groups,
+        tags: args.tags.clone(),
     };
     Books::invite(&issuer.books, &secret, &invitation, now_s).map_err(Failure::failed)?;
     let token = Token {
@@ -131,10 +137,10 @@ pub fn run(args: &Invite) -> Outcome {
 fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outcome {
     let fields = delegation.fields();
     let name = args.name.as_deref();
-    if let Some(name) = name.filter(|name| !is_file_name(name) || !name.ends_with(fields.names)) {
+    name.map_or(Ok(()), check_node_name)?;
+    if let Some(name) = name.filter(|name| !name.ends_with(fields.names)) {
         return Err(Failure::misused(format_args!(
-            "this issuer gives no such name: `{name}`; its names are of letters, digits, `-`, `_` and `.`, \
-             and end with `{}`",
+            "this issuer gives no such name: `{name}`; its names end with `{}`",
             fields.names
         )));
     }
@@ -143,6 +149,15 @@ fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outco
     if let Some(range) = groups.iter().find(|range| !is_given(range)) {
         return Err(Failure::misused(format_args!(
             "this issuer may let nobody set {range}: `sinew net delegate --may-set-groups {range}` lets it"
+        )));
+    }
+    let mut room = [0; MAX_TAGS_BYTES];
+    let tags: Vec<&str> = args.tags.iter().map(String::as_str).collect();
+    Tags::emit(&tags, &mut Writer::new(&mut room))
+        .map_err(|Full| Failure::misused(format_args!("--tag: {}", AuthorityError::Tags)))?;
+    if let Some(tag) = tags.iter().find(|tag| !fields.permits_tag(tag)) {
+        return Err(Failure::misused(format_args!(
+            "this issuer may not give the tag `{tag}`: `sinew net delegate --tag {tag}` lets it"
         )));
     }
     match args.domains.iter().find(|domain| !fields.permits(domain)) {
@@ -221,7 +236,8 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
             .iter()
             .map(|(id, it, used)| {
                 json!({"id": id, "uses": it.uses, "used": used, "expires_s": it.expires_s,
-                       "name": it.name, "domains": it.domains, "may_set_groups": texts(&it.groups)})
+                       "name": it.name, "domains": it.domains, "may_set_groups": texts(&it.groups),
+                       "tags": it.tags})
             })
             .collect();
         let members: Vec<_> = books
@@ -230,7 +246,8 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
             .map(|it| {
                 json!({"name": it.name, "address": it.address.to_string(), "serial": it.serial,
                        "not_after_s": it.not_after_s, "endpoints": it.endpoints,
-                       "invitation": it.invitation, "may_set_groups": texts(&it.groups)})
+                       "invitation": it.invitation, "may_set_groups": texts(&it.groups),
+                       "tags": it.tags})
             })
             .collect();
         return terminal::json(&json!({"open": open, "members": members}));

@@ -1,7 +1,7 @@
 //! `sinew join`: this host becomes a node of the network that a token is of.
 
 use super::token::Token;
-use crate::authority::{Joined, fresh_keys, is_endpoint, is_file_name, joined};
+use crate::authority::{Joined, check_node_name, fresh_keys, is_endpoint, is_file_name, joined};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_secret_as, write, write_secret};
@@ -56,7 +56,7 @@ pub fn run(args: &Join) -> Outcome {
         Some(name) => name.clone(),
         None => host_name(),
     };
-    if !is_file_name(&wanted) {
+    if check_node_name(&wanted).is_err() {
         return Err(Failure::misused(format_args!(
             "`{wanted}` is not a name for a node: give one by --name"
         )));
@@ -149,7 +149,7 @@ fn token(text: &str) -> Result<Token, Failure> {
 pub(crate) fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let first = name.trim().split('.').next().unwrap_or_default();
-    match is_file_name(first) {
+    match check_node_name(first).is_ok() {
         true => first.to_owned(),
         false => "node".to_owned(),
     }

@@ -5,6 +5,7 @@ use crate::date::span;
 use crate::failure::Failure;
 use crate::table::{Cell, Column, Page, Table, Tone};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// From this loss on a link is worth a look; recovery copes with it.
 const LOSS_WARN_PCT: f64 = 1.0;
@@ -12,7 +13,7 @@ const LOSS_WARN_PCT: f64 = 1.0;
 const LOSS_BAD_PCT: f64 = 5.0;
 
 pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         Column::words("NAME", 0),
         Column::words("ADDRESS", 6),
         Column::words("AT", 5),
@@ -32,12 +33,17 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         Column::words("KEYS", 10),
         Column::words("IMPAIRMENT", 4),
         Column::words("WHY", 11),
-    ]);
+    ];
+    let tags = tags(list(&status["nodes"]));
+    if !tags.is_empty() {
+        columns.push(Column::words("TAGS", 6));
+    }
+    let mut table = Table::new(&columns);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     for link in list(&status["snapshot"]["links"]) {
         let (lane, reliable) = (&link["realtime"], &link["reliable"]);
         let peer = text(&link["peer"]);
-        table.row([
+        let mut row: Vec<Cell> = vec![
             text(&link["name"]).into(),
             peer.into(),
             link["at"].as_str().unwrap_or("-").into(),
@@ -69,7 +75,14 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
             keys(link).into(),
             link["impairment"].as_str().unwrap_or("-").into(),
             link["why"].as_str().unwrap_or("-").into(),
-        ]);
+        ];
+        if !tags.is_empty() {
+            row.push(
+                tags.get(peer)
+                    .map_or(Cell::nothing(), |it| it.as_str().into()),
+            );
+        }
+        table.row(row);
     }
     table.sort(2);
     let mut page = table.page(
@@ -83,6 +96,15 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         page.push(Page::wrapped(&note, drawing.look, 2));
     }
     Ok(page)
+}
+
+/// The tags of the nodes that have any, by address.
+fn tags(nodes: &[Value]) -> BTreeMap<&str, String> {
+    let nodes = nodes.iter().map(|node| {
+        let tags: Vec<&str> = list(&node["tags"]).iter().map(text).collect();
+        (text(&node["address"]), tags.join(" "))
+    });
+    nodes.filter(|(_, tags)| !tags.is_empty()).collect()
 }
 
 /// What the keys of its session come from.

@@ -80,8 +80,11 @@ fn entries(status: &Value) -> String {
             ),
         );
     }
-    if let serving @ [_, ..] = serving(status).as_slice() {
+    if let serving @ [_, ..] = bearers(status, "domains").as_slice() {
         entry("domains", serving.join(", "));
+    }
+    if let tagged @ [_, ..] = bearers(status, "tags").as_slice() {
+        entry("tags", tagged.join(", "));
     }
     if let Some(setters) = setters(status) {
         entry("set groups", setters);
@@ -378,14 +381,14 @@ fn old_root(snapshot: &Value) -> Option<u64> {
     (root < total(&snapshot["root"])).then_some(root)
 }
 
-/// The nodes that may serve domains, with those.
-fn serving(status: &Value) -> Vec<String> {
+/// The domains that nodes may serve, or their tags, with the nodes.
+fn bearers(status: &Value, what: &str) -> Vec<String> {
     let nodes = list(&status["nodes"]).iter();
-    let served = nodes.filter_map(|node| {
-        let domains: Vec<&str> = list(&node["domains"]).iter().map(text).collect();
-        (!domains.is_empty()).then(|| format!("{} by {}", domains.join(" "), text(&node["name"])))
+    let borne = nodes.filter_map(|node| {
+        let words: Vec<&str> = list(&node[what]).iter().map(text).collect();
+        (!words.is_empty()).then(|| format!("{} by {}", words.join(" "), text(&node["name"])))
     });
-    served.collect()
+    borne.collect()
 }
 
 /// Who may set groups, if not everybody may.

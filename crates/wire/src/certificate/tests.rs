@@ -27,6 +27,60 @@ pub(super) fn certificate_with(options: &[u8]) -> Vec<u8> {
     .concat()
 }
 
+/// Shows a certificate of this name and address with these domains and tags, signed by the root key or by an issuer.
+pub(super) fn certified(
+    (name, address): (&str, NodeAddr),
+    domains: &[&str],
+    tags: &[&str],
+    is_delegated: bool,
+    look: impl FnOnce(&Certificate<'_>),
+) {
+    let bytes = certificate_bytes();
+    let mut certificate = Certificate::parse(&bytes).unwrap();
+    let domains = emitted(|w| Domains::emit(domains, w));
+    let tags = emitted(|w| Tags::emit(tags, w));
+    let delegation = delegation::tests::bytes();
+    let said = Said {
+        delegation: is_delegated.then_some(&delegation[..]),
+        tags: Tags::parse(&tags).unwrap(),
+        ..Said::default()
+    };
+    let options = emitted(|w| Options::NONE.emit_with(&said, w));
+    certificate.options = Options::parse(&mut Reader::new(&options)).unwrap();
+    certificate.subject.domains = Domains::parse(&mut Reader::new(&domains)).unwrap();
+    (certificate.subject.name, certificate.subject.address) = (name, address);
+    look(&certificate);
+}
+
+#[test]
+fn tags_are_an_option_that_nodes_of_before_skip() {
+    let tags = emitted(|w| Tags::emit(&["site-ams", "backup"], w));
+    let said = Said {
+        tags: Tags::parse(&tags).unwrap(),
+        ..Said::default()
+    };
+    let options = emitted(|w| Options::NONE.emit_with(&said, w));
+    let item = [&[0, 18, 4, 16][..], b"\x06backup\x08site-ams"].concat();
+    assert_eq!(options, item);
+    assert_eq!(options[2] & CRITICAL, 0, "nodes of before keep it unread");
+    let bytes = certificate_with(&options);
+    let certificate = Certificate::parse(&bytes).unwrap();
+    let read: Vec<_> = certificate.options.tags().iter().collect();
+    assert_eq!(read, ["backup", "site-ams"]);
+    assert_eq!(emitted(|w| certificate.emit(w)), bytes);
+    // Those that are said take the place of those before, and so does it that there are none.
+    let none = emitted(|w| certificate.options.emit_with(&Said::default(), w));
+    assert_eq!(none, [0, 0]);
+    for wrong in [
+        &[0, 2, 4, 0][..],
+        &[0, 8, 4, 2, 1, b'a', 4, 2, 1, b'b'],
+        &[0, 4, 4, 2, 1, b'A'],
+    ] {
+        let read = Options::parse(&mut Reader::new(wrong));
+        assert!(read.is_err(), "{wrong:?}");
+    }
+}
+
 fn request_bytes() -> Vec<u8> {
     [
         &[1][..],

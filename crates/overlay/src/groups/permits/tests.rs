@@ -1,4 +1,5 @@
 use super::*;
+use wire::bytes::Reader;
 use wire::certificate::{Domains, NetworkId, Options, Subject};
 
 const GROUP: NodeAddr = NodeAddr(0xef01_0101);
@@ -41,13 +42,15 @@ fn permits(all: &[Permit]) -> Permits {
     let mut domains = [0; 16];
     let mut w = Writer::new(&mut domains);
     Domains::emit(&["a.example"], &mut w).unwrap();
-    let mut reader = wire::bytes::Reader::new(w.written());
+    let mut reader = Reader::new(w.written());
     let domains = Domains::parse(&mut reader).unwrap();
+    let options = Options::parse(&mut Reader::new(b"\x00\x09\x04\x07\x06studio")).unwrap();
+    let tagged = Certificate {
+        options,
+        ..certificate(FRA, "fra", Domains::NONE)
+    };
     let speaker = |i: usize| certificate(NodeAddr(i as u32), "speaker", Domains::NONE);
-    let known = [
-        certificate(AMS, "ams", domains),
-        certificate(FRA, "fra", Domains::NONE),
-    ];
+    let known = [certificate(AMS, "ams", domains), tagged];
     let known: Vec<_> = known
         .into_iter()
         .chain((0..all.len()).map(speaker))
@@ -68,8 +71,10 @@ fn every_kind_of_word_names_whom_it_should() {
     for (word, ams, fra) in [
         ("ams", true, false),
         ("am", false, false),
-        ("am*", true, false),
+        ("*ms", true, false),
         ("*", true, true),
+        ("tag:studio", false, true),
+        ("tag:a.example", false, false),
         ("@a.example", true, false),
         ("@example", false, false),
         ("10.7.0.2", false, true),

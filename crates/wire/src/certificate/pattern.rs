@@ -1,0 +1,256 @@
+//! Words by which rules name nodes: `from` and `passes` of relays, permits of groups.
+//!
+//! ```text
+//! tag:backup     nodes whose certificates have the tag
+//! @example.com   nodes whose certificates have the domain, as it stands there
+//! ams            the node of this name
+//! *-lab          nodes whose names end so
+//! 10.7.0.3       the node with this address
+//! ```
+//! Every word names by what certificates say, so nobody names himself. A host that is invited without a name chooses how
+//! its own begins; a delegation can bound how names end. So no word names nodes by how their names begin: `cam-*` is
+//! refused where it is written.
+//!
+//! Nodes of before say `cam-*` in their records. Choice: it names such nodes as the root key itself has certified,
+//! because the operator has written their names. Ignoring it would keep out all of them, before the last node is
+//! upgraded.
+
+use super::tags::is_tag;
+use super::{Certificate, is_domain, is_name};
+use base::NodeAddr;
+
+/// What stands in front of a tag.
+const TAG: &str = "tag:";
+
+/// A word that names nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern<'a> {
+    /// The node with this address.
+    Address(NodeAddr),
+    /// Nodes whose names begin so, as far as the root key has certified them: heard from nodes of before.
+    Beginning(&'a str),
+    /// Nodes whose certificates have this domain.
+    Domain(&'a str),
+    /// Nodes whose names end so.
+    Ending(&'a str),
+    /// The node of this name.
+    Name(&'a str),
+    /// Nodes whose certificates have this tag.
+    Tag(&'a str),
+}
+
+/// Why a word names no nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPattern {
+    /// It begins with `tag:`, and the rest is no tag.
+    #[error("a tag has 1 to 32 lower-case letters, digits, `-`, `_` and `.`")]
+    Tag,
+    /// It begins with `@`, and the rest is no domain.
+    #[error(
+        "a domain has lower-case letters, digits, `-`, `_` and `.`, and may begin with `*`, as it does in the certificate"
+    )]
+    Domain,
+    /// It has a star, and not at its beginning.
+    #[error(
+        "`*` may only stand for how names begin, as in *-lab: write a tag of the nodes' certificates, as tag:backup, or a \
+         domain, as @backup.example, for others"
+    )]
+    Star,
+    /// It is none of the kinds.
+    #[error(
+        "write a name like ams, names that end alike like *-lab, an address, a tag like tag:backup, or a domain like \
+         @backup.example"
+    )]
+    Unknown,
+}
+
+impl<'a> Pattern<'a> {
+    /// Reads what somebody has written.
+    pub fn parse(word: &'a str) -> Result<Pattern<'a>, BadPattern> {
+        let pattern = Pattern::heard(word);
+        let wrong = match pattern {
+            Pattern::Address(_) => return Ok(pattern),
+            Pattern::Tag(tag) => (!is_tag(tag.as_bytes())).then_some(BadPattern::Tag),
+            Pattern::Domain(domain) => {
+                let is_within = |at| at > 0;
+                let is_pattern = domain.rfind('*').is_some_and(is_within);
+                (is_pattern || !is_domain(domain.as_bytes())).then_some(BadPattern::Domain)
+            }
+            Pattern::Beginning(_) => Some(BadPattern::Star),
+            Pattern::Ending(name) | Pattern::Name(name) if name.contains('*') => {
+                Some(BadPattern::Star)
+            }
+            Pattern::Ending(name) | Pattern::Name(name) => {
+                (!is_name(name) || is_like_address(name)).then_some(BadPattern::Unknown)
+            }
+        };
+        wrong.map_or(Ok(pattern), Err)
+    }
+
+    /// Reads what another node says: what cannot be understood is a name that nobody has.
+    pub fn heard(word: &'a str) -> Pattern<'a> {
+        if let Ok(address) = word.parse() {
+            return Pattern::Address(address);
+        }
+        let domain = || Some(Pattern::Domain(word.strip_prefix('@')?));
+        let tag = || Some(Pattern::Tag(word.strip_prefix(TAG)?));
+        let ending = || Some(Pattern::Ending(word.strip_prefix('*')?));
+        let beginning = || Some(Pattern::Beginning(word.strip_suffix('*')?));
+        let found = domain().or_else(tag).or_else(ending);
+        found.or_else(beginning).unwrap_or(Pattern::Name(word))
+    }
+
+    /// True for the node of this certificate, which must have been verified. Upper and lower case of names are one.
+    pub fn names(&self, certificate: &Certificate<'_>) -> bool {
+        let subject = &certificate.subject;
+        match *self {
+            Pattern::Address(address) => subject.address == address,
+            Pattern::Domain(domain) => subject.domains.iter().any(|of| of == domain),
+            Pattern::Tag(tag) => certificate.options.tags().iter().any(|of| of == tag),
+            // A node that is called like an address is not named so: it could be taken for the one that has it.
+            _ if is_like_address(subject.name) => false,
+            Pattern::Name(name) => subject.name.eq_ignore_ascii_case(name),
+            Pattern::Ending(end) => {
+                let (name, end) = (subject.name.as_bytes(), end.as_bytes());
+                let at = name.len().checked_sub(end.len());
+                at.is_some_and(|at| name[at..].eq_ignore_ascii_case(end))
+            }
+            Pattern::Beginning(front) => {
+                let name = subject.name.as_bytes().get(..front.len());
+                let is_so = name.is_some_and(|name| name.eq_ignore_ascii_case(front.as_bytes()));
+                is_so && certificate.options.delegation().is_none()
+            }
+        }
+    }
+
+    /// True if one of the words names the node of this certificate.
+    pub fn any_names(words: &[String], certificate: &Certificate<'_>) -> bool {
+        let mut patterns = words.iter().map(|word| Pattern::heard(word));
+        patterns.any(|pattern| pattern.names(certificate))
+    }
+}
+
+/// True for what could be taken for an address of a node, or for another one: digits and dots, or colons and
+/// hexadecimal digits. No node is called so.
+pub fn is_like_address(name: &str) -> bool {
+    let is_v4 = |b: u8| b.is_ascii_digit() || b == b'.';
+    let is_v6 = |b: u8| b.is_ascii_hexdigit() || b":.".contains(&b);
+    !name.is_empty() && (name.bytes().all(is_v4) || name.contains(':') && name.bytes().all(is_v6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::tests::certified;
+
+    const AT: NodeAddr = NodeAddr(0x0a07_0002);
+
+    /// Whether the word, which may be written, names a node of this name.
+    fn named(word: &str, name: &str) -> bool {
+        let pattern = Pattern::parse(word).unwrap_or_else(|why| panic!("{word}: {why}"));
+        named_by(pattern, name, false)
+    }
+
+    fn named_by(pattern: Pattern<'_>, name: &str, is_delegated: bool) -> bool {
+        let mut found = None;
+        certified(
+            (name, AT),
+            &["example.org", "*"],
+            &["backup"],
+            is_delegated,
+            |it| {
+                found = Some(pattern.names(it));
+            },
+        );
+        found.unwrap()
+    }
+
+    #[test]
+    fn nodes_are_named_by_what_is_certified_and_by_nothing_that_they_choose() {
+        for word in [
+            "FRA-lab",
+            "*-lab",
+            "*-LAB",
+            "@example.org",
+            "@*",
+            "10.7.0.2",
+            "tag:backup",
+        ] {
+            assert!(named(word, "fra-Lab"), "{word}");
+        }
+        for word in [
+            "fra",
+            "lab",
+            "*-lab2",
+            "*x-fra-lab",
+            "@org",
+            "@a.example.org",
+            "10.7.0.1",
+            "backup",
+            "@backup",
+            "tag:back",
+            "tag:example.org",
+        ] {
+            assert!(!named(word, "fra-Lab"), "{word}");
+        }
+        // A name is no address, none by how it ends, and no tag by how it begins.
+        assert!(!named("10.7.0.1", "10.7.0.1") && named("10.7.0.2", "10.7.0.1"));
+        assert!(!named_by(Pattern::Ending(".7.0.1"), "10.7.0.1", false));
+        assert!(!named("tag:other", "tag:other"));
+    }
+
+    #[test]
+    fn how_names_begin_is_refused_where_it_is_written_and_heard_for_names_that_the_operator_wrote()
+    {
+        assert_eq!(Pattern::parse("cam-*"), Err(BadPattern::Star));
+        let heard = Pattern::heard("cam-*");
+        assert_eq!(heard, Pattern::Beginning("cam-"));
+        assert!(named_by(heard, "cam-1", false));
+        assert!(
+            !named_by(heard, "cam-1", true),
+            "it may have chosen its name"
+        );
+        assert!(!named_by(heard, "cam", false));
+    }
+
+    #[test]
+    fn what_names_no_nodes_is_refused_with_the_reason() {
+        for (word, why) in [
+            ("b*p", BadPattern::Star),
+            ("*a*", BadPattern::Star),
+            ("**", BadPattern::Star),
+            ("10.7.0.*", BadPattern::Star),
+            ("*", BadPattern::Unknown),
+            ("", BadPattern::Unknown),
+            ("*.0.9", BadPattern::Unknown),
+            ("12", BadPattern::Unknown),
+            ("fe80::1", BadPattern::Unknown),
+            ("@", BadPattern::Domain),
+            ("@Example.org", BadPattern::Domain),
+            ("@a*", BadPattern::Domain),
+            ("tag:", BadPattern::Tag),
+            ("tag:*-lab", BadPattern::Tag),
+            ("tag:Backup", BadPattern::Tag),
+        ] {
+            assert_eq!(Pattern::parse(word), Err(why), "{word}");
+        }
+    }
+
+    #[test]
+    fn names_like_addresses() {
+        for name in [
+            "10.7.0.9",
+            "12",
+            "1.2",
+            ".",
+            "::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_like_address(name), "{name}");
+        }
+        for name in ["ams", "10-7", "a.b", "fe80", "x:1", ""] {
+            assert!(!is_like_address(name), "{name}");
+        }
+    }
+}
