@@ -408,7 +408,7 @@ fn waits(written: &toml::Table, key: &str) -> Option<toml::Value> {
     }
     let relay = written.get(key).and_then(toml::Value::as_table);
     let mut relay = relay.cloned().unwrap_or_default();
-    relay.retain(|key, _| !TAKEN_OF_RELAY.contains(&&key[..]));
+    relay.retain(|key, _| !TAKEN_OF_RELAY.contains(&key));
     Some(relay.into())
 }
 
