@@ -8,7 +8,8 @@
 //!
 //! What a program holds is one end of a pair of Unix sockets, as it is with a node on its own host;
 //! a thread carries what passes between the other end and the gate. So descriptors are real ones,
-//! and nothing above knows the difference. The gate shows the node's own key (a raw public key, RFC
+//! and nothing above knows the difference. Datagrams go beside TLS, sealed over UDP, where that
+//! works ([`way`]). The gate shows the node's own key (a raw public key, RFC
 //! 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
 
 mod abandon;
@@ -20,6 +21,8 @@ mod place;
 mod pump;
 mod settle;
 pub mod tls;
+pub mod way;
+mod ways;
 
 pub use abandon::abandon;
 pub use channel::{Channel, ChannelError};
@@ -29,8 +32,9 @@ pub(crate) use domain::{Named, shared};
 pub use keyring::{BadKeyring, KEYS_MAX, Keyring};
 pub use place::from_hex;
 pub use place::{BadPlace, KEY_BYTES, Place, TOKEN_BYTES};
-pub use pump::{Deposit, Pump};
+pub use pump::{Beside, Ground, Pump};
 pub use settle::settle;
+pub use ways::{WayReport, Ways};
 
 use core::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, answered, done};
 use crate::discover::Discover;
-use crate::remote::{Domain, Keyring, Place, Remote};
+use crate::remote::{Domain, Keyring, Place, Remote, WayReport};
 use crate::room::{Rooms, no_room};
 use crate::stream::{Accepted, Listener, listen_on, open_on};
 use crate::target::destination;
@@ -149,6 +149,16 @@ impl Node {
         };
         socket.stream.set_timeouts(None, Some(self.timeout))?;
         Ok(socket)
+    }
+
+    /// How the datagrams of the open sockets travel to a node on another host; empty for one on this
+    /// host, and for sockets whose datagrams all go inside TLS because there is no other way.
+    pub fn ways(&self) -> Vec<WayReport> {
+        match &self.gate {
+            Some(Gate::At(remote)) => remote.ways().reports(),
+            Some(Gate::Of(domain)) => domain.ways(),
+            None => Vec::new(),
+        }
     }
 
     pub(crate) fn gate(&self) -> Option<&Gate> {

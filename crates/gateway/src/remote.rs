@@ -9,15 +9,20 @@
 //! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
 //! strangers cannot keep others from being greeted. A stream that comes in waits
 //! in `Waiting` until the client that it was offered to fetches it over a
-//! connection of its own. [Amir06 §III-A]
+//! connection of its own. Datagrams go beside the connections, over UDP (`Ways`), where that works.
+//! [Amir06 §III-A]
 
 mod failures;
 mod waiting;
+mod ways;
+
+pub use ways::{WayClient, WayCounters, WayDrop};
 
 use crate::accept;
 use crate::slots::Slots;
 pub use client::remote::GREETING_TIMEOUT;
-use client::remote::{Channel, ChannelError, KEY_BYTES, Pump, TOKEN_BYTES, tls};
+use client::remote::way::Keys;
+use client::remote::{Beside, Channel, ChannelError, Ground, KEY_BYTES, Pump, TOKEN_BYTES, tls};
 use core::time::Duration;
 use failures::Failures;
 use net::places::{Origin, Places};
@@ -28,14 +33,15 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 use waiting::Waiting;
+use ways::Ways;
 use wire::ipc::Framing;
-use wire::remote::{Frame, Purpose, VERSION};
+use wire::remote::{Frame, Purpose, Ticket, VERSION};
 
 /// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
 /// little stack, some 200 KiB of buffers, and three descriptors.
@@ -52,6 +58,8 @@ const TURN: usize = 64;
 const STACK_BYTES: usize = 256 << 10;
 /// How often streams that nobody fetches are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
+/// The real-time priority of what takes datagrams: that of the node's loop.
+const PRIORITY: u8 = 10;
 /// From one attempt to reach the node to the next, while many others connect to it.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -69,6 +77,11 @@ pub struct Settings {
     pub node: PathBuf,
     /// How long one who comes may take to show the token: [`GREETING_TIMEOUT`].
     pub patience: Duration,
+    /// The UDP port for datagrams: that of `listen` unless another one is named; 0 for none, with all
+    /// inside TLS.
+    pub udp_port: Option<u16>,
+    /// The thread that takes datagrams asks for real-time priority, as the node's loop does.
+    pub realtime: bool,
 }
 
 /// How connections ended that never began, and how many did.
@@ -100,11 +113,13 @@ struct Shared {
     token: [u8; TOKEN_BYTES],
     node: PathBuf,
     patience: Duration,
-    waiting: Arc<Waiting>,
+    waiting: Waiting,
     failures: Mutex<Failures>,
     open: Slots,
     greeting: Places<Comer>,
     counters: Counters,
+    ways: Result<Arc<Ways>, Option<io::Error>>,
+    realtime: bool,
 }
 
 /// One who has not shown a token yet: what ends the connection, which its thread then notices.
@@ -136,14 +151,22 @@ impl Gate {
         let listening = |error| GateError::Listen { listen, error };
         let listener = TcpListener::bind(listen).map_err(listening)?;
         listener.set_nonblocking(true).map_err(listening)?;
+        let at = listener.local_addr().map_err(listening)?;
+        let port = settings.udp_port.unwrap_or(at.port());
+        let ways = match port {
+            0 => Err(None),
+            port => Ways::bind(SocketAddr::new(at.ip(), port)).map_err(Some),
+        };
         Ok(Gate {
             listener,
             shared: Arc::new(Shared {
+                ways: ways.map(Arc::new),
+                realtime: settings.realtime,
                 tls: tls::server(&settings.secret)?,
                 token: settings.token,
                 node: settings.node.clone(),
                 patience: settings.patience,
-                waiting: Arc::default(),
+                waiting: Waiting::default(),
                 failures: Mutex::default(),
                 open: Slots::new(MAX_CONNECTIONS),
                 greeting: Places::new(MAX_GREETING, GREETING_SHARE),
@@ -162,6 +185,27 @@ impl Gate {
         &self.shared.counters
     }
 
+    /// How the datagrams of ways have fared; none where all datagrams are inside TLS.
+    pub fn ways(&self) -> Option<&WayCounters> {
+        self.shared.ways.as_ref().ok().map(|ways| ways.counters())
+    }
+
+    /// The clients that have a way, `most` of them, and how many there are.
+    pub fn clients_with_ways(&self, most: usize) -> (Vec<WayClient>, usize) {
+        let ways = self.shared.ways.as_ref();
+        ways.map_or_else(|_| (Vec::new(), 0), |ways| ways.clients(most))
+    }
+
+    /// The UDP port for datagrams; none where all are inside TLS.
+    pub fn udp_port(&self) -> Option<u16> {
+        self.shared.ways.as_ref().ok().map(|ways| ways.port())
+    }
+
+    /// Why there is no UDP socket, though one was wanted.
+    pub fn without_udp(&self) -> Option<&io::Error> {
+        self.shared.ways.as_ref().err().and_then(Option::as_ref)
+    }
+
     /// How many connections there are.
     pub fn open(&self) -> usize {
         self.shared.open.taken()
@@ -169,11 +213,20 @@ impl Gate {
 
     /// Serves until the socket fails.
     pub fn serve(&self) -> io::Error {
-        loop {
-            if let Err(error) = self.serve_for(SWEEP) {
-                return error;
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            if let Ok(ways) = &self.shared.ways {
+                let thread = thread::Builder::new().name("gate-udp".into());
+                // Without it probes have no answer, and all goes by TLS.
+                let _ = thread.spawn_scoped(scope, || self.shared.serve_ways(ways, &over));
             }
-        }
+            loop {
+                if let Err(error) = self.serve_for(SWEEP) {
+                    over.store(true, Ordering::Relaxed);
+                    return error;
+                }
+            }
+        })
     }
 
     /// Serves who comes within `span`.
@@ -212,6 +265,14 @@ impl Comer {
 }
 
 impl Shared {
+    fn serve_ways(&self, ways: &Ways, over: &AtomicBool) {
+        if self.realtime {
+            // The node has said already whether it may be had.
+            let _ = net::sched::real_time(PRIORITY);
+        }
+        while !over.load(Ordering::Relaxed) && ways.serve_for(SWEEP).is_ok() {}
+    }
+
     /// Gives one who comes a place and a thread, if it may come and there is room.
     fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
         let now = Instant::now();
@@ -245,7 +306,7 @@ impl Shared {
         }
     }
 
-    fn serve(&self, tcp: TcpStream, from: IpAddr, place: u64) {
+    fn serve(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr, place: u64) {
         let greeted = self.greet(tcp, place);
         let was_there = self.greeting.leave(place);
         match greeted {
@@ -272,7 +333,7 @@ impl Shared {
     }
 
     /// Hears what a client wants, and with whom it is to be connected.
-    fn greet(&self, tcp: TcpStream, place: u64) -> Result<Pump, ChannelError> {
+    fn greet(self: &Arc<Shared>, tcp: TcpStream, place: u64) -> Result<Pump, ChannelError> {
         let until = Instant::now() + self.patience;
         let mut spoken = [Polled::new(tcp.as_fd(), true, false)];
         if poll(&mut spoken, Some(self.patience))? == 0 {
@@ -314,8 +375,8 @@ impl Shared {
         };
         channel.say(&Frame::Welcome)?;
         channel.flush()?;
-        let deposit = Arc::clone(&self.waiting);
-        Ok(Pump::of_gate(channel, control, data, deposit))
+        let ground = Arc::clone(self);
+        Ok(Pump::of_gate(channel, control, data, ground))
     }
 
     fn refuse(&self, mut channel: Channel, why: &str, until: Instant) -> Result<(), ChannelError> {
@@ -344,6 +405,16 @@ impl Shared {
 
     fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ground for Shared {
+    fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
+        self.waiting.put(framing, data, notices)
+    }
+
+    fn open(&self, keys: Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>> {
+        self.ways.as_ref().ok()?.open(keys, control)
     }
 }
 

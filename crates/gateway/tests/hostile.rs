@@ -2,19 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
-use base::NodeAddr;
+use base::{NodeAddr, VirtualPort};
 use client::remote::Place;
-use client::{Node, Options};
+use client::{Node, Options, Target};
 use core::time::Duration;
-use gateway::remote::{Gate, Settings as GateSettings};
+use gateway::remote::{Gate, Settings as GateSettings, WayDrop};
 use gateway::socks::{Nodes, Settings, Socks};
+use net::unix::{Received, SeqListener};
 use socket2::{Domain, Socket, Type};
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use wire::data::Remaining;
 use wire::exit::Host;
+use wire::ipc::{Datagram, MESSAGE_BYTES_MAX, Reply, Request, kind};
 
 /// How long the servers wait for who is slow.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -177,13 +181,19 @@ fn gate() -> (Arc<Gate>, Place) {
 }
 
 fn gate_with(patience: Duration) -> (Arc<Gate>, Place) {
+    gate_of("/nonexistent/node.sock".into(), patience)
+}
+
+fn gate_of(node: PathBuf, patience: Duration) -> (Arc<Gate>, Place) {
     let key = client::remote::from_hex(PUBLIC).unwrap();
     let settings = GateSettings {
         listen: ([127, 0, 0, 1], 0).into(),
         token: [7; 32],
         secret: client::remote::from_hex(SECRET).unwrap(),
-        node: "/nonexistent/node.sock".into(),
+        node,
         patience,
+        udp_port: None,
+        realtime: false,
     };
     let gate = Arc::new(Gate::bind(&settings).unwrap());
     let serving = Arc::clone(&gate);
@@ -194,6 +204,100 @@ fn gate_with(patience: Duration) -> (Arc<Gate>, Place) {
         key,
     };
     (gate, place)
+}
+
+/// A node that sends back what it is sent, to one client.
+fn echo(mut listener: SeqListener) {
+    let client = loop {
+        if let Some(client) = listener.accept().unwrap() {
+            break client;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    client.set_nonblocking(false).unwrap();
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    while let Ok(Received::Message(len)) = client.recv_into(&mut buffer) {
+        let request = Request::parse(&buffer[..len]).unwrap();
+        let reply = match request {
+            Request::SendTo(to, payload) => {
+                let datagram = Datagram {
+                    source: to.node,
+                    source_port: to.port,
+                    recovered: false,
+                    remaining: Remaining::NONE,
+                    group: None,
+                };
+                Reply::Datagram(datagram, payload)
+            }
+            Request::Hello { version } => Reply::Welcome {
+                version,
+                node: NodeAddr(1),
+                payload_bytes_max: 60_000,
+            },
+            Request::Options(_) => Reply::Done {
+                request: kind::OPTIONS,
+            },
+            Request::Bind { .. } => Reply::Bound {
+                port: VirtualPort(7),
+            },
+            other => panic!("{other:?}"),
+        };
+        let mut said = vec![0; MESSAGE_BYTES_MAX];
+        let len = reply.emit(&mut said).unwrap();
+        client.send_parts(&[IoSlice::new(&said[..len])]).unwrap();
+    }
+}
+
+#[test]
+fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
+    let path = std::env::temp_dir().join(format!("gate-udp-{}.sock", std::process::id()));
+    let listener = SeqListener::bind(&path, 0o600).unwrap();
+    let serving = thread::spawn(move || echo(listener));
+    let (gate, place) = gate_of(path, PATIENCE);
+    let node = Node::remote(place.clone()).unwrap();
+    let socket = node.bind(0, Options::best_effort()).unwrap();
+    wait_until(|| node.ways().first().is_some_and(|way| way.is_udp));
+    wait_until(|| gate.clients_with_ways(1).0[0].at.is_some());
+    let (mut payload, mut buffer) = ([1; 1_100], [0; 2_000]);
+    for i in 0..100 {
+        payload[0] = i;
+        socket
+            .send_to(&payload, Target::parse("10.7.0.3:9").unwrap())
+            .unwrap();
+        let (len, ..) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(buffer[..len], payload);
+    }
+    let ways = gate.ways().unwrap();
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!(
+        (of(&ways.received), of(&ways.sent), of(&ways.sent_by_tls)),
+        (100, 100, 0)
+    );
+    let report = node.ways()[0];
+    assert_eq!(
+        (report.sent, report.came, report.sent_by_tls),
+        (100, 100, 0)
+    );
+    // What is too long for a way goes by TLS.
+    let long = vec![9; 20_000];
+    socket
+        .send_to(&long, Target::parse("10.7.0.3:9").unwrap())
+        .unwrap();
+    let mut room = vec![0; 30_000];
+    assert_eq!(socket.recv_from(&mut room).unwrap().0, long.len());
+    assert_eq!((of(&ways.received), of(&ways.sent_by_tls)), (100, 1));
+    // Strangers: of no kind, and of no client.
+    let at: SocketAddr = place.endpoint.parse().unwrap();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for first in [0x00, 0x18] {
+        stranger.send_to(&[first; 200], at).unwrap();
+    }
+    wait_until(|| [WayDrop::Malformed, WayDrop::Unknown].map(|why| ways.dropped(why)) == [1, 1]);
+    stranger.set_nonblocking(true).unwrap();
+    assert!(stranger.recv(&mut buffer).is_err());
+    drop(socket);
+    serving.join().unwrap();
+    wait_until(|| gate.clients_with_ways(1).1 == 0);
 }
 
 fn why(place: &Place) -> String {

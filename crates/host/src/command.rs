@@ -2,9 +2,10 @@
 
 use crate::relay::ledger::NotOne;
 use crate::relay::{Ledger, Limits};
-use crate::status::Status;
+use crate::status::{GateStatus, Status};
 use crate::tunnel::Offer;
 use base::NodeAddr;
+use core::fmt::Debug;
 use net::epoll::Waker;
 use overlay::groups::Admission;
 use overlay::request::{Operation, RequestError};
@@ -51,6 +52,13 @@ pub struct Commander {
     queue: SyncSender<Command>,
     waker: Waker,
     bulk: Arc<OnceLock<Arc<Ledger>>>,
+    gate: Arc<OnceLock<Arc<dyn Gatekeeper>>>,
+}
+
+/// Who knows of the clients on other hosts.
+pub trait Gatekeeper: Debug + Send + Sync {
+    /// How they are served.
+    fn status(&self) -> GateStatus;
 }
 
 /// The loop is gone or does not keep up.
@@ -62,8 +70,12 @@ impl Commander {
     /// A commander and the loop's end of the channel.
     pub(crate) fn new(waker: Waker) -> (Commander, Receiver<Command>) {
         let (queue, commands) = sync_channel(MAX_WAITING);
-        let bulk = Arc::default();
-        let commander = Commander { queue, waker, bulk };
+        let commander = Commander {
+            queue,
+            waker,
+            bulk: Arc::default(),
+            gate: Arc::default(),
+        };
         (commander, commands)
     }
 
@@ -71,6 +83,11 @@ impl Commander {
     /// the loop waits for nobody's lock.
     pub(crate) fn tell_of(&self, bulk: &Arc<Ledger>) {
         self.bulk.get_or_init(|| Arc::clone(bulk));
+    }
+
+    /// Has the status tell of the clients on other hosts, in the same way.
+    pub fn tell_of_gate(&self, gate: Arc<dyn Gatekeeper>) {
+        self.gate.get_or_init(|| gate);
     }
 
     /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
@@ -97,6 +114,7 @@ impl Commander {
     pub fn status(&self) -> Result<Box<Status>, Unavailable> {
         let mut status = self.ask(Command::Status)?;
         status.bulk = self.bulk.get().map(|bulk| bulk.status());
+        status.gate = self.gate.get().map(|gate| gate.status());
         Ok(status)
     }
 

@@ -517,6 +517,7 @@ impl Driver {
             groups: self.station.group_totals(self.io.now),
             bridges: self.bridges(),
             bulk: None,
+            gate: None,
         }
     }
 

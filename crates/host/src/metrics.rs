@@ -11,6 +11,7 @@
 //! in bytes, time and number, and one that dawdles delays no other.
 
 mod bulk;
+mod gate;
 mod groups;
 mod hosts;
 mod page;

@@ -29,6 +29,46 @@ pub struct Status {
     pub bridges: Vec<BridgeStatus>,
     /// The relay service, unless it is switched off.
     pub bulk: Option<BulkStatus>,
+    /// The gate of clients on other hosts, if there is one.
+    pub gate: Option<GateStatus>,
+}
+
+/// The gate of clients on other hosts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GateStatus {
+    /// TLS connections: one for each socket, and for each stream that a listener accepts.
+    pub connections: usize,
+    /// Those that were let in.
+    pub welcomed: u64,
+    /// Those that were not, by reason.
+    pub turned_away: BTreeMap<&'static str, u64>,
+    /// The UDP port for datagrams; none where all are inside TLS.
+    pub udp_port: Option<u16>,
+    /// Sockets that have asked for a way by UDP.
+    pub ways: usize,
+    /// The first of them.
+    pub ways_told: Vec<GateWay>,
+    /// Datagrams of clients that came by UDP.
+    pub received: u64,
+    /// Datagrams to clients by UDP.
+    pub sent: u64,
+    /// Datagrams to clients that have asked for a way by UDP, by TLS all the same.
+    pub sent_by_tls: u64,
+    /// Datagrams that came by UDP and were not used, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// How the datagrams of a socket of a client on another host travel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GateWay {
+    /// `udp` or `tls`.
+    pub way: &'static str,
+    /// The client's address for UDP.
+    pub at: Option<String>,
+    /// The round trip by UDP, as the client has measured it.
+    pub rtt_ms: Option<f64>,
+    /// The share of what the client has sent by UDP that has not come.
+    pub loss_pct: f64,
 }
 
 /// Groups, as they pass a node.

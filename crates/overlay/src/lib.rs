@@ -35,6 +35,7 @@ pub mod doubts;
 mod ends;
 pub mod estimate;
 pub mod event;
+mod finding;
 pub mod flood;
 pub mod flow;
 pub mod fragment;

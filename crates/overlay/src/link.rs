@@ -95,6 +95,10 @@ pub struct Link {
     pub(crate) dial_more: Vec<UnderlayAddr>,
     /// The configuration had it and has it no more: there is no link unless the neighbour dials and may.
     pub(crate) is_left: bool,
+    /// How it has come to be.
+    pub(crate) made: Made,
+    /// It is not dialled for now, though it is known where.
+    pub(crate) is_resting: bool,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
     /// What transfers have carried to the neighbour.
@@ -183,6 +187,19 @@ pub struct Link {
     is_priced_full: bool,
 }
 
+/// How a link has come to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It is configured.
+    Hand,
+    /// It is configured as one by which the node enters the network.
+    First,
+    /// This node has made it by itself.
+    Found,
+    /// The neighbour has dialled.
+    Came,
+}
+
 /// What a link has carried since the node started. Bytes are those of sealed datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
@@ -250,6 +267,8 @@ impl Link {
             dial: None,
             dial_more: Vec::new(),
             is_left: false,
+            made: Made::Came,
+            is_resting: false,
             capacity_kbps: 0,
             carried: None,
             hops: None,

@@ -16,6 +16,7 @@ mod divert;
 mod doubt;
 mod end_repair;
 mod ends;
+mod find;
 mod flows;
 mod fragments;
 mod group_audit;
@@ -58,7 +59,7 @@ use crate::fragment::Reassembly;
 use crate::group_keys::{OwnKeys, ReceivedKeys};
 use crate::groups::{Errand, Local, Reports, Shared, Trees};
 use crate::lately::Lately;
-use crate::link::{Link, LinkIndex, Links};
+use crate::link::{Link, LinkIndex, Links, Made};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
 use crate::resequence::Resequencer;
@@ -130,6 +131,7 @@ pub struct Node {
     accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
     direct: direct::Direct,
+    finding: find::Finding,
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
@@ -231,6 +233,7 @@ impl Node {
                 boot,
                 Time::ZERO,
             );
+            link.made = Made::Hand;
             link.dial = neighbor.at;
             link.dial_more.clone_from(&neighbor.more);
             link.capacity_kbps = neighbor.capacity_kbps;
@@ -265,6 +268,7 @@ impl Node {
             group_audits: GroupAudits::default(),
             reviewed: None,
             direct: direct::Direct::default(),
+            finding: find::Finding::new(addr),
             clock: clock::Clock::default(),
             handshakes,
             links,
@@ -474,6 +478,7 @@ impl Node {
             self.aims.expire(now);
             self.trees.expire(now);
             self.shared.expire(now);
+            self.tend_finding(now, out);
             self.redial(now, out);
             self.tend_paths(now, out);
             self.tend_ends(now, out);

@@ -70,6 +70,25 @@ pub struct Snapshot {
     pub held: HeldStatus,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
+    /// How finding links by itself stands; null if the node does not.
+    pub finding: Option<FindingStatus>,
+}
+
+/// How finding links stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FindingStatus {
+    /// Other nodes that offer themselves as neighbours.
+    pub offers: usize,
+    /// Those whose round trip over a link was measured within a day.
+    pub measured: usize,
+    /// Links that were made to measure a node.
+    pub trials: u64,
+    /// Nodes to which this one wants a link by its own choice.
+    pub kept: usize,
+    /// Links that neither end keeps, and that traffic still uses or has used until just now.
+    pub unkept: usize,
+    /// Links that this node has ended because neither end kept them.
+    pub dropped: u64,
 }
 
 /// Where a neighbour sees this node.
@@ -205,6 +224,8 @@ pub struct LinkStatus {
     /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),
     /// `down` or `no-session`.
     pub state: &'static str,
+    /// Why there is this link, in words.
+    pub why: String,
     /// What its outages of late cost a path that takes it, in milliseconds of latency.
     pub price_ms: f64,
     /// That is gone after so long, if the link does not fail again.

@@ -10,7 +10,7 @@
 //! has its own key, and a session ends before its counter could wrap. The counters also number the
 //! datagrams of a link, so the link estimates its loss from them; they begin at 0 in each session.
 
-use crate::replay::Replay;
+use crate::replay::{MAX_WINDOW, Replay};
 use base::seq::widen;
 use base::{Duration, Time};
 use core::ops::Range;
@@ -149,6 +149,29 @@ impl Session {
             next_counter: 0,
             replay: Replay::up_to(parts.window),
         }
+    }
+
+    /// A session without a handshake of its own, between two who have agreed on everything already:
+    /// a client on another host and its node, inside TLS. Datagrams of both directions name `index`;
+    /// `dialled` tells whether this side uses the first of the `keys`. These are used for nothing
+    /// else, before or after.
+    pub fn agreed(
+        index: SessionIndex,
+        dialled: bool,
+        keys: ([u8; 32], [u8; 32]),
+        now: Time,
+    ) -> Session {
+        let parts = Parts {
+            shown: Shown::default(),
+            local_index: index,
+            peer_index: index,
+            version: 1,
+            dialled,
+            keys,
+            open: false,
+            window: MAX_WINDOW,
+        };
+        Session::new(parts, now)
     }
 
     /// The index that datagrams to this node name.

@@ -3,11 +3,12 @@
 use crate::control::Control;
 use crate::echo::Path;
 use crate::failure::{Failure, Outcome};
-use crate::names::client_socket;
+use crate::names::{as_client, client_socket};
 use crate::quantity;
 use crate::service::{Paths, Protection};
 use crate::terminal;
 use clap::Args;
+use client::Node;
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -79,10 +80,13 @@ pub fn run(args: &Call) -> Outcome {
         if let Some(warning) = warning(args, path.to) {
             let _ = writeln!(io::stderr(), "WARNING: {warning}");
         }
-        return call(args, path.socket, path.to);
+        return call(args, path.node, path.to);
+    }
+    if let Some(node) = as_client(args.node.as_deref())? {
+        return answer(args, node);
     }
     let status = Control::find_soon(args.node.as_deref())?.status()?;
-    answer(args, PathBuf::from(client_socket(&status)?))
+    answer(args, Node::at(client_socket(&status)?))
 }
 
 /// A line if the calls cannot be protected over the present path. A node that does not tell its network, or an option
@@ -106,7 +110,7 @@ fn warning(args: &Call, to: base::NodeAddr) -> Option<String> {
     why.warning()
 }
 
-fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
+fn call(args: &Call, node: Node, to: base::NodeAddr) -> Outcome {
     let every = args.every.unwrap_or(match args.seconds {
         LONG_S.. => EVERY_S,
         _ => 0,
@@ -153,7 +157,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
     }
 }
 
-fn answer(args: &Call, node: PathBuf) -> Outcome {
+fn answer(args: &Call, node: Node) -> Outcome {
     // Who answers is watched by its operator, also in a log: each call is a line.
     let answered = tools::call::answer(&AnswerOptions {
         node,

@@ -29,6 +29,7 @@
 //! [clients]                          # clients on other hosts, who have the token
 //! listen = "10.0.0.1:7443"
 //! token_file = "clients.token"
+//! udp_port = 7443                    # for their datagrams; that of `listen` unless given; 0: all by TLS
 //!
 //! [relay]                            # bulk data: `sinew cp` through and to this node
 //! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed. One that only
@@ -134,6 +135,9 @@ pub struct Config {
     /// Make a link of its own to each node with which this node's programs exchange packets.
     #[serde(default)]
     pub direct_links: bool,
+    /// Offer this node as a neighbour, and find the nodes to which a link is worth having.
+    #[serde(default)]
+    pub find_links: bool,
     /// Probe how many physical links lead to each neighbour.
     #[serde(default = "yes")]
     pub probe_hops: bool,
@@ -190,6 +194,9 @@ pub struct Neighbor {
     /// Host name or address, and TCP port, where it is dialled if UDP is blocked; the endpoints unless given.
     #[serde(default, deserialize_with = "one_or_more")]
     pub tcp: Vec<String>,
+    /// With `find_links`: it is one by which the node enters the network, and dialled as long as there are too few others.
+    #[serde(default)]
+    pub first: bool,
     /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,
@@ -418,6 +425,9 @@ pub struct Clients {
     pub listen: SocketAddr,
     /// The file of the token that lets them in.
     pub token_file: PathBuf,
+    /// The UDP port for their datagrams: that of `listen` unless given; 0: all inside TLS.
+    #[serde(default)]
+    pub udp_port: Option<u16>,
 }
 
 /// Bulk data through and to the node.

@@ -6,7 +6,7 @@
 
 use crate::control::{self, Control};
 use crate::failure::Failure;
-use crate::names::{Names, client_socket};
+use crate::names::{Names, as_client, client_socket};
 use crate::quantity;
 use crate::service::{Paths, Service};
 use base::{Duration, NodeAddr, Time};
@@ -43,9 +43,8 @@ pub struct Way {
 /// A node to ask from, and one to ask.
 #[derive(Debug)]
 pub struct Path {
-    node: Node,
-    /// The socket of clients of that node.
-    pub socket: PathBuf,
+    /// The node to ask from.
+    pub node: Node,
     /// The names that the node knows.
     pub names: Names,
     /// The node to ask.
@@ -106,27 +105,9 @@ pub enum Heard {
 impl Path {
     /// Finds the node to start from, and the node that is meant.
     pub fn find(way: &Way) -> Result<Path, Failure> {
-        let is_client = |path: &PathBuf| path.extension().is_some_and(|e| e == "sock");
-        let mut path = match &way.node {
-            Some(path) if is_client(path) => {
-                let names = Names::default();
-                Path {
-                    to: names.address(&way.to)?,
-                    node: Node::at(path),
-                    socket: path.clone(),
-                    names,
-                    service: way.service,
-                    routing: None,
-                    settling: false,
-                }
-            }
-            other => {
-                let path = Path::soon(other.as_deref(), &way.to)?;
-                Path {
-                    service: way.service,
-                    ..path
-                }
-            }
+        let mut path = Path {
+            service: way.service,
+            ..Path::soon(way.node.as_deref(), &way.to)?
         };
         path.routing = way.paths.chosen();
         path.come(way.timeout)?;
@@ -136,14 +117,23 @@ impl Path {
     /// The path to a node as soon as that is known by name: certificates of a node that starts are on
     /// their way.
     pub fn soon(node: Option<&std::path::Path>, to: &str) -> Result<Path, Failure> {
+        if let Some(node) = as_client(node)? {
+            let names = Names::default();
+            return Ok(Path {
+                to: names.address(to)?,
+                node,
+                names,
+                service: Service::BestEffort,
+                routing: None,
+                settling: false,
+            });
+        }
         let mut control = Control::find_soon(node)?;
         let status = control.status_when(|status| Names::of(status).address(to).is_ok())?;
         let names = Names::of(&status);
-        let socket = PathBuf::from(client_socket(&status)?);
         Ok(Path {
             to: names.address(to)?,
-            node: Node::at(&socket),
-            socket,
+            node: Node::at(client_socket(&status)?),
             names,
             service: Service::BestEffort,
             routing: None,

@@ -12,16 +12,23 @@ use crate::identity::{self, read_secret_as, write, write_secret};
 use crate::terminal;
 use clap::Args;
 use client::remote::{Place, TOKEN_BYTES};
-use gateway::remote::{GREETING_TIMEOUT, Gate, Settings};
+use gateway::remote::{GREETING_TIMEOUT, Gate, Settings, WayClient, WayDrop};
+use host::command::{Commander, Gatekeeper};
 use host::log::Lines;
+use host::status::{GateStatus, GateWay};
 use secure::Identity;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// The token's file, beside the configuration.
 const TOKEN_FILE: &str = "clients.token";
+/// Clients that the status tells of.
+const WAYS_TOLD: usize = 32;
 
 /// Arguments of `sinew net clients`.
 #[derive(Debug, Args)]
@@ -40,7 +47,14 @@ pub struct NetClients {
 }
 
 /// Opens the gate and serves it on threads of its own, until the process ends.
-pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines) -> Outcome {
+pub fn start(
+    clients: &Clients,
+    realtime: bool,
+    commander: &Commander,
+    node: &Path,
+    identity: &Identity,
+    lines: &Lines,
+) -> Outcome {
     let secret = identity.keys().signing_secret();
     let settings = Settings {
         listen: clients.listen,
@@ -48,10 +62,20 @@ pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines)
         secret: *secret,
         node: node.to_owned(),
         patience: GREETING_TIMEOUT,
+        udp_port: clients.udp_port,
+        realtime,
     };
-    let gate = Gate::bind(&settings).map_err(Failure::failed)?;
+    let gate = Arc::new(Gate::bind(&settings).map_err(Failure::failed)?);
     let at = gate.local().map_err(Failure::failed)?;
     lines.say(&format!("clients of other hosts at {at}, by TLS and token"));
+    if let Some(error) = gate.without_udp() {
+        lines.warn(&format!(
+            "their datagrams stay inside TLS, where one that is lost delays those behind it: cannot \
+             use UDP port {}: {error}; name another one by `udp_port` in `[clients]`",
+            clients.udp_port.unwrap_or(at.port())
+        ));
+    }
+    commander.tell_of_gate(Arc::new(Told(Arc::clone(&gate))));
     let lines = lines.clone();
     let thread = thread::Builder::new().name("gate".into());
     let started = thread.spawn(move || {
@@ -63,6 +87,51 @@ pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines)
     started
         .map(drop)
         .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))
+}
+
+/// What the status tells of the gate.
+#[derive(Debug)]
+struct Told(Arc<Gate>);
+
+impl Gatekeeper for Told {
+    fn status(&self) -> GateStatus {
+        let gate = &self.0;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = gate.counters();
+        let (clients, ways) = gate.clients_with_ways(WAYS_TOLD);
+        let mut status = GateStatus {
+            connections: gate.open(),
+            welcomed: of(&counters.welcomed),
+            turned_away: BTreeMap::from([
+                ("wrong-token", of(&counters.wrong_token)),
+                ("nonsense", of(&counters.nonsense)),
+                ("late", of(&counters.late)),
+                ("busy", of(&counters.turned_away)),
+                ("displaced", of(&counters.displaced)),
+            ]),
+            udp_port: gate.udp_port(),
+            ways,
+            ways_told: clients.iter().map(told).collect(),
+            ..GateStatus::default()
+        };
+        if let Some(counters) = gate.ways() {
+            status.received = of(&counters.received);
+            status.sent = of(&counters.sent);
+            status.sent_by_tls = of(&counters.sent_by_tls);
+            let drops = WayDrop::ALL.map(|why| (why.label(), counters.dropped(why)));
+            status.drops = drops.into();
+        }
+        status
+    }
+}
+
+fn told(client: &WayClient) -> GateWay {
+    GateWay {
+        way: if client.at.is_some() { "udp" } else { "tls" },
+        at: client.at.map(|at| at.to_string()),
+        rtt_ms: client.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+        loss_pct: client.loss * 100.0,
+    }
 }
 
 fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {

@@ -16,7 +16,7 @@ mod video;
 use crate::control::{self, Control};
 use crate::failure::{Failure, Outcome};
 use crate::forward::reporter;
-use crate::names::{Names, client_socket};
+use crate::names::{Names, as_client, client_socket};
 use crate::stop::Stop;
 use crate::terminal;
 use base::NodeAddr;
@@ -219,8 +219,8 @@ fn counters(counters: &Counters) -> Value {
 
 /// The node to be a client of, and what it knows of others.
 fn find(path: Option<&Path>) -> Result<(Node, Known), Failure> {
-    if let Some(path) = path.filter(|path| path.extension().is_some_and(|e| e == "sock")) {
-        return Ok((Node::at(path), Known::default()));
+    if let Some(node) = as_client(path)? {
+        return Ok((node, Known::default()));
     }
     let control = control::socket(path)?;
     let status = Control::connect(&control)?.status()?;

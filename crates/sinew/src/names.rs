@@ -4,8 +4,10 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::show::{list, text};
 use base::NodeAddr;
+use client::{NODE_VARIABLE, Node};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Names by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +95,28 @@ pub fn client_socket(status: &Value) -> Result<&str, Failure> {
             text(&status["snapshot"]["name"])
         ))),
     }
+}
+
+/// The node to be a client of, where nothing but a way to it as a client is named: the socket file of
+/// its clients, or what reaches one on another host: a gate's file or line, or `dns:DOMAIN`. Names of
+/// nodes are not known there, for that is the operator's to ask. `SINEW_NODE` says it as well.
+pub fn as_client(path: Option<&Path>) -> Result<Option<Node>, Failure> {
+    let from_env = || std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
+    let is_socket = path.is_some_and(|path| path.extension().is_some_and(|e| e == "sock"));
+    let Some(named) = path.map(Path::to_owned).or_else(from_env) else {
+        return Ok(None);
+    };
+    Ok(match is_socket || is_elsewhere(&named) {
+        true => Some(Node::find(&named.to_string_lossy())?),
+        false => None,
+    })
+}
+
+fn is_elsewhere(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    path.extension().is_some_and(|e| e == "remote")
+        || text.starts_with("tls://")
+        || text.starts_with("dns:")
 }
 
 /// The node that `word` names among those that run here: its connection and its status.

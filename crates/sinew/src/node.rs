@@ -284,7 +284,9 @@ impl Services {
             Metrics::start(addr, hosts, commander(), lines.clone()).map_err(Failure::misused)
         });
         if let (Some(clients), Some(socket)) = (&config.clients, &config.client_socket) {
-            crate::gate::start(clients, socket, identity, lines).map_err(Failure::for_good)?;
+            let realtime = config.realtime_priority;
+            crate::gate::start(clients, realtime, &commander(), socket, identity, lines)
+                .map_err(Failure::for_good)?;
         }
         let relay = relay(config, identity, network, driver, lines)?;
         let renewal = config.renewal.as_ref().map(|renewal| {
@@ -521,6 +523,7 @@ fn node(
         Some(RelaysCanRead::Always) => settings.sealing = Sealing::Off,
     }
     settings.direct_links = config.direct_links;
+    settings.find_links = config.find_links;
     // What a node promises of its relays must not be taken back by a number elsewhere.
     if config.relays_can_read.is_some() && config.settings.contains_key(SEAL_ENDS) {
         return Err(Failure::misused(format!(
@@ -551,6 +554,9 @@ fn node(
             .saturating_sub(clock.now().as_nanos() / 1_000_000_000),
     });
     node.set_sockets(sockets.collect());
+    let first = config.neighbors.iter().filter(|neighbor| neighbor.first);
+    let first: Vec<base::NodeAddr> = first.map(|neighbor| neighbor.address).collect();
+    node.set_first(&first);
     Ok(node)
 }
 

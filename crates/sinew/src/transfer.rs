@@ -11,7 +11,7 @@ mod progress;
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
-use crate::names::{Names, client_socket};
+use crate::names::{Names, as_client, client_socket};
 use crate::quantity::{seconds, within};
 use crate::stop::Stop;
 use crate::terminal;
@@ -137,28 +137,11 @@ fn stream_options(give_up: Option<Duration>, control: Option<StreamControl>) -> 
 
 /// The node to start from, and the names that it knows.
 pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
-    match path {
-        Some(path) if path.extension().is_some_and(|e| e == "sock") => {
-            Ok((Node::at(path), Names::default()))
-        }
-        // A node on another host, whose names are not known here.
-        Some(path) if is_elsewhere(path) => {
-            let node = Node::find(&path.to_string_lossy())?;
-            Ok((node, Names::default()))
-        }
-        other => {
-            let status = Control::find(other)?.status()?;
-            Ok((Node::at(client_socket(&status)?), Names::of(&status)))
-        }
+    if let Some(node) = as_client(path)? {
+        return Ok((node, Names::default()));
     }
-}
-
-/// True for a gate's file or line, and for `dns:DOMAIN`.
-fn is_elsewhere(path: &Path) -> bool {
-    let text = path.to_string_lossy();
-    path.extension().is_some_and(|e| e == "remote")
-        || text.starts_with("tls://")
-        || text.starts_with("dns:")
+    let status = Control::find(path)?.status()?;
+    Ok((Node::at(client_socket(&status)?), Names::of(&status)))
 }
 
 /// A node, or a group, and port out of `NODE:PORT`.

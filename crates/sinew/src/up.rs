@@ -112,6 +112,7 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
     let config = dir.join(node).join("node.toml");
     edit(&config, |document| {
         document["direct_links"] = toml_edit::value(true);
+        document["find_links"] = toml_edit::value(true);
     })
 }
 

@@ -4,16 +4,20 @@
 
 #[path = "../../client/tests/dns/mod.rs"]
 mod dns;
+#[path = "remote/lossy.rs"]
+mod lossy;
 mod world;
 
 use client::discover::{Discover, Settings};
+use client::remote::WayReport;
 use client::remote::{Keyring, Place};
-use client::{Accepted, Node, Options, Target};
+use client::{Accepted, DatagramSocket, Node, Options, Target};
 use dns::{Reply, Server, address, srv};
 use hickory_resolver::proto::rr::RecordType;
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -226,6 +230,145 @@ fn wire_to(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<[TcpStream; 2]>) {
     (at, wires)
 }
 
+/// How the datagrams of the node's only socket travel, once the gate has answered.
+fn only_way(node: &Node) -> WayReport {
+    let ways = node.ways();
+    assert!(ways.len() <= 1, "{ways:?}");
+    ways.first().copied().unwrap_or_default()
+}
+
+/// What stands at the front of a datagram that has come; none has after some looks.
+fn number(socket: &DatagramSocket) -> Option<u32> {
+    let mut buffer = [0; 2_000];
+    let (len, ..) = socket.recv_from(&mut buffer).ok()?;
+    assert_eq!(len, 300);
+    Some(u32::from_be_bytes(*buffer.first_chunk().unwrap()))
+}
+
+#[test]
+fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
+    let world = two_gates("ways");
+    let good = place(&world, "ams");
+    let (at, faults) = lossy::network(good.endpoint.parse().unwrap());
+    let node = Node::remote(Place {
+        endpoint: at.to_string(),
+        ..good.clone()
+    })
+    .unwrap();
+    let options = Options::best_effort();
+    let far = node.bind(0, options).unwrap();
+    let near = Node::at(world.socket("ams")).bind(0, options).unwrap();
+    for socket in [&far, &near] {
+        socket.set_nonblocking(true).unwrap();
+    }
+    world.wait("datagrams go by UDP", || only_way(&node).is_udp);
+    world.wait("the node sends by UDP as well", || {
+        let status = world.json("status --node net/ams");
+        status["gate"]["ways_told"][0]["way"] == "udp"
+    });
+    let mut datagram = [7; 300];
+    let mut send = |from: &DatagramSocket, to: &DatagramSocket, i: u32| {
+        datagram[..4].copy_from_slice(&i.to_be_bytes());
+        from.send_to(&datagram, to.local()).unwrap();
+    };
+
+    // TCP carries nothing at all, and one datagram in ten is lost: no other one waits for anything,
+    // for each is there before the next is sent.
+    faults.hold_tcp(true);
+    faults.is_lossy.store(true, Ordering::SeqCst);
+    let mut came = 0;
+    for i in 0..100 {
+        let (from, to) = if i % 2 == 0 {
+            (&far, &near)
+        } else {
+            (&near, &far)
+        };
+        let lost = faults.lost.load(Ordering::SeqCst);
+        send(from, to, i);
+        world.wait("one more has come, or was lost", || match number(to) {
+            Some(got) => {
+                assert_eq!(got, i, "out of order or late");
+                came += 1;
+                true
+            }
+            None => faults.lost.load(Ordering::SeqCst) > lost,
+        });
+    }
+    let lost = faults.lost.load(Ordering::SeqCst);
+    assert_eq!((came, lost), (90, 10));
+    let report = only_way(&node);
+    assert_eq!(
+        (report.sent, report.sent_by_tls, report.strange),
+        (50, 0, 0)
+    );
+    assert!(report.rtt.is_some());
+    faults.is_lossy.store(false, Ordering::SeqCst);
+
+    // The NAT in between forgets: the node follows as soon as the client proves the new address.
+    faults.forgets.store(true, Ordering::SeqCst);
+    send(&far, &near, 0);
+    world.wait("it arrives all the same", || number(&near).is_some());
+    world.wait("the node has followed", || {
+        send(&near, &far, 1);
+        number(&far).is_some()
+    });
+    faults.hold_tcp(false);
+    world.wait("nothing is on its way", || number(&far).is_none());
+
+    // UDP is blocked: what is sent once that is known loses nothing.
+    faults.is_blocked.store(true, Ordering::SeqCst);
+    world.wait("datagrams go by TLS", || {
+        send(&far, &near, 2);
+        !only_way(&node).is_udp
+    });
+    world.wait("the node has heard of it", || {
+        send(&near, &far, 2);
+        number(&far).is_some()
+    });
+    let by_tls = only_way(&node).sent_by_tls;
+    for i in 1_000..1_020 {
+        for (from, to) in [(&far, &near), (&near, &far)] {
+            send(from, to, i);
+            world.wait("none is lost", || {
+                std::iter::from_fn(|| number(to)).any(|got| got == i)
+            });
+        }
+    }
+    assert!(only_way(&node).sent_by_tls >= by_tls + 20);
+    faults.is_blocked.store(false, Ordering::SeqCst);
+    world.wait("and by UDP again", || only_way(&node).is_udp);
+
+    let status = world.json("status --node net/ams");
+    let gate = &status["gate"];
+    assert!(gate["received"].as_u64() >= Some(40), "{gate}");
+    assert!(gate["sent"].as_u64() >= Some(40), "{gate}");
+    assert_eq!(
+        (&gate["drops"]["seal"], &gate["drops"]["unknown"]),
+        (&0.into(), &0.into())
+    );
+    let page = world.sinew("status --node net/ams");
+    assert!(page.contains("datagrams of 1 of 1 socket by UDP"), "{page}");
+
+    // A gate without UDP: a relay of TCP alone.
+    let (at, _wires) = wire_to(good.endpoint.parse().unwrap());
+    let node = Node::remote(Place {
+        endpoint: at.to_string(),
+        ..good
+    })
+    .unwrap();
+    let far = node.bind(0, options).unwrap();
+    world.wait("the gate has answered", || !node.ways().is_empty());
+    for i in 0..20 {
+        send(&far, &near, i);
+        world.wait("it comes", || number(&near) == Some(i));
+    }
+    let report = only_way(&node);
+    assert_eq!(
+        (report.is_udp, report.sent, report.sent_by_tls),
+        (false, 0, 20)
+    );
+}
+
 #[test]
 fn a_client_that_is_cut_off_is_an_error_at_both_ends_and_not_an_end() {
     let world = two_gates("cut");
@@ -277,6 +420,9 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
         file.display()
     ));
     assert!(server.join().unwrap() == sent);
+    let by_gate = "--node net/ams/ams.remote";
+    world.ping(&format!("10.7.0.2 --count 2 {by_gate}"));
+    world.json(&format!("trace 10.7.0.2 {by_gate}"));
     for (words, expected) in [
         ("net clients net/ams --listen 0.0.0.0:7443", "--endpoint"),
         ("net clients net/ams --listen 127.0.0.1:7443", "[clients]"),

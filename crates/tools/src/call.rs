@@ -40,9 +40,8 @@ pub use tally::Direction;
 
 use crate::progress::Progress;
 use base::NodeAddr;
-use client::{Aim, RouteBy};
+use client::{Aim, Node, RouteBy};
 use std::io;
-use std::path::PathBuf;
 
 /// Virtual port at which calls are answered: the first that is not kept for nodes' own services.
 pub const ANSWER_PORT: u16 = 17;
@@ -59,8 +58,8 @@ pub(crate) const WINDOW_PACKETS: u32 = 500;
 /// What [`run`] is asked to do.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
-    /// The clients' socket file of the node to call from.
-    pub node: PathBuf,
+    /// The node to call from.
+    pub node: Node,
     /// The node to call; `sinew test-call --answer` runs there.
     pub to: NodeAddr,
     /// Host and port of the answerer, for calls that do not use the overlay.

@@ -68,6 +68,15 @@ impl Endpoint {
         };
         is_host && self.port != 0
     }
+
+    /// It is on the host itself.
+    pub fn is_loopback(self) -> bool {
+        let is_host = match self.ipv4() {
+            Some([first, ..]) => first == 127,
+            None => self.ip == core::net::Ipv6Addr::LOCALHOST.octets(),
+        };
+        is_host && self.port != 0
+    }
 }
 
 #[cfg(test)]

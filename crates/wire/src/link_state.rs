@@ -179,6 +179,17 @@ pub const OPTION_GROUP_KEYS: u8 = 15;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_GROUP_TALLIES: u8 = 16;
+/// The option that says that the origin offers itself as a neighbour to whoever finds that a link to it is worth having,
+/// and finds such links itself. Bit `i` of byte `k` after the version, from the lowest, is the link with the place
+/// `8 k + i` in the record: the origin keeps it. A link that neither end keeps may be ended by either. Bytes of zero at the
+/// end are left out. It has what room options 8, 1, 14, 15, 13 and 10 leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+---------------+
+/// | 0 0 0 1 0 0 1 0 | n, 1 to 13  |  version, 1   |     bits      | ...
+/// +---------------+---------------+---------------+---------------+
+/// ```
+pub const OPTION_OFFER: u8 = 18;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
@@ -189,6 +200,8 @@ pub const TALLIES_VERSION: u8 = 1;
 pub const GROUP_KEYS_VERSION: u8 = 1;
 /// The version of [`OPTION_GROUP_TALLIES`].
 pub const GROUP_TALLIES_VERSION: u8 = 1;
+/// The version of [`OPTION_OFFER`].
+pub const OFFER_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity.
@@ -379,7 +392,8 @@ impl<'a> LinkState<'a> {
         told.is_some_and(|option| option.value == [GROUP_TALLIES_VERSION])
     }
 
-    /// Where neighbours see the origin. What cannot be dialled is passed over.
+    /// Where neighbours see the origin. What cannot be dialled is passed over; what leads to the own host is for the reader to
+    /// judge.
     pub fn endpoints(&self) -> impl Iterator<Item = Endpoint> + Clone + use<'a> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_ENDPOINTS);
@@ -387,7 +401,7 @@ impl<'a> LinkState<'a> {
         let entries = entries.iter().take(ENDPOINTS_MAX);
         entries
             .map(Endpoint::from_bytes)
-            .filter(|endpoint| endpoint.is_dialable())
+            .filter(|endpoint| endpoint.is_dialable() || endpoint.is_loopback())
     }
 
     /// The links that run over a byte stream, by place. What names no link of the record is passed over.
@@ -405,11 +419,18 @@ impl<'a> LinkState<'a> {
     pub fn alarms(&self) -> Option<impl Iterator<Item = usize> + Clone + use<'a>> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_ALARMS)?;
-        let is_set = |place: &usize| {
-            let byte = told.value.get(place / 8).copied().unwrap_or(0);
-            byte >> (place % 8) & 1 == 1
-        };
-        Some((0..count).filter(is_set))
+        Some((0..count).filter(|place| is_set(told.value, *place)))
+    }
+
+    /// The links that the origin keeps, by place, if it offers itself as a neighbour in a way that is known here. What names
+    /// no link of the record is passed over.
+    pub fn offer(&self) -> Option<impl Iterator<Item = usize> + Clone + use<'a>> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_OFFER)?;
+        match told.value {
+            [OFFER_VERSION, bits @ ..] => Some((0..count).filter(|place| is_set(bits, *place))),
+            _ => None,
+        }
     }
 
     /// The options, known and unknown.
@@ -461,6 +482,29 @@ impl<'a> Opt<'a> {
         let value = r.take(usize::from(length))?;
         Ok(Opt { kind, value })
     }
+}
+
+/// Bit `place` of `bits`, from the lowest of the first byte.
+fn is_set(bits: &[u8], place: usize) -> bool {
+    let byte = bits.get(place / 8).copied().unwrap_or(0);
+    byte >> (place % 8) & 1 == 1
+}
+
+/// These places as bits after `before`, with the number of bytes of both.
+fn bits_of(before: Option<u8>, places: &[u8]) -> ([u8; 1 + LINKS_MAX / 8], usize) {
+    let mut bytes = [0; 1 + LINKS_MAX / 8];
+    let first = usize::from(before.is_some());
+    bytes[0] = before.unwrap_or(0);
+    let mut len = first;
+    for &place in places
+        .iter()
+        .filter(|place| usize::from(**place) < LINKS_MAX)
+    {
+        let byte = first + usize::from(place / 8);
+        bytes[byte] |= 1 << (place % 8);
+        len = len.max(byte + 1);
+    }
+    (bytes, len)
 }
 
 fn check_options(options: &[u8]) -> Result<(), Malformed> {
@@ -605,27 +649,24 @@ pub fn write_tunnels(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
 
 /// Appends [`OPTION_ALARMS`] for these links by place, if there is room for all.
 pub fn write_alarms(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
-    let mut bits = [0; LINKS_MAX / 8];
-    let mut len = 0;
-    for &place in places
-        .iter()
-        .filter(|place| usize::from(**place) < LINKS_MAX)
-    {
-        let byte = usize::from(place / 8);
-        bits[byte] |= 1 << (place % 8);
-        len = len.max(byte + 1);
-    }
+    write_bits(w, OPTION_ALARMS, bits_of(None, places))
+}
+
+/// Appends [`OPTION_OFFER`] with these links, by place, as those that are kept, if there is room for all.
+pub fn write_offer(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
+    write_bits(w, OPTION_OFFER, bits_of(Some(OFFER_VERSION), places))
+}
+
+fn write_bits(
+    w: &mut Writer<'_>,
+    kind: u8,
+    (bytes, len): ([u8; 1 + LINKS_MAX / 8], usize),
+) -> Result<(), Full> {
     if w.room() < 2 + len {
         return Ok(());
     }
-    let kind = OPTION_ALARMS;
-    write_option(
-        w,
-        Opt {
-            kind,
-            value: &bits[..len],
-        },
-    )
+    let value = &bytes[..len];
+    write_option(w, Opt { kind, value })
 }
 
 /// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those

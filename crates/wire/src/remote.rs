@@ -23,14 +23,33 @@
 //! ```
 //!
 //! One TLS connection stands for one socket, or for one stream with the connection that tells of
-//! its end, so that none waits behind another. [Amir06 §III-A]
+//! its end, so that none waits behind another.
+//!
+//! Two ends that have agreed on [`WITH_WAYS`] in the handshake of TLS may also have a *way* beside
+//! the connection, for datagrams over UDP ([`way`]): a lost segment of TCP holds up all that is
+//! behind it, a lost datagram nothing.
+//!
+//! ```text
+//!   client                                   gate
+//!     | -- AskWay ----------------------------> |      once the socket is bound; again to change keys
+//!     | <-------------- Way(index, UDP port) -- |      or NoWay: everything stays in TLS
+//!     | -- NoWay -----------------------------> |      it does not work: nothing by it, until the
+//!     |                                         |      client proves its address there again
+//! ```
+//! [Amir06 §III-A]
+
+pub mod way;
 
 use crate::bytes::{Reader, Writer};
 use crate::ipc::MESSAGE_BYTES_MAX;
+use crate::link::SessionIndex;
 use crate::{Full, Malformed};
 
 /// The version that is spoken here.
 pub const VERSION: u8 = 1;
+/// What both ends name in the handshake of TLS (ALPN) when they know of ways. Who has named
+/// nothing is not sent a frame of which it does not know.
+pub const WITH_WAYS: &[u8] = b"sinew-client/2";
 /// Bytes before each frame's body.
 pub const HEAD_BYTES: usize = 4;
 /// Bytes of a ticket: nobody guesses one of another client.
@@ -53,6 +72,9 @@ const END: u8 = 8;
 const GONE: u8 = 9;
 const CLOSED: u8 = 10;
 const PING: u8 = 11;
+const ASK_WAY: u8 = 12;
+const WAY: u8 = 13;
+const NO_WAY: u8 = 14;
 
 const SOCKET: u8 = 0;
 const STREAM: u8 = 1;
@@ -102,6 +124,19 @@ pub enum Frame<'a> {
     Closed,
     /// The sender is there, and has nothing to say: kind 11.
     Ping,
+    /// The client asks for a way for datagrams, or for new keys of the one that it has: kind 12.
+    AskWay,
+    /// The gate's answer: kind 13, the index of the way's session (3 bytes), port u16. The keys are
+    /// those that TLS exports ([`way::LABEL`]).
+    Way {
+        /// What datagrams to the gate, and those of the gate, name.
+        index: SessionIndex,
+        /// The gate's UDP port.
+        port: u16,
+    },
+    /// The gate's other answer: there is none. Of the client: nothing is to come by it, until the
+    /// client has proven an address anew. Kind 14.
+    NoWay,
 }
 
 /// The kind and the length in a head. [`Malformed::Length`] for a body that is too long.
@@ -109,8 +144,8 @@ pub fn head(bytes: [u8; HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
     match kind {
-        HELLO..=PING if len <= BODY_BYTES_MAX => Ok((kind, len)),
-        HELLO..=PING => Err(Malformed::Length),
+        HELLO..=NO_WAY if len <= BODY_BYTES_MAX => Ok((kind, len)),
+        HELLO..=NO_WAY => Err(Malformed::Length),
         _ => Err(Malformed::Kind),
     }
 }
@@ -155,6 +190,12 @@ impl<'a> Frame<'a> {
             GONE => Frame::Gone,
             CLOSED => Frame::Closed,
             PING => Frame::Ping,
+            ASK_WAY => Frame::AskWay,
+            WAY => Frame::Way {
+                index: SessionIndex::new(r.u24()?),
+                port: r.u16()?,
+            },
+            NO_WAY => Frame::NoWay,
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -195,7 +236,17 @@ impl<'a> Frame<'a> {
                 w.put(&ticket)?;
                 w.put(message)?;
             }
-            Frame::Welcome | Frame::End | Frame::Gone | Frame::Closed | Frame::Ping => {}
+            Frame::Way { index, port } => {
+                w.u24(index.value())?;
+                w.u16(port)?;
+            }
+            Frame::Welcome
+            | Frame::End
+            | Frame::Gone
+            | Frame::Closed
+            | Frame::Ping
+            | Frame::AskWay
+            | Frame::NoWay => {}
         }
         let len = w.len() - HEAD_BYTES;
         if len > BODY_BYTES_MAX {
@@ -220,6 +271,9 @@ impl<'a> Frame<'a> {
             Frame::Gone => GONE,
             Frame::Closed => CLOSED,
             Frame::Ping => PING,
+            Frame::AskWay => ASK_WAY,
+            Frame::Way { .. } => WAY,
+            Frame::NoWay => NO_WAY,
         }
     }
 }
@@ -256,6 +310,15 @@ mod tests {
             (Frame::Gone, b"\x09\0\0\0"),
             (Frame::Closed, b"\x0a\0\0\0"),
             (Frame::Ping, b"\x0b\0\0\0"),
+            (Frame::AskWay, b"\x0c\0\0\0"),
+            (
+                Frame::Way {
+                    index: SessionIndex::new(0x01_02_03),
+                    port: 7443,
+                },
+                b"\x0d\0\0\x05\x01\x02\x03\x1d\x13",
+            ),
+            (Frame::NoWay, b"\x0e\0\0\0"),
         ]
     }
 
@@ -290,7 +353,7 @@ mod tests {
         assert_eq!(Frame::parse(REFUSED, &[b'a'; 201]), Err(Malformed::Length));
         assert_eq!(Frame::parse(HELLO, &[0; 259]), Err(Malformed::Length));
         assert_eq!(head([DATA, 1, 0, 0x10]), Err(Malformed::Length));
-        for kind in [0, 12, 255] {
+        for kind in [0, 15, 255] {
             assert_eq!(head([kind, 0, 0, 0]), Err(Malformed::Kind));
         }
         let long = vec![0; BODY_BYTES_MAX + 1];
@@ -303,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_understood_is_written_alike(kind in 0u8..14, body in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn whatever_is_understood_is_written_alike(kind in 0u8..17, body in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(frame) = Frame::parse(kind, &body) {
                 let mut room = [0; 80];
                 let len = frame.emit(&mut room).unwrap();

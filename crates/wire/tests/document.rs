@@ -99,6 +99,11 @@ fn every_limit_has_its_value() {
         ("remote::BODY_BYTES_MAX", remote::BODY_BYTES_MAX),
         ("remote::TOKEN_BYTES_MAX", remote::TOKEN_BYTES_MAX),
         (
+            "remote::way::DATAGRAM_BYTES_MAX",
+            remote::way::DATAGRAM_BYTES_MAX,
+        ),
+        ("remote::way::PROBE_BYTES", remote::way::PROBE_BYTES),
+        (
             "tunnel::DATAGRAM_BYTES_MAX",
             wire::tunnel::DATAGRAM_BYTES_MAX,
         ),

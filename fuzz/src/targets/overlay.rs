@@ -144,6 +144,7 @@ impl Scene {
         let mut settings = Settings::modern();
         settings.realtime.aims.protect = Protect::Auto;
         settings.direct_links = true;
+        settings.find_links = true;
         // A quarter of an hour of hellos for each input would be long.
         settings.streams.give_up = Duration::from_secs(60);
         let mut subject = Node::new(Config {

@@ -28,6 +28,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_ipc_request", ipc_request),
     ("wire_ipc_reply", ipc_reply),
     ("wire_remote", remote_frame),
+    ("wire_remote_way", remote_way),
     ("wire_exit", exit_ask),
     ("wire_scribe", scribe_message),
     ("wire_relay_message", relay_message),
@@ -402,6 +403,8 @@ fn link_state_body(body: &[u8]) {
     assert!(view.tunnels().all(|place| place < links.len()));
     let mut alarms = view.alarms().into_iter().flatten();
     assert!(alarms.all(|place| place < links.len()));
+    let mut kept = view.offer().into_iter().flatten();
+    assert!(kept.all(|place| place < links.len()));
     if let Some(told) = view.protections() {
         assert_eq!(told.len(), links.len());
         let told: Vec<_> = (0..).zip(told).collect();
@@ -475,6 +478,15 @@ fn remote_frame(data: &[u8]) {
         let mut written = vec![0; data.len()];
         let len = frame.emit(&mut written).expect("it fitted before");
         assert_eq!(written[..len], data[..len]);
+    }
+}
+
+/// What is sealed beside a client's connection is written as it was read.
+fn remote_way(data: &[u8]) {
+    if let Ok(sealed) = remote::way::Sealed::parse(data) {
+        let mut written = vec![0; data.len()];
+        let len = sealed.emit(&mut written).expect("it fitted before");
+        assert_eq!(written[..len], *data);
     }
 }
 

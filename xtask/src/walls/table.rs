@@ -62,13 +62,14 @@ pub(crate) const WALLS: &[Wall] = &[
             "base", "wire", "secure", "overlay", "scribe", "relay", "net",
         ]),
     ),
-    wall("client", Outer, These(&["base", "wire", "net"])),
+    // Datagrams of clients on other hosts are sealed as those of hops are.
+    wall("client", Outer, These(&["base", "wire", "secure", "net"])),
     // The C library: its boundary, and the few calls by which a descriptor's number stays.
     wall("capi", Outer, These(&["base", "client"])).with(Unsafe::In(&["abi", "sys"])),
     wall(
         "gateway",
         Outer,
-        These(&["base", "wire", "voice", "client", "net"]),
+        These(&["base", "wire", "secure", "voice", "client", "net"]),
     ),
     wall("tools", Outer, AllAbove),
     wall("lab", Outer, AllAbove),

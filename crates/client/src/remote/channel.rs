@@ -1,16 +1,18 @@
 //! Frames over TLS over a TCP connection that never blocks.
 
 use super::place::KEY_BYTES;
+use super::way::Keys;
 use core::time::Duration;
 use net::poll::{Polled, poll};
 use net::raw_key;
 use rustls::Connection;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Instant;
 use wire::Malformed;
-use wire::remote::{BODY_BYTES_MAX, Frame, HEAD_BYTES, head};
+use wire::remote::way::{KEYS_BYTES, LABEL};
+use wire::remote::{BODY_BYTES_MAX, Frame, HEAD_BYTES, WITH_WAYS, head};
 
 /// Read at once from TLS: its records have 16 KiB at most.
 const READ_BYTES: usize = 16 << 10;
@@ -86,6 +88,25 @@ impl Channel {
         }
         let shown = self.tls.peer_certificates().and_then(<[_]>::first);
         Ok(shown.and_then(|shown| raw_key::shown(shown)))
+    }
+
+    /// Both ends know of ways.
+    pub(super) fn knows_ways(&self) -> bool {
+        self.tls.alpn_protocol() == Some(WITH_WAYS)
+    }
+
+    /// The keys of the connection's way number `generation`.
+    pub(super) fn way_keys(&self, generation: u32) -> Result<Keys, ChannelError> {
+        let context = generation.to_be_bytes();
+        let keys = self
+            .tls
+            .export_keying_material([0; KEYS_BYTES], LABEL, Some(&context))?;
+        Ok(keys)
+    }
+
+    /// Where the other end is.
+    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+        self.tcp.peer_addr()
     }
 
     /// Queues a frame. Who has many calls this only while [`Channel::is_flushed`].

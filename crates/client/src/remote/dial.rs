@@ -4,6 +4,7 @@ use super::channel::{Channel, ChannelError};
 use super::keyring::Keyring;
 use super::place::Place;
 use super::pump::Pump;
+use super::ways::Ways;
 use super::{GREETING_TIMEOUT, tls};
 use net::unix::{ByteStream, SeqStream};
 use rustls::pki_types::ServerName;
@@ -33,6 +34,7 @@ pub struct Remote {
     tls: Arc<ClientConfig>,
     fetching: Mutex<usize>,
     fetched: Condvar,
+    ways: Ways,
 }
 
 impl Remote {
@@ -60,12 +62,18 @@ impl Remote {
             tls,
             fetching: Mutex::new(0),
             fetched: Condvar::new(),
+            ways: Ways::default(),
         }
     }
 
     /// Where it is.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// How the datagrams of its sockets travel.
+    pub fn ways(&self) -> &Ways {
+        &self.ways
     }
 
     /// Connects, and gives what a connection to the node's own socket would be.

@@ -10,7 +10,7 @@
 //! addresses are its own.
 
 use super::keyring::{BadKeyring, Keyring};
-use super::{ChannelError, GREETING_TIMEOUT, Remote, tls};
+use super::{ChannelError, GREETING_TIMEOUT, Remote, WayReport, tls};
 use crate::discover::{Discover, Found, Settings, Static};
 use crate::{Error, Node};
 use core::time::Duration;
@@ -115,6 +115,13 @@ impl Domain {
             }
         }
         Err(last)
+    }
+
+    /// How the datagrams of sockets at the gate that is used travel.
+    pub(crate) fn ways(&self) -> Vec<WayReport> {
+        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        let remote = chosen.as_ref();
+        remote.map_or_else(Vec::new, |remote| remote.ways().reports())
     }
 
     fn failed(&self, remote: &Remote, error: ChannelError) -> Error {

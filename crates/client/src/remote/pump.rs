@@ -6,18 +6,25 @@
 //!   data    (of a stream)    ── Data, End, Gone ─────────────────────▶  one connection
 //! ```
 //!
+//! Datagrams go beside the connection while that works (`beside`).
+//!
 //! Neither direction buffers more than one frame: what the other side does not take stays in the
 //! kernel, and who writes there waits, as he would at the node itself. Frames are in order, so what
 //! the control connection says of a stream's end is there before the end.
 
+mod beside;
 mod carry;
 mod data;
+
+pub use beside::Beside;
 
 use super::abandon::abandon;
 use super::channel::{Channel, ChannelError};
 use super::dial::Remote;
 use super::settle::Running;
+use super::way::Keys;
 use super::{DEAD_AFTER, GREETING_TIMEOUT, PING_AFTER};
+use beside::Way;
 use core::time::Duration;
 use data::Data;
 use net::poll::{Polled, poll};
@@ -29,11 +36,15 @@ use std::time::Instant;
 use wire::ipc::{Framing, MESSAGE_BYTES_MAX};
 use wire::remote::{Frame, Ticket};
 
-/// Where a gate keeps streams until their clients fetch them.
-pub trait Deposit: Send + Sync {
-    /// Takes a stream in, with the connection that tells of its end; `None` when there is no room,
-    /// of which its peer is told.
+/// What a gate does for its pumps.
+pub trait Ground: Send + Sync {
+    /// Takes a stream in until its client fetches it, with the connection that tells of its end;
+    /// `None` when there is no room, of which its peer is told.
     fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket>;
+
+    /// Opens a way for the datagrams of the socket `control` under these keys; `None` where there is
+    /// none.
+    fn open(&self, keys: Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>>;
 }
 
 /// What carries for one connection.
@@ -48,13 +59,18 @@ pub struct Pump {
     ending: bool,
     /// The client has said that the end of what it writes is one.
     finishing: bool,
+    /// The socket has become one of payloads only.
+    is_raw: bool,
+    way: Way,
+    /// How many keys the connection's way has had.
+    generations: u32,
     /// A client's process waits for its pumps.
     running: Option<Running>,
 }
 
 enum Role {
     Client(Arc<Remote>),
-    Gate(Arc<dyn Deposit>),
+    Gate(Arc<dyn Ground>),
 }
 
 /// What takes no more now.
@@ -91,9 +107,9 @@ impl Pump {
         channel: Channel,
         control: SeqStream,
         data: Option<(Framing, OwnedFd)>,
-        deposit: Arc<dyn Deposit>,
+        ground: Arc<dyn Ground>,
     ) -> Pump {
-        Pump::new(channel, control, data, Role::Gate(deposit))
+        Pump::new(channel, control, data, Role::Gate(ground))
     }
 
     fn new(
@@ -112,6 +128,9 @@ impl Pump {
             offset: 0,
             ending: false,
             finishing: false,
+            is_raw: false,
+            way: Way::None,
+            generations: 0,
             running,
         }
     }
@@ -133,6 +152,7 @@ impl Pump {
             self.channel.flush()?;
             let outward = self.outward()?;
             let inward = self.inward()?;
+            let beside = self.beside()?;
             if self
                 .data
                 .as_ref()
@@ -154,7 +174,7 @@ impl Pump {
                 return self.finish();
             }
             self.keep_alive(inward)?;
-            if outward != Turn::More && inward != Turn::More {
+            if ![outward, inward, beside].contains(&Turn::More) {
                 self.wait(inward)?;
             }
         }
@@ -201,6 +221,7 @@ impl Pump {
             false => DEAD_AFTER,
         };
         let timeout = timeout.min(quiet(self.channel.heard, DEAD_AFTER));
+        let timeout = self.way.wait().map_or(timeout, |wait| timeout.min(wait));
         let free = self.channel.is_flushed();
         let blocked = |on| inward == Turn::Blocked(on);
         let mut polled = vec![self.channel.polled(!matches!(inward, Turn::Blocked(_)))];
@@ -224,6 +245,7 @@ impl Pump {
                 polled.push(Polled::new(data.fd(), read, write));
             }
         }
+        polled.extend(self.way.fd().map(|fd| Polled::new(fd, true, false)));
         let signal = self.running.as_ref().filter(|_| !self.ending);
         let signal = signal.and_then(Running::signal);
         polled.extend(signal.map(|fd| Polled::new(fd, true, false)));

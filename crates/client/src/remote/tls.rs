@@ -1,11 +1,15 @@
 //! TLS as both ends set it up: version 1.3, and the node's key bare ([`raw_key`]) instead of a
 //! certificate, so that there is no name to check and no authority to trust but the pin.
+//!
+//! Both name what they know of beyond version 1 ([`WITH_WAYS`]). A gate or a client of before names
+//! nothing and is none the wiser; later ones name this too.
 
 use super::place::KEY_BYTES;
 use net::raw_key::{self, Verifier};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::{ClientConfig, Error, ServerConfig, version};
 use std::sync::Arc;
+use wire::remote::WITH_WAYS;
 
 /// The name that clients say: the key is what counts.
 pub(super) const NAME: &str = "node.sinew";
@@ -16,10 +20,11 @@ pub(super) const NAME: &str = "node.sinew";
 /// The secret is no Ed25519 key.
 pub fn server(secret: &[u8; KEY_BYTES]) -> Result<Arc<ServerConfig>, Error> {
     let resolver = AlwaysResolvesServerRawPublicKeys::new(raw_key::certified(secret)?);
-    let config = ServerConfig::builder_with_provider(raw_key::provider())
+    let mut config = ServerConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![WITH_WAYS.to_vec()];
     Ok(Arc::new(config))
 }
 
@@ -27,10 +32,75 @@ pub fn server(secret: &[u8; KEY_BYTES]) -> Result<Arc<ServerConfig>, Error> {
 pub(super) fn client<'a>(
     keys: impl Iterator<Item = &'a [u8; KEY_BYTES]>,
 ) -> Result<Arc<ClientConfig>, Error> {
-    let config = ClientConfig::builder_with_provider(raw_key::provider())
+    let mut config = ClientConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Verifier::pinned(keys.copied()))
         .with_no_client_auth();
+    config.alpn_protocols = vec![WITH_WAYS.to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::from_hex;
+    use rustls::{ClientConnection, ServerConnection};
+    use wire::remote::way::{KEYS_BYTES, LABEL};
+
+    /// The keys of RFC 8032 §7.1, test 1.
+    const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
+    /// Shakes hands, of which `before` are as they were when nothing was named.
+    fn shaken(before: (bool, bool)) -> (ClientConnection, ServerConnection) {
+        let mut client = client([&from_hex(PUBLIC).unwrap()].into_iter()).unwrap();
+        let mut server = server(&from_hex(SECRET).unwrap()).unwrap();
+        if before.0 {
+            Arc::get_mut(&mut client).unwrap().alpn_protocols.clear();
+        }
+        if before.1 {
+            Arc::get_mut(&mut server).unwrap().alpn_protocols.clear();
+        }
+        let mut client = ClientConnection::new(client, NAME.try_into().unwrap()).unwrap();
+        let mut server = ServerConnection::new(server).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut bytes = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut bytes).unwrap();
+            }
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        (client, server)
+    }
+
+    #[test]
+    fn both_ends_know_of_ways_or_neither_speaks_of_them() {
+        for before in [(true, false), (false, true), (true, true)] {
+            let (client, server) = shaken(before);
+            assert_eq!(
+                (client.alpn_protocol(), server.alpn_protocol()),
+                (None, None)
+            );
+        }
+        let (client, server) = shaken((false, false));
+        assert_eq!(client.alpn_protocol(), Some(WITH_WAYS));
+        assert_eq!(server.alpn_protocol(), Some(WITH_WAYS));
+        let keys = |number: u32| {
+            let (context, none) = (number.to_be_bytes(), [0; KEYS_BYTES]);
+            let ours = client.export_keying_material(none, LABEL, Some(&context));
+            let theirs = server.export_keying_material(none, LABEL, Some(&context));
+            assert_eq!(ours, theirs);
+            ours.unwrap()
+        };
+        assert_ne!(keys(0), keys(1));
+        assert_ne!(keys(0)[..32], keys(0)[32..]);
+    }
 }

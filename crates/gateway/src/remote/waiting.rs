@@ -1,6 +1,6 @@
 //! Streams that were offered to clients and wait to be fetched.
 
-use client::remote::{Deposit, abandon};
+use client::remote::abandon;
 use core::time::Duration;
 use net::unix::SeqStream;
 use std::collections::BTreeMap;
@@ -28,6 +28,26 @@ impl Waiting {
         self.streams().remove(ticket).map(|(_, stream)| stream)
     }
 
+    /// Takes a stream in, with the connection that tells of its end; `None` when there is no room, of
+    /// which its peer is told.
+    pub(super) fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
+        let notices = SeqStream::from(notices);
+        let mut streams = self.streams();
+        let entropy = match streams.len() < MAX_WAITING {
+            true => net::sched::entropy().ok(),
+            false => None,
+        };
+        let Some(entropy) = entropy else {
+            drop(streams);
+            abandon(&[&notices]);
+            return None;
+        };
+        let mut ticket = [0; TICKET_BYTES];
+        ticket.copy_from_slice(&entropy[..TICKET_BYTES]);
+        streams.insert(ticket, (Instant::now(), (notices, Some((framing, data)))));
+        Some(ticket)
+    }
+
     /// Lets go of those that nobody has fetched; their peers are told.
     pub(super) fn sweep(&self, now: Instant) {
         let over: Vec<Stream> = {
@@ -44,26 +64,6 @@ impl Waiting {
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<Ticket, (Instant, Stream)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Deposit for Waiting {
-    fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
-        let notices = SeqStream::from(notices);
-        let mut streams = self.streams();
-        let entropy = match streams.len() < MAX_WAITING {
-            true => net::sched::entropy().ok(),
-            false => None,
-        };
-        let Some(entropy) = entropy else {
-            drop(streams);
-            abandon(&[&notices]);
-            return None;
-        };
-        let mut ticket = [0; TICKET_BYTES];
-        ticket.copy_from_slice(&entropy[..TICKET_BYTES]);
-        streams.insert(ticket, (Instant::now(), (notices, Some((framing, data)))));
-        Some(ticket)
     }
 }
 

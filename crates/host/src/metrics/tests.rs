@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::relay::ledger::TurnedAway;
-use crate::status::{BridgeStatus, BulkStatus, ScribeStatus};
+use crate::status::{BridgeStatus, BulkStatus, GateStatus, ScribeStatus};
 use crate::testing::TestNode;
 use net::clock::Clock;
 use overlay::snapshot::SourceTotals;
@@ -196,6 +196,12 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         turned_away: [("silent", 5)].into(),
         ..BulkStatus::default()
     });
+    status.gate = Some(GateStatus {
+        sent: 5,
+        drops: [("replay", 4)].into(),
+        turned_away: [("late", 1)].into(),
+        ..GateStatus::default()
+    });
     let page = render(&status);
     assert!(page.ends_with('\n'));
     let series = check(&page);
@@ -214,6 +220,9 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         "sinew_bridge_cut_off{interface=\"mcast1\"}",
         "sinew_bulk_transfers_refused_total{reason=\"busy\"}",
         "sinew_bulk_bytes_total{role=\"relay\"}",
+        "sinew_gate_dropped_datagrams_total{reason=\"replay\"}",
+        "sinew_gate_datagrams_total{direction=\"out\",way=\"udp\"}",
+        "sinew_gate_turned_away_total{reason=\"late\"}",
     ] {
         assert!(series.contains(expected), "{expected}");
     }

@@ -20,6 +20,9 @@ pub fn render(status: &Status) -> String {
     if let Some(bulk) = &status.bulk {
         super::bulk::bulk(&mut page, bulk);
     }
+    if let Some(gate) = &status.gate {
+        super::gate::gate(&mut page, gate);
+    }
     sockets(&mut page, status);
     page.into_text()
 }
@@ -66,6 +69,26 @@ fn node(page: &mut Page, status: &Status) {
         "Nodes in the link-state database.",
         snapshot.database_nodes,
     );
+    if let Some(finding) = snapshot.finding {
+        let nodes = page.family(
+            "sinew_finding_nodes",
+            "gauge",
+            "Nodes that offer themselves as neighbours, those that were measured, and those to which a link is kept.",
+        );
+        nodes.sample(&[("state", &"offered")], finding.offers);
+        nodes.sample(&[("state", &"measured")], finding.measured);
+        nodes.sample(&[("state", &"kept")], finding.kept);
+        page.counter(
+            "sinew_finding_trials_total",
+            "Links that were made to measure a node.",
+            finding.trials,
+        );
+        page.counter(
+            "sinew_finding_dropped_total",
+            "Links that were ended because neither end kept them.",
+            finding.dropped,
+        );
+    }
     let hybrid = page.family(
         "sinew_sessions_hybrid",
         "gauge",

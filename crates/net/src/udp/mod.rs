@@ -355,6 +355,22 @@ pub fn enlarge(socket: &std::net::UdpSocket) {
     grow(socket.as_fd());
 }
 
+/// Has a socket of the standard library send whole or not at all: what is too long for an interface is
+/// refused (EMSGSIZE, [`is_too_long`]). `is_v6` tells of which family it is; one of IPv6 may speak IPv4
+/// too.
+pub fn whole(socket: &std::net::UdpSocket, is_v6: bool) -> io::Result<()> {
+    let v4 = set_fragments(socket.as_fd(), true, Fragments::Forbidden);
+    match is_v6 {
+        false => v4,
+        true => set_fragments(socket.as_fd(), false, Fragments::Forbidden),
+    }
+}
+
+/// The datagram was longer than the path takes.
+pub fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
 /// Asks for large kernel buffers: beyond the system's limit when permitted, else up to it.
 /// Small ones are no reason to fail; [`Socket::kernel_buffers`] tells.
 pub(crate) fn grow(fd: BorrowedFd<'_>) {

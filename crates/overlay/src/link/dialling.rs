@@ -87,6 +87,9 @@ impl Link {
     /// Where it is dialled. A neighbour that has a session is where it was heard last, others where
     /// they are configured. A stream is open because datagrams had no answer: it is taken while the link is not up.
     pub(crate) fn dialled_at(&self) -> Option<UnderlayAddr> {
+        if self.is_resting && !self.is_up() {
+            return None;
+        }
         let stream = self.fallback.stream();
         if !self.is_up() && self.dial.is_some() && stream.is_some() {
             return stream;

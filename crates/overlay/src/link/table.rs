@@ -1,16 +1,20 @@
 //! The links of a node by index, by neighbour and by session; and which of them want attention.
 
 use super::Link;
-use base::{Map, NodeAddr, Time};
+use base::{Duration, Map, NodeAddr, Time};
 use wire::link::SessionIndex;
 
-/// A link's place in the node's table. Links are never removed while the node runs: a neighbour
-/// that is gone is a link that is down.
+/// A link's place in the node's table. Links are not removed while the node runs: a neighbour that is gone is a link that
+/// is down. When the table is full, one that was left long ago gives its place to a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIndex(pub u16);
 
 /// Neighbours of one node: as many as its link-state record can name.
 pub const MAX_LINKS: usize = wire::link_state::LINKS_MAX;
+
+/// A link that was left is forgotten after so long, if its place is needed. Choice: longer than anything waits for a link
+/// that is down, which is 5 s.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// All links of a node.
 #[derive(Debug, Default)]
@@ -50,12 +54,29 @@ impl Links {
     /// Adds a link; `None` when there are too many.
     pub fn add(&mut self, link: Link) -> Option<LinkIndex> {
         if self.links.len() >= MAX_LINKS {
-            return None;
+            return self.replace(link);
         }
         let index = LinkIndex(self.links.len() as u16);
         self.by_peer.insert(link.peer, index);
         self.links.push(link);
         self.wake_at.push(Time::FAR);
+        Some(index)
+    }
+
+    fn replace(&mut self, mut link: Link) -> Option<LinkIndex> {
+        let gone = |old: &Link| {
+            let is_idle = old.is_left && old.path.sessions.is_empty() && !old.touched;
+            is_idle && link.since.since(old.since) >= FORGOTTEN_AFTER
+        };
+        let places = self.links.iter().enumerate();
+        let (place, _) = places
+            .filter(|(_, old)| gone(old))
+            .min_by_key(|(_, old)| old.since)?;
+        let index = LinkIndex(place as u16);
+        core::mem::swap(&mut self.links[place], &mut link);
+        self.by_peer.remove(&link.peer);
+        self.by_peer.insert(self.links[place].peer, index);
+        self.wake_at[place] = Time::FAR;
         Some(index)
     }
 

@@ -54,6 +54,16 @@ impl Database {
         self.endpoints.get(&node).map_or(&[], Vec::as_slice)
     }
 
+    /// The nodes that offer themselves as neighbours, in order of address.
+    pub fn offers(&self) -> impl Iterator<Item = NodeAddr> {
+        self.offers.keys().copied()
+    }
+
+    /// Whether a node keeps the link to `neighbor`; none if it does not offer itself, and so tells nothing of that.
+    pub fn keeps(&self, node: NodeAddr, neighbor: NodeAddr) -> Option<bool> {
+        Some(self.offers.get(&node)?.contains(&neighbor))
+    }
+
     /// The least of all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -106,6 +116,7 @@ impl Database {
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
         self.endpoints.remove(&origin);
+        self.offers.remove(&origin);
         match state.is_some_and(|state| state.tallies()) {
             true => self.tellers.insert(origin),
             false => self.tellers.remove(&origin),
@@ -142,6 +153,10 @@ impl Database {
             self.endpoints.insert(origin, endpoints);
         }
         let links: Vec<Link> = state.links().collect();
+        if let Some(kept) = state.offer() {
+            let kept = kept.map(|place| links[place].neighbor);
+            self.offers.insert(origin, kept.collect());
+        }
         // Places of no link are passed over before.
         let key = |place: usize| (origin, links[place].neighbor);
         for (place, bytes) in state.usable() {

@@ -221,7 +221,7 @@ impl Node {
             Some(list) => list.contains(&peer),
             // Choice: whom the operator has taken off is not just anybody. It may not have heard of
             // that, and it dials again where it was linked before. Direct links come and go.
-            None => known.is_none() || self.settings.direct_links,
+            None => known.is_none() || self.makes_links(),
         };
         if !is_accepted {
             return Err(Refusal::NotAccepted(peer));
@@ -521,6 +521,12 @@ impl Node {
             }
         }
         self.on_link_changed(now, index, event);
+        if let Some(hello::Event::Down {
+            why: Why::Closing, ..
+        }) = event
+        {
+            self.follow_end(now, index, out);
+        }
         // A neighbour that has fallen silent may have restarted, and wait to be dialled.
         self.redial(now, out);
     }

@@ -22,7 +22,7 @@
 //! [`DIRECT_MAX`] members at a time.
 
 use super::Node;
-use crate::link::{Dialling, LinkIndex};
+use crate::link::{Dialling, LinkIndex, Made};
 use crate::snapshot::SeenStatus;
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +83,8 @@ impl Told {
 /// One node with which a direct link is wanted.
 #[derive(Debug)]
 struct Attempt {
-    /// When there was traffic last.
-    wanted: Time,
+    /// When there was traffic last, if there was any.
+    wanted: Option<Time>,
     /// The endpoint that is dialled, and since when; none before the first dial and while it rests.
     dialled: Option<(usize, Time)>,
     /// Nothing is dialled until then.
@@ -137,9 +137,29 @@ impl Node {
     }
 
     fn note_seen(&mut self, index: LinkIndex, seen: Seen) {
-        if self.settings.direct_links && seen.endpoint.is_dialable() {
+        if self.makes_links() && self.may_dial(seen.endpoint) {
             self.direct.seen.insert(self.links.at(index).peer, seen);
         }
+    }
+
+    /// The node makes links by itself.
+    pub(super) fn makes_links(&self) -> bool {
+        self.settings.direct_links || self.settings.find_links
+    }
+
+    /// A neighbour may be there. An address of the own host leads to one only where all are on one host, as in a laboratory.
+    fn may_dial(&self, endpoint: Endpoint) -> bool {
+        let is_own = |own: &UnderlayAddr| self::endpoint(*own).is_loopback();
+        endpoint.is_dialable()
+            || endpoint.is_loopback()
+                && !self.own_sockets.is_empty()
+                && self.own_sockets.iter().all(is_own)
+    }
+
+    /// Where a node says that it is, as far as this one may dial there.
+    pub(super) fn dialable_endpoints(&self, of: NodeAddr) -> Vec<Endpoint> {
+        let told = self.database.endpoints_of(of).iter().copied();
+        told.filter(|endpoint| self.may_dial(*endpoint)).collect()
     }
 
     /// Where streams to this node may be taken, which has dialled a neighbour from that endpoint.
@@ -170,7 +190,7 @@ impl Node {
 
     /// Once a second: what neighbours are to know, and what is to be dialled or given up.
     pub(super) fn tend_direct(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if !self.settings.direct_links {
+        if !self.makes_links() {
             return;
         }
         self.tell_neighbours(now, out);
@@ -179,8 +199,13 @@ impl Node {
             self.direct.announced = seen;
             self.own_record_due = true;
         }
-        for partner in self.partners(now) {
-            self.want(now, partner);
+        if self.settings.direct_links {
+            for partner in self.partners(now) {
+                self.want(now, partner, true);
+            }
+        }
+        for chosen in self.wanted_links() {
+            self.want(now, chosen, false);
         }
         let attempts: Vec<NodeAddr> = self.direct.attempts.keys().copied().collect();
         for to in attempts {
@@ -190,12 +215,13 @@ impl Node {
 
     fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
-            let link = self.links.at_mut(index);
+            let link = self.links.at(index);
             let at = link.path.at.filter(|_| link.is_up());
-            let Some(at) = at.filter(|at| endpoint(*at).is_dialable()) else {
+            let Some(at) = at.filter(|at| self.may_dial(endpoint(*at))) else {
                 self.direct.told.remove(&link.peer);
                 continue;
             };
+            let link = self.links.at_mut(index);
             let tell = match at.is_stream() {
                 true => Told::ByStream(StreamSeenAt {
                     endpoint: endpoint(at),
@@ -253,19 +279,28 @@ impl Node {
         all.filter(|to| to.is_node() && *to != self.addr).collect()
     }
 
-    /// There is traffic for `to`. Links that are configured, and nodes that this one does not accept, stay as they are.
-    fn want(&mut self, now: Time, to: NodeAddr) {
+    /// There is traffic for `to`, or a link to it was chosen. Links that are configured, and nodes that this one does not
+    /// accept, stay as they are.
+    fn want(&mut self, now: Time, to: NodeAddr, is_traffic: bool) {
         if let Some(attempt) = self.direct.attempts.get_mut(&to) {
-            attempt.wanted = now;
+            if is_traffic {
+                attempt.wanted = Some(now);
+            }
             return;
         }
         let is_accepted = self.accept.as_ref().is_none_or(|list| list.contains(&to));
         let link = self.links.by_peer(to).map(|index| self.links.at(index));
-        let is_there = link.is_some_and(|link| link.dial.is_some() || link.is_up());
-        let is_room = self.direct.attempts.len() < DIRECT_MAX;
-        if is_accepted && !is_there && is_room && !self.database.endpoints_of(to).is_empty() {
+        let is_by_hand = link.is_some_and(|link| link.dial.is_some() && link.made == Made::Hand);
+        let is_there = is_by_hand || is_traffic && link.is_some_and(|link| link.is_up());
+        let of_traffic = self.direct.attempts.values();
+        let of_traffic = of_traffic.filter(|it| it.wanted.is_some()).count();
+        // The number of links of choice is bounded by what chooses them.
+        let is_room = !is_traffic || of_traffic < DIRECT_MAX;
+        let is_known = !self.dialable_endpoints(to).is_empty() || self.is_first(to);
+        let is_up = link.is_some_and(|link| link.is_up());
+        if is_accepted && !is_there && is_room && (is_known || is_up) {
             let attempt = Attempt {
-                wanted: now,
+                wanted: is_traffic.then_some(now),
                 dialled: None,
                 rests_until: now,
                 rest: REST,
@@ -274,16 +309,25 @@ impl Node {
         }
     }
 
+    /// It is configured where the node is.
+    fn is_first(&self, of: NodeAddr) -> bool {
+        let link = self.links.by_peer(of).map(|index| self.links.at(index));
+        link.is_some_and(|link| link.made == Made::First && link.dial.is_some())
+    }
+
     /// Goes on with one attempt.
     fn attempt(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let index = self.links.by_peer(to);
         let is_up = index.is_some_and(|index| self.links.at(index).is_up());
-        let endpoints = self.database.endpoints_of(to);
+        let is_first = self.is_first(to);
+        let endpoints = self.dialable_endpoints(to);
+        let places = if is_first { 1 } else { endpoints.len() };
+        let is_chosen = self.finding.wants(to);
         let Some(attempt) = self.direct.attempts.get_mut(&to) else {
             return;
         };
-        let is_idle = now.since(attempt.wanted) >= IDLE;
-        if is_idle || (endpoints.is_empty() && !is_up) {
+        let is_silent = attempt.wanted.is_none_or(|at| now.since(at) >= IDLE);
+        if (is_silent && !is_chosen) || (places == 0 && !is_up) {
             self.direct.attempts.remove(&to);
             return self.end_direct(now, to, out);
         }
@@ -300,14 +344,21 @@ impl Node {
             Some((place, _)) => place + 1,
             None => 0,
         };
-        let Some(endpoint) = endpoints.get(place).copied() else {
+        if place >= places {
             attempt.dialled = None;
             attempt.rests_until = now + attempt.rest;
             attempt.rest = (attempt.rest * 2).min(REST_MAX);
+            if is_chosen {
+                self.finding.on_silent(now, to);
+            }
             return self.end_direct(now, to, out);
-        };
+        }
         attempt.dialled = Some((place, now));
-        if let Some(at) = self.dialable(endpoint) {
+        if is_first {
+            // Its configured address is dialled as long as there is an attempt.
+            return;
+        }
+        if let Some(at) = self.dialable(endpoints[place]) {
             let neighbor = super::Neighbor {
                 addr: to,
                 name: String::new(),
@@ -318,6 +369,12 @@ impl Node {
             };
             // Full: the next attempt may find room.
             let _ = self.meet(now, neighbor, out);
+            if let Some(index) = self.links.by_peer(to) {
+                let link = self.links.at_mut(index);
+                if link.made == Made::Came {
+                    link.made = Made::Found;
+                }
+            }
         }
     }
 
@@ -355,7 +412,12 @@ impl Node {
         let Some(index) = self.links.by_peer(to) else {
             return;
         };
-        let _ = self.part(now, to, out);
+        let link = self.links.at(index);
+        if self.settings.find_links && (link.is_up() || link.made == Made::Hand) {
+            // The other end may keep it: see `find`.
+            return;
+        }
+        self.let_go(now, index, out);
         // That nobody answered is no news: nobody has configured it.
         self.links.at_mut(index).dialling = Dialling::default();
     }

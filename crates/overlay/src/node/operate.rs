@@ -2,7 +2,7 @@
 
 use super::{Neighbor, Node};
 use crate::carried::Carried;
-use crate::link::{Impairment, Link};
+use crate::link::{Impairment, Link, Made};
 use crate::request::{Operation, Options, Reply, RequestError};
 use crate::snapshot::{
     FlooderStatus, LaneStatus, LinkStatus, ProtectionStatus, ReliableStatus, RouteStatus, Snapshot,
@@ -48,7 +48,17 @@ impl Node {
     ) -> Result<Reply, RequestError> {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
-            Operation::Meet(neighbor) => self.meet(now, neighbor, out),
+            Operation::Meet(neighbor) => {
+                let addr = neighbor.addr;
+                let met = self.meet(now, neighbor, out);
+                if let Some(index) = self.links.by_peer(addr) {
+                    let link = self.links.at_mut(index);
+                    if link.made != Made::First {
+                        link.made = Made::Hand;
+                    }
+                }
+                met
+            }
             Operation::Part(neighbor) => self.part(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
             Operation::Tunnel {
@@ -221,6 +231,7 @@ impl Node {
         self.say_farewell_to(now, index, out);
         let link = self.links.at_mut(index);
         link.is_left = true;
+        link.made = Made::Came;
         link.dial = None;
         link.dial_more.clear();
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
@@ -289,8 +300,13 @@ impl Node {
                 .links
                 .iter()
                 .filter(|(_, link)| !link.is_left)
-                .map(|(_, link)| link.status(now, &self.own_sockets))
+                .filter(|(_, link)| !link.is_resting || link.is_up())
+                .map(|(_, link)| LinkStatus {
+                    why: self.why(link),
+                    ..link.status(now, &self.own_sockets)
+                })
                 .collect(),
+            finding: self.finding_status(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),
@@ -349,6 +365,7 @@ impl Link {
             },
             post_quantum: path.sessions.current().is_some_and(Session::is_hybrid),
             state,
+            why: String::new(),
             price_ms: f64::from(path.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),
             reason: self.reason(now).filter(|_| state != "up"),

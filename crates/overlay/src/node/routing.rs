@@ -19,8 +19,8 @@ use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
     write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
-    write_link_rates, write_protections, write_seals, write_tallies, write_tunnels, write_usable,
-    write_version,
+    write_link_rates, write_offer, write_protections, write_seals, write_tallies, write_tunnels,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -214,6 +214,8 @@ struct Own<'a> {
     /// It tells over which links packets to it are being lost.
     alarms: bool,
     endpoints: &'a [Endpoint],
+    /// It offers itself as a neighbour, and keeps these links, by place.
+    offer: Option<&'a [u8]>,
     bulk: Option<Bulk>,
     version: &'a str,
 }
@@ -246,6 +248,9 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
         write_alarms(w, &alarms).expect(BOUNDED);
     }
     write_endpoints(w, own.endpoints).expect(BOUNDED);
+    if let Some(kept) = own.offer {
+        write_offer(w, kept).expect(BOUNDED);
+    }
     write_capacities(w, &capacities).expect(BOUNDED);
     if own.tallies && own.group_keys {
         write_group_tallies(w).expect(BOUNDED);
@@ -394,7 +399,10 @@ impl Node {
         if self.settings.sealing != Sealing::Off {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
+        let kept = (0u8..).zip(&links).filter(|(_, link)| self.keeps(link));
+        let kept: Vec<u8> = kept.map(|(place, _)| place).collect();
         let own = Own {
+            offer: self.settings.find_links.then_some(&kept),
             group_keys: self.settings.sealing != Sealing::Off,
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,

@@ -186,7 +186,7 @@ impl EndSender {
         let flow = FlowKey::of(&header).hash();
         let bytes = sealed.packet.len();
         if self.pilot.on_sent(now, bytes, slack, flow, sealed.wish) {
-            self.encoder.cover(counter);
+            self.encoder.cover(counter, &self.room);
             self.tail.on_data(now);
             self.left.resize(KEPT, (u64::MAX, None));
             self.left[(counter % KEPT as u64) as usize] = (counter, left);
@@ -258,7 +258,7 @@ impl EndSender {
         out: &mut [u8],
     ) -> Option<(usize, SessionIndex, Option<Duration>)> {
         let session = self.session?;
-        let len = self.encoder.poll(now, &mut self.ring, out)?;
+        let len = self.encoder.poll(now, &self.ring, out)?;
         let repair = Repair::parse(&out[..len]).ok()?;
         let newest = repair.newest.widen(self.next);
         let left = of_members(newest, repair.members).filter_map(|counter| {

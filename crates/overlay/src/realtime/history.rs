@@ -151,7 +151,10 @@ impl History {
     /// The packet that was recorded last is covered by coded repair.
     #[inline]
     pub fn cover(&mut self) {
-        self.encoder.cover(self.next - 1);
+        let seq = self.next - 1;
+        if let Some((_, packet)) = self.ring.get(seq) {
+            self.encoder.cover(seq, packet);
+        }
     }
 
     /// A repair packet is due.
@@ -162,7 +165,7 @@ impl History {
 
     /// Writes the body of the repair packet that is due, if one is, and tells its length.
     pub fn poll_repair(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        self.encoder.poll(now, &mut self.ring, out)
+        self.encoder.poll(now, &self.ring, out)
     }
 
     /// The repair packets that are due are not sent.

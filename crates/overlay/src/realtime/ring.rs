@@ -41,6 +41,10 @@ impl Chunk {
     fn has_room(&self, len: usize) -> bool {
         self.bytes.capacity() - self.bytes.len() >= len
     }
+    fn bytes_of(&self, entry: &Entry) -> &[u8] {
+        let start = entry.offset as usize;
+        &self.bytes[start..start + usize::from(entry.len)]
+    }
     fn is_older_than(&self, age: Duration, now: Time) -> bool {
         self.entries.last().is_none_or(|e| now.since(e.at) > age)
     }
@@ -105,17 +109,34 @@ impl Ring {
     }
 
     /// The entry and the bytes of packet `seq`, if they are still held.
+    pub(super) fn get(&self, seq: u64) -> Option<(&Entry, &[u8])> {
+        let chunk = match seq >= self.current.first {
+            true => &self.current,
+            false => self.full.get(self.chunk_of(seq)?)?,
+        };
+        let entry = chunk.entries.get((seq - chunk.first) as usize)?;
+        Some((entry, chunk.bytes_of(entry)))
+    }
+
+    /// The same, to note what was answered.
     pub(super) fn find(&mut self, seq: u64) -> Option<(&mut Entry, &[u8])> {
-        let chunk = if seq >= self.current.first {
-            &mut self.current
-        } else {
-            let after = self.full.partition_point(|c| c.first <= seq);
-            self.full.get_mut(after.checked_sub(1)?)?
+        let chunk = match seq >= self.current.first {
+            true => &mut self.current,
+            false => {
+                let at = self.chunk_of(seq)?;
+                self.full.get_mut(at)?
+            }
         };
         let entry = chunk.entries.get_mut((seq - chunk.first) as usize)?;
         let start = entry.offset as usize;
         let bytes = &chunk.bytes[start..start + usize::from(entry.len)];
         Some((entry, bytes))
+    }
+
+    /// Which of the full chunks has packet `seq`, if one has.
+    fn chunk_of(&self, seq: u64) -> Option<usize> {
+        let after = self.full.partition_point(|chunk| chunk.first <= seq);
+        after.checked_sub(1)
     }
 
     /// Forgets everything and gives the memory back.

@@ -18,6 +18,7 @@ mod early;
 mod ends;
 mod expiring;
 mod fat_paths;
+mod finding;
 mod goals;
 mod group_audits;
 mod group_keys;

@@ -46,6 +46,26 @@ fn both_directions_and_both_kinds() {
     }
 }
 
+#[test]
+fn a_session_that_was_agreed_on_seals_as_any_other() {
+    let agreed = |dialled| {
+        Session::agreed(
+            SessionIndex::new(20),
+            dialled,
+            ([1; 32], [2; 32]),
+            Time::ZERO,
+        )
+    };
+    let (mut client, mut gate) = (agreed(true), agreed(false));
+    let mut datagram = sealed(&mut client, Kind::Data, b"hello");
+    assert_eq!(datagram, VECTOR);
+    let again = datagram.clone();
+    assert_eq!(gate.open(&mut datagram).unwrap().plaintext, 8..13);
+    assert_eq!(gate.open(&mut again.clone()), Err(OpenError::Replay));
+    // What one side has sealed it does not take for the other's.
+    assert_eq!(agreed(true).open(&mut again.clone()), Err(OpenError::Tag));
+}
+
 /// As OpenSSL has it: AES-256-GCM, key 32 × 01, nonce 4 × 00 and the counter 0, additional data
 /// the clear header, plaintext `hello`.
 const VECTOR: [u8; 29] = [

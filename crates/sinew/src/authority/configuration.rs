@@ -46,7 +46,8 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
         node.sockets,
         "that has joined by an invitation",
     );
-    text += "# Link directly to nodes with which programs here exchange packets, through NAT too.\ndirect_links = true\n";
+    text += "# Link directly to nodes with which programs here exchange packets, through NAT too.\ndirect_links = true\n\
+             # Find the nodes to which a link is worth having, and be found.\nfind_links = true\n";
     let key: String = node
         .issuer
         .iter()
@@ -57,7 +58,11 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
          [renewal]\nfrom = {:?}\nkey = \"{key}\"\n",
         node.from
     );
-    neighbors.iter().for_each(|node| text += &neighbor(node));
+    // It enters the network by them, and finds its links then.
+    for node in &neighbors {
+        text += &neighbor(node);
+        text += "first = true\n";
+    }
     text
 }
 

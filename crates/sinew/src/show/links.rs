@@ -31,6 +31,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         Column::numbers("RETRANSMITTED", 8),
         Column::words("KEYS", 10),
         Column::words("IMPAIRMENT", 4),
+        Column::words("WHY", 11),
     ]);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     for link in list(&status["snapshot"]["links"]) {
@@ -67,6 +68,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
             ),
             keys(link).into(),
             link["impairment"].as_str().unwrap_or("-").into(),
+            link["why"].as_str().unwrap_or("-").into(),
         ]);
     }
     table.sort(2);

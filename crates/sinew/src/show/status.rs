@@ -67,6 +67,19 @@ fn entries(status: &Value) -> String {
             counted(total(&snapshot["database_nodes"]), "node")
         ),
     );
+    let finding = &snapshot["finding"];
+    if finding.is_object() {
+        entry(
+            "finding",
+            format!(
+                "{} by own choice; {} offered, {} measured, {} dropped",
+                counted(total(&finding["kept"]), "link"),
+                total(&finding["offers"]),
+                total(&finding["measured"]),
+                total(&finding["dropped"]),
+            ),
+        );
+    }
     if let serving @ [_, ..] = serving(status).as_slice() {
         entry("domains", serving.join(", "));
     }
@@ -76,6 +89,9 @@ fn entries(status: &Value) -> String {
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
     let sockets = counted(sockets, "socket");
     entry("clients", format!("{clients}, with {sockets}"));
+    if status["gate"].is_object() {
+        entry("gate", gate(&status["gate"]));
+    }
     if let groups @ [_, ..] = groups(&status["groups"]).as_slice() {
         entry("groups", groups.join(", "));
     }
@@ -124,6 +140,34 @@ fn entries(status: &Value) -> String {
         }
     }
     page
+}
+
+/// Clients on other hosts.
+fn gate(gate: &Value) -> String {
+    let connections = counted(total(&gate["connections"]), "connection");
+    let told = list(&gate["ways_told"]);
+    let ways = total(&gate["ways"]);
+    if gate["udp_port"].is_null() {
+        return format!("{connections} by TLS, datagrams inside it");
+    }
+    let by_udp: Vec<&Value> = told.iter().filter(|way| way["way"] == "udp").collect();
+    let worst = |key: &str| {
+        let of = by_udp.iter().filter_map(|way| way[key].as_f64());
+        of.fold(0.0, f64::max)
+    };
+    let mut words = format!(
+        "{connections} by TLS; datagrams of {} of {} by UDP",
+        by_udp.len(),
+        counted(told.len() as u64, "socket")
+    );
+    if !by_udp.is_empty() {
+        let (rtt, loss) = (worst("rtt_ms"), worst("loss_pct"));
+        words += &format!(", round trip up to {rtt:.1} ms, loss up to {loss:.1} %");
+    }
+    if ways > told.len() as u64 {
+        words += &format!("; {} more not listed", ways - told.len() as u64);
+    }
+    words
 }
 
 /// The range of all groups.

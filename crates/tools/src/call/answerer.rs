@@ -16,7 +16,6 @@ use net::epoll::{Interest, Poller};
 use net::udp::{self, RECV_MESSAGES, SendQueue};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use voice::rtp::place::Place;
 
 /// Calls remembered at once; 512 are 25 600 packets/s, more than one thread answers.
@@ -35,8 +34,8 @@ const TOKEN_INTERRUPT: u64 = 2;
 /// What [`answer`] is asked to do.
 #[derive(Clone, Debug)]
 pub struct AnswerOptions {
-    /// The clients' socket file of the node at which calls are answered.
-    pub node: PathBuf,
+    /// The node at which calls are answered.
+    pub node: Node,
     /// Where direct calls are answered; `None` answers none.
     pub direct: Option<SocketAddr>,
     /// What is told meanwhile, on standard error.
@@ -62,7 +61,7 @@ pub struct Answered {
 /// When the node or the UDP port cannot be used, or the node goes away.
 pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
-    let overlay = Node::at(&options.node).bind(ANSWER_PORT, Options::voice(deadline))?;
+    let overlay = options.node.bind(ANSWER_PORT, Options::voice(deadline))?;
     overlay.set_nonblocking(true)?;
     let mut direct = options.direct.map(Direct::open).transpose()?;
     let interrupt = Interrupt::install()?;

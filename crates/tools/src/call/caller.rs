@@ -9,7 +9,7 @@ use super::{
 use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE, FRAME, Schedule};
 use base::{Duration, Time};
-use client::{DatagramSocket, Node, Options, Target};
+use client::{DatagramSocket, Options, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller};
 use std::io;
@@ -90,7 +90,7 @@ struct Caller {
 
 impl Caller {
     fn open(options: &CallOptions) -> Result<Caller, CallError> {
-        let node = Node::at(&options.node);
+        let node = &options.node;
         let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
         let mut sockets = Vec::new();
         for _ in 0..options.calls {
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn strange_options_and_hosts_say_what_to_do() {
         let options = |calls, seconds, to| CallOptions {
-            node: "nowhere".into(),
+            node: client::Node::at("nowhere"),
             to,
             direct: None,
             calls,

@@ -634,6 +634,33 @@ fn links_over_a_byte_stream_are_named_by_place() {
 }
 
 #[test]
+fn who_offers_itself_tells_which_links_it_keeps() {
+    let written = |places: &[u8]| {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        write_offer(&mut w, places).unwrap();
+        w.written().to_vec()
+    };
+    assert_eq!(written(&[]), [18, 1, 1]);
+    assert_eq!(written(&[0]), [18, 2, 1, 1]);
+    // 200 is no place of a link.
+    assert_eq!(written(&[9, 1, 200]), [18, 3, 1, 2, 2]);
+    let mut narrow = [0xa5; 3];
+    write_offer(&mut Writer::new(&mut narrow), &[0]).unwrap();
+    assert_eq!(narrow, [0xa5; 3], "whole or not at all");
+    let told = |options: &[u8]| -> Option<Vec<usize>> {
+        let body = with_options(options);
+        let offer = LinkState::parse(&body).unwrap().offer();
+        offer.map(Iterator::collect)
+    };
+    assert_eq!(told(&written(&[])), Some(vec![]));
+    assert_eq!(told(&written(&[0])), Some(vec![0]));
+    // The record has two links.
+    assert_eq!(told(&[18, 3, 1, 0xff, 0xff]), Some(vec![0, 1]));
+    assert!(told(&[]).is_none() && told(&[18, 0]).is_none() && told(&[18, 2, 2, 1]).is_none());
+}
+
+#[test]
 fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
     let written = |room: usize, places: &[u8]| {
         let mut bytes = [0xa5; OPTIONS_BYTES_MAX];

@@ -10,6 +10,8 @@ use wire::ipc::{
     Datagram, Delivery, Destination, DropReason, ErrorCode, Framing, Options, Ports, Reply,
     Request, ResetReason, Room, Scheme, StreamControl, kind,
 };
+use wire::link::SessionIndex;
+use wire::remote::way::{Echo, Sealed};
 use wire::remote::{self, Frame, Purpose};
 
 const PORT: VirtualPort = VirtualPort(5000);
@@ -304,6 +306,15 @@ fn frames_from_another_host() {
         ("gone", Frame::Gone),
         ("closed", Frame::Closed),
         ("ping", Frame::Ping),
+        ("ask-way", Frame::AskWay),
+        (
+            "way",
+            Frame::Way {
+                index: SessionIndex::new(0x01_02_03),
+                port: 7443,
+            },
+        ),
+        ("no-way", Frame::NoWay),
     ];
     for (name, frame) in frames {
         let bytes = written(|bytes| frame.emit(bytes));
@@ -312,6 +323,29 @@ fn frames_from_another_host() {
             let (kind, len) = remote::head(*head).unwrap();
             assert_eq!(len, body.len());
             assert_eq!(Frame::parse(kind, body), Ok(frame));
+        });
+    }
+    fixtures.end();
+}
+
+#[test]
+fn datagrams_of_clients_on_other_hosts() {
+    let mut fixtures = open!("remote_way");
+    let echo = |rtt_us| Echo {
+        number: 1,
+        challenge: 2,
+        came: 3,
+        rtt_us,
+    };
+    for (name, sealed) in [
+        ("message", Sealed::Message(&[4, 0x68, 0x69])),
+        ("payload", Sealed::Payload(b"hi")),
+        ("probe", Sealed::Probe(echo(29_999))),
+        ("answer", Sealed::Answer(echo(0))),
+    ] {
+        let bytes = written(|bytes| sealed.emit(bytes));
+        fixtures.hold(name, &bytes, |frozen| {
+            assert_eq!(Sealed::parse(frozen), Ok(sealed));
         });
     }
     fixtures.end();

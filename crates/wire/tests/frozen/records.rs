@@ -197,6 +197,13 @@ fn link_states() {
             assert_eq!(told, protections);
         },
     );
+    for (name, places) in [("18-offer", &[1u8][..]), ("18-offer-keeps-none", &[])] {
+        hold(name, &|w| link_state::write_offer(w, places), &|read| {
+            let told: Vec<_> = read.offer().unwrap().collect();
+            let places: Vec<_> = places.iter().copied().map(usize::from).collect();
+            assert_eq!(told, places);
+        });
+    }
     fixtures.end();
 }
 

@@ -1,5 +1,6 @@
 //! What a pump carries, frame by frame: outward from the local sockets, inward to them.
 
+use super::beside::Way;
 use super::data::Data;
 use super::{Blocked, Pump, Role, Turn};
 use crate::remote::channel::ChannelError;
@@ -9,13 +10,15 @@ use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::Malformed;
-use wire::ipc::Reply;
+use wire::ipc::{Reply, kind};
 use wire::remote::Frame;
 
 /// [`wire::ipc::Request::Finish`].
-const FINISH: [u8; 1] = [wire::ipc::kind::FINISH];
+const FINISH: [u8; 1] = [kind::FINISH];
+/// [`Reply::Done`] of [`wire::ipc::Request::Raw`]: what comes behind it is payloads.
+const RAW: [u8; 2] = [kind::DONE, kind::RAW];
 /// Frames carried in one direction before the other has its turn.
-const FRAMES_PER_TURN: usize = 64;
+pub(super) const FRAMES_PER_TURN: usize = 64;
 
 impl Pump {
     /// From here to there, while the connection takes it.
@@ -40,7 +43,7 @@ impl Pump {
             Received::Empty => return Ok(false),
             // Longer than any message: no end speaks like this.
             Received::Closed | Received::Truncated(_) => {
-                self.control = None;
+                self.close();
                 self.channel.say(&Frame::Closed)?;
                 return Ok(true);
             }
@@ -52,16 +55,22 @@ impl Pump {
                     self.channel.say(&Frame::Attached(message))?;
                 }
             }
-            (Role::Gate(deposit), [Some(data), Some(notices)]) => {
+            (Role::Gate(ground), [Some(data), Some(notices)]) => {
                 if let Ok(Reply::Incoming { framing, .. }) = Reply::parse(message)
-                    && let Some(ticket) = deposit.put(framing, data, notices)
+                    && let Some(ticket) = ground.put(framing, data, notices)
                 {
                     self.channel.say(&Frame::Offered(ticket, message))?;
                 }
             }
             _ => {
                 self.finishing |= message == FINISH;
-                self.channel.say(&Frame::Message(message))?;
+                if !self.way.send(message, self.is_raw) {
+                    self.channel.say(&Frame::Message(message))?;
+                }
+                if matches!(self.role, Role::Gate(_)) && message == RAW && !self.is_raw {
+                    self.is_raw = true;
+                    self.way.set_raw();
+                }
             }
         }
         Ok(true)
@@ -84,6 +93,12 @@ impl Pump {
             Taken::Reset => self.lose_data()?,
         }
         Ok(true)
+    }
+
+    /// The socket is closed, and with it the way of its datagrams.
+    fn close(&mut self) {
+        self.way = Way::Refused;
+        self.control = None;
     }
 
     pub(super) fn lose_data(&mut self) -> Result<(), ChannelError> {
@@ -124,8 +139,17 @@ impl Pump {
                         return Ok(Some(Blocked::Control));
                     }
                     Err(_) => {
-                        self.control = None;
+                        self.close();
                         self.channel.say(&Frame::Closed)?;
+                    }
+                    Ok(()) if matches!(self.role, Role::Client(_)) && !self.is_raw => {
+                        self.is_raw = message == RAW;
+                        // What belongs to a port comes behind the word that there is one.
+                        let is_bound = message.first() == Some(&kind::BOUND);
+                        if is_bound && matches!(self.way, Way::None) && self.channel.knows_ways() {
+                            self.way = Way::Asked;
+                            self.channel.say(&Frame::AskWay)?;
+                        }
                     }
                     Ok(()) => {}
                 }
@@ -172,7 +196,11 @@ impl Pump {
                 }
             }
             (Frame::Gone, _) => self.data = None,
-            (Frame::Closed, _) => self.control = None,
+            (Frame::Closed, _) => self.close(),
+            (Frame::AskWay, Role::Gate(_)) => self.open_way()?,
+            (Frame::Way { index, port }, Role::Client(_)) => self.take_way(index, port)?,
+            (Frame::NoWay, Role::Client(_)) => self.way = Way::Refused,
+            (Frame::NoWay, Role::Gate(_)) => self.way.leave(),
             _ => return Err(Malformed::Kind.into()),
         }
         Ok(None)

@@ -10,7 +10,7 @@
 //! other row has. So an unknown is found exactly when the rows determine it, and a row whose oldest unknown is out
 //! of reach can go: all others say as much without it.
 
-use super::field::{Planes, add_multiple, inverse, scale};
+use super::field::{Multiples, add_multiple, inverse, scale};
 use super::{KEPT, SPAN, TAG, TAG_AT, coefficient, tag};
 use base::{Duration, Time};
 use std::collections::VecDeque;
@@ -98,8 +98,12 @@ pub struct Decoder {
     /// When packets of some numbers came, or should have come, as repair packets tell, by number modulo [`KEPT`].
     told: Vec<(u64, Time)>,
     found: VecDeque<u64>,
-    planes: Planes,
     stats: DecoderStats,
+}
+
+/// How far the members of a window are behind its newest packet.
+fn behind(members: u64) -> impl Iterator<Item = u64> {
+    (0..SPAN as u64).filter(move |behind| members >> behind & 1 == 1)
 }
 
 const fn place(seq: u64) -> usize {
@@ -175,39 +179,47 @@ impl Decoder {
         }
         self.advance(newest + 1);
         self.note_ages(now, newest, repair);
+        match self.judge(newest, repair) {
+            None => self.stats.bad += 1,
+            // Most repair packets: nothing is combined for them.
+            Some(0) => self.stats.unneeded += 1,
+            Some(_) => {
+                let row = self.row_of(newest, repair);
+                self.enter(now, row);
+            }
+        }
+    }
+
+    /// How many packets of the window are unknown; none if the repair packet cannot be.
+    fn judge(&self, newest: u64, repair: &Repair<'_>) -> Option<usize> {
+        let mut unknown = 0;
+        for behind in behind(repair.members) {
+            let seq = newest.checked_sub(behind)?;
+            match self.known(seq) {
+                Some(at) if self.kept[at].bytes.len() > repair.sum.len() => return None,
+                Some(_) => {}
+                // Out of reach of the matrix, though not of this packet: it came after newer ones.
+                None if seq + (SPAN as u64) < self.next => return None,
+                None => unknown += 1,
+            }
+        }
+        Some(unknown)
+    }
+
+    /// What a repair packet says of its unknown packets, the known ones taken off.
+    fn row_of(&mut self, newest: u64, repair: &Repair<'_>) -> Row {
         let mut row = self.blank();
         row.bytes.extend_from_slice(repair.sum);
-        self.planes.clear();
-        let (mut unknown, mut is_bad) = (0, false);
-        for behind in (0..SPAN as u64).filter(|behind| repair.members >> behind & 1 == 1) {
-            let Some(seq) = newest.checked_sub(behind) else {
-                is_bad = true;
-                break;
-            };
+        let mut known = Multiples::new();
+        for seq in behind(repair.members).map(|behind| newest - behind) {
             let by = coefficient(repair.seed, seq);
             match self.known(seq) {
-                Some(at) => {
-                    let bytes = &self.kept[at].bytes;
-                    is_bad |= bytes.len() > row.bytes.len();
-                    self.planes.add(by, 0, bytes);
-                }
-                // Out of reach of the matrix, though not of this packet: it came after newer ones.
-                None if seq + (SPAN as u64) < self.next => is_bad = true,
-                None => {
-                    row.coefficients[place(seq)] = by;
-                    unknown += 1;
-                }
+                Some(at) => known.push(by, &self.kept[at].bytes),
+                None => row.coefficients[place(seq)] = by,
             }
         }
-        match (is_bad, unknown) {
-            (true, _) => self.stats.bad += 1,
-            (_, 0) => self.stats.unneeded += 1,
-            _ => {
-                self.planes.sum_into(&mut row.bytes);
-                return self.enter(now, row);
-            }
-        }
-        self.spare.push(row);
+        known.sum_into(&mut row.bytes);
+        row
     }
 
     /// The next packet that was found and not asked for yet: its number, and when it would have come at the earliest had

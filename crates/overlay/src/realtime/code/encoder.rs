@@ -1,8 +1,8 @@
 //! The sender's side: which packets are covered, and when a repair packet is due.
 
 use super::super::ring::Ring;
-use super::field::Planes;
-use super::{SPAN, TAG, TAG_AT, coefficient, tag};
+use super::field::Multiples;
+use super::{SPAN, TAG_AT, coefficient, tag};
 use base::Time;
 use std::collections::VecDeque;
 use wire::HEADER_BYTES;
@@ -33,19 +33,26 @@ impl Share {
     }
 }
 
+/// A packet that is covered.
+#[derive(Clone, Copy, Debug)]
+struct Covered {
+    seq: u64,
+    /// Its header as it is combined, the tag in the place of the lane number. The rest is in the ring.
+    front: [u8; HEADER_BYTES],
+}
+
 /// Combines the packets of a lane into repair packets.
 #[derive(Debug, Default)]
 pub struct Encoder {
     share: Option<Share>,
     /// The newest packets that are covered, ascending.
-    covered: VecDeque<u64>,
+    covered: VecDeque<Covered>,
     /// Repair packets that the packets so far have earned, in parts of [`Share::packets`].
     credit: u32,
     due: u32,
     /// Nothing follows the newest packet, so what is due covers it too.
     is_silent: bool,
     seed: u8,
-    planes: Planes,
     /// Repair packets made, and their bytes.
     made: u64,
     made_bytes: u64,
@@ -66,16 +73,21 @@ impl Encoder {
         self.share
     }
 
-    /// Packet `seq` is covered by what follows.
+    /// Packet `seq`, which the ring has, is covered by what follows.
     #[inline]
-    pub fn cover(&mut self, seq: u64) {
+    pub fn cover(&mut self, seq: u64, packet: &[u8]) {
         let Some(share) = self.share else {
             return;
         };
+        let Some(&header) = packet.first_chunk() else {
+            return;
+        };
+        let mut front: [u8; HEADER_BYTES] = header;
+        front[TAG_AT..].copy_from_slice(&tag(packet));
         if self.covered.len() == 2 * SPAN {
             self.covered.pop_front();
         }
-        self.covered.push_back(seq);
+        self.covered.push_back(Covered { seq, front });
         self.is_silent = false;
         self.credit += share.repairs;
         let earned = self.credit / share.packets.max(1);
@@ -114,7 +126,7 @@ impl Encoder {
     pub(in super::super) fn poll(
         &mut self,
         now: Time,
-        ring: &mut Ring,
+        ring: &Ring,
         out: &mut [u8],
     ) -> Option<usize> {
         let share = self.share?;
@@ -137,31 +149,31 @@ impl Encoder {
     fn combine(
         &mut self,
         now: Time,
-        ring: &mut Ring,
+        ring: &Ring,
         (lag, width): (usize, usize),
         out: &mut [u8],
     ) -> Option<usize> {
         self.seed = self.seed.wrapping_add(1);
-        self.planes.clear();
         let last = self.covered.len().checked_sub(lag + 1)?;
-        let newest = self.covered[last];
+        let newest = self.covered[last].seq;
         let room = out.len().checked_sub(REPAIR_FRONT_BYTES)?;
         let (mut members, mut longest) = (0u64, 0);
-        for &seq in self.covered.range(..=last).rev().take(width.min(SPAN)) {
+        let (mut fronts, mut bodies) = (Multiples::new(), Multiples::new());
+        let window = self.covered.range(..=last).rev().take(width.min(SPAN));
+        for Covered { seq, front } in window {
             let behind = newest - seq;
             if behind >= SPAN as u64 {
                 break;
             }
-            let Some((_, packet)) = ring.find(seq) else {
+            let Some((_, packet)) = ring.get(*seq) else {
                 continue;
             };
-            if packet.len() > room || packet.len() < HEADER_BYTES {
+            if packet.len() > room {
                 continue;
             }
-            let by = coefficient(self.seed, seq);
-            self.planes.add(by, 0, &packet[..TAG_AT]);
-            self.planes.add(by, TAG_AT, &tag(packet));
-            self.planes.add(by, TAG_AT + TAG, &packet[HEADER_BYTES..]);
+            let by = coefficient(self.seed, *seq);
+            fronts.push(by, front);
+            bodies.push(by, &packet[HEADER_BYTES..]);
             members |= 1 << behind;
             longest = longest.max(packet.len());
         }
@@ -171,16 +183,18 @@ impl Encoder {
         }
         let (mut ages, mut aged) = ([0; REPAIR_AGES], 0);
         for (age, behind) in ages.iter_mut().zip(Repair::aged(members)) {
-            let entry = ring.find(newest - u64::from(behind));
+            let entry = ring.get(newest - u64::from(behind));
             *age = entry.map_or(REPAIR_AGE_UNKNOWN, |(entry, _)| age_of(now, entry.at));
             aged += 1;
         }
         let ages = &ages[..aged];
-        let front = Repair::emit_front(LaneSeq::of(newest), self.seed, members, ages, out).ok()?;
-        let sum = out.get_mut(front..front + longest)?;
+        let at = Repair::emit_front(LaneSeq::of(newest), self.seed, members, ages, out).ok()?;
+        let sum = out.get_mut(at..at + longest)?;
         sum.fill(0);
-        self.planes.sum_into(sum);
-        Some(front + longest)
+        let (front, body) = sum.split_at_mut(HEADER_BYTES);
+        fronts.sum_into(front);
+        bodies.sum_into(body);
+        Some(at + longest)
     }
 }
 

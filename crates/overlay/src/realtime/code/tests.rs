@@ -55,7 +55,7 @@ impl Sender {
         self.now = now;
         self.ring.push(now, self.next, &packet);
         if is_covered {
-            self.encoder.cover(self.next);
+            self.encoder.cover(self.next, &packet);
         }
         self.next += 1;
         packet
@@ -63,7 +63,7 @@ impl Sender {
 
     fn repair(&mut self) -> Option<Vec<u8>> {
         let mut out = vec![0xee; 2_000];
-        let len = self.encoder.poll(self.now, &mut self.ring, &mut out)?;
+        let len = self.encoder.poll(self.now, &self.ring, &mut out)?;
         out.truncate(len);
         Some(out)
     }

@@ -78,6 +78,8 @@ pub struct Plan {
     pub sealing: Vec<(usize, Sealing)>,
     /// Nodes that want other keys than the settings say.
     pub post_quantum: Vec<(usize, PostQuantum)>,
+    /// Nodes know only those that they dial, as those by which they enter the network.
+    pub joined: bool,
     /// Who may dial without being expected; `None` for everybody.
     pub accept: Option<Vec<NodeAddr>>,
 }
@@ -97,6 +99,7 @@ impl Plan {
             lanes: Vec::new(),
             sealing: Vec::new(),
             post_quantum: Vec::new(),
+            joined: false,
             accept: None,
         }
     }
@@ -229,7 +232,12 @@ impl Nodes {
     /// A fresh start of node `i`.
     pub fn node(&mut self, i: usize) -> Node {
         let network = self.authority.network();
-        let mut node = Node::new(self.config(i, network));
+        let config = self.config(i, network);
+        let known: Vec<NodeAddr> = config.neighbors.iter().map(|it| it.addr).collect();
+        let mut node = Node::new(config);
+        if self.plan.joined {
+            node.set_first(&known);
+        }
         let own = 0..self.plan.attachments_of(i);
         node.set_sockets(own.map(|k| self.called((i, k), k)).collect());
         node
@@ -247,7 +255,7 @@ impl Nodes {
             .plan
             .edges
             .iter()
-            .filter(|(a, b)| *a == i || *b == i)
+            .filter(|(a, b)| *a == i || (*b == i && !self.plan.joined))
             .map(|&(a, b)| {
                 let peer = if a == i { b } else { a };
                 let dials = a == i || mutual;

@@ -1,0 +1,140 @@
+//! The way of datagrams beside the connection: sealed, over UDP. What is here knows neither sockets
+//! nor clocks; the pumps of both ends, and the gate's thread, move the bytes.
+//!
+//! ```text
+//!              AskWay / Way over TLS            an answer, the round trip is known
+//!   (none) ───────────────────────▶ proving ──────────────────────────────────────▶ up
+//!                                    ▲   │ MISSES probes without an answer          │ the same
+//!                   back-off is over │   ▼                                          ▼
+//!                                    └─ down ◀──────────── NoWay over TLS ──────────┘
+//! ```
+//!
+//! While it is up, what fits goes by it, each way of its own accord: a client as soon as one probe
+//! was answered, a gate as soon as the client's address is proven ([`Peer`]). All else, and what is
+//! too long for the path, goes by TLS, as everything does while it is not. A datagram goes by one of
+//! the two and never by both, so there is nothing to sort out where they meet. [Amir06 §III-A]
+
+mod choice;
+mod peer;
+mod seals;
+
+pub use choice::{Act, Choice};
+pub use peer::Peer;
+pub use seals::{Came, Keys, Opened, Seals};
+
+use wire::ipc::kind;
+use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, Sealed};
+
+/// The shortest limit that is learnt: what every host takes (RFC 791), less the headers of IPv4 and
+/// UDP.
+const LIMIT_MIN: usize = 576 - 28;
+
+/// How long a datagram may be on a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit(usize);
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit(DATAGRAM_BYTES_MAX)
+    }
+}
+
+impl Limit {
+    /// A message of `len` bytes fits.
+    pub fn takes(self, len: usize) -> bool {
+        len + AROUND_BYTES <= self.0
+    }
+
+    /// The path did not take one of `len` bytes, seal and all. Choice: the limit halves towards the
+    /// least, for the kernel does not say more; it does not rise again, as TLS serves those.
+    pub fn learn(&mut self, len: usize) {
+        let shorter = len.saturating_sub(1).min(LIMIT_MIN.midpoint(len));
+        self.0 = self.0.min(shorter.max(LIMIT_MIN));
+    }
+}
+
+/// What a message is by a way, if it may go by it: a datagram, and nothing that has to keep its place
+/// among the others.
+pub fn as_sealed(message: &[u8], is_raw: bool, from_client: bool) -> Option<Sealed<'_>> {
+    match (is_raw, message.first()?, from_client) {
+        (true, ..) => Some(Sealed::Payload(message)),
+        (false, &(kind::SEND_TO | kind::SEND_FROM), true)
+        | (false, &(kind::DATAGRAM | kind::DATAGRAMS), false) => Some(Sealed::Message(message)),
+        _ => None,
+    }
+}
+
+/// The message that came by a way, if it may come by it: in the same mode, and a datagram.
+pub fn as_message<'a>(sealed: Sealed<'a>, is_raw: bool, from_client: bool) -> Option<&'a [u8]> {
+    let (message, said_raw) = match sealed {
+        Sealed::Message(message) => (message, false),
+        Sealed::Payload(message) => (message, true),
+        Sealed::Probe(_) | Sealed::Answer(_) => return None,
+    };
+    let is_one = said_raw == is_raw && as_sealed(message, is_raw, from_client).is_some();
+    is_one.then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_datagrams_go_by_it_and_in_their_own_mode() {
+        for (message, from_client, may) in [
+            (&[kind::SEND_TO, 1][..], true, true),
+            (&[kind::SEND_FROM], true, true),
+            (&[kind::DATAGRAM], false, true),
+            (&[kind::DATAGRAMS], false, true),
+            (&[kind::DATAGRAM], true, false),
+            (&[kind::SEND_TO], false, false),
+            (&[kind::BIND, 0, 1], true, false),
+            (&[kind::BOUND, 0, 1], false, false),
+            (&[], true, false),
+        ] {
+            let sealed = as_sealed(message, false, from_client);
+            assert_eq!(sealed.is_some(), may, "{message:?}");
+            let came = as_message(Sealed::Message(message), false, from_client);
+            assert_eq!(came.is_some(), may, "{message:?}");
+            // A late message of before the mode changed is no payload, and the other way round.
+            assert_eq!(
+                as_message(Sealed::Message(message), true, from_client),
+                None
+            );
+            assert_eq!(
+                as_message(Sealed::Payload(message), false, from_client),
+                None
+            );
+        }
+        let payload = [kind::BIND, 7];
+        assert_eq!(
+            as_sealed(&payload, true, true),
+            Some(Sealed::Payload(&payload))
+        );
+        assert_eq!(
+            as_message(Sealed::Payload(&payload), true, false),
+            Some(&payload[..])
+        );
+        // Without bytes it would look like the end.
+        assert_eq!(as_message(Sealed::Payload(&[]), true, true), None);
+        let probe = Sealed::Probe(Default::default());
+        assert_eq!(as_message(probe, true, true), None);
+    }
+
+    #[test]
+    fn a_limit_that_is_learnt_ends_at_the_least() {
+        let mut limit = Limit::default();
+        assert!(limit.takes(DATAGRAM_BYTES_MAX - AROUND_BYTES));
+        assert!(!limit.takes(DATAGRAM_BYTES_MAX - AROUND_BYTES + 1));
+        let mut learnt = 0;
+        while limit.0 > LIMIT_MIN {
+            let before = limit.0;
+            limit.learn(before);
+            assert!(limit.0 < before);
+            learnt += 1;
+        }
+        assert!(learnt < 12, "{learnt}");
+        limit.learn(100);
+        assert_eq!(limit.0, LIMIT_MIN);
+    }
+}

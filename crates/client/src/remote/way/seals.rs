@@ -1,0 +1,254 @@
+//! The keys of a way, and their change.
+//!
+//! A client asks for new keys over TLS when a hop would shake hands anew. The gate has them before it
+//! answers, so the client uses them at once; the gate goes on with the former until something has
+//! come under the new ones, and both open under either. Nothing that is on its way is lost.
+
+use base::Time;
+use core::ops::Range;
+use secure::{OpenError, SealError, Session};
+use wire::link::{CLEAR_BYTES, Kind, SessionIndex, TAG_BYTES};
+use wire::remote::way::{KEYS_BYTES, Sealed};
+use zeroize::Zeroize;
+
+/// The keys of both directions, as TLS exports them.
+pub type Keys = [u8; KEYS_BYTES];
+
+/// What seals and opens the datagrams of one way.
+#[derive(Debug)]
+pub struct Seals {
+    is_client: bool,
+    current: Session,
+    former: Option<Session>,
+    /// The other side has the current keys: something came under them, or it made them.
+    is_confirmed: bool,
+    came: Came,
+}
+
+/// What has come under the current keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    /// Datagrams.
+    pub count: u64,
+    /// The counter behind the highest of them: as many were sent at least.
+    pub of: u64,
+}
+
+/// A datagram that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Where the plaintext is.
+    pub plaintext: Range<usize>,
+    /// None that was sent later has come before it.
+    pub is_newest: bool,
+}
+
+impl Seals {
+    /// The first keys.
+    pub fn new(index: SessionIndex, is_client: bool, keys: Keys, now: Time) -> Seals {
+        Seals {
+            is_client,
+            current: session(index, is_client, keys, now),
+            former: None,
+            is_confirmed: true,
+            came: Came::default(),
+        }
+    }
+
+    /// New keys. Gives the index under which nothing is opened any more.
+    pub fn renew(&mut self, index: SessionIndex, keys: Keys, now: Time) -> Option<SessionIndex> {
+        let fresh = session(index, self.is_client, keys, now);
+        // Keys that were never used leave the former ones where they are in use.
+        let replaced = core::mem::replace(&mut self.current, fresh);
+        let dropped = match self.is_confirmed {
+            true => self.former.replace(replaced),
+            false => Some(replaced),
+        };
+        self.is_confirmed = self.is_client;
+        self.came = Came::default();
+        dropped.map(|session| session.local_index())
+    }
+
+    /// The indices under which something is opened.
+    pub fn indices(&self) -> impl Iterator<Item = SessionIndex> {
+        [Some(&self.current), self.former.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Session::local_index)
+    }
+
+    /// Seals at the front of `room` and gives the length.
+    pub fn seal(
+        &mut self,
+        sealed: &Sealed<'_>,
+        now: Time,
+        room: &mut [u8],
+    ) -> Result<usize, SealError> {
+        let behind = room.get_mut(CLEAR_BYTES..).ok_or(SealError::Short)?;
+        let len = sealed.emit(behind).map_err(|_| SealError::Short)?;
+        let len = CLEAR_BYTES + len + TAG_BYTES;
+        let datagram = room.get_mut(..len).ok_or(SealError::Short)?;
+        let session = match &mut self.former {
+            Some(former) if !self.is_confirmed => former,
+            _ => &mut self.current,
+        };
+        if session.is_expired(now) {
+            return Err(SealError::NoSession);
+        }
+        session.seal(Kind::Data, datagram)?;
+        Ok(len)
+    }
+
+    /// Opens in place.
+    pub fn open(&mut self, datagram: &mut [u8], now: Time) -> Result<Opened, OpenError> {
+        let clear = wire::link::Clear::parse(datagram).map_err(|_| OpenError::Short)?;
+        if clear.session == self.current.local_index() {
+            let opened = self.current.open(datagram)?;
+            self.is_confirmed = true;
+            self.came.count += 1;
+            let is_newest = opened.counter >= self.came.of;
+            self.came.of = self.came.of.max(opened.counter + 1);
+            return Ok(Opened {
+                plaintext: opened.plaintext,
+                is_newest,
+            });
+        }
+        match &mut self.former {
+            Some(former) if former.local_index() == clear.session && !former.is_expired(now) => {
+                let opened = former.open(datagram)?;
+                Ok(Opened {
+                    plaintext: opened.plaintext,
+                    // Until something has come under the current keys these are in use.
+                    is_newest: !self.is_confirmed,
+                })
+            }
+            _ => Err(OpenError::NoSession),
+        }
+    }
+
+    /// New keys are wanted.
+    pub fn wants_renewal(&self, now: Time) -> bool {
+        self.current.wants_rekey(now)
+    }
+
+    /// How many datagrams were sealed under the current keys.
+    pub fn sealed(&self) -> u64 {
+        self.current.sealed()
+    }
+
+    /// What has come under them.
+    pub fn came(&self) -> Came {
+        self.came
+    }
+}
+
+fn session(index: SessionIndex, is_client: bool, mut keys: Keys, now: Time) -> Session {
+    let (mut of_client, mut of_gate) = ([0; 32], [0; 32]);
+    of_client.copy_from_slice(&keys[..32]);
+    of_gate.copy_from_slice(&keys[32..]);
+    keys.zeroize();
+    Session::agreed(index, is_client, (of_client, of_gate), now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Duration;
+    use secure::session::{MAX_AGE, REKEY_AFTER};
+
+    fn ends() -> (Seals, Seals) {
+        let make = |is_client| Seals::new(SessionIndex::new(1), is_client, [7; 64], Time::ZERO);
+        (make(true), make(false))
+    }
+
+    fn sealed(by: &mut Seals, now: Time) -> Vec<u8> {
+        let mut room = [0; 100];
+        let len = by.seal(&Sealed::Message(b"hello"), now, &mut room).unwrap();
+        room[..len].to_vec()
+    }
+
+    fn open(by: &mut Seals, datagram: &[u8], now: Time) -> Result<bool, OpenError> {
+        let mut datagram = datagram.to_vec();
+        let opened = by.open(&mut datagram, now)?;
+        let plaintext = Sealed::parse(&datagram[opened.plaintext]);
+        assert_eq!(plaintext, Ok(Sealed::Message(b"hello")));
+        Ok(opened.is_newest)
+    }
+
+    #[test]
+    fn each_is_taken_once_and_the_newest_is_known() {
+        let (mut client, mut gate) = ends();
+        let now = Time::ZERO;
+        let [first, second] = [(); 2].map(|()| sealed(&mut client, now));
+        assert_eq!(open(&mut gate, &second, now), Ok(true));
+        assert_eq!(open(&mut gate, &first, now), Ok(false));
+        assert_eq!(open(&mut gate, &first, now), Err(OpenError::Replay));
+        assert_eq!(gate.came(), Came { count: 2, of: 2 });
+        let mut forged = sealed(&mut client, now);
+        *forged.last_mut().unwrap() ^= 1;
+        assert_eq!(open(&mut gate, &forged, now), Err(OpenError::Tag));
+        forged[3] = 9;
+        assert_eq!(open(&mut gate, &forged, now), Err(OpenError::NoSession));
+        let back = sealed(&mut gate, now);
+        assert_eq!(open(&mut client, &back, now), Ok(true));
+    }
+
+    #[test]
+    fn a_change_of_keys_loses_nothing_that_is_on_its_way() {
+        let (mut client, mut gate) = ends();
+        let later = Time::ZERO + REKEY_AFTER;
+        assert!(!client.wants_renewal(Time::ZERO) && client.wants_renewal(later));
+        let before = sealed(&mut client, later);
+        let two = SessionIndex::new(2);
+        assert_eq!(gate.renew(two, [8; 64], later), None);
+        // The gate does not know yet whether the client has heard.
+        let early = sealed(&mut gate, later);
+        assert_eq!(open(&mut client, &early, later), Ok(true));
+        assert_eq!(client.renew(two, [8; 64], later), None);
+        let after = sealed(&mut client, later);
+        assert_eq!(open(&mut gate, &after, later), Ok(true));
+        assert_eq!(open(&mut gate, &before, later), Ok(false));
+        let back = sealed(&mut gate, later);
+        assert_eq!(&back[1..4], [0, 0, 2]);
+        assert_eq!(open(&mut client, &back, later), Ok(true));
+        assert!(!client.wants_renewal(later));
+        assert_eq!(
+            gate.indices().map(SessionIndex::value).collect::<Vec<_>>(),
+            [2, 1]
+        );
+        // The next change lets go of the oldest; keys that nobody used are replaced themselves.
+        assert_eq!(
+            gate.renew(SessionIndex::new(3), [9; 64], later),
+            Some(SessionIndex::new(1))
+        );
+        assert_eq!(
+            gate.renew(SessionIndex::new(4), [10; 64], later),
+            Some(SessionIndex::new(3))
+        );
+        assert_eq!(open(&mut gate, &before, later), Err(OpenError::NoSession));
+        let still = sealed(&mut client, later);
+        assert_eq!(open(&mut gate, &still, later), Ok(true));
+    }
+
+    #[test]
+    fn keys_that_nobody_renews_end() {
+        let (mut client, mut gate) = ends();
+        let late = Time::ZERO + MAX_AGE;
+        let mut room = [0; 100];
+        let message = Sealed::Message(b"x");
+        assert_eq!(
+            client.seal(&message, late, &mut room),
+            Err(SealError::NoSession)
+        );
+        assert_eq!(
+            gate.seal(&message, late, &mut room),
+            Err(SealError::NoSession)
+        );
+        let just = Time::ZERO + MAX_AGE.saturating_sub(Duration::from_millis(1));
+        assert!(client.seal(&message, just, &mut room).is_ok());
+        assert_eq!(
+            client.seal(&message, just, &mut room[..20]),
+            Err(SealError::Short)
+        );
+    }
+}

@@ -1,0 +1,387 @@
+//! The gate's end of the ways: one UDP socket for the datagrams of all its clients.
+//!
+//! ```text
+//!   UDP ──▶ Ways::turn (a thread): index ──▶ Entry: open ──▶ the client's socket of the node
+//!   node ──▶ the connection's pump: Held::send: seal ──▶ UDP
+//! ```
+//!
+//! What cannot be opened costs one look-up or one tag, nothing is kept of it, and nothing is
+//! answered. Each connection has one way, so there are as many as connections at most.
+
+use base::Time;
+use client::remote::Beside;
+use client::remote::way::{Keys, Limit, Peer, Seals, as_message, as_sealed};
+use net::clock::Clock;
+use net::poll::{Polled, poll};
+use net::udp::{enlarge, is_too_long, whole};
+use net::unix::SeqStream;
+use secure::OpenError;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wire::link::{Clear, SessionIndex};
+use wire::remote::way::{DATAGRAM_BYTES_MAX, Echo, PROBE_BYTES, Sealed};
+
+/// Longer than any datagram of a way.
+const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
+/// Datagrams taken in a turn.
+const TURN: usize = 256;
+/// Attempts to find an index that is free: of 2^24 some thousands are taken.
+const TRIES: usize = 8;
+
+/// Why a datagram that came was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayDrop {
+    /// No client has the index that it names.
+    Unknown,
+    /// The tag does not fit: damaged, or forged.
+    Seal,
+    /// It was there before, or is too old to tell.
+    Replay,
+    /// It is no sealed datagram, or holds what no client sends.
+    Malformed,
+    /// It was sent before the socket became one of payloads only, or is no datagram.
+    Mode,
+    /// The node takes no more of this client.
+    Full,
+}
+
+impl WayDrop {
+    /// All of them.
+    pub const ALL: [WayDrop; 6] = [
+        WayDrop::Unknown,
+        WayDrop::Seal,
+        WayDrop::Replay,
+        WayDrop::Malformed,
+        WayDrop::Mode,
+        WayDrop::Full,
+    ];
+
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            WayDrop::Unknown => "unknown",
+            WayDrop::Seal => "seal",
+            WayDrop::Replay => "replay",
+            WayDrop::Malformed => "malformed",
+            WayDrop::Mode => "mode",
+            WayDrop::Full => "full",
+        }
+    }
+}
+
+/// What has happened to datagrams of ways.
+#[derive(Debug, Default)]
+pub struct WayCounters {
+    /// Ways that were opened.
+    pub opened: AtomicU64,
+    /// Datagrams of clients that the node took.
+    pub received: AtomicU64,
+    /// Datagrams to clients by UDP.
+    pub sent: AtomicU64,
+    /// Datagrams to clients that have a way, by TLS all the same.
+    pub sent_by_tls: AtomicU64,
+    drops: [AtomicU64; WayDrop::ALL.len()],
+}
+
+impl WayCounters {
+    /// How many were dropped for this reason.
+    pub fn dropped(&self, why: WayDrop) -> u64 {
+        self.drops[why as usize].load(Ordering::Relaxed)
+    }
+
+    fn drop(&self, why: WayDrop) {
+        count(&self.drops[why as usize]);
+    }
+}
+
+/// All ways of a gate.
+#[derive(Debug)]
+pub(super) struct Ways {
+    socket: UdpSocket,
+    port: u16,
+    clock: Clock,
+    entries: Mutex<BTreeMap<SessionIndex, Arc<Entry>>>,
+    counters: WayCounters,
+}
+
+/// One client's way.
+#[derive(Debug)]
+struct Entry {
+    control: Arc<SeqStream>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    seals: Seals,
+    peer: Peer<SocketAddr>,
+    limit: Limit,
+    is_raw: bool,
+    /// What the client has measured.
+    rtt: Option<Duration>,
+}
+
+/// A client that has a way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WayClient {
+    /// The address at which it is proven that it hears; none while its datagrams go by TLS.
+    pub at: Option<SocketAddr>,
+    /// The round trip that it has measured.
+    pub rtt: Option<Duration>,
+    /// Of what it has sent under its present keys the share that has not come.
+    pub loss: f64,
+}
+
+/// A way as its connection's pump has it.
+struct Held {
+    ways: Arc<Ways>,
+    entry: Arc<Entry>,
+    index: SessionIndex,
+}
+
+impl Ways {
+    /// Takes datagrams at `at`.
+    pub(super) fn bind(at: SocketAddr) -> io::Result<Ways> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        whole(&socket, at.is_ipv6())?;
+        enlarge(&socket);
+        Ok(Ways {
+            port: socket.local_addr()?.port(),
+            socket,
+            clock: Clock::new(),
+            entries: Mutex::default(),
+            counters: WayCounters::default(),
+        })
+    }
+
+    pub(super) fn counters(&self) -> &WayCounters {
+        &self.counters
+    }
+
+    /// The clients that have a way, `most` of them, and how many there are.
+    pub(super) fn clients(&self, most: usize) -> (Vec<WayClient>, usize) {
+        let now = self.clock.now();
+        let (mut clients, mut all) = (Vec::new(), 0);
+        for (index, entry) in &*self.entries() {
+            let state = entry.state();
+            // One that has changed keys is there twice.
+            if state.seals.indices().next() != Some(*index) {
+                continue;
+            }
+            all += 1;
+            if clients.len() < most {
+                let came = state.seals.came();
+                let lost = came.of.saturating_sub(came.count);
+                clients.push(WayClient {
+                    at: state.peer.to(now),
+                    rtt: state.rtt,
+                    loss: lost as f64 / came.of.max(1) as f64,
+                });
+            }
+        }
+        (clients, all)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Opens a way for a client, whose socket of the node `control` is.
+    pub(super) fn open(
+        self: &Arc<Ways>,
+        keys: Keys,
+        control: &Arc<SeqStream>,
+    ) -> Option<Box<dyn Beside>> {
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        let index = free(&entries)?;
+        let entry = Arc::new(Entry {
+            control: Arc::clone(control),
+            state: Mutex::new(State {
+                seals: Seals::new(index, false, keys, now),
+                peer: Peer::new(now),
+                limit: Limit::default(),
+                is_raw: false,
+                rtt: None,
+            }),
+        });
+        entries.insert(index, Arc::clone(&entry));
+        count(&self.counters.opened);
+        Some(Box::new(Held {
+            ways: Arc::clone(self),
+            entry,
+            index,
+        }))
+    }
+
+    /// Waits for datagrams for `span` at most, and takes them.
+    pub(super) fn serve_for(&self, span: Duration) -> io::Result<()> {
+        poll(
+            &mut [Polled::new(self.socket.as_fd(), true, false)],
+            Some(span),
+        )?;
+        self.turn();
+        Ok(())
+    }
+
+    /// Takes what has come.
+    fn turn(&self) {
+        let mut room = [0; ROOM_BYTES];
+        for _ in 0..TURN {
+            // An error tells of a datagram that was sent before; the next one is still there.
+            let Ok((len, from)) = self.socket.recv_from(&mut room) else {
+                return;
+            };
+            match self.take(&mut room[..len], from) {
+                Ok(true) => count(&self.counters.received),
+                Ok(false) => {}
+                Err(why) => self.counters.drop(why),
+            }
+        }
+    }
+
+    /// True for a datagram that the node has taken.
+    fn take(&self, datagram: &mut [u8], from: SocketAddr) -> Result<bool, WayDrop> {
+        let clear = Clear::parse(datagram).map_err(|_| WayDrop::Malformed)?;
+        let entry = self.entries().get(&clear.session).map(Arc::clone);
+        let entry = entry.ok_or(WayDrop::Unknown)?;
+        let now = self.clock.now();
+        let mut state = entry.state();
+        let len = datagram.len();
+        let opened = state.seals.open(datagram, now).map_err(|why| match why {
+            OpenError::NoSession => WayDrop::Unknown,
+            OpenError::Replay => WayDrop::Replay,
+            OpenError::Short => WayDrop::Malformed,
+            OpenError::Tag => WayDrop::Seal,
+        })?;
+        let sealed = Sealed::parse(&datagram[opened.plaintext]).map_err(|_| WayDrop::Malformed)?;
+        let asked = match sealed {
+            Sealed::Probe(echo) => Some(echo),
+            _ => None,
+        };
+        let repeated = asked.map(|echo| echo.challenge);
+        let challenge = state.peer.on_heard(now, from, opened.is_newest, repeated);
+        let is_new = challenge != 0 && !state.peer.is_proven(from) && len >= PROBE_BYTES;
+        if asked.is_some() || is_new {
+            let answer = Sealed::Answer(Echo {
+                number: asked.map_or(0, |echo| echo.number),
+                challenge,
+                came: state.seals.came().count as u32,
+                rtt_us: 0,
+            });
+            // What does not leave is what is lost.
+            let _ = self.put(&mut state, &answer, from, now);
+        }
+        if let Some(echo) = asked {
+            let rtt = Duration::from_micros(echo.rtt_us.into());
+            state.rtt = (!rtt.is_zero()).then_some(rtt);
+            return Ok(false);
+        }
+        let message = as_message(sealed, state.is_raw, true).ok_or(WayDrop::Mode)?;
+        drop(state);
+        let given = entry.control.send_parts(&[IoSlice::new(message)]);
+        given.map(|()| true).map_err(|_| WayDrop::Full)
+    }
+
+    /// Seals and sends; false for what has not left.
+    fn put(&self, state: &mut State, sealed: &Sealed<'_>, to: SocketAddr, now: Time) -> bool {
+        let mut room = [0; ROOM_BYTES];
+        let Ok(len) = state.seals.seal(sealed, now, &mut room) else {
+            return false;
+        };
+        match self.socket.send_to(&room[..len], to) {
+            Ok(_) => true,
+            Err(error) => {
+                if is_too_long(&error) {
+                    state.limit.learn(len);
+                }
+                false
+            }
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionIndex, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Beside for Held {
+    fn place(&self) -> (SessionIndex, u16) {
+        (self.index, self.ways.port)
+    }
+
+    fn renew(&mut self, keys: Keys) -> Option<SessionIndex> {
+        let now = self.ways.clock.now();
+        let mut entries = self.ways.entries();
+        let index = free(&entries)?;
+        entries.insert(index, Arc::clone(&self.entry));
+        if let Some(dropped) = self.entry.state().seals.renew(index, keys, now) {
+            entries.remove(&dropped);
+        }
+        self.index = index;
+        Some(index)
+    }
+
+    fn send(&mut self, message: &[u8], is_raw: bool) -> bool {
+        let Some(sealed) = as_sealed(message, is_raw, false) else {
+            return false;
+        };
+        let now = self.ways.clock.now();
+        let mut state = self.entry.state();
+        let to = state
+            .peer
+            .to(now)
+            .filter(|_| state.limit.takes(message.len()));
+        let goes = to.is_some_and(|to| self.ways.put(&mut state, &sealed, to, now));
+        let counters = &self.ways.counters;
+        count(match goes {
+            true => &counters.sent,
+            false => &counters.sent_by_tls,
+        });
+        goes
+    }
+
+    fn set_raw(&mut self) {
+        self.entry.state().is_raw = true;
+    }
+
+    fn leave(&mut self) {
+        self.entry.state().peer.leave();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What the client had sent before it closed is here as a rule.
+        self.ways.turn();
+        let mut entries = self.ways.entries();
+        for index in self.entry.state().seals.indices() {
+            entries.remove(&index);
+        }
+    }
+}
+
+/// An index that nobody has: no secret, but one that does not tell how many there were.
+fn free<T>(entries: &BTreeMap<SessionIndex, T>) -> Option<SessionIndex> {
+    (0..TRIES).find_map(|_| {
+        let [a, b, c, d, ..] = net::sched::entropy().ok()?;
+        let index = SessionIndex::new(u32::from_be_bytes([a, b, c, d]));
+        (!entries.contains_key(&index)).then_some(index)
+    })
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
