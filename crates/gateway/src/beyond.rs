@@ -22,7 +22,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 use wire::Malformed;
@@ -45,8 +45,23 @@ pub struct Beyond {
     shared: Arc<Shared>,
 }
 
+/// Changes what an exit that serves carries to. What it carries already goes on.
+#[derive(Clone)]
+pub struct BeyondHandle(Arc<Shared>);
+
+impl BeyondHandle {
+    /// Only this is carried to from now on.
+    pub fn allow(&self, allowed: Allowed) {
+        *self
+            .0
+            .allowed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(allowed);
+    }
+}
+
 struct Shared {
-    allowed: Allowed,
+    allowed: Mutex<Arc<Allowed>>,
     report: Report,
     slots: Slots<NodeAddr>,
     sessions: Slots<NodeAddr>,
@@ -56,7 +71,7 @@ impl Beyond {
     /// Takes streams and datagrams at the ports of exits at `node`.
     pub fn bind(node: &Node, allowed: Allowed, report: Report) -> Result<Beyond, Error> {
         let shared = Arc::new(Shared {
-            allowed,
+            allowed: Mutex::new(Arc::new(allowed)),
             report,
             slots: Slots::new(MAX_CONNECTIONS),
             sessions: Slots::new(datagrams::MAX_SESSIONS),
@@ -66,6 +81,11 @@ impl Beyond {
             datagrams: datagrams::Datagrams::bind(node, Arc::clone(&shared))?,
             shared,
         })
+    }
+
+    /// What changes it while it serves.
+    pub fn handle(&self) -> BeyondHandle {
+        BeyondHandle(Arc::clone(&self.shared))
     }
 
     /// Serves until the node goes.
@@ -94,6 +114,11 @@ impl Beyond {
 }
 
 impl Shared {
+    fn allowed(&self) -> Arc<Allowed> {
+        let allowed = self.allowed.lock();
+        Arc::clone(&allowed.unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn start(self: &Arc<Shared>, stream: Stream) {
         let from = stream.peer().to_string();
         let Some(slot) = self.slots.take_for(stream.peer().node) else {
@@ -183,7 +208,8 @@ impl Shared {
     /// name that is resolved twice may mean two things.
     fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Undone> {
         // Whoever is not allowed anything learns nothing about names either.
-        if to.port == 0 || !self.allowed.may_permit(&to.host, to.port) {
+        let allowed = self.allowed();
+        if to.port == 0 || !allowed.may_permit(&to.host, to.port) {
             return Err(Undone::of(Code::NotAllowed));
         }
         let found = match to.host {
@@ -198,7 +224,7 @@ impl Shared {
         let mut why = Undone::of(Code::HostUnreachable);
         let mut permitted = Vec::new();
         for addr in found {
-            match self.allowed.permit(&to.host, addr.ip(), to.port) {
+            match allowed.permit(&to.host, addr.ip(), to.port) {
                 Ok(()) => permitted.push(addr),
                 Err(refusal) => {
                     why = Undone {
@@ -266,7 +292,7 @@ pub(crate) fn code(error: &io::Error) -> Code {
 impl core::fmt::Debug for Beyond {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Beyond")
-            .field("allowed", &self.shared.allowed)
+            .field("allowed", &self.shared.allowed())
             .finish_non_exhaustive()
     }
 }

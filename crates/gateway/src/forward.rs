@@ -16,9 +16,10 @@ use core::fmt;
 use core::time::Duration;
 use net::tcp;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Connections at the same time: two threads and four descriptors each. A browser has some dozens.
@@ -73,8 +74,32 @@ pub struct Near {
 /// The far half: a port of the node, and the one target that it is for.
 pub struct Exit {
     listener: Listener,
-    target: String,
+    target: Arc<Mutex<String>>,
     connections: Connections<NodeAddr>,
+}
+
+/// Changes an exit that serves. Streams that it carries go on as they are.
+#[derive(Debug)]
+pub struct ExitHandle {
+    listener: OwnedFd,
+    target: Arc<Mutex<String>>,
+}
+
+impl ExitHandle {
+    /// Streams that come from now on are carried to `target`.
+    pub fn lead_to(&self, target: &str) {
+        target.clone_into(&mut lock(&self.target));
+    }
+
+    /// The exit takes no more streams: its [`Exit::serve`] ends.
+    pub fn close(self) {
+        // One that has ended already is closed.
+        let _ = UnixStream::from(self.listener).shutdown(Shutdown::Both);
+    }
+}
+
+fn lock(target: &Mutex<String>) -> MutexGuard<'_, String> {
+    target.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The connections of one half, and who shares them: at an exit, nodes.
@@ -145,8 +170,16 @@ impl Exit {
     ) -> Result<Exit, client::Error> {
         Ok(Exit {
             listener: node.listen(port, options)?,
-            target: target.to_owned(),
+            target: Arc::new(Mutex::new(target.to_owned())),
             connections: Connections::new(report),
+        })
+    }
+
+    /// What changes it while it serves.
+    pub fn handle(&self) -> io::Result<ExitHandle> {
+        Ok(ExitHandle {
+            listener: self.listener.as_fd().try_clone_to_owned()?,
+            target: Arc::clone(&self.target),
         })
     }
 
@@ -160,7 +193,7 @@ impl Exit {
         let stream = match self.listener.accept() {
             Ok(Accepted::Bytes(stream)) => stream,
             Err(error @ client::Error::Descriptors) => {
-                let (from, to) = ("?".to_owned(), self.target.clone());
+                let (from, to) = ("?".to_owned(), lock(&self.target).clone());
                 let why = error.to_string();
                 (self.connections.report)(&Event::Failed { from, to, why });
                 return Ok(());
@@ -172,7 +205,7 @@ impl Exit {
                 return Ok(());
             }
         };
-        let (from, target) = (stream.peer().to_string(), self.target.clone());
+        let (from, target) = (stream.peer().to_string(), lock(&self.target).clone());
         let open = self.connections.open.take_for(stream.peer().node);
         let to = target.clone();
         self.connections

@@ -36,4 +36,4 @@ pub mod special;
 pub mod srt;
 pub mod video;
 
-pub use forward::{Event, Exit, Near};
+pub use forward::{Event, Exit, ExitHandle, Near};

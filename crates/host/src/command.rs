@@ -1,7 +1,7 @@
 //! Commands to the loop from other threads: a bounded channel and a wake-up.
 
-use crate::relay::Ledger;
 use crate::relay::ledger::NotOne;
+use crate::relay::{Ledger, Limits};
 use crate::status::{GateStatus, Status};
 use crate::tunnel::Offer;
 use base::NodeAddr;
@@ -95,6 +95,12 @@ impl Commander {
         self.bulk
             .get()
             .map_or(Err(NotOne::None), |bulk| bulk.cancel(beginning))
+    }
+
+    /// Has the relay service begin transfers by these limits; false if there is no service.
+    pub fn limit_bulk(&self, limits: Limits) -> bool {
+        let bulk = self.bulk.get();
+        bulk.map(|bulk| bulk.set_limits(limits)).is_some()
     }
 
     /// Gives a command to the loop.

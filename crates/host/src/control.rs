@@ -13,6 +13,7 @@
 //!   {"cmd":"revoke","list":"-----BEGIN .."}               {"done":"revoke"}
 //!   {"cmd":"succeed","network":"-----BEGIN .."}           {"done":"succeed"}
 //!   {"cmd":"cancel","transfer":"9f3c21aa"}                {"done":"cancel"}
+//!   {"cmd":"reload"}                                      {"done":"reload","taken":[..],"later":[..],"refused":[..]}
 //!   {"cmd":"stop"}                                        {"done":"stop"}
 //!   anything else                                         {"error":"what, and what to do"}
 //! ```
@@ -30,7 +31,7 @@ mod tests;
 
 pub use connection::MAX_LINE_BYTES;
 pub use listener::ControlError;
-pub use operator::{AskedWays, Files, GroupSet, Operator};
+pub use operator::{AskedWays, Files, GroupSet, Operator, Reload, Reloaded};
 
 use crate::log::Lines;
 use crate::rest::Rest;

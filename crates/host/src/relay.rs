@@ -50,7 +50,7 @@ mod willing;
 
 pub use allow::Allowed;
 pub use failure::Failure;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Limits};
 pub use origin::{Order, Progress, Report, pull, push};
 pub use place::{Named, Place};
 pub use roots::Root;

@@ -48,6 +48,8 @@ pub struct Snapshot {
     pub revocations_version: u32,
     /// Open client sockets.
     pub sockets: usize,
+    /// Where neighbours see it on the network below, as they tell with `direct_links`.
+    pub seen: Vec<SeenStatus>,
     /// Its links.
     pub links: Vec<LinkStatus>,
     /// Its routes, one per destination and metric.
@@ -87,6 +89,17 @@ pub struct FindingStatus {
     pub unkept: usize,
     /// Links that this node has ended because neither end kept them.
     pub dropped: u64,
+}
+
+/// Where a neighbour sees this node.
+#[derive(Clone, Debug, Serialize)]
+pub struct SeenStatus {
+    /// The neighbour.
+    pub by: String,
+    /// The address and port from which it gets datagrams of this node.
+    pub at: String,
+    /// It gets them through a byte stream, and that is where this node may take streams.
+    pub by_stream: bool,
 }
 
 /// A node that renews its records more often than it may.

@@ -401,7 +401,7 @@ impl Group {
 }
 
 /// What `[[exit]]` lists: ports with one target each, and what gateways may ask for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exits {
     /// Each with its target.
     pub ports: Vec<Exit>,

@@ -1,15 +1,16 @@
 //! `sinew doctor`: what is wrong with this host or its node, and what to do next.
 //!
 //! ```text
-//!   host    UDP, offload, buffers, priority, descriptors, names        needs no node
+//!   host    UDP, offload, buffers, priority, descriptors, names, MTU   needs no node
 //!   files   node.toml, certificate, clock, disk, neighbours' names     a node's directory
-//!   node    is it running, links, kernel drops                         its control socket
+//!   node    is it running, links, NAT, MTU of paths, kernel drops      its control socket
 //! ```
 //! Each finding says what was looked at and what was seen; what is not good has the next step. Nothing is
 //! changed. Exit status 1 if something is bad.
 
 mod files;
 mod host;
+mod reach;
 mod running;
 mod tcp;
 
@@ -89,6 +90,7 @@ impl Finding {
 /// Looks at everything, and says it.
 pub fn run(args: &Doctor) -> Outcome {
     let mut findings = host::look();
+    findings.extend(reach::interfaces());
     let is_running = running::look(args.dir.as_deref(), &mut findings);
     if let Some(dir) = &args.dir {
         files::look(dir, is_running, &mut findings);

@@ -1,35 +1,173 @@
 //! The exits of a running node: virtual ports behind each of which is one TCP target, and what
-//! gateways may ask for, as its configuration lists them. None by default.
+//! gateways may ask for, as its configuration lists them. None by default. They change while the node runs;
+//! what an exit carries already goes on.
 
 use crate::config::{Exit, Exits};
 use client::{Error, Node, Options};
-use gateway::Event;
 use gateway::allow::Allowed;
-use gateway::beyond::Beyond;
+use gateway::beyond::{Beyond, BeyondHandle};
+use gateway::{Event, ExitHandle};
 use host::log::Lines;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Serves each exit on a thread of its own, as an ordinary client at `client_socket`, until the
-/// node stops.
-pub fn start(exits: &Exits, client_socket: &Path, lines: &Lines) -> io::Result<()> {
-    if !exits.allow.is_empty() {
-        let (node, lines) = (Node::at(client_socket), lines.clone());
-        let allowed = Allowed::new(exits.allow.clone());
+/// The exits that serve, each on a thread of its own, until the node stops.
+#[derive(Clone)]
+pub struct Serving {
+    node: Node,
+    lines: Lines,
+    open: Arc<Mutex<Open>>,
+}
+
+/// What changes those that serve.
+#[derive(Default)]
+struct Open {
+    ports: BTreeMap<u16, ExitHandle>,
+    beyond: Option<BeyondHandle>,
+}
+
+impl Serving {
+    /// Serves each exit as an ordinary client at `client_socket`. The node does not run yet, so each thread waits
+    /// for it to answer.
+    pub fn start(exits: &Exits, client_socket: &Path, lines: &Lines) -> io::Result<Serving> {
+        let serving = Serving {
+            node: Node::at(client_socket),
+            lines: lines.clone(),
+            open: Arc::default(),
+        };
+        if !exits.allow.is_empty() {
+            let (here, allowed) = (serving.clone(), Allowed::new(exits.allow.clone()));
+            let serve = move || match here.bind_allowed(allowed) {
+                Ok(beyond) => here.serve_allowed(beyond),
+                Err(why) => here.not_allowed(&why),
+            };
+            thread::Builder::new().name("exit".into()).spawn(serve)?;
+        }
+        for exit in &exits.ports {
+            let thread = thread::Builder::new().name(format!("exit {}", exit.port));
+            let (here, exit) = (serving.clone(), exit.clone());
+            let serve = move || match here.bind(&exit) {
+                Ok(bound) => here.serve(&exit, &bound),
+                Err(why) => here.not_served(exit.port, &why),
+            };
+            thread.spawn(serve)?;
+        }
+        Ok(serving)
+    }
+
+    /// Goes on as `now` lists them, where it was `before`: what has changed, and what could not be. That is
+    /// not in `now` then, so that it is tried again the next time.
+    pub fn change(&self, before: &Exits, now: &mut Exits) -> Vec<Result<String, String>> {
+        let mut changes = Vec::new();
+        for exit in &before.ports {
+            let port = exit.port;
+            if !now.ports.iter().any(|it| it.port == port) {
+                if let Some(handle) = self.open().ports.remove(&port) {
+                    handle.close();
+                }
+                changes.push(Ok(format!("exit {port} is listed no more")));
+            }
+        }
+        now.ports.retain(|exit| {
+            if before.ports.contains(exit) {
+                return true;
+            }
+            let (port, to) = (exit.port, &exit.to);
+            let done = self.lead(exit);
+            let is_done = done.is_ok();
+            changes.push(match done {
+                Ok(()) => Ok(format!("exit {port} leads to {to}")),
+                Err(why) => Err(format!("exit {port}: {why}")),
+            });
+            is_done
+        });
+        if before.allow != now.allow {
+            changes.push(match self.allow(Allowed::new(now.allow.clone())) {
+                Ok(()) => Ok("what exits allow".to_owned()),
+                Err(why) => {
+                    now.allow.clone_from(&before.allow);
+                    Err(format!("what exits allow: {why}"))
+                }
+            });
+        }
+        changes
+    }
+
+    /// Has a port lead to a target, whether it serves already or not.
+    fn lead(&self, exit: &Exit) -> Result<(), String> {
+        if let Some(handle) = self.open().ports.get(&exit.port) {
+            handle.lead_to(&exit.to);
+            return Ok(());
+        }
+        let bound = self.bind(exit).map_err(|why| why.to_string())?;
+        let (here, exit) = (self.clone(), exit.clone());
+        let thread = thread::Builder::new().name(format!("exit {}", exit.port));
+        let started = thread.spawn(move || here.serve(&exit, &bound));
+        started.map(drop).map_err(|why| why.to_string())
+    }
+
+    fn allow(&self, allowed: Allowed) -> Result<(), String> {
+        if let Some(handle) = &self.open().beyond {
+            // With nothing listed the ports stay, and refuse everybody.
+            handle.allow(allowed);
+            return Ok(());
+        }
+        let beyond = self.bind_allowed(allowed).map_err(|why| why.to_string())?;
+        let here = self.clone();
         let thread = thread::Builder::new().name("exit".into());
-        thread.spawn(move || serve_allowed(&node, allowed, &lines))?;
+        let started = thread.spawn(move || here.serve_allowed(beyond));
+        started.map(drop).map_err(|why| why.to_string())
     }
-    for exit in &exits.ports {
-        let (node, exit, lines) = (Node::at(client_socket), exit.clone(), lines.clone());
-        thread::Builder::new()
-            .name(format!("exit {}", exit.port))
-            .spawn(move || serve(&node, &exit, &lines))?;
+
+    fn bind(&self, exit: &Exit) -> Result<gateway::Exit, Error> {
+        let report = reporter(&self.lines);
+        let bound =
+            gateway::Exit::bind(&self.node, exit.port, &exit.to, Options::stream(), report)?;
+        let handle = bound.handle().map_err(Error::Io)?;
+        self.open().ports.insert(exit.port, handle);
+        Ok(bound)
     }
-    Ok(())
+
+    fn serve(&self, exit: &Exit, bound: &gateway::Exit) {
+        let Exit { port, to } = exit;
+        self.lines.say(&format!("exit: port {port} leads to {to}"));
+        self.not_served(*port, &bound.serve());
+    }
+
+    fn not_served(&self, port: u16, why: &Error) {
+        // The node is stopping, and this with it; or it is listed no more.
+        if !matches!(why, Error::Closed) {
+            let text = format!("exit: port {port} is not served: {why}");
+            self.lines.say(&text);
+        }
+    }
+
+    fn bind_allowed(&self, allowed: Allowed) -> Result<Beyond, Error> {
+        let beyond = Beyond::bind(&self.node, allowed, reporter(&self.lines))?;
+        self.open().beyond = Some(beyond.handle());
+        Ok(beyond)
+    }
+
+    fn serve_allowed(&self, beyond: Beyond) {
+        let text = "exit: gateways may leave the overlay here to what is listed";
+        self.lines.say(text);
+        self.not_allowed(&beyond.serve());
+    }
+
+    fn not_allowed(&self, why: &Error) {
+        if !matches!(why, Error::Closed) {
+            self.lines
+                .say(&format!("exit: gateways are not served: {why}"));
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Says what fails, so that no node can fill the log.
@@ -82,36 +220,6 @@ impl Said {
         }
         self.0.insert(node.to_owned(), (now, 0));
         Some(0)
-    }
-}
-
-fn serve_allowed(node: &Node, allowed: Allowed, lines: &Lines) {
-    let error = match Beyond::bind(node, allowed, reporter(lines)) {
-        Ok(beyond) => {
-            lines.say("exit: gateways may leave the overlay here to what is listed");
-            beyond.serve()
-        }
-        Err(error) => error,
-    };
-    // The node is stopping, and this with it.
-    if !matches!(error, Error::Closed) {
-        lines.say(&format!("exit: gateways are not served: {error}"));
-    }
-}
-
-fn serve(node: &Node, exit: &Exit, lines: &Lines) {
-    let report = reporter(lines);
-    let Exit { port, to } = exit;
-    let error = match gateway::Exit::bind(node, *port, to, Options::stream(), report) {
-        Ok(bound) => {
-            lines.say(&format!("exit: port {port} leads to {to}"));
-            bound.serve()
-        }
-        Err(error) => error,
-    };
-    // The node is stopping, and this with it.
-    if !matches!(error, Error::Closed) {
-        lines.say(&format!("exit: port {port} is not served: {error}"));
     }
 }
 

@@ -59,6 +59,7 @@ mod probe;
 pub mod progress;
 pub mod quantity;
 pub mod record;
+pub mod reload;
 pub mod service;
 pub mod show;
 pub mod sim;
@@ -137,6 +138,12 @@ Examples:
   sinew node --config net/ams/node.toml
   sinew node --config net/ams/node.toml --check")]
     Node(node::NodeArgs),
+    /// Have a running node read its configuration again
+    #[command(after_help = "\
+Examples:
+  sinew reload
+  sinew reload --node net/ams --json")]
+    Reload(reload::ReloadArgs),
     /// Find problems of this host or its node, and say what to do
     #[command(after_help = "\
 Examples:
@@ -342,6 +349,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Join(args) => invitation::join(args),
         Command::Net(command) => authority::run(command),
         Command::Node(args) => node::run(args),
+        Command::Reload(args) => reload::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Status(args) => show::run(What::Status, args),
         Command::Links(args) => show::run(What::Links, args),

@@ -10,6 +10,7 @@ mod reload;
 mod start;
 
 use crate::config::{self, Accept, Config, Profile, RandomLosses, RelaysCanRead};
+use crate::exits::Serving;
 use crate::failure::{Failure, Outcome};
 use crate::identity;
 use base::{Duration, UnderlayAddr};
@@ -21,7 +22,7 @@ use host::keeper::Keeper;
 use host::log::{Format, Lines};
 use host::metrics::{Hosts, Metrics};
 use host::notify::Notify;
-use host::relay::{ServeError, Service, Settings};
+use host::relay::{Limits, ServeError, Service, Settings};
 use host::renewal::{Renewal, Source};
 use host::resolve::{Named, Resolver, socket_for};
 use host::tunnel::{Dialler, Targets};
@@ -34,12 +35,12 @@ use overlay::node::{Neighbor, Node};
 use overlay::request::{Operation, RequestError};
 use overlay::settings::Sealing;
 use ready::Ready;
-use reload::{Reloader, Running};
+use reload::{Reloader, Running, Shared};
 use secure::{Delegation, Identity, Issuer, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use wire::exit::Host;
 
 /// The real-time priority that is asked for: above other programs, below the kernel's own threads,
@@ -141,9 +142,12 @@ pub fn run(args: &NodeArgs) -> Outcome {
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
     }
     let dialler = tunnels(&config, &identity, &network, &mut driver, &lines)?;
-    let services = Services::start(&config, &identity, &network, &driver, &lines)?;
+    let exits = exits(&config, &lines)?;
+    let running = running(args, &config, &identity, &driver, &lines, (dialler, exits))?;
+    let credentials = (&identity, &network);
+    let services = Services::start(&config, credentials, &driver, &lines, &running)?;
     lines.say(&first_line(&config, &identity, &driver));
-    let attended = Attended::start(args, config, &identity, &driver, &lines, (hangup, dialler))?;
+    let attended = Attended::start(&config, &driver, &lines, (hangup, running))?;
     attended.notify.ready("running");
     let ended = driver.run();
     attended.notify.stopping();
@@ -176,41 +180,70 @@ struct Attended {
 
 impl Attended {
     fn start(
-        args: &NodeArgs,
-        config: Config,
-        identity: &Identity,
+        config: &Config,
         driver: &Driver,
         lines: &Lines,
-        (hangup, dialler): (Hangup, Option<Dialler>),
+        (hangup, running): (Hangup, Shared),
     ) -> Result<Attended, Failure> {
-        let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
-        let names = names(&config, &config.listen);
-        let resolver = (!names.is_empty()).then(|| {
-            let listen = config.listen.clone();
-            Resolver::start(names, listen, driver.commander(), lines.clone()).map_err(thread)
-        });
         let notify = Arc::new(Notify::from_environment());
         let ready = Ready::start(
-            &config,
+            config,
             driver.commander(),
             lines.clone(),
             Arc::clone(&notify),
         );
-        let running = Running {
-            path: args.config.clone(),
-            config,
-            address: identity.address(),
-            commander: driver.commander(),
-            lines: lines.clone(),
-            notify: Arc::clone(&notify),
-            resolver: resolver.transpose()?,
-            dialler,
-        };
         Ok(Attended {
-            _ready: ready.map_err(thread)?,
-            _reloader: Reloader::start(hangup, running).map_err(thread)?,
+            _ready: ready.map_err(no_thread)?,
+            _reloader: Reloader::start(hangup, running).map_err(no_thread)?,
             notify,
         })
+    }
+}
+
+/// What the node runs by, to be changed when its files are read again.
+fn running(
+    args: &NodeArgs,
+    config: &Config,
+    identity: &Identity,
+    driver: &Driver,
+    lines: &Lines,
+    (dialler, exits): (Option<Dialler>, Option<Serving>),
+) -> Result<Shared, Failure> {
+    let names = names(config, &config.listen);
+    let resolver = (!names.is_empty()).then(|| {
+        let listen = config.listen.clone();
+        Resolver::start(names, listen, driver.commander(), lines.clone()).map_err(no_thread)
+    });
+    let running = Running {
+        path: args.config.clone(),
+        config: config.clone(),
+        address: identity.address(),
+        commander: driver.commander(),
+        lines: lines.clone(),
+        notify: Notify::from_environment(),
+        resolver: resolver.transpose()?,
+        dialler,
+        exits,
+    };
+    Ok(Arc::new(Mutex::new(running)))
+}
+
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure::failed(format_args!("cannot start a thread: {error}"))
+}
+
+/// Serves the exits that are listed; those that are listed later need the clients' socket too.
+fn exits(config: &Config, lines: &Lines) -> Result<Option<Serving>, Failure> {
+    let is_listed = config.exits != config::Exits::default();
+    match &config.client_socket {
+        Some(socket) => {
+            let serving = Serving::start(&config.exits, socket, lines);
+            serving.map(Some).map_err(no_thread)
+        }
+        None if is_listed || config.clients.is_some() => Err(Failure::misused(
+            "`[[exit]]` and `[clients]` need `client_socket`: they are ordinary clients of the node",
+        )),
+        None => Ok(None),
     }
 }
 
@@ -226,10 +259,10 @@ struct Services {
 impl Services {
     fn start(
         config: &Config,
-        identity: &Identity,
-        network: &Network,
+        (identity, network): (&Identity, &Network),
         driver: &Driver,
         lines: &Lines,
+        running: &Shared,
     ) -> Result<Services, Failure> {
         let commander = || driver.commander();
         let files = Files {
@@ -240,6 +273,7 @@ impl Services {
         let control = config.control_socket.as_ref().map(|path| {
             let keys = identity.keys().clone();
             let operator = Operator::new(commander(), keys, identity.address(), files);
+            let operator = operator.reloading(reload::asked(running));
             Control::start(path, operator, lines.clone()).map_err(Failure::misused)
         });
         let metrics = config.metrics.map(|addr| {
@@ -249,21 +283,10 @@ impl Services {
             let hosts = Hosts::new(&config.metrics_hosts);
             Metrics::start(addr, hosts, commander(), lines.clone()).map_err(Failure::misused)
         });
-        let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
-        let exits = &config.exits;
-        if !exits.ports.is_empty() || !exits.allow.is_empty() || config.clients.is_some() {
-            let Some(socket) = &config.client_socket else {
-                return Err(Failure::misused(
-                    "`[[exit]]` and `[clients]` need `client_socket`: they are ordinary clients of \
-                     the node",
-                ));
-            };
-            crate::exits::start(exits, socket, lines).map_err(thread)?;
-            if let Some(clients) = &config.clients {
-                let realtime = config.realtime_priority;
-                crate::gate::start(clients, realtime, &commander(), socket, identity, lines)
-                    .map_err(Failure::for_good)?;
-            }
+        if let (Some(clients), Some(socket)) = (&config.clients, &config.client_socket) {
+            let realtime = config.realtime_priority;
+            crate::gate::start(clients, realtime, &commander(), socket, identity, lines)
+                .map_err(Failure::for_good)?;
         }
         let relay = relay(config, identity, network, driver, lines)?;
         let renewal = config.renewal.as_ref().map(|renewal| {
@@ -284,9 +307,9 @@ impl Services {
         Ok(Services {
             _control: control.transpose()?,
             _metrics: metrics.transpose()?,
-            _keeper: keeper.map_err(thread)?,
+            _keeper: keeper.map_err(no_thread)?,
             _relay: relay,
-            _renewal: renewal.transpose().map_err(thread)?,
+            _renewal: renewal.transpose().map_err(no_thread)?,
         })
     }
 }
@@ -321,11 +344,9 @@ fn relay(
     let settings = Settings {
         listen: addresses,
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
-        transfers: config.relay.transfers,
+        limits: limits(&config.relay),
         passes: config.relay.passes.open(),
-        probe_bytes: config.relay.probe,
         roots: config.relay.roots.iter().map(config::Root::open).collect(),
-        allow: allowed(&config.relay.allow),
         certificate: Some(config.certificate.clone()),
         admission: admission.map(Arc::new),
         links: config.tcp_links,
@@ -394,6 +415,15 @@ fn targets(config: &Config) -> Targets {
         (!endpoints.is_empty()).then(|| (neighbor.address, endpoints.clone()))
     };
     config.neighbors.iter().filter_map(target).collect()
+}
+
+/// What counts for transfers when they begin.
+fn limits(relay: &config::Relay) -> Limits {
+    Limits {
+        transfers: relay.transfers,
+        probe_bytes: relay.probe,
+        allow: allowed(&relay.allow),
+    }
 }
 
 /// What is dialled for other nodes.

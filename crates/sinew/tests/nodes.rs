@@ -419,6 +419,10 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     std::fs::write(&path, good.replace("listen", "lisen")).unwrap();
     world.hang_up("fra");
     world.wait_for_line("fra", "is not taken, and the node goes on as before");
+    let output = world.try_sinew("reload --node net/fra");
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("did you mean `listen`?"), "{why}");
 
     // A neighbour more, a log file, and what has to wait.
     let neighbor = format!(
@@ -446,11 +450,16 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
 
     // The neighbour is listed no more.
     let without = format!("dscp = true\nlog_file = \"fra.log\"\n{good}");
-    std::fs::write(&path, without).unwrap();
-    world.hang_up("fra");
-    world.wait("the neighbour is let go", || {
-        text().contains("neighbor ams is listed no more")
-    });
+    std::fs::write(&path, without + "[relay]\ntransfers = 3\nroots = ['.']\n").unwrap();
+    let told = world.json("reload --node net/fra");
+    let taken = [
+        "log_file, opened again",
+        "neighbor ams is listed no more",
+        "transfers of relay",
+    ];
+    assert_eq!(told["taken"], serde_json::json!(taken), "{told}");
+    assert_eq!(told["later"], serde_json::json!(["dscp", "relay"]));
+    assert_eq!(world.status("fra")["bulk"]["limit"], 3);
     assert_eq!(world.json("links --node net/fra"), serde_json::json!([]));
     world.stop("fra");
 }

@@ -396,6 +396,50 @@ fn a_tcp_port_is_carried_and_half_closed_both_ways() {
         assert!(told.as_ref().unwrap().contains(why), "{told:?}");
     }
     world.wait_for_line("fra", &format!("-> {nobody}: Connection refused"));
+
+    // Exits that change while one carries: its target answers in two parts.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let after = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut tcp, _) = listener.accept().unwrap();
+        let mut half = [0; 12];
+        tcp.read_exact(&mut half).unwrap();
+        tcp.write_all(&half.to_ascii_uppercase()).unwrap();
+        let mut rest = String::new();
+        tcp.read_to_string(&mut rest).unwrap();
+        tcp.write_all(rest.to_uppercase().as_bytes()).unwrap();
+    });
+    let path = world.node("fra").join("node.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    let config = config.replace(&nobody.to_string(), &after);
+    fs::write(&path, &config).unwrap();
+    let taken = &world.json("reload --node net/fra")["taken"];
+    assert_eq!(
+        taken,
+        &serde_json::json!([format!("exit 2081 leads to {after}")])
+    );
+    let (at, _events) = near(&world, 2081);
+    let mut tcp = TcpStream::connect(at).unwrap();
+    tcp.write_all(b"half of it, ").unwrap();
+    let mut half = [0; 12];
+    tcp.read_exact(&mut half).unwrap();
+    let config = config.replace("port = 2081", "port = 2083");
+    fs::write(&path, config).unwrap();
+    let taken = &world.json("reload --node net/fra")["taken"];
+    let moved = [
+        "exit 2081 is listed no more".to_owned(),
+        format!("exit 2083 leads to {after}"),
+    ];
+    assert_eq!(taken, &serde_json::json!(moved));
+    tcp.write_all(b"and the rest").unwrap();
+    tcp.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    tcp.read_to_string(&mut rest).unwrap();
+    assert_eq!((&half, rest.as_str()), (b"HALF OF IT, ", "AND THE REST"));
+    server.join().unwrap();
+    world.wait("the port is free", || {
+        world.client("fra").bind(2081, Options::stream()).is_ok()
+    });
 }
 
 #[test]

@@ -7,8 +7,10 @@ use base::{Duration, NodeAddr};
 use overlay::groups::Permit;
 use overlay::request::{Operation, RequestError};
 use secure::{Certificate, Identity, Keys, Network, Revocations};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use wire::Aim;
 use wire::certificate::Pattern;
 use wire::data::{LinkProtocol, Routing};
@@ -48,11 +50,12 @@ enum Ask {
     Cancel {
         transfer: String,
     },
+    Reload {},
     Stop {},
 }
 
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
-                        renew, revoke, succeed, cancel, stop";
+                        renew, revoke, succeed, cancel, reload, stop";
 
 /// How a group is to be carried.
 #[derive(Debug, Deserialize)]
@@ -346,6 +349,35 @@ pub struct Files {
     pub network: Option<PathBuf>,
 }
 
+/// The answer to `reload`.
+#[derive(Serialize)]
+struct Done {
+    done: &'static str,
+    #[serde(flatten)]
+    reloaded: Reloaded,
+}
+
+/// What has come of reading the node's files again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// What counts from now on.
+    pub taken: Vec<String>,
+    /// The keys that take effect at the next start.
+    pub later: Vec<String>,
+    /// What could not be taken, and why.
+    pub refused: Vec<String>,
+}
+
+/// Reads the node's files again; an error says what is wrong with them, and nothing has changed.
+#[derive(Clone)]
+pub struct Reload(pub Arc<dyn Fn() -> Result<Reloaded, String> + Send + Sync>);
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reload")
+    }
+}
+
 /// Answers requests, by asking the loop.
 #[derive(Debug)]
 pub struct Operator {
@@ -353,6 +385,7 @@ pub struct Operator {
     keys: Keys,
     address: NodeAddr,
     files: Files,
+    reload: Option<Reload>,
 }
 
 impl Operator {
@@ -363,7 +396,14 @@ impl Operator {
             keys,
             address,
             files,
+            reload: None,
         }
+    }
+
+    /// It may have the node's files read again, by this.
+    pub fn reloading(mut self, reload: Reload) -> Operator {
+        self.reload = Some(reload);
+        self
     }
 
     /// Answers one line by one line.
@@ -426,6 +466,16 @@ impl Operator {
             Ask::Cancel { transfer } => {
                 self.commander.cancel(&transfer).map_err(text)?;
                 Ok(done("cancel"))
+            }
+            Ask::Reload {} => {
+                let Some(reload) = &self.reload else {
+                    return Err("this node was not started from a configuration file".to_owned());
+                };
+                let done = Done {
+                    done: "reload",
+                    reloaded: (reload.0)()?,
+                };
+                serde_json::to_string(&done).map_err(text)
             }
             Ask::Stop {} => {
                 self.commander.stop().map_err(text)?;
@@ -540,6 +590,6 @@ fn done(what: &str) -> String {
     serde_json::json!({ "done": what }).to_string()
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }

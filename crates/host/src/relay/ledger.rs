@@ -9,6 +9,7 @@
 //! those that the service has a part in at the same time.
 
 use super::account::{Account, Role};
+use super::allow::Allowed;
 use super::failure::{Failure, FailureKind};
 use super::socket::Socket;
 use crate::status::BulkStatus;
@@ -97,11 +98,22 @@ pub(crate) enum NotOne {
 /// nothing, or too little, was written.
 const DIGITS_MIN: usize = 8;
 
+/// What a service gives at most, and what it dials. They may change while it runs: what is under way goes on.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Transfers at the same time.
+    pub transfers: usize,
+    /// Bytes of a probe of what a segment carries.
+    pub probe_bytes: u64,
+    /// What is dialled for other nodes beside the nodes that are known.
+    pub allow: Allowed,
+}
+
 /// The books of a relay service.
 #[derive(Debug)]
 pub struct Ledger {
     here: NodeAddr,
-    limit: usize,
+    limits: Mutex<Limits>,
     greeting: Arc<Places<Arc<Socket>>>,
     turned_away: [AtomicU64; TurnedAway::ALL.len()],
     books: Mutex<Books>,
@@ -128,10 +140,14 @@ struct Sums {
 
 impl Ledger {
     /// Books of a node for so many transfers at the same time.
-    pub(super) fn new(here: NodeAddr, limit: usize, greeting: Arc<Places<Arc<Socket>>>) -> Ledger {
+    pub(super) fn new(
+        here: NodeAddr,
+        limits: Limits,
+        greeting: Arc<Places<Arc<Socket>>>,
+    ) -> Ledger {
         Ledger {
             here,
-            limit,
+            limits: Mutex::new(limits),
             greeting,
             turned_away: Default::default(),
             books: Mutex::default(),
@@ -140,8 +156,9 @@ impl Ledger {
 
     /// Enters a transfer that `before` asks for; none when there are as many as may be.
     pub(super) fn begin(self: &Arc<Ledger>, open: &Open<'_>, before: NodeAddr) -> Option<Entered> {
+        let limit = self.limit();
         let mut books = self.books();
-        if books.running.len() >= self.limit {
+        if books.running.len() >= limit {
             return None;
         }
         let (place, account) = (books.next, Arc::new(Account::new(open, before)));
@@ -156,7 +173,18 @@ impl Ledger {
 
     /// As many as may be under way at the same time.
     pub(super) fn limit(&self) -> usize {
-        self.limit
+        self.limits().transfers
+    }
+
+    /// What counts for what begins now.
+    pub(super) fn limits(&self) -> Limits {
+        let limits = self.limits.lock();
+        limits.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on these count.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// As many as are.
@@ -210,7 +238,7 @@ impl Ledger {
         let running = books.running.values();
         BulkStatus {
             active: books.running.len(),
-            limit: self.limit,
+            limit: self.limit(),
             done: books.done,
             failed: books.failed.clone(),
             refused: books.refused.clone(),
@@ -284,9 +312,17 @@ mod tests {
     const HERE: NodeAddr = NodeAddr(0x0a07_0002);
     const BEHIND: NodeAddr = NodeAddr(0x0a07_0003);
 
+    fn limits(transfers: usize) -> Limits {
+        Limits {
+            transfers,
+            probe_bytes: 0,
+            allow: Allowed::default(),
+        }
+    }
+
     fn ledger(limit: usize) -> Arc<Ledger> {
         let places = Places::new(1, 1);
-        Arc::new(Ledger::new(HERE, limit, Arc::new(places)))
+        Arc::new(Ledger::new(HERE, limits(limit), Arc::new(places)))
     }
 
     /// Enters a transfer with these words: whether it ends here, goes on, and is pulled.

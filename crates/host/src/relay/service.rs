@@ -10,14 +10,14 @@
 #[cfg(test)]
 mod tests;
 
-use super::allow::{Allowed, Rights};
+use super::allow::Rights;
 use super::dial::prepare;
 use super::door::{Door, GREETING_MAX, GREETING_SHARE, Guest};
 use super::duplex::{Duplex, Peer, Received};
 use super::ends::Part;
 use super::failure::{Failure, FailureKind};
 use super::greeting::{self, Wish};
-use super::ledger::{Entered, Ledger, TurnedAway};
+use super::ledger::{Entered, Ledger, Limits, TurnedAway};
 use super::ordered::{self, Beginner, Counted};
 use super::place::Place;
 use super::probe;
@@ -59,16 +59,12 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// The operator's socket file.
     pub socket: Option<PathBuf>,
-    /// How many transfers it has a part in at the same time.
-    pub transfers: usize,
+    /// What it gives at most.
+    pub limits: Limits,
     /// For whom it passes on what other nodes send to others.
     pub passes: Passes,
-    /// Bytes that it sends at most to find out what a segment carries.
-    pub probe_bytes: u64,
     /// The directories that are served.
     pub roots: Vec<Root>,
-    /// What it dials for others besides nodes that it knows.
-    pub allow: Allowed,
     /// Where a renewed certificate is.
     pub certificate: Option<PathBuf>,
     /// Hosts become nodes by this one.
@@ -134,7 +130,7 @@ impl Service {
         let strangers = Arc::new(Places::new(GREETING_MAX, GREETING_SHARE));
         let ledger = Arc::new(Ledger::new(
             identity.address(),
-            settings.transfers,
+            settings.limits.clone(),
             Arc::clone(&strangers),
         ));
         commander.tell_of(&ledger);
@@ -144,10 +140,7 @@ impl Service {
         let node = Arc::new(Node {
             trust: Trust::new(identity, certificate, network, commander)?,
             roots,
-            allow: settings.allow.clone(),
-            transfers: settings.transfers,
             passes: settings.passes.clone(),
-            probe_bytes: settings.probe_bytes,
             admission: settings.admission.clone(),
             links: settings.links,
             ledger,
@@ -233,10 +226,7 @@ enum Asks {
 struct Node {
     trust: Trust,
     roots: Roots,
-    allow: Allowed,
-    transfers: usize,
     passes: Passes,
-    probe_bytes: u64,
     admission: Option<Arc<Admission>>,
     links: bool,
     ledger: Arc<Ledger>,
@@ -468,10 +458,11 @@ impl Node {
         };
         transfer.add_control(&peer.control);
         let stripes = self.stripes((open, transfer), peer, key);
+        let limits = self.ledger.limits();
         let served = stripes.and_then(|stripes| {
             let rights = match key {
                 None => Rights::Operator,
-                Some(_) => Rights::Others(&self.allow),
+                Some(_) => Rights::Others(&limits.allow),
             };
             let trust = (&self.trust, rights);
             let books = (&entered.account, &self.recent);
@@ -494,12 +485,13 @@ impl Node {
         let entered = self.enter(open, peer, Asks::Probe)?;
         let transfer = entered.account.transfer();
         transfer.add_control(&peer.control);
+        let limits = self.ledger.limits();
         let rights = match key {
             None => Rights::Operator,
-            Some(_) => Rights::Others(&self.allow),
+            Some(_) => Rights::Others(&limits.allow),
         };
         let trust = (&self.trust, rights);
-        let bytes = bytes.min(self.probe_bytes);
+        let bytes = bytes.min(limits.probe_bytes);
         let served = if !probe::is_here(&open.route) {
             probe::pass_on(trust, bytes, open, transfer).map(|(from, to, carried)| {
                 let certificate = self.trust.certificate();
@@ -540,7 +532,7 @@ impl Node {
             let text = format!(
                 "it has a part in {} transfers already, as many as `[relay] transfers` permits: try \
                  again later",
-                self.transfers
+                self.ledger.limit()
             );
             Failure::new(here, FailureKind::Busy, text)
         };

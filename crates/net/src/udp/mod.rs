@@ -337,6 +337,19 @@ pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
     Ok(fd.into())
 }
 
+/// The longest packet, headers included, that this host's own route to there takes: that of the interface, or
+/// less where routers have said so.
+pub fn route_mtu(to: SocketAddr) -> io::Result<u32> {
+    let (any, level, name): (SocketAddr, i32, i32) = match to {
+        SocketAddr::V4(_) => (([0, 0, 0, 0], 0).into(), libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (([0; 16], 0).into(), libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    let mtu: libc::c_int = sys::option(socket.as_fd(), level, name)?;
+    u32::try_from(mtu).map_err(io::Error::other)
+}
+
 /// Gives a socket of the standard library the kernel buffers of a [`Socket`], as far as permitted.
 pub fn enlarge(socket: &std::net::UdpSocket) {
     grow(socket.as_fd());

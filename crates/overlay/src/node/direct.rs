@@ -23,6 +23,7 @@
 
 use super::Node;
 use crate::link::{Dialling, LinkIndex, Made};
+use crate::snapshot::SeenStatus;
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, StreamSeenAt};
@@ -170,6 +171,21 @@ impl Node {
             port: own.port,
             ..from
         })
+    }
+
+    pub(super) fn seen_statuses(&self) -> Vec<SeenStatus> {
+        let status = |(by, seen): (&NodeAddr, &Seen)| SeenStatus {
+            by: by.to_string(),
+            at: UnderlayAddr {
+                ip: seen.endpoint.ip,
+                port: seen.endpoint.port,
+                socket: 0,
+                local: 0,
+            }
+            .to_string(),
+            by_stream: seen.is_by_stream,
+        };
+        self.direct.seen.iter().map(status).collect()
     }
 
     /// Once a second: what neighbours are to know, and what is to be dialled or given up.

@@ -295,6 +295,7 @@ impl Node {
             revocations_root,
             revocations_version,
             sockets: self.sockets.len(),
+            seen: self.seen_statuses(),
             links: self
                 .links
                 .iter()

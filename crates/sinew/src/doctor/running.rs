@@ -1,6 +1,6 @@
 //! The node that runs, as it tells itself.
 
-use super::{Finding, configuration, tcp};
+use super::{Finding, configuration, reach, tcp};
 use crate::config::Config;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -59,6 +59,8 @@ fn node(status: &Value, config: Option<&Config>) -> Vec<Finding> {
             "invite another host by `sinew invite`, or add a `[[neighbor]]`",
         ));
     }
+    findings.extend(reach::nat(status));
+    findings.extend(reach::paths(&links));
     // What does not answer is waited for: for all links at the same time.
     findings.extend(thread::scope(|scope| {
         let asked = links

@@ -1,5 +1,5 @@
-//! SIGHUP: a running node reads its files again, takes what can change while it runs, and says what
-//! takes effect at its next start. A file with a mistake changes nothing.
+//! `sinew reload` and SIGHUP: a running node reads its files again, takes what can change while it runs, and says
+//! what takes effect at its next start. A file with a mistake changes nothing.
 //!
 //! ```text
 //!   taken                                       at the next start
@@ -10,16 +10,19 @@
 //!     tcp, capacity, hops, impair,
 //!     congestion, flows, random_losses;
 //!     those that are listed no more
-//!   [[group]]
+//!   [[group]], [[exit]]
+//!   [relay] transfers, probe, allow
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
 
 use super::ready::count;
-use super::{as_neighbor, names, targets};
+use super::{as_neighbor, limits, names, targets};
 use crate::config::{Config, Neighbor};
+use crate::exits::Serving;
 use crate::failure::Failure;
 use base::NodeAddr;
 use host::Commander;
+use host::control::{Reload, Reloaded};
 use host::log::Lines;
 use host::notify::Notify;
 use host::resolve::Resolver;
@@ -29,15 +32,17 @@ use net::signals::Hangup;
 use overlay::request::{Operation, RequestError};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 const TOKEN_HANGUP: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 
 /// Keys that are taken while the node runs: the rest takes effect at its next start.
-const TAKEN: [&str; 4] = ["log_level", "log_file", "neighbor", "group"];
+const TAKEN: [&str; 5] = ["log_level", "log_file", "neighbor", "group", "exit"];
+/// The same of `[relay]`.
+const TAKEN_OF_RELAY: [&str; 3] = ["transfers", "probe", "allow"];
 
 /// The thread that waits for the signal. Dropping it ends it.
 #[derive(Debug)]
@@ -60,24 +65,31 @@ pub(super) struct Running {
     /// The log.
     pub(super) lines: Lines,
     /// The service manager.
-    pub(super) notify: Arc<Notify>,
+    pub(super) notify: Notify,
     /// Looks up the names of neighbours.
     pub(super) resolver: Option<Resolver>,
     /// Dials neighbours by TCP where UDP is blocked.
     pub(super) dialler: Option<Dialler>,
+    /// Its exits, if it has a socket for clients.
+    pub(super) exits: Option<Serving>,
 }
 
-/// What has come of reading the files again.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Changes {
-    taken: Vec<String>,
-    later: Vec<String>,
-    refused: Vec<String>,
+/// The node's files are read again by one at a time.
+pub(super) type Shared = Arc<Mutex<Running>>;
+
+/// Reads them when the operator asks for it.
+pub(super) fn asked(running: &Shared) -> Reload {
+    let running = Arc::clone(running);
+    Reload(Arc::new(move || lock(&running).reload()))
+}
+
+fn lock(running: &Shared) -> MutexGuard<'_, Running> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reloader {
     /// Waits for the signal.
-    pub(super) fn start(hangup: Hangup, mut running: Running) -> io::Result<Reloader> {
+    pub(super) fn start(hangup: Hangup, running: Shared) -> io::Result<Reloader> {
         let (mut poller, waker) = (Poller::new()?, Waker::new()?);
         poller.add(&hangup, TOKEN_HANGUP, Interest::READ)?;
         poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
@@ -93,10 +105,11 @@ impl Reloader {
                 }
                 if had_terminal && !io::stderr().is_terminal() {
                     // A loop that has gone needs no telling.
-                    let _ = running.commander.stop();
+                    let _ = lock(&running).commander.stop();
                     continue;
                 }
-                running.reload();
+                // The log says what has come of it.
+                let _ = lock(&running).reload();
             }
         };
         let thread = std::thread::Builder::new().name("reload".into());
@@ -120,12 +133,13 @@ impl Drop for Reloader {
 }
 
 impl Running {
-    fn reload(&mut self) {
+    fn reload(&mut self) -> Result<Reloaded, String> {
         self.notify.reloading();
         // First, so that what follows is in the new file.
         let reopened = self.open_log();
         let path = self.path.display().to_string();
-        match self.take() {
+        let taken = self.take().map_err(|why| why.text().to_owned());
+        match &taken {
             Ok(changes) => {
                 let list = |what: &str, list: &[String]| match list {
                     [] => String::new(),
@@ -143,15 +157,18 @@ impl Running {
                 }
             }
             Err(why) => self.lines.error(&format!(
-                "{path} is not taken, and the node goes on as before: {}",
-                why.text()
+                "{path} is not taken, and the node goes on as before: {why}"
             )),
         }
-        if let Err(why) = reopened {
-            self.lines.error(&why);
+        if let Err(why) = &reopened {
+            self.lines.error(why);
         }
         let links = self.commander.status().map(|status| status.snapshot.links);
         self.notify.ready(&count(&links.unwrap_or_default()));
+        taken.map(|mut changes| {
+            changes.refused.extend(reopened.err());
+            changes
+        })
     }
 
     /// Goes on in the log file that has the name now.
@@ -164,7 +181,7 @@ impl Running {
     }
 
     /// Reads everything, and then takes what can be taken.
-    fn take(&mut self) -> Result<Changes, Failure> {
+    fn take(&mut self) -> Result<Reloaded, Failure> {
         let mut config = Config::load(&self.path).map_err(Failure::misused)?;
         let (identity, network) = super::start::credentials(&config)?;
         super::start::check_neighbors(&self.path, &config, &identity)?;
@@ -175,7 +192,7 @@ impl Running {
                 self.address
             )));
         }
-        let mut changes = Changes::default();
+        let mut changes = Reloaded::default();
         self.take_log(&config, &mut changes);
         let status = self.commander.status().map_err(Failure::failed)?;
         // First, because what follows may be signed by it.
@@ -199,6 +216,8 @@ impl Running {
         }
         self.take_neighbors(&config, &mut changes);
         self.take_groups(&config, &mut changes)?;
+        self.take_exits(&mut config, &mut changes);
+        self.take_limits(&mut config, &mut changes);
         changes.later.extend(later(&self.config, &config));
         for key in later(&self.config, &config) {
             // It is told again the next time too.
@@ -213,7 +232,7 @@ impl Running {
         Ok(changes)
     }
 
-    fn take_log(&mut self, config: &Config, changes: &mut Changes) {
+    fn take_log(&mut self, config: &Config, changes: &mut Reloaded) {
         if config.log_level != self.config.log_level {
             self.lines.set_level(config.log_level.unwrap_or_default());
             changes.taken.push("log_level".to_owned());
@@ -238,7 +257,7 @@ impl Running {
         }
     }
 
-    fn take_neighbors(&mut self, config: &Config, changes: &mut Changes) {
+    fn take_neighbors(&mut self, config: &Config, changes: &mut Reloaded) {
         let listen = self.config.listen.clone();
         let old = core::mem::take(&mut self.config.neighbors);
         let before = |address: NodeAddr| old.iter().find(|n| n.address == address);
@@ -291,7 +310,7 @@ impl Running {
         }
     }
 
-    fn take_groups(&mut self, config: &Config, changes: &mut Changes) -> Result<(), Failure> {
+    fn take_groups(&mut self, config: &Config, changes: &mut Reloaded) -> Result<(), Failure> {
         for group in &config.groups {
             if !self.config.groups.contains(group) {
                 let wanted = group.wanted();
@@ -318,7 +337,51 @@ impl Running {
         Ok(())
     }
 
-    fn operate(&self, operation: Operation, what: String, changes: &mut Changes) {
+    fn take_exits(&self, config: &mut Config, changes: &mut Reloaded) {
+        let before = &self.config.exits;
+        if *before == config.exits {
+            return;
+        }
+        let Some(serving) = &self.exits else {
+            let why = "`[[exit]]` needs `client_socket`, and a restart";
+            config.exits.clone_from(before);
+            return changes.refused.push(why.to_owned());
+        };
+        for change in serving.change(before, &mut config.exits) {
+            match change {
+                Ok(what) => changes.taken.push(what),
+                Err(why) => changes.refused.push(why),
+            }
+        }
+    }
+
+    /// What counts for transfers that begin from now on.
+    fn take_limits(&self, config: &mut Config, changes: &mut Reloaded) {
+        let (before, now) = (&self.config.relay, &mut config.relay);
+        if (before.transfers == 0) != (now.transfers == 0) {
+            // The service is there or not from the start.
+            changes.later.push("relay".to_owned());
+            now.transfers = before.transfers;
+        }
+        let changed = [
+            ("transfers", before.transfers != now.transfers),
+            ("probe", before.probe != now.probe),
+            ("allow", before.allow != now.allow),
+        ];
+        let changed = changed.iter().filter(|(_, is_other)| *is_other);
+        let changed: Vec<String> = changed.map(|(key, _)| format!("{key} of relay")).collect();
+        if changed.is_empty() {
+            return;
+        }
+        match self.commander.limit_bulk(limits(now)) {
+            true => changes.taken.extend(changed),
+            false => changes
+                .refused
+                .push("limits of relay: there is no bulk data".to_owned()),
+        }
+    }
+
+    fn operate(&self, operation: Operation, what: String, changes: &mut Reloaded) {
         let done: Result<Result<(), RequestError>, _> = self.commander.operate(operation);
         match done {
             Ok(Ok(())) => changes.taken.push(what),
@@ -334,8 +397,19 @@ fn later(before: &Config, now: &Config) -> Vec<String> {
     let mut keys: Vec<&String> = before.keys().chain(now.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
-    keys.retain(|key| !TAKEN.contains(&key.as_str()) && before.get(*key) != now.get(*key));
+    keys.retain(|key| !TAKEN.contains(&key.as_str()) && waits(before, key) != waits(now, key));
     keys.into_iter().cloned().collect()
+}
+
+/// The part of a key's value that waits for the next start.
+fn waits(written: &toml::Table, key: &str) -> Option<toml::Value> {
+    if key != "relay" {
+        return written.get(key).cloned();
+    }
+    let relay = written.get(key).and_then(toml::Value::as_table);
+    let mut relay = relay.cloned().unwrap_or_default();
+    relay.retain(|key, _| !TAKEN_OF_RELAY.contains(&key));
+    Some(relay.into())
 }
 
 /// Nothing about the neighbour has changed that can be taken.
@@ -374,6 +448,16 @@ mod tests {
         let now = config("metrics = '127.0.0.1:9700'\nlog_level = 'error'\n");
         assert_eq!(later(&before, &now), ["dscp", "metrics"]);
         assert_eq!(later(&now, &now), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn limits_of_bulk_data_do_not_wait_and_its_directories_do() {
+        let before = config("[relay]\ntransfers = 4\n");
+        let now = config("[relay]\ntransfers = 8\nprobe = 0\nallow = ['10.1.0.0/16:7700']\n");
+        assert_eq!(later(&before, &now), [] as [&str; 0]);
+        assert_eq!(later(&config(""), &now), [] as [&str; 0]);
+        let now = config("[relay]\nroots = ['data']\n");
+        assert_eq!(later(&before, &now), ["relay"]);
     }
 
     #[test]

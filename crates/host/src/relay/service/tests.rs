@@ -1,3 +1,4 @@
+use super::super::allow::Allowed;
 use super::*;
 use crate::testing::{AMS, FRA, TestNode, hop, identity, open};
 
@@ -6,16 +7,18 @@ fn node(test: &TestNode, passes: &[&str]) -> Node {
     let strangers = Arc::new(Places::new(GREETING_MAX, GREETING_SHARE));
     let names = passes.iter().map(|name| (*name).to_owned());
     let (_, lines) = Lines::new("ams", Clock::new(), true);
+    let limits = Limits {
+        transfers: 1,
+        probe_bytes: 0,
+        allow: Allowed::default(),
+    };
     Node {
         trust: Trust::new(test.identity.clone(), None, network, commander).unwrap(),
         roots: Roots::new(AMS, Vec::new()),
-        allow: Allowed::default(),
-        transfers: 1,
         passes: Passes::Some(names.collect()),
-        probe_bytes: 0,
         admission: None,
         links: false,
-        ledger: Arc::new(Ledger::new(FRA, 1, strangers)),
+        ledger: Arc::new(Ledger::new(FRA, limits, strangers)),
         stripes: Stripes::default(),
         recent: Arc::new(Recent::new()),
         counted: Counted::default(),

@@ -1,0 +1,221 @@
+//! What is between this host and the others: address translation, as neighbours see it, and the longest packets.
+
+use super::Finding;
+use crate::show::{list, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// The longest datagram that nodes send, as UDP counts its bytes: a path that carries it is whole.
+const WHOLE_BYTES: u64 = overlay::mtu::DEFAULT as u64;
+
+/// What kind of address translation is in front of the node, by where its neighbours see it.
+pub(super) fn nat(status: &Value) -> Option<Finding> {
+    let parse = |it: &Value| text(it).parse::<SocketAddr>().ok();
+    let seen = list(&status["snapshot"]["seen"]).iter();
+    let seen = seen.filter(|it| it["by_stream"] == false);
+    let seen: Vec<SocketAddr> = seen.filter_map(|it| parse(&it["at"])).collect();
+    let listen = list(&status["host"]["listen"]).iter();
+    let ports: Vec<u16> = listen.filter_map(parse).map(|it| it.port()).collect();
+    // Only an address of this host can be bound.
+    let is_own = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
+    judge(&seen, &ports, is_own)
+}
+
+fn judge(seen: &[SocketAddr], ports: &[u16], is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
+    let what = "NAT";
+    let shown: BTreeSet<String> = seen.iter().map(ToString::to_string).collect();
+    let shown: Vec<String> = shown.into_iter().collect();
+    if seen.is_empty() {
+        return None;
+    }
+    if seen.iter().all(|at| is_own(at.ip())) {
+        let text = format!("none: neighbors see this host's own {}", shown.join(", "));
+        return Some(Finding::good(what, text));
+    }
+    // What crosses no translation, such as a link in the house, says nothing of the one in front of it; and each
+    // family has its own.
+    let beyond = |ipv4: bool| {
+        let of = seen.iter().filter(move |at| at.is_ipv4() == ipv4);
+        of.filter(|at| !is_own(at.ip())).collect::<Vec<_>>()
+    };
+    let family = [beyond(true), beyond(false)];
+    let most = family.iter().max_by_key(|it| it.len())?;
+    if most.len() < 2 {
+        return Some(Finding::weak(
+            what,
+            format!("there is one: a neighbor sees {}", shown.join(", ")),
+            "its kind is known when two neighbors with `direct_links` beyond it tell where they see this node: link to one more",
+        ));
+    }
+    let different: BTreeSet<_> = most.iter().collect();
+    let port = match most.iter().all(|at| ports.contains(&at.port())) {
+        true => "ports are kept",
+        false => "ports are changed",
+    };
+    let hosts: BTreeSet<IpAddr> = most.iter().map(|at| at.ip()).collect();
+    if hosts.len() > 1 && ports.len() > 1 {
+        return Some(Finding::weak(
+            what,
+            format!(
+                "not known: neighbors see {}, maybe by several uplinks",
+                shown.join(", ")
+            ),
+            "look with one address in `listen`, so that all neighbors see the same uplink",
+        ));
+    }
+    Some(match different.len() {
+        1 => Finding::good(
+            what,
+            format!(
+                "endpoint-independent: {} neighbors see {}, {port}",
+                most.len(),
+                shown.join(", ")
+            ),
+        ),
+        _ => Finding::weak(
+            what,
+            format!(
+                "address-dependent (symmetric): neighbors see {}, {port}",
+                shown.join(", ")
+            ),
+            "direct links need a partner without such a NAT, others go over a third node: forward the UDP port in `listen` on the router to this host, or use IPv6",
+        ),
+    })
+}
+
+/// The MTU of this host's interfaces that are up.
+pub(super) fn interfaces() -> Option<Finding> {
+    let mut found: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir("/sys/class/net").ok()?.flatten() {
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file));
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let (Ok(mtu), Ok(state)) = (read("mtu"), read("operstate")) else {
+            continue;
+        };
+        // Tunnels and virtual interfaces do not know their state.
+        if name != "lo" && matches!(state.trim(), "up" | "unknown") {
+            found.push(format!("{name} {}", mtu.trim()));
+        }
+    }
+    found.sort_unstable();
+    (!found.is_empty()).then(|| Finding::good("MTU", found.join(", ")))
+}
+
+/// What each path of the links carries, and whether the way there should carry more.
+pub(super) fn paths(links: &[&Value]) -> Vec<Finding> {
+    let mut narrow = Vec::new();
+    let mut whole = Vec::new();
+    for link in links.iter().filter(|link| link["over"] == "udp") {
+        let up = list(&link["paths"]).iter().filter(|it| it["state"] == "up");
+        for path in up {
+            let (Some(carries), Ok(at)) = (path["mtu_bytes"].as_u64(), text(&path["at"]).parse())
+            else {
+                continue;
+            };
+            let route = net::udp::route_mtu(at).ok();
+            let seen = format!(
+                "to {} at {at}: {} bytes with headers",
+                text(&link["name"]),
+                carries + headers(at)
+            );
+            match is_narrow(carries, at, route) {
+                true => narrow.push((seen, route)),
+                false => whole.push(seen),
+            }
+        }
+    }
+    let good = (!whole.is_empty()).then(|| Finding::good("path MTU", whole.join("; ")));
+    let narrow = narrow.into_iter().map(|(seen, route)| {
+        let route = route.map_or_else(String::new, |mtu| format!(", where the interface says {mtu}"));
+        Finding::weak(
+            "path MTU",
+            format!("{seen}{route}"),
+            "the node cuts packets to it, nothing is lost; give the interface the path's MTU if other programs hang",
+        )
+    });
+    good.into_iter().chain(narrow).collect()
+}
+
+fn headers(at: SocketAddr) -> u64 {
+    if at.is_ipv4() { 28 } else { 48 }
+}
+
+/// The path carries less than the interface promises, and less than a node would send.
+fn is_narrow(carries: u64, at: SocketAddr, route: Option<u32>) -> bool {
+    let promised = route.map_or(WHOLE_BYTES, |mtu| {
+        u64::from(mtu).saturating_sub(headers(at)).min(WHOLE_BYTES)
+    });
+    carries < promised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    fn kind(seen: &[&str]) -> Option<(State, String)> {
+        kind_of(seen, &[7700])
+    }
+
+    fn kind_of(seen: &[&str], ports: &[u16]) -> Option<(State, String)> {
+        let seen: Vec<SocketAddr> = seen.iter().map(|at| at.parse().unwrap()).collect();
+        let own: IpAddr = "198.51.100.9".parse().unwrap();
+        let found = judge(&seen, ports, |ip| ip == own)?;
+        assert_eq!(found.state == State::Good, found.next.is_empty());
+        Some((found.state, found.seen))
+    }
+
+    #[test]
+    fn the_kind_of_a_nat_is_told_by_what_two_neighbors_see() {
+        assert_eq!(kind(&[]), None, "nobody has told anything");
+        let is = |seen: &[&str], state, words: &str| {
+            let (of, text) = kind(seen).unwrap();
+            assert_eq!(of, state, "{text}");
+            assert!(text.contains(words), "{text}");
+        };
+        is(&["198.51.100.9:7700"; 2], State::Good, "none");
+        is(&["203.0.113.4:7700"], State::Weak, "a neighbor sees");
+        is(
+            &["203.0.113.4:7700"; 2],
+            State::Good,
+            "endpoint-independent: 2",
+        );
+        is(&["203.0.113.4:7700"; 2], State::Good, "ports are kept");
+        is(&["203.0.113.4:40001"; 3], State::Good, "ports are changed");
+        let two = ["203.0.113.4:40001", "203.0.113.4:40002"];
+        is(&two, State::Weak, "address-dependent");
+        let uplinks = ["203.0.113.4:7700", "192.0.2.4:7700"];
+        is(&uplinks, State::Weak, "address-dependent");
+        let (_, text) = kind_of(&uplinks, &[7700, 7700]).unwrap();
+        assert!(text.contains("several uplinks"), "{text}");
+        // A link that crosses no NAT, and one of the other family, are no second opinion.
+        is(
+            &["203.0.113.4:7700", "198.51.100.9:7700"],
+            State::Weak,
+            "a neighbor sees",
+        );
+        is(
+            &["203.0.113.4:7700", "[2001:db8::4]:7700"],
+            State::Weak,
+            "a neighbor sees",
+        );
+    }
+
+    #[test]
+    fn a_path_is_narrow_where_its_interface_promises_more() {
+        let [ipv4, ipv6] = ["203.0.113.4:7700", "[2001:db8::4]:7700"].map(|at| at.parse().unwrap());
+        assert!(!is_narrow(WHOLE_BYTES, ipv4, Some(1_500)));
+        assert!(
+            !is_narrow(WHOLE_BYTES, ipv4, Some(9_000)),
+            "nodes send no more"
+        );
+        assert!(is_narrow(1_372, ipv4, Some(1_500)));
+        assert!(
+            !is_narrow(1_372, ipv4, Some(1_400)),
+            "the interface says so"
+        );
+        assert!(is_narrow(1_352, ipv6, Some(1_420)) && !is_narrow(1_352, ipv6, Some(1_400)));
+        assert!(is_narrow(1_200, ipv4, None));
+    }
+}
