@@ -157,12 +157,13 @@ impl Gate {
             0 => Err(None),
             port => Ways::bind(SocketAddr::new(at.ip(), port)).map_err(Some),
         };
+        let tls = tls::server(&settings.secret, ways.is_ok())?;
         Ok(Gate {
             listener,
             shared: Arc::new(Shared {
                 ways: ways.map(Arc::new),
                 realtime: settings.realtime,
-                tls: tls::server(&settings.secret)?,
+                tls,
                 token: settings.token,
                 node: settings.node.clone(),
                 patience: settings.patience,

@@ -62,7 +62,9 @@ pub fn start(
         secret: *secret,
         node: node.to_owned(),
         patience: GREETING_TIMEOUT,
-        udp_port: clients.udp_port,
+        // Choice: by TLS unless the operator says otherwise. By UDP, sockets of the reliable class lose what TLS carried,
+        // and a path that takes less than 1260 bytes swallows long datagrams.
+        udp_port: Some(clients.udp_port.unwrap_or(0)),
         realtime,
     };
     let gate = Arc::new(Gate::bind(&settings).map_err(Failure::failed)?);

@@ -31,6 +31,10 @@ fn two_gates(test: &str) -> World {
         let gate = world.endpoint(100 + number);
         let said = world.json(&format!("net clients net/{name} --listen {gate}"));
         assert_eq!(said["listen"], gate.to_string());
+        let file = world.node(name).join("node.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let by_udp = format!("[clients]\nudp_port = {}\n", gate.port());
+        std::fs::write(&file, text.replace("[clients]\n", &by_udp)).unwrap();
         world.start(name);
         world.wait_for_line(name, "by TLS and token");
     }

@@ -78,6 +78,8 @@ enum Role {
 enum Blocked {
     Control,
     Data,
+    /// The other side reads nothing, and what came is to be answered.
+    Channel,
 }
 
 /// How a direction's turn ended.
@@ -198,7 +200,7 @@ impl Pump {
     /// Says that this end is there, and notices when the other one is not.
     fn keep_alive(&mut self, inward: Turn) -> Result<(), ChannelError> {
         let now = Instant::now();
-        if matches!(inward, Turn::Blocked(_)) {
+        if matches!(inward, Turn::Blocked(Blocked::Control | Blocked::Data)) {
             // Nothing is read, so nothing is heard.
             self.channel.heard = now;
         }

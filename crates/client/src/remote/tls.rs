@@ -18,13 +18,15 @@ pub(super) const NAME: &str = "node.sinew";
 ///
 /// # Errors
 /// The secret is no Ed25519 key.
-pub fn server(secret: &[u8; KEY_BYTES]) -> Result<Arc<ServerConfig>, Error> {
+pub fn server(secret: &[u8; KEY_BYTES], with_ways: bool) -> Result<Arc<ServerConfig>, Error> {
     let resolver = AlwaysResolvesServerRawPublicKeys::new(raw_key::certified(secret)?);
     let mut config = ServerConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(resolver));
-    config.alpn_protocols = vec![WITH_WAYS.to_vec()];
+    if with_ways {
+        config.alpn_protocols = vec![WITH_WAYS.to_vec()];
+    }
     Ok(Arc::new(config))
 }
 
@@ -55,12 +57,9 @@ mod tests {
     /// Shakes hands, of which `before` are as they were when nothing was named.
     fn shaken(before: (bool, bool)) -> (ClientConnection, ServerConnection) {
         let mut client = client([&from_hex(PUBLIC).unwrap()].into_iter()).unwrap();
-        let mut server = server(&from_hex(SECRET).unwrap()).unwrap();
+        let server = server(&from_hex(SECRET).unwrap(), !before.1).unwrap();
         if before.0 {
             Arc::get_mut(&mut client).unwrap().alpn_protocols.clear();
-        }
-        if before.1 {
-            Arc::get_mut(&mut server).unwrap().alpn_protocols.clear();
         }
         let mut client = ClientConnection::new(client, NAME.try_into().unwrap()).unwrap();
         let mut server = ServerConnection::new(server).unwrap();

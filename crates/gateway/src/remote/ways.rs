@@ -266,7 +266,11 @@ impl Ways {
             _ => None,
         };
         let repeated = asked.map(|echo| echo.challenge);
-        let challenge = state.peer.on_heard(now, from, opened.is_newest, repeated);
+        let draw =
+            || net::sched::entropy().map_or(0, |[a, b, c, d, ..]| u32::from_be_bytes([a, b, c, d]));
+        let challenge = state
+            .peer
+            .on_heard(now, from, opened.is_newest, repeated, draw);
         let is_new = challenge != 0 && !state.peer.is_proven(from) && len >= PROBE_BYTES;
         if asked.is_some() || is_new {
             let answer = Sealed::Answer(Echo {

@@ -227,7 +227,9 @@ impl Node {
             return Err(Refusal::NotAccepted(peer));
         }
         if let Some(index) = known {
-            self.links.at_mut(index).is_left = false;
+            let link = self.links.at_mut(index);
+            // How long it was down before does not count against what comes up now.
+            (link.is_left, link.since) = (false, now);
             return Ok(index);
         }
         let link = Link::new(peer, name, &self.settings, self.boot, now);

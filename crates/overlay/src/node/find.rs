@@ -2,8 +2,8 @@
 //!
 //! A link that was chosen is opened as a direct link is, see [`super::direct`]. Each node tells in its record which of its
 //! links it keeps, so both ends know when neither does: then either ends it, once no traffic has used it for
-//! [`UNUSED`]. Links that are configured are kept always. So are those of a neighbour that tells nothing of what it keeps
-//! and has dialled.
+//! [`UNUSED`]. Links that are configured are kept always. So are those to a neighbour that tells nothing of what it keeps:
+//! it is in no ring, and the link may be all that joins it, or what is behind it, to the others.
 
 use super::Node;
 use crate::finding::{Entrance, Finder, First, LEAST, Seen};
@@ -77,11 +77,17 @@ impl Node {
     /// This end keeps the link.
     pub(super) fn keeps(&self, link: &Link) -> bool {
         let of = link.peer;
-        let is_first = link.made == Made::First && self.finding.first.wants(of);
+        let is_first =
+            link.made == Made::First && (self.finding.first.wants(of) || self.is_apart(of));
         link.made == Made::Hand
             || is_first
             || self.finding.wants(of)
             || self.direct.is_attempted(of)
+    }
+
+    /// A node whose record is here does not offer itself.
+    fn is_apart(&self, of: NodeAddr) -> bool {
+        self.database.links_of(of).is_some() && self.database.keeps(of, self.addr).is_none()
     }
 
     /// Once a second: chooses, and ends what nobody keeps. Links are opened with the direct ones.
@@ -145,7 +151,9 @@ impl Node {
             .first
             .review(now, self.addr, &all, (up, chosen));
         for Entrance { addr, .. } in all {
-            let is_wanted = self.finding.first.wants(addr) || self.direct.is_attempted(addr);
+            let is_wanted = self.finding.first.wants(addr)
+                || self.direct.is_attempted(addr)
+                || self.is_apart(addr);
             if let Some(index) = self.links.by_peer(addr) {
                 self.links.at_mut(index).is_resting = !is_wanted;
             }
@@ -177,8 +185,7 @@ impl Node {
                 }
                 continue;
             }
-            let told = self.database.keeps(peer, self.addr);
-            if told.unwrap_or(link.made == Made::Came) {
+            if self.database.keeps(peer, self.addr).unwrap_or(true) {
                 continue;
             }
             let carried = link.counts.data_in + link.counts.data_out;
@@ -230,7 +237,7 @@ impl Node {
         }
         match self.database.keeps(link.peer, self.addr) {
             Some(true) => "the neighbor keeps it".into(),
-            None if link.made == Made::Came => "the neighbor dials it".into(),
+            None => "the neighbor finds no links by itself".into(),
             _ => "neither end keeps it: ends when no traffic uses it".into(),
         }
     }

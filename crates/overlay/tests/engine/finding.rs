@@ -267,3 +267,26 @@ fn links_that_were_configured_stay_and_nodes_that_do_not_offer_are_left_alone() 
     assert_eq!(nodes.snapshot(7).finding, None);
     assert!((1..7).all(|i| graph.0[i].len() >= 3));
 }
+
+#[test]
+fn a_first_neighbour_that_finds_no_links_by_itself_is_not_cut_off() {
+    let plan = Plan {
+        edges: (1..8).map(|i| (i, 0)).collect(),
+        joined: true,
+        own_settings: vec![(0, Settings::modern())],
+        settings: Settings {
+            find_links: true,
+            ..Settings::modern()
+        },
+        ..Plan::of(8)
+    };
+    let mut nodes = Nodes::planned(8, plan);
+    for (a, b) in (0..8).flat_map(|a| (0..a).map(move |b| (a, b))) {
+        nodes.link(a, b, "delay=10ms");
+    }
+    nodes.run_ms(30_000);
+    for _ in 0..30 {
+        nodes.run_ms(1_000);
+        assert_eq!(Graph::of(&nodes).0[0], (1..8).collect());
+    }
+}

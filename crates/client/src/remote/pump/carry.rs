@@ -197,6 +197,9 @@ impl Pump {
             }
             (Frame::Gone, _) => self.data = None,
             (Frame::Closed, _) => self.close(),
+            (Frame::AskWay, Role::Gate(_)) if !self.channel.is_flushed() => {
+                return Ok(Some(Blocked::Channel));
+            }
             (Frame::AskWay, Role::Gate(_)) => self.open_way()?,
             (Frame::Way { index, port }, Role::Client(_)) => self.take_way(index, port)?,
             (Frame::NoWay, Role::Client(_)) => self.way = Way::Refused,
