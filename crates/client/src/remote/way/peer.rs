@@ -140,7 +140,7 @@ mod tests {
         let said = heard(&mut peer, T, 'v', true, None);
         assert_eq!(peer.to(T), Some('a'));
         // What he cannot know he cannot repeat, and repeated elsewhere it proves nothing of him.
-        peer.on_heard(T, 'v', true, Some(said.wrapping_add(1)));
+        heard(&mut peer, T, 'v', true, Some(said.wrapping_add(1)));
         heard(&mut peer, T, 'a', true, Some(said));
         assert_eq!(peer.to(T), Some('a'));
         // A rebinding: the next datagram comes from elsewhere, and so does the probe.
