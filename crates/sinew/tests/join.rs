@@ -325,7 +325,7 @@ fn up_makes_a_network_whose_first_node_invites() {
     );
     let (status, why) = failure(&world.try_sinew("invite --name a/b"));
     assert_eq!(status, 2);
-    assert!(why.contains("gives no such name"), "{why}");
+    assert!(why.contains("is not a name for a node"), "{why}");
     // A network whose root key was moved away is not overwritten.
     let key = world.dir.join("net/network.key");
     fs::rename(&key, world.dir.join("safe.key")).unwrap();
