@@ -166,6 +166,13 @@ impl Admission {
                 (name.to_owned(), self.place(&mut books, now_s, name, known)?)
             }
         };
+        // What was promised is given or refused; a renewal gives what the issuer still may.
+        let delegation = self.issuer.delegation().fields();
+        if let Some(tag) = invited.tags.iter().find(|tag| !delegation.permits_tag(tag)) {
+            return Err(Refused::forbidden(format!(
+                "the issuer may not give the tag `{tag}` of this token: restart its node if it has a new delegation"
+            )));
+        }
         let endpoints = ask.endpoints.iter().filter(|text| is_endpoint(text));
         let member = Member {
             name,

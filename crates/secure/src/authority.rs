@@ -69,7 +69,7 @@ pub struct Mandate<'a> {
     pub tags: &'a [&'a str],
 }
 
-/// What an authority says of a node beside who it is.
+/// What an authority says of a node in addition to its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grants<'a> {
     /// The groups that it may set.
@@ -110,7 +110,9 @@ pub enum AuthorityError {
     )]
     ListFull,
     /// The domains are too many or one is none.
-    #[error("not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`")]
+    #[error(
+        "not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`; those of a delegation share 255 bytes with its groups and tags"
+    )]
     Domains,
     /// The groups are more ranges than a certificate holds.
     #[error("too many ranges of groups: at most 8, of which none is within another")]

@@ -357,7 +357,7 @@ fn an_issuer_gives_the_tags_that_its_delegation_names_and_no_others() {
             Err(IssueError::NotDelegated | IssueError::Malformed(_))
         ));
     }
-    // An issuer of before may give none, and a root that succeeds delegates the same again.
+    // An issuer of an earlier version may give none, and a root that succeeds delegates the same again.
     assert!(asks(&with(&before), &[]).is_ok());
     assert_eq!(
         asks(&with(&before), &["backup"]),

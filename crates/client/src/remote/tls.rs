@@ -1,7 +1,7 @@
 //! TLS as both ends set it up: version 1.3, and the node's key bare ([`raw_key`]) instead of a
 //! certificate, so that there is no name to check and no authority to trust but the pin.
 //!
-//! Both name what they know of beyond version 1 ([`WITH_WAYS`]). A gate or a client of before names
+//! Both name what they know of beyond version 1 ([`WITH_WAYS`]). A gate or a client of an earlier version names
 //! nothing and is none the wiser; later ones name this too.
 
 use super::place::KEY_BYTES;

@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(sealed.is_some(), may, "{message:?}");
             let came = as_message(Sealed::Message(message), false, from_client);
             assert_eq!(came.is_some(), may, "{message:?}");
-            // A late message of before the mode changed is no payload, and the other way round.
+            // A late message from before the change of mode is no payload, and the other way round.
             assert_eq!(
                 as_message(Sealed::Message(message), true, from_client),
                 None

@@ -70,6 +70,18 @@ impl Drop for Scene {
     }
 }
 
+/// An invitation for one host, which fixes nothing of it.
+fn plain(expires_s: u64) -> Invitation {
+    Invitation {
+        uses: 1,
+        expires_s,
+        name: None,
+        domains: vec![],
+        groups: vec![],
+        tags: vec![],
+    }
+}
+
 fn key(n: u8) -> [u8; KEY_BYTES] {
     let shown = Authority::generate(&[9; 32]).network().id();
     let keys = Keys::generate(&[n; 64]);
@@ -167,12 +179,8 @@ fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any
     let tags = |secret: u8, tags: &[&str], name: &str| {
         let secret = [secret; 16];
         let invitation = Invitation {
-            uses: 1,
-            expires_s: NOW_S + DAY_S,
-            name: None,
-            domains: vec![],
-            groups: vec![],
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..plain(NOW_S + DAY_S)
         };
         Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
         let ask = Join {
@@ -205,11 +213,23 @@ fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any
             .text
             .contains("not a name")
     );
-    // The books cannot say more than the delegation.
-    assert_eq!(
-        tags(14, &["prod", "backup"], "b"),
-        Ok(vec!["backup".to_owned()])
-    );
+    // What the issuer may not give is refused, not left out in silence.
+    let refused = tags(14, &["prod", "backup"], "b").unwrap_err();
+    assert!(refused.text.contains("may not give the tag `prod`"));
+    // A delegation that was made anew may give less than the books say: a renewal leaves that out.
+    let first = scene.issuer.delegation().fields().serials.0;
+    let mut books = Books::open(&scene.dir, first).unwrap();
+    let mut member = books.members()[0].clone();
+    member.tags.push("prod".into());
+    books.enter(member.clone()).unwrap();
+    let later_s = NOW_S + 40 * DAY_S;
+    let renewed = scene
+        .admission()
+        .renew(later_s, member.address, &member.key, &NOBODY)
+        .unwrap();
+    let tags = renewed.certificate.fields().options.tags();
+    assert_eq!(tags.iter().collect::<Vec<_>>(), ["backup"]);
+    assert_ne!(renewed.certificate.to_text(), member.certificate);
 }
 
 #[test]
@@ -329,14 +349,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
     let rejoined = scene.admission();
     // A host that has lost its certificate joins again and stays who it was.
     let secret = [6; 16];
-    let invitation = Invitation {
-        uses: 1,
-        expires_s: NOW_S + DAY_S,
-        name: None,
-        domains: vec![],
-        groups: vec![],
-        tags: vec![],
-    };
+    let invitation = plain(NOW_S + DAY_S);
     Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
     let ask = Join {
         secret,
@@ -444,14 +457,7 @@ fn after_a_rotation_members_are_renewed_once_and_hosts_that_join_learn_of_the_ro
 fn books_forget_expired_invitations_and_refuse_damage() {
     let scene = Scene::new("admission-books");
     scene.invite(1);
-    let other = Invitation {
-        uses: 1,
-        expires_s: NOW_S + 9_999,
-        name: None,
-        domains: vec![],
-        groups: vec![],
-        tags: vec![],
-    };
+    let other = plain(NOW_S + 9_999);
     Books::invite(&scene.dir, &[6; 16], &other, NOW_S + 3_601).unwrap();
     let left = Books::invitations(&scene.dir).unwrap();
     assert_eq!(
@@ -476,14 +482,7 @@ fn invitations_belong_to_the_owner_of_the_node() {
         eprintln!("SKIPPED: invitations_belong_to_the_owner_of_the_node: needs root");
         return;
     }
-    let invitation = Invitation {
-        uses: 1,
-        expires_s: NOW_S,
-        name: None,
-        domains: vec![],
-        groups: vec![],
-        tags: vec![],
-    };
+    let invitation = plain(NOW_S);
     Books::invite(&node.join("issuer"), &SECRET, &invitation, NOW_S).unwrap();
     let file = Books::invitations(&node.join("issuer"))
         .unwrap()

@@ -1,4 +1,5 @@
-//! Direct links: two nodes that have traffic for each other and no link between them make one, through NAT or not.
+//! Direct links: two nodes that have traffic for each other and no link between them make one, through NAT or not. Links
+//! that [`super::find`] chooses are opened in the same way.
 //!
 //! ```text
 //!   b ──── a ──── c        a sees both: it tells b "your datagrams come from 198.51.100.2:40001", and c likewise
@@ -17,9 +18,9 @@
 //! Life of an attempt: traffic ─▶ dial each announced endpoint for [`PATIENCE`] ─▶ up, until nobody has had
 //! traffic for [`IDLE`]; or given up for a while, twice as long each time.
 //!
-//! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member dial there,
-//! with handshakes that are no longer than any first datagram and with one TCP connection every other second,
-//! [`DIRECT_MAX`] members at a time.
+//! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member, or have chosen
+//! it, dial there, with handshakes that are no longer than any first datagram and with one TCP connection every other
+//! second. For traffic they begin with [`DIRECT_MAX`] members at a time; choices are bounded where they are made.
 
 use super::Node;
 use crate::link::{Dialling, LinkIndex, Made};
@@ -29,7 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, StreamSeenAt};
 use wire::{Endpoint, Full};
 
-/// Attempts and direct links at a time. Choice: as many links as a node that joins gets by itself, twice.
+/// With so many attempts and links under way, traffic begins no other. Choice: twice as many as a node that joins has at
+/// first.
 const DIRECT_MAX: usize = 8;
 /// Traffic is present for so long after its last packet. Choice: a call's pause, or an interactive session's.
 const PRESENT: Duration = Duration::from_secs(10);

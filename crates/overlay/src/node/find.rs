@@ -210,14 +210,15 @@ impl Node {
 
     /// Ends a link. Where a neighbour is by which the node enters the network, it is remembered.
     pub(super) fn let_go(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let why = "it is not needed now";
         let link = self.links.at_mut(index);
         if link.made == Made::First {
             link.is_resting = true;
             self.say_farewell_to(now, index, out);
-            self.cut(now, index, "it is not needed now", out);
+            self.cut(now, index, why, out);
         } else {
             let peer = link.peer;
-            let _ = self.part(now, peer, out);
+            let _ = self.part(now, peer, why, out);
         }
     }
 

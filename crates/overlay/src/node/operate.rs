@@ -59,7 +59,10 @@ impl Node {
                 }
                 met
             }
-            Operation::Part(neighbor) => self.part(now, neighbor, out),
+            Operation::Part(neighbor) => {
+                let why = "the configuration has the neighbour no more";
+                self.part(now, neighbor, why, out)
+            }
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
             Operation::Tunnel {
                 neighbor,
@@ -221,6 +224,7 @@ impl Node {
         &mut self,
         now: Time,
         neighbor: NodeAddr,
+        why: &'static str,
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
         let index = self
@@ -236,12 +240,7 @@ impl Node {
         link.dial_more.clear();
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
         link.reliable.sender.configure(self.settings.reliable);
-        self.cut(
-            now,
-            index,
-            "the configuration has the neighbour no more",
-            out,
-        );
+        self.cut(now, index, why, out);
         self.own_record_due = true;
         Ok(Reply::Done)
     }

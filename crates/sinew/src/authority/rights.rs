@@ -1,4 +1,4 @@
-//! What certificates say beside who a node is, as the command line has it: the groups that it may set, and its tags.
+//! What certificates say in addition to the identity of a node, as the command line has it: the groups that it may set, and its tags.
 
 use super::NONE;
 use crate::failure::Failure;

@@ -148,7 +148,7 @@ fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outco
     let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
     if let Some(range) = groups.iter().find(|range| !is_given(range)) {
         return Err(Failure::misused(format_args!(
-            "this issuer may let nobody set {range}: `sinew net delegate --may-set-groups {range}` lets it"
+            "this issuer may let nobody set {range}: name all that it may give to `sinew net delegate`, with `--may-set-groups {range}`"
         )));
     }
     let mut room = [0; MAX_TAGS_BYTES];
@@ -157,13 +157,13 @@ fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outco
         .map_err(|Full| Failure::misused(format_args!("--tag: {}", AuthorityError::Tags)))?;
     if let Some(tag) = tags.iter().find(|tag| !fields.permits_tag(tag)) {
         return Err(Failure::misused(format_args!(
-            "this issuer may not give the tag `{tag}`: `sinew net delegate --tag {tag}` lets it"
+            "this issuer may not give the tag `{tag}`: name all that it may give to `sinew net delegate`, with `--tag {tag}`"
         )));
     }
     match args.domains.iter().find(|domain| !fields.permits(domain)) {
         None => Ok(()),
         Some(domain) => Err(Failure::misused(format_args!(
-            "this issuer may not give the domain `{domain}`: `sinew net delegate --domain` lets it"
+            "this issuer may not give the domain `{domain}`: name all that it may give to `sinew net delegate`, with `--domain`"
         ))),
     }
 }

@@ -11,7 +11,7 @@
 //! its own begins; a delegation can bound how names end. So no word names nodes by how their names begin: `cam-*` is
 //! refused where it is written.
 //!
-//! Nodes of before say `cam-*` in their records. Choice: it names such nodes as the root key itself has certified,
+//! Nodes of earlier versions say `cam-*` in their records. Choice: it names such nodes as the root key itself has certified,
 //! because the operator has written their names. Ignoring it would keep out all of them, before the last node is
 //! upgraded.
 
@@ -27,7 +27,7 @@ const TAG: &str = "tag:";
 pub enum Pattern<'a> {
     /// The node with this address.
     Address(NodeAddr),
-    /// Nodes whose names begin so, as far as the root key has certified them: heard from nodes of before.
+    /// Nodes whose names begin so, as far as the root key has certified them: heard from nodes of earlier versions.
     Beginning(&'a str),
     /// Nodes whose certificates have this domain.
     Domain(&'a str),

@@ -8,12 +8,12 @@
 //! +------------+-------------+
 //! ```
 //! Whoever signs the certificate vouches for them: a node asks for none. All of them have 255 bytes at most, lengths
-//! included, because the value of an option has. The option is not critical: a node of before skips it, and the rules
+//! included, because the value of an option has. The option is not critical: a node of an earlier version skips it, and the rules
 //! that it has name no tags.
 //!
 //! A delegation names the tags that its issuer may give. Choice: by words among its domains, `_tag.backup` or
 //! `_tag.*-lab`, for the same reasons as the bound of rights ([`super::rights`]). An issuer whose delegation has no such
-//! word may give none, so delegations of before give none.
+//! word may give none, so delegations of earlier versions give none.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
@@ -94,10 +94,10 @@ impl fmt::Debug for Tags<'_> {
     }
 }
 
-/// A tag: 1 to 32 lower-case letters, digits, and `-`, `_`, `.`.
+/// A tag: 1 to 32 lower-case letters, digits, and `-`, `_`, `.`. Choice: not `none`, by which people take tags away.
 pub fn is_tag(bytes: &[u8]) -> bool {
     let allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
-    (1..=MAX_TAG_BYTES).contains(&bytes.len()) && bytes.iter().all(allowed)
+    (1..=MAX_TAG_BYTES).contains(&bytes.len()) && bytes.iter().all(allowed) && bytes != b"none"
 }
 
 /// The word among the domains of a delegation for a tag, or for all tags that end like `*-lab`; [`Full`] for what is
@@ -153,6 +153,7 @@ mod tests {
             (b"\x00", Malformed::Value),
             (b"\x01B", Malformed::Value),
             (b"\x01*", Malformed::Value),
+            (b"\x04none", Malformed::Value),
             (b"\x01b\x01b", Malformed::Value),
             (b"\x01b\x01a", Malformed::Value),
             (b"\x02b", Malformed::Length),

@@ -62,7 +62,11 @@ fn tags_are_an_option_that_nodes_of_before_skip() {
     let options = emitted(|w| Options::NONE.emit_with(&said, w));
     let item = [&[0, 18, 4, 16][..], b"\x06backup\x08site-ams"].concat();
     assert_eq!(options, item);
-    assert_eq!(options[2] & CRITICAL, 0, "nodes of before keep it unread");
+    assert_eq!(
+        options[2] & CRITICAL,
+        0,
+        "nodes of earlier versions keep it unread"
+    );
     let bytes = certificate_with(&options);
     let certificate = Certificate::parse(&bytes).unwrap();
     let read: Vec<_> = certificate.options.tags().iter().collect();
@@ -279,7 +283,11 @@ fn a_certificate_carries_the_succession_of_its_root_and_older_code_skips_it() {
     let options = emitted(|w| Options::NONE.emit_with(&said, w));
     let item = [&[0, 188, 3, 186][..], &succession.to_bytes()].concat();
     assert_eq!(options, item);
-    assert_eq!(options[2] & CRITICAL, 0, "nodes of before keep it unread");
+    assert_eq!(
+        options[2] & CRITICAL,
+        0,
+        "nodes of earlier versions keep it unread"
+    );
     let bytes = certificate_with(&options);
     let certificate = Certificate::parse(&bytes).unwrap();
     assert_eq!(certificate.options.succession(), Some(succession));
