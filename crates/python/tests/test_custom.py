@@ -185,9 +185,11 @@ def test_what_is_of_another_kind_is_answered(pair, parts, answer):
         pair.build().run(7, **parts)
 
 
-#: Functions that do not come back, or hardly forward.
+#: Functions that do not come back, or hardly forward. Where the tests run in the background, SIGINT may be ignored, and
+#: Python leaves it so.
 STUCK = """
-import sinew
+import signal, sinew
+signal.signal(signal.SIGINT, signal.default_int_handler)
 pair = sinew.Builder("pair", duration="10h").node("a", "b").link("a", "b").flow("a", "b").build()
 def creeps(source):
     print("runs", flush=True)

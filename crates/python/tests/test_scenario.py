@@ -148,9 +148,11 @@ def test_progress_is_told_and_its_exception_ends_the_run(pair):
         quick.run(progress=3)
 
 
-#: Hours of simulated time: it does not end by itself while a test waits.
+#: Hours of simulated time: it does not end by itself while a test waits. Where the tests run in the background, SIGINT may
+#: be ignored, and Python leaves it so.
 ENDLESS = """
-import sinew
+import signal, sinew
+signal.signal(signal.SIGINT, signal.default_int_handler)
 mesh = sinew.Builder("mesh", duration="10h").topology("full-mesh", nodes=20, delay="10ms")
 mesh.flow("n0", "n1").build().run(progress=lambda share: print("runs", flush=True))
 """
