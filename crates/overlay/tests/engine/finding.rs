@@ -270,23 +270,26 @@ fn links_that_were_configured_stay_and_nodes_that_do_not_offer_are_left_alone() 
 
 #[test]
 fn a_first_neighbour_that_finds_no_links_by_itself_is_not_cut_off() {
+    // All know 0, and four of them the last one, which offers nothing and has no other neighbours.
+    let edges = (1..8).map(|i| (i, 0)).chain((1..5).map(|i| (i, 8)));
     let plan = Plan {
-        edges: (1..8).map(|i| (i, 0)).collect(),
+        edges: edges.collect(),
         joined: true,
-        own_settings: vec![(0, Settings::modern())],
+        own_settings: vec![(8, Settings::modern())],
         settings: Settings {
             find_links: true,
             ..Settings::modern()
         },
-        ..Plan::of(8)
+        ..Plan::of(9)
     };
     let mut nodes = Nodes::planned(8, plan);
-    for (a, b) in (0..8).flat_map(|a| (0..a).map(move |b| (a, b))) {
+    for (a, b) in (0..9).flat_map(|a| (0..a).map(move |b| (a, b))) {
         nodes.link(a, b, "delay=10ms");
     }
     nodes.run_ms(30_000);
-    for _ in 0..30 {
+    assert!(finding(&nodes, 1).kept >= 3, "it needs no first neighbour");
+    for _ in 0..60 {
         nodes.run_ms(1_000);
-        assert_eq!(Graph::of(&nodes).0[0], (1..8).collect());
+        assert_eq!(Graph::of(&nodes).0[8], (1..5).collect());
     }
 }
