@@ -29,6 +29,7 @@ mod files;
 pub mod live;
 mod members;
 mod plot;
+mod ports;
 pub mod scenario;
 mod stats;
 mod whole;

@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -421,11 +421,6 @@ impl Fleet {
         }
         text
     }
-}
-
-/// A port that is free on `at`'s address now.
-pub(crate) fn free(at: SocketAddr) -> io::Result<SocketAddr> {
-    UdpSocket::bind((at.ip(), 0))?.local_addr()
 }
 
 /// The table of a node's file that says what its reliable links do.

@@ -14,6 +14,7 @@ use super::DemoError;
 use super::layout::{Layout, Way};
 use crate::control;
 use crate::files::{Scratch, write, write_secret};
+use crate::ports;
 use base::impair::Model;
 use base::{Duration, NodeAddr, Time};
 use net::Clock;
@@ -21,7 +22,7 @@ use secure::{Authority, Keys, Validity};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -294,7 +295,9 @@ fn prepare(dir: &Path, blueprint: &Blueprint<'_>) -> Result<(), DemoError> {
         not_after_s: now_s + CERTIFICATE_S,
     };
     let names = blueprint.layout.names;
-    let ports = free_ports(names.len())?;
+    let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let free = |_| Ok(ports::free(own)?.port());
+    let ports: Vec<u16> = names.iter().map(free).collect::<io::Result<_>>()?;
     for (i, name) in names.iter().enumerate() {
         let keys = Keys::generate(&entropy_64()?);
         let request = keys
@@ -343,17 +346,6 @@ fn config(i: usize, ports: &[u16], blueprint: &Blueprint<'_>) -> String {
         }
     }
     text
-}
-
-/// Ports that are free now, all different, because all are held until the last is found.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let sockets: io::Result<Vec<UdpSocket>> = (0..count)
-        .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect();
-    sockets?
-        .iter()
-        .map(|socket| Ok(socket.local_addr()?.port()))
-        .collect()
 }
 
 fn entropy_64() -> io::Result<[u8; 64]> {

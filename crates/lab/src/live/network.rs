@@ -3,6 +3,7 @@
 use super::LiveError;
 use crate::bench::fleet::{Beside, Fleet, Member, Process, Spec};
 use crate::control;
+use crate::ports;
 use crate::scenario::meter::rounded;
 use crate::scenario::{BothWays, Carrier, OverlayReport, Profile, Scenario};
 use base::Time;
@@ -11,7 +12,7 @@ use overlay::Drop as Dropped;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tools::interrupt::Interrupt;
 use wire::{HEADROOM, TAG_BYTES};
@@ -63,10 +64,12 @@ impl<'s> Network<'s> {
             down: false,
             cut: false,
         });
+        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let listen: io::Result<_> = scenario.nodes.iter().map(|_| ports::free(own)).collect();
         let mut network = Network {
             scenario,
             fleet,
-            listen: free(scenario.nodes.len())?,
+            listen: listen?,
             links: links.collect(),
             is_up: vec![true; scenario.nodes.len()],
             stalled: vec![None; scenario.nodes.len()],
@@ -268,14 +271,6 @@ impl<'s> Network<'s> {
 /// How often, and how long apart, a node is asked to change a link.
 const TELL_ATTEMPTS: u32 = 20;
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// Ports that are free now, all different, because all are held until the last is found.
-fn free(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let sockets: io::Result<Vec<UdpSocket>> = (0..count)
-        .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect();
-    sockets?.iter().map(UdpSocket::local_addr).collect()
-}
 
 /// Sums over nodes, by the names of their counters.
 #[derive(Clone, Debug, Default)]

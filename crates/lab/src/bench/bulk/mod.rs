@@ -19,18 +19,19 @@ pub use cores::{Alone, Apart, Cores, On};
 pub use report::{Contender, Pair, Report};
 
 use super::credentials::name;
-use super::fleet::{Beside, Fleet, Spec, free};
+use super::fleet::{Beside, Fleet, Spec};
 use super::usage;
 use super::{BenchError, go_on};
 use crate::control;
 use crate::files::Scratch;
+use crate::ports;
 use base::Duration;
 use net::Clock;
 use proxy::{Front, Proxy};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use tools::interrupt::Interrupt;
@@ -195,8 +196,8 @@ impl Chain {
         cpu: impl Fn(usize) -> Option<usize>,
     ) -> Result<Chain, BenchError> {
         let mut fleet = Fleet::new(options.program.as_deref())?;
-        let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-        let places: Result<Vec<_>, _> = (0..NODES).map(|_| free(any)).collect();
+        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let places: Result<Vec<_>, _> = (0..NODES).map(|_| ports::free(own)).collect();
         let places = places?;
         for index in 0..NODES {
             let beside = |index: usize, dial| Beside {

@@ -5,12 +5,13 @@ use super::phones::{Phones, Plan, Trial};
 use super::report::Heard;
 use crate::bench::BenchError;
 use crate::bench::credentials::address;
-use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::usage::Usage;
 use crate::control;
+use crate::ports;
 use base::VirtualPort;
 use gateway::media::{Plane, Settings};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tools::interrupt::Interrupt;
 use voice::media::{CallId, Carrier, Expected, LocalPorts, Need, Remote, StreamId};
@@ -167,8 +168,8 @@ impl Planes {
 
 fn start_nodes(options: &Options, interrupt: &Interrupt) -> Result<Fleet, BenchError> {
     let mut fleet = Fleet::new(options.program.as_deref())?;
-    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    let listen = [free(any)?, free(any)?];
+    let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let listen = [ports::free(own)?, ports::free(own)?];
     for index in [0, 1] {
         let beside = Beside {
             index: 1 - index,

@@ -2,9 +2,10 @@
 
 use super::{Arena, BenchError, Shape, Trial};
 use crate::bench::endpoint::{Endpoint, Setup, socket};
-use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::go_on;
 use crate::bench::volley::{Sink, volley};
+use crate::ports;
 use base::impair::Model;
 use base::{Burst, ClientId, Duration, UnderlayAddr, VirtualPort};
 use net::Clock;
@@ -65,7 +66,7 @@ impl Chain {
     pub(super) fn start(arena: &Arena<'_>, lossy: Option<Lossy>) -> Result<Chain, BenchError> {
         let row = &arena.row;
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
-        let listen = row.within(MIDDLE, || free(row.any()))??;
+        let listen = row.within(MIDDLE, || ports::free(row.any().ip()))??;
         let (out, back) = match lossy {
             Some(Lossy { out, back }) => (Some(out), Some(back)),
             None => (None, None),

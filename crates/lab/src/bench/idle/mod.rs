@@ -15,17 +15,18 @@ mod report;
 pub use report::{Active, Clients, Control, Idle, Report};
 
 use super::credentials::{address, name};
-use super::fleet::{Beside, Fleet, Process, Spec, free};
+use super::fleet::{Beside, Fleet, Process, Spec};
 use super::phone::{receiver, sender};
 use super::trial::{self, Plan, Source, Trial};
 use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
+use crate::ports;
 use base::{Duration, Time};
 use client::Target;
 use net::Clock;
 use serde_json::Value;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
@@ -139,8 +140,8 @@ impl Star {
         // Clients have a descriptor each, on both sides.
         net::sched::raise_descriptors()?;
         let mut fleet = Fleet::new(options.program.as_deref())?;
-        let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-        let hub = free(any)?;
+        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let hub = ports::free(own)?;
         for index in 0..=options.links {
             let beside = |index: usize| Beside {
                 index,
@@ -153,7 +154,7 @@ impl Star {
                 _ => vec![beside(HUB)],
             };
             let spec = Spec {
-                listen: if index == HUB { hub } else { free(any)? },
+                listen: if index == HUB { hub } else { ports::free(own)? },
                 neighbors,
                 cpu: None,
                 inside: None,

@@ -3,11 +3,12 @@
 use super::{Arena, MIDDLE};
 use crate::bench::BenchError;
 use crate::bench::credentials::address;
-use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::phone::{Sender, receiver, sender};
 use crate::bench::trial::{Plan, Trial, run};
 use crate::bench::usage::Usage;
 use crate::control;
+use crate::ports;
 use client::{DatagramSocket, Target};
 use std::net::SocketAddr;
 
@@ -31,7 +32,7 @@ impl Chain {
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
         let mut listen: Vec<SocketAddr> = Vec::new();
         for host in 0..NODES {
-            listen.push(row.within(host, || free(row.any()))??);
+            listen.push(row.within(host, || ports::free(row.any().ip()))??);
         }
         for host in 0..NODES {
             let neighbors = [

@@ -3,8 +3,9 @@
 use super::transfer::transfer;
 use super::{Arena, BenchError, Trial};
 use crate::bench::credentials::address;
-use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::control;
+use crate::ports;
 use client::{Listener, Node, Options, Target};
 use serde_json::Value;
 use std::net::{Shutdown, SocketAddr};
@@ -28,7 +29,7 @@ impl Chain {
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
         let mut listen: Vec<SocketAddr> = Vec::new();
         for host in 0..NODES {
-            listen.push(row.within(host, || free(row.any()))??);
+            listen.push(row.within(host, || ports::free(row.any().ip()))??);
         }
         for host in 0..NODES {
             let neighbors = [
