@@ -12,12 +12,10 @@
 //! public halves, and who verifies that, is the business of `host::relay`.
 
 use crate::entropy::Secret;
+use crate::x25519::X25519;
 use base::NodeAddr;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{self, HKDF_SHA256, Salt};
-use snow::params::DHChoice;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
-use snow::types::Dh;
 use wire::TAG_BYTES;
 use wire::certificate::KEY_BYTES;
 use wire::relay::{TRANSFER_BYTES, WRAPPED_BYTES};
@@ -40,29 +38,26 @@ pub struct Pair {
 
 /// A key for one transfer.
 pub struct Ephemeral {
-    dh: Box<dyn Dh>,
+    key: X25519,
 }
 
 impl Ephemeral {
     /// From 32 bytes that nobody can guess.
     pub fn new(mut secret: [u8; KEY_BYTES]) -> Ephemeral {
-        let mut dh = x25519();
-        dh.set(&secret);
+        let key = X25519::of(&secret);
         secret.zeroize();
-        Ephemeral { dh }
+        Ephemeral { key }
     }
 
     /// What the other end is told.
     pub fn public(&self) -> [u8; KEY_BYTES] {
-        let public = self.dh.pubkey().try_into();
-        public.expect("X25519 keys have 32 bytes")
+        self.key.public()
     }
 
     /// What this end shares with the one that has told `theirs`, for this transfer; none if what was told
     /// is no key. `began` says whether the transfer has begun at this end.
     pub fn agree(&self, theirs: &[u8; KEY_BYTES], pair: &Pair, began: bool) -> Option<Agreed> {
-        let mut shared = Zeroizing::new([0; KEY_BYTES]);
-        self.dh.dh(theirs, &mut shared[..]).ok()?;
+        let shared = self.key.agree(theirs);
         // Points of small order agree on nothing with everybody.
         if shared.iter().all(|byte| *byte == 0) {
             return None;
@@ -217,11 +212,6 @@ pub(crate) fn nonce(number: u64) -> Nonce {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&number.to_be_bytes());
     Nonce::assume_unique_for_key(nonce)
-}
-
-fn x25519() -> Box<dyn Dh> {
-    let dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519);
-    dh.expect("snow is built with X25519")
 }
 
 #[cfg(test)]

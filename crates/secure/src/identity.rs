@@ -6,8 +6,8 @@
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Request};
 use crate::network::EXPIRY_NOTICE_S;
-use crate::noise;
 use crate::signature::{self, Context};
+use crate::x25519::X25519;
 use base::NodeAddr;
 use ed25519_dalek::SigningKey;
 use wire::bytes::Writer;
@@ -70,7 +70,7 @@ impl Keys {
 
     fn from_secrets(static_secret: Zeroizing<[u8; KEY_BYTES]>, signing: &[u8; KEY_BYTES]) -> Keys {
         Keys {
-            static_public: noise::public_key(&static_secret),
+            static_public: X25519::of(&static_secret).public(),
             static_secret,
             signing: SigningKey::from_bytes(signing),
         }

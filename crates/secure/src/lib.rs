@@ -64,6 +64,7 @@ pub mod signature;
 pub mod suite;
 #[cfg(test)]
 mod world;
+mod x25519;
 
 pub use authority::{Authority, AuthorityError, Changes, Grants, Mandate, Validity};
 pub use certificate::{Certificate, Delegation, Request, Revocations};

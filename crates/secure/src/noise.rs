@@ -8,24 +8,16 @@
 
 use crate::entropy::Secret;
 use crate::suite::Suite;
+use crate::x25519::X25519;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
-use snow::resolvers::{CryptoResolver, DefaultResolver, RingResolver};
+use snow::resolvers::{CryptoResolver, RingResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use wire::certificate::KEY_BYTES;
 
 const PATTERN: &str = "Noise_XX_25519_AESGCM_SHA256";
-
-/// The public half of an X25519 secret.
-pub(crate) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
-    let mut dh = DefaultResolver
-        .resolve_dh(&DHChoice::Curve25519)
-        .expect("snow is built with X25519");
-    dh.set(secret);
-    dh.pubkey().try_into().expect("X25519 keys have 32 bytes")
-}
 
 /// The side that writes the first message.
 pub(crate) fn dialler(
@@ -79,10 +71,11 @@ impl CryptoResolver for Resolver {
         Some(Box::new(Stream(ChaCha20Rng::from_seed(*self.seed))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        if self.open {
-            return Some(Box::new(OpenDh([0; KEY_BYTES])));
+        match choice {
+            DHChoice::Curve25519 if self.open => Some(Box::new(OpenDh([0; KEY_BYTES]))),
+            DHChoice::Curve25519 => Some(Box::new(X25519::default())),
+            _ => None,
         }
-        DefaultResolver.resolve_dh(choice)
     }
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
         RingResolver.resolve_hash(choice)
@@ -132,23 +125,5 @@ impl Random for Stream {
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), snow::Error> {
         self.0.fill_bytes(bytes);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hex(text: &str) -> [u8; 32] {
-        core::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
-    }
-
-    /// RFC 7748 §5.2, the first iteration: the scalar 9 at the base point.
-    #[test]
-    fn the_public_key_is_that_of_x25519() {
-        let mut secret = [0; 32];
-        secret[0] = 9;
-        let public = hex("422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079");
-        assert_eq!(public_key(&secret), public);
     }
 }
