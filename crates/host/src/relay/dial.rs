@@ -21,11 +21,14 @@ use wire::relay::{DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble,
 /// How long a connection may take to be there, or an answer to come. Choice: a lost SYN is repeated
 /// after 1 and 3 s.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
-/// How long the other host may acknowledge nothing on control: then it is gone. Choice: as soon as a
-/// path that loses every fifth packet each way does not look like that: seven questions in a row stay
-/// without an answer there once in a thousand times, at 5 % once in ten million. A node that reads
-/// nothing is another matter: its kernel answers.
+/// How long the other host may acknowledge nothing on control before data moves: then it is gone.
+/// Choice: as soon as a path that loses every fifth packet each way does not look like that: seven
+/// questions in a row stay without an answer there once in a thousand times, at 5 % once in ten
+/// million. A node that reads nothing is another matter: its kernel answers.
 const SILENCE: Duration = Duration::from_secs(10);
+/// The same while data moves. It is the monitor that decides then, by all connections to a node: this
+/// is for one whose monitor has ended.
+const MONITORED_SILENCE: Duration = Duration::from_secs(60);
 /// When the first question is asked, and from one to the next.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -323,6 +326,11 @@ pub(super) fn prepare(data: &Data, congestion: &str) -> Result<(), String> {
 /// Has a control connection end when the other host has gone without a word.
 pub(super) fn watch(tcp: &TcpStream) -> io::Result<()> {
     net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, SILENCE)
+}
+
+/// From now on a monitor watches this control connection together with its data. The questions go on.
+pub(super) fn leave_to_monitor(tcp: &TcpStream) -> io::Result<()> {
+    net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, MONITORED_SILENCE)
 }
 
 pub(super) fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {

@@ -201,12 +201,10 @@ impl Monitor {
                 self.tell();
             }
             if !transfer.has_failed()
-                && let Some(text) = self.lost_uplink(now, &watch_paths)
+                && let Some(failure) = self.lost(now, &watch_paths)
             {
-                let failure = Failure::new(self.here, FailureKind::Broken, text);
-                // Only this node's uplink is to blame: the next attempt may go the same way. Nobody is waited for who
-                // could know more of it.
-                transfer.fail_at_once(failure.about(self.here));
+                // Nobody is waited for who could know more of it.
+                transfer.fail_at_once(failure);
             }
             if self.with(|state| now.since(state.learnt) >= LEARN) {
                 self.with(|state| state.learnt = now);
@@ -216,21 +214,29 @@ impl Monitor {
         self.learnt(&learn);
     }
 
-    /// Which uplink takes nothing any more, in words.
-    fn lost_uplink(
+    /// The uplink that takes nothing any more, or the node that is gone.
+    fn lost(
         &self,
         now: base::Time,
         watch_paths: &impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
-    ) -> Option<String> {
+    ) -> Option<Failure> {
+        // Only this node's uplink is to blame: the next attempt may go the same way.
+        let uplink = |text: String| {
+            Some(Failure::new(self.here, FailureKind::Broken, text).about(self.here))
+        };
         let quiet = match self.with(|state| state.wires.look(now)) {
-            Found::Lost(to) => return Some(format!("one of the uplinks to {to} is silent")),
+            Found::Gone(to) => {
+                let error = std::io::ErrorKind::TimedOut.into();
+                return Some(Failure::broken(self.here, to, &error));
+            }
+            Found::Lost(to) => return uplink(format!("one of the uplinks to {to} is silent")),
             Found::Quiet(quiet) => quiet,
         };
         for ((to, ends), span) in quiet {
             let paths = watch_paths(to)?;
             if uplinks::is_lost(&paths, ends, span) {
                 let [from, at] = ends;
-                return Some(format!(
+                return uplink(format!(
                     "the uplink to {to} from {from} to {at} is dead, and another one is not"
                 ));
             }

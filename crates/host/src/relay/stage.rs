@@ -229,6 +229,8 @@ impl Stage<'_> {
     }
 
     fn guard(&self, node: NodeAddr, control: &Duplex, data: &[Data]) {
+        // A kernel that cannot gives the connection up sooner.
+        let _ = control.socket().tcp().map(dial::leave_to_monitor);
         let data = data.iter().map(|data| &data.socket);
         self.monitor.guard(node, data.chain([control.socket()]));
     }

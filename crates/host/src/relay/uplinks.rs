@@ -13,6 +13,7 @@
 //!            │                                                                  another one: both ends end the attempt
 //!            ├─ and no path is down ─▶ asked again each 0.5 s, and after 5 s ever more seldom if nothing is under way
 //!            └─ 10 s, and something is under way ─▶ lost, whatever the overlay says
+//!   nothing is heard of a node for 10 s, on no connection, though its kernel is asked each second ─▶ gone
 //! ```
 //! A firewall may drop UDP and let TCP pass: connections between which bytes moved when their path was silent already are
 //! not judged by it.
@@ -40,8 +41,11 @@ const DEAD: Duration = Duration::from_secs(1);
 /// path is heard each second, or two if a hello is lost.
 const OUTLIVES: Duration = Duration::from_millis(2_500);
 /// A connection on which nothing of what was sent is acknowledged for so long, and nothing else is heard, is lost.
-/// Choice: as control is.
+/// So is a node of which nothing is heard on any connection. Choice: on a path that loses every fifth packet each way one
+/// connection alone is silent for so long once in a thousand losses in a row, so one does not decide while others are heard.
 const SILENT: Duration = Duration::from_secs(10);
+/// A process that has not looked for so long was asleep, and knows nothing of what it could have heard.
+const ASLEEP: Duration = Duration::from_secs(2);
 
 /// Numbers for what connections have in common, in the order in which it is seen first.
 #[derive(Debug)]
@@ -91,6 +95,8 @@ fn number(count: usize) -> u8 {
 pub(super) struct Wires {
     all: Vec<Wire>,
     looked: Option<Time>,
+    /// Since when it has looked without a break.
+    awake: Time,
 }
 
 /// The node at the other end of a connection, and the addresses of both hosts: the own one, the other one.
@@ -103,6 +109,8 @@ pub(super) enum Found {
     Quiet(Vec<(Ends, Duration)>),
     /// One to this node is lost, whatever the overlay says.
     Lost(NodeAddr),
+    /// Nothing is heard of this node any more.
+    Gone(NodeAddr),
 }
 
 impl Wires {
@@ -126,20 +134,38 @@ impl Wires {
         if self.looked.is_some_and(|at| now.since(at) < QUIET.div(2)) {
             return Found::Quiet(Vec::new());
         }
+        if self.looked.is_none_or(|at| now.since(at) >= ASLEEP) {
+            self.awake = now;
+        }
         self.looked = Some(now);
-        let mut quiet = Vec::new();
-        for at in 0..self.all.len() {
-            let wire = &mut self.all[at];
-            let (look, ends) = (wire.look(now), wire.ends);
-            let mut others = self.all.iter().filter(|other| other.ends.0 == ends.0);
-            if look.is_lost && others.any(|other| other.ends != ends) {
-                return Found::Lost(ends.0);
+        let looks: Vec<(Ends, WireLook)> = self
+            .all
+            .iter_mut()
+            .map(|wire| (wire.ends, wire.look(now)))
+            .collect();
+        let of = |node: NodeAddr| looks.iter().filter(move |(ends, _)| ends.0 == node);
+        for ((node, ends), look) in &looks {
+            let awake = now.since(self.awake);
+            if Wires::is_gone(awake, of(*node).map(|(_, look)| *look)) {
+                return Found::Gone(*node);
             }
-            if self.all[at].schedule.is_due(now, &look) {
+            if look.is_lost && of(*node).any(|((_, others), _)| others != ends) {
+                return Found::Lost(*node);
+            }
+        }
+        let mut quiet = Vec::new();
+        for (wire, (ends, look)) in self.all.iter_mut().zip(looks) {
+            if wire.schedule.is_due(now, &look) {
                 quiet.push((ends, look.quiet));
             }
         }
         Found::Quiet(quiet)
+    }
+
+    /// Nothing is heard on any connection to a node by one that has been awake for so long.
+    fn is_gone(awake: Duration, each: impl Iterator<Item = WireLook>) -> bool {
+        let heard = each.map(|look| look.heard).min();
+        awake >= SILENT && heard.is_some_and(|heard| heard >= SILENT)
     }
 
     /// There are no two paths between these nodes, one of which could take the place of the other.
@@ -192,6 +218,8 @@ struct WireLook {
     is_pending: bool,
     /// One of them is silent for too long.
     is_lost: bool,
+    /// So long nothing was heard on any of them, not even that something has arrived.
+    heard: Duration,
 }
 
 impl Wire {
@@ -216,11 +244,13 @@ impl Wire {
             quiet: one.quiet.min(other.quiet),
             is_pending: one.is_pending || other.is_pending,
             is_lost: one.is_lost || other.is_lost,
+            heard: one.heard.min(other.heard),
         });
         all.unwrap_or(WireLook {
             quiet: Duration::ZERO,
             is_pending: false,
             is_lost: false,
+            heard: Duration::ZERO,
         })
     }
 }
@@ -292,6 +322,7 @@ impl Silence {
             quiet: now.since(self.quiet),
             is_pending,
             is_lost: now.since(since) >= SILENT && heard >= SILENT,
+            heard,
         }
     }
 }

@@ -67,6 +67,7 @@ fn the_overlay_is_asked_each_half_second_and_later_more_seldom_if_nothing_is_und
                 quiet: Duration::from_millis(*ms),
                 is_pending,
                 is_lost: false,
+                heard: Duration::ZERO,
             };
             schedule.is_due(at(*ms), &look)
         });
@@ -98,7 +99,7 @@ fn connections_between_the_same_addresses_are_quiet_together() {
     assert_eq!(wires.all.len(), 1);
     let quiet = |found| match found {
         Found::Quiet(quiet) => quiet.into_iter().map(|(_, span)| span).collect::<Vec<_>>(),
-        Found::Lost(_) => panic!("one pair of addresses is no choice"),
+        Found::Lost(_) | Found::Gone(_) => panic!("one pair of addresses is no choice"),
     };
     assert_eq!(quiet(wires.look(at(0))), []);
     assert_eq!(quiet(wires.look(at(600))), [Duration::from_millis(600)]);
@@ -249,4 +250,25 @@ fn as_many_connections_are_used_as_it_takes_to_have_all_uplinks() {
     assert_eq!(least(&[1, 1, 3, 1]), 3);
     assert_eq!(least(&[]), 1);
     assert_eq!(Uplinks::of([7, 7, 9, 7]).each(), [0, 0, 1, 0]);
+}
+
+/// Two connections to one node, control and data, of which each is silent at another time.
+#[test]
+fn a_node_is_gone_when_no_connection_to_it_is_heard_and_one_alone_does_not_decide() {
+    let heard = |ms: u64| WireLook {
+        quiet: Duration::ZERO,
+        is_pending: true,
+        is_lost: false,
+        heard: Duration::from_millis(ms),
+    };
+    let gone = |awake_ms, each: &[u64]| {
+        let each = each.iter().map(|ms| heard(*ms));
+        Wires::is_gone(Duration::from_millis(awake_ms), each)
+    };
+    assert!(!gone(60_000, &[30_000, 200]));
+    assert!(!gone(60_000, &[9_900, 30_000]));
+    assert!(gone(60_000, &[10_000, 30_000]));
+    // It has just woken up: what it has not heard may have been said.
+    assert!(!gone(500, &[60_000, 60_000]));
+    assert!(!gone(60_000, &[]));
 }
