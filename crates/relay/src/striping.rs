@@ -413,7 +413,7 @@ impl Striping {
     /// What it has carried; nothing of what was never seen.
     pub fn carried(&self) -> Carried {
         let rate_of = |level: &Level| level.rates.mean(0.0).rate_bps as u64;
-        let one = self.levels.of(1);
+        let one = self.levels.one();
         let best = self.levels.all().max_by_key(|level| rate_of(level));
         // What a few more connections had beyond those that are used was not worth having them.
         let best = self
@@ -424,7 +424,7 @@ impl Striping {
         let used = self.levels.of(self.active).or(best);
         let spread = used.map_or(0, |level| level.rates.spread_pct());
         Carried {
-            one_bps: one.map(rate_of),
+            one_bps: one.map(|mean| mean.rate_bps as u64),
             together_bps: best.map(rate_of),
             is_full: self.is_full && best.is_some(),
             spread_pct: spread.clamp(SPREAD_LEAST_PCT, SPREAD_MAX_PCT),

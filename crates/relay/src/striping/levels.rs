@@ -90,6 +90,33 @@ impl Levels {
         Some(more.over(fewer))
     }
 
+    /// What one connection carries, by all levels that carry so many times as much. On a lossy path the rate of each
+    /// connection is chance, so each connection of such a level is another sample of the same. Where the next levels
+    /// agree on more or less than the first one, that was the burst that it began with.
+    pub(super) fn one(&self) -> Option<Mean> {
+        let first = self.mean(1)?;
+        if !self.is_lossy() {
+            return Some(first);
+        }
+        let mut tried: Vec<u8> = self.0.iter().map(|(count, _)| *count).collect();
+        tried.sort_unstable();
+        let share = |count: u8| Some(self.mean(count)?.times(1.0 / f64::from(count)));
+        let each: Vec<Mean> = tried.into_iter().filter_map(share).collect();
+        let agree = |pair: &[Mean]| pair[0].agrees_with(pair[1]);
+        let Some(from) = each.windows(2).position(agree) else {
+            return Some(first);
+        };
+        // Those that agree with no lower one share what there is.
+        let more = each[from + 1..].iter();
+        let pooled = more.fold((each[from], true), |(one, goes_on), each| {
+            match goes_on && one.agrees_with(*each) {
+                true => (one.pooled_with(*each), true),
+                false => (one, false),
+            }
+        });
+        Some(pooled.0)
+    }
+
     /// Losses are the path's own: what sets the pace there is chance.
     pub(super) fn is_lossy(&self) -> bool {
         self.loss() * SEGMENT_BYTES > LOSSY

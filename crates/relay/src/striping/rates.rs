@@ -127,6 +127,23 @@ impl Mean {
         }
     }
 
+    /// They lie no further apart than chance may bring them.
+    pub(super) fn agrees_with(self, other: Mean) -> bool {
+        let error = self.error_bps.hypot(other.error_bps);
+        (self.rate_bps - other.rate_bps).abs() <= error
+    }
+
+    /// One mean of both, in which the surer one counts more.
+    pub(super) fn pooled_with(self, other: Mean) -> Mean {
+        let weight = |mean: Mean| mean.error_bps.max(1.0).powi(-2);
+        let (ours, theirs) = (weight(self), weight(other));
+        let all = ours + theirs;
+        Mean {
+            rate_bps: (self.rate_bps * ours + other.rate_bps * theirs) / all,
+            error_bps: all.sqrt().recip(),
+        }
+    }
+
     /// Compared with fewer connections.
     pub(super) fn over(self, fewer: Mean) -> Gain {
         let worth = fewer.times((100 + GAIN_PCT) as f64 / 100.0);
