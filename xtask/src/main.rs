@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | fuzz | upgrade | readme`.
+//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | package-test | fuzz | upgrade | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -11,6 +11,7 @@
 mod ci;
 mod dist;
 mod fuzz;
+mod package_test;
 mod readme;
 mod tests;
 mod upgrade;
@@ -28,6 +29,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   wheel [--release]          install the Python package in an empty environment, and test it;
                              --release builds the wheel to publish
   dist                       build the packages: archive, .deb, list of parts, checksums
+  package-test ROOT DEB      install the .deb in a copy of the bare root, try it, remove it (as root;
+                             `.ci/package` makes the roots and builds the package for Debian 11)
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
   upgrade --from COMMIT | --old PROGRAM [--no-copies]
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         ["wheel"] => wheel::run(root, wheel::Wheel::Tested),
         ["wheel", "--release"] => wheel::run(root, wheel::Wheel::Released),
         ["dist"] => dist::run(root),
+        ["package-test", bare, deb] => package_test::run(Path::new(bare), Path::new(deb)),
         ["fuzz", "--list"] => fuzz::list(root),
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),
         ["fuzz", target, "--seconds", seconds] => match seconds.parse() {

@@ -1,0 +1,140 @@
+//! `cargo xtask package-test ROOT DEB`: the Debian package in a bare system, as a user installs and removes it.
+//!
+//! ```text
+//!   ROOT ─copy─▶ dpkg -i ─▶ the program, pages, unit, user ─▶ a network, a checked node ─▶ dpkg --purge ─▶ nothing is left
+//! ```
+//! ROOT is what `debootstrap --variant=minbase` makes; it stays as it is. `.ci/package` makes such roots, builds the
+//! package, and calls this.
+
+use crate::Outcome;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+type Result<T> = core::result::Result<T, String>;
+
+/// What a package of this kind must bring.
+const FILES: [&str; 6] = [
+    "usr/bin/sinew",
+    "usr/share/man/man1/sinew.1.gz",
+    "usr/share/bash-completion/completions/sinew",
+    "usr/share/zsh/vendor-completions/_sinew",
+    "usr/share/fish/vendor_completions.d/sinew.fish",
+    "lib/systemd/system/sinew@.service",
+];
+
+/// What a newcomer does first, in order. Each must succeed.
+const FIRST_STEPS: [&str; 5] = [
+    "sinew --version",
+    "sinew net init /mnt/net --name trial",
+    "sinew net add /mnt/net ams --address 192.0.2.1:7700",
+    "sinew node --check --config /mnt/net/ams/node.toml",
+    "rm -r /mnt/net",
+];
+
+/// Where the system keeps books of its own.
+const BOOKS: [&str; 5] = [
+    "var/lib/dpkg/",
+    "var/cache/",
+    "var/log/",
+    "etc/passwd-",
+    "etc/group-",
+];
+const SHADOWS: [&str; 2] = ["etc/shadow-", "etc/gshadow-"];
+
+/// Installs, tries and removes the package.
+pub(crate) fn run(bare: &Path, package: &Path) -> Outcome {
+    let copy = PathBuf::from(format!("{}.trial", bare.display()));
+    let tried = trial(bare, package, &copy);
+    let removed = remove(&copy);
+    match tried.and(removed) {
+        Ok(()) => Outcome::Done,
+        Err(why) => {
+            eprintln!("package-test: {why}");
+            Outcome::Failed
+        }
+    }
+}
+
+fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
+    if call("id", &["-u"])?.trim() != "0" {
+        return Err("a bare root needs root: run it by sudo".to_owned());
+    }
+    remove(root)?;
+    let copied = call("cp", &["-a", &text(bare), &text(root)]);
+    copied.map_err(|why| format!("{why}; make {} by debootstrap", bare.display()))?;
+    let name = package.file_name().ok_or("which package?")?;
+    let inside = root.join("mnt").join(name);
+    fs::copy(package, &inside).map_err(|error| format!("{}: {error}", package.display()))?;
+    let within = |words: &str| call("chroot", &[&text(root), "/bin/sh", "-c", words]);
+    let package = format!("/mnt/{}", name.display());
+    let before = files(root)?;
+    within(&format!("dpkg -i {package}"))?;
+    for file in FILES {
+        if !root.join(file).exists() {
+            return Err(format!("{file} is not in the package"));
+        }
+    }
+    if !has_user(root)? {
+        return Err("the package makes no user `sinew`".to_owned());
+    }
+    for step in FIRST_STEPS {
+        within(step).map_err(|why| format!("`{step}` in the bare root: {why}"))?;
+        println!("package-test: {step}");
+    }
+    within("dpkg --purge sinew")?;
+    let after = files(root)?;
+    let left: Vec<&String> = after.difference(&before).collect();
+    if !left.is_empty() || has_user(root)? {
+        return Err(format!("the removal leaves {left:?}, or the user `sinew`"));
+    }
+    println!(
+        "package-test: in {}: installed, tried, removed; nothing is left",
+        bare.display()
+    );
+    Ok(())
+}
+
+/// All paths below, without the system's own books.
+fn files(root: &Path) -> Result<BTreeSet<String>> {
+    let words = ["-xdev", "-printf", "%P\n"];
+    let all = call("find", &[&[text(root).as_str()], &words[..]].concat())?;
+    let is_book = |path: &str| BOOKS.iter().any(|book| path.starts_with(book));
+    let is_own = |path: &&str| !is_book(path) && !SHADOWS.contains(path);
+    Ok(all.lines().filter(is_own).map(str::to_owned).collect())
+}
+
+fn has_user(root: &Path) -> Result<bool> {
+    let passwd = root.join("etc/passwd");
+    let users = fs::read_to_string(&passwd).map_err(|e| format!("{}: {e}", passwd.display()))?;
+    Ok(users.lines().any(|line| line.starts_with("sinew:")))
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Runs it; its output, or what it complained of.
+fn call(program: &str, words: &[&str]) -> Result<String> {
+    let told = || format!("{program} {}", words.join(" "));
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("{}: {error}", told()))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!(
+            "{}: {}",
+            told(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
