@@ -105,9 +105,7 @@ impl Script {
             }
             (Speaks::NatPmp, nat_pmp::VERSION) => {
                 let given = match nat_pmp::Request::parse(request).unwrap() {
-                    nat_pmp::Request::Address => {
-                        nat_pmp::Given::Address(self.outside.octets())
-                    }
+                    nat_pmp::Request::Address => nat_pmp::Given::Address(self.outside.octets()),
                     nat_pmp::Request::Map(map) => {
                         self.map(map.lifetime_s, map.external_port);
                         nat_pmp::Given::Map(nat_pmp::Map {
@@ -364,10 +362,21 @@ fn an_address_that_is_not_public_is_a_second_nat() {
     script.run(MINUTE);
     let why = "it has no address outside";
     assert_eq!(script.mapper.state(), State::Refused { why });
-    for ip in [[1, 1, 1, 1], [100, 128, 0, 1], [172, 32, 0, 1], [198, 51, 100, 1]] {
+    for ip in [
+        [1, 1, 1, 1],
+        [100, 128, 0, 1],
+        [172, 32, 0, 1],
+        [198, 51, 100, 1],
+    ] {
         assert!(is_public(ip.into()), "{ip:?}");
     }
-    for ip in [[0, 1, 2, 3], [127, 0, 0, 1], [169, 254, 1, 1], [198, 19, 0, 1], [240, 0, 0, 1]] {
+    for ip in [
+        [0, 1, 2, 3],
+        [127, 0, 0, 1],
+        [169, 254, 1, 1],
+        [198, 19, 0, 1],
+        [240, 0, 0, 1],
+    ] {
         assert!(!is_public(ip.into()), "{ip:?}");
     }
 }
@@ -379,10 +388,21 @@ fn only_the_router_answers_and_only_what_was_asked() {
     script.exchange();
     let good = script.given(&script.last());
     let map = good.map.unwrap();
-    let of = |map| emitted_pcp(pcp::Answer { map: Some(map), ..good });
+    let of = |map| {
+        emitted_pcp(pcp::Answer {
+            map: Some(map),
+            ..good
+        })
+    };
     let wrong = [
-        pcp::Map { nonce: [8; pcp::NONCE_BYTES], ..map },
-        pcp::Map { internal_port: 7_701, ..map },
+        pcp::Map {
+            nonce: [8; pcp::NONCE_BYTES],
+            ..map
+        },
+        pcp::Map {
+            internal_port: 7_701,
+            ..map
+        },
     ];
     for wrong in wrong {
         script.say(&of(wrong));
@@ -396,9 +416,21 @@ fn only_the_router_answers_and_only_what_was_asked() {
     script.say(&of(map));
     assert!(script.is_mapped());
     // The same once more: nobody has asked.
-    script.say(&of(pcp::Map { external: Endpoint { port: 53, ..map.external }, ..map }));
+    script.say(&of(pcp::Map {
+        external: Endpoint {
+            port: 53,
+            ..map.external
+        },
+        ..map
+    }));
     assert_eq!(script.mapper.state(), mapped(7_700, Protocol::Pcp));
-    let ignored = [("malformed", 1), ("nonce", 1), ("port", 1), ("stranger", 2), ("unasked", 1)];
+    let ignored = [
+        ("malformed", 1),
+        ("nonce", 1),
+        ("port", 1),
+        ("stranger", 2),
+        ("unasked", 1),
+    ];
     assert_eq!(*script.mapper.ignored(), BTreeMap::from(ignored));
 }
 
@@ -408,7 +440,10 @@ fn absurd_life_times_are_clamped() {
         let mut script = Script::new(Speaks::Nothing);
         script.mapper.on_timeout(script.now);
         script.exchange();
-        let answer = pcp::Answer { lifetime_s: told_s, ..script.given(&script.last()) };
+        let answer = pcp::Answer {
+            lifetime_s: told_s,
+            ..script.given(&script.last())
+        };
         script.say(&emitted_pcp(answer));
         let next = script.mapper.deadline().unwrap();
         assert_eq!(next.since(script.now), renewed_after);
@@ -419,12 +454,19 @@ fn absurd_life_times_are_clamped() {
 fn another_place_is_a_new_beginning() {
     let mut script = Script::new(Speaks::Pcp);
     script.run(SECOND);
-    script.mapper.set_place(script.now, Some(PLACE), [9; pcp::NONCE_BYTES]);
+    script
+        .mapper
+        .set_place(script.now, Some(PLACE), [9; pcp::NONCE_BYTES]);
     assert!(script.is_mapped(), "it is the same");
     let gateway = Ipv4Addr::new(192, 168, 1, 254);
     let other = Place { gateway, ..PLACE };
-    script.mapper.set_place(script.now, Some(other), [9; pcp::NONCE_BYTES]);
-    assert_eq!((script.mapper.state(), script.mapper.until()), (State::Asking, None));
+    script
+        .mapper
+        .set_place(script.now, Some(other), [9; pcp::NONCE_BYTES]);
+    assert_eq!(
+        (script.mapper.state(), script.mapper.until()),
+        (State::Asking, None)
+    );
     script.mapper.on_timeout(script.now);
     let request = script.mapper.next_datagram().unwrap();
     let request = pcp::Request::parse(&request).unwrap();
@@ -434,5 +476,8 @@ fn another_place_is_a_new_beginning() {
     script.say(&late);
     assert_eq!(script.mapper.state(), State::Asking);
     script.mapper.set_place(script.now, None, NONCE);
-    assert_eq!((script.mapper.state(), script.mapper.deadline()), (State::Off, None));
+    assert_eq!(
+        (script.mapper.state(), script.mapper.deadline()),
+        (State::Off, None)
+    );
 }
