@@ -7,6 +7,7 @@
 //! What is mapped becomes one of the endpoints that the node announces, so others can dial it through any NAT of their
 //! own. The mapping is given back when the thread ends. A router that answers nothing is asked again rarely.
 
+mod judge;
 mod mapper;
 mod place;
 

@@ -15,6 +15,7 @@
 //! Judged: an answer counts if it comes from the router and answers what was asked (nonce and port); the address outside has
 //! to be public, since one that is not lies behind a second NAT; life times are clamped.
 
+use super::judge::{fits, is_public};
 use base::{Duration, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -465,31 +466,6 @@ impl Mapper {
         let len = request.emit(&mut buffer).expect("no message is longer");
         self.out.push_back(buffer[..len].to_vec());
     }
-}
-
-/// An epoch goes on as clocks do, which may differ by a sixteenth. [RFC 6887 §8.5]
-fn fits((before_s, at): (u32, Time), epoch_s: u32, now: Time) -> bool {
-    let here_s = now.since(at).as_millis() / 1_000;
-    let there_s = u64::from(epoch_s.saturating_sub(before_s));
-    epoch_s.saturating_add(1) >= before_s
-        && here_s + 2 >= there_s - there_s / 16
-        && there_s + 2 >= here_s - here_s / 16
-}
-
-/// Anybody can send there. Choice: ranges for examples count as public: no router has one, and networks of tests do.
-pub(super) fn is_public(ip: Ipv4Addr) -> bool {
-    let [a, b, c, _] = ip.octets();
-    let is_shared = a == 100 && b & 0xc0 == 64;
-    let is_of_protocols = (a, b, c) == (192, 0, 0);
-    let is_benchmark = a == 198 && b & 0xfe == 18;
-    !(a == 0
-        || a >= 224
-        || ip.is_loopback()
-        || ip.is_private()
-        || ip.is_link_local()
-        || is_shared
-        || is_of_protocols
-        || is_benchmark)
 }
 
 #[cfg(test)]

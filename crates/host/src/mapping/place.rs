@@ -1,7 +1,8 @@
 //! Whether a port is to be mapped, for which of the node's sockets, and at which router.
 
 use super::Wish;
-use super::mapper::{Place, is_public};
+use super::judge::is_public;
+use super::mapper::Place;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use wire::mapping::PORT;

@@ -44,12 +44,13 @@ pub fn addresses_v4() -> io::Result<Vec<Ipv4Addr>> {
     sys::check(unsafe { libc::getifaddrs(&raw mut first) })?;
     let mut addresses = Vec::new();
     let mut next = first;
-    // SAFETY: "ifa_next: a pointer to the next structure on the list, or NULL if this is the last item"; "ifa_addr ...
-    // may contain a null pointer"; it is a `sockaddr_in` where its family says so, which need not be aligned.
+    // SAFETY: "ifa_next: a pointer to the next structure on the list, or NULL if this is the last item".
     while let Some(entry) = unsafe { next.as_ref() } {
-        let address = entry.ifa_addr;
-        if !address.is_null() && unsafe { (*address).sa_family } == libc::AF_INET as u16 {
-            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+        // SAFETY: "ifa_addr points to a structure containing the interface address", or is null; each begins with its family.
+        let family = unsafe { entry.ifa_addr.as_ref() }.map(|address| address.sa_family);
+        if family == Some(libc::AF_INET as u16) {
+            // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
+            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             addresses.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
         }
         next = entry.ifa_next;

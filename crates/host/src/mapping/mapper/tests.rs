@@ -362,23 +362,6 @@ fn an_address_that_is_not_public_is_a_second_nat() {
     script.run(MINUTE);
     let why = "it has no address outside";
     assert_eq!(script.mapper.state(), State::Refused { why });
-    for ip in [
-        [1, 1, 1, 1],
-        [100, 128, 0, 1],
-        [172, 32, 0, 1],
-        [198, 51, 100, 1],
-    ] {
-        assert!(is_public(ip.into()), "{ip:?}");
-    }
-    for ip in [
-        [0, 1, 2, 3],
-        [127, 0, 0, 1],
-        [169, 254, 1, 1],
-        [198, 19, 0, 1],
-        [240, 0, 0, 1],
-    ] {
-        assert!(!is_public(ip.into()), "{ip:?}");
-    }
 }
 
 #[test]
