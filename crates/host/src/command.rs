@@ -1,5 +1,6 @@
 //! Commands to the loop from other threads: a bounded channel and a wake-up.
 
+use crate::mapping;
 use crate::relay::ledger::NotOne;
 use crate::relay::{Ledger, Limits};
 use crate::status::{GateStatus, Status};
@@ -53,6 +54,7 @@ pub struct Commander {
     waker: Waker,
     bulk: Arc<OnceLock<Arc<Ledger>>>,
     gate: Arc<OnceLock<Arc<dyn Gatekeeper>>>,
+    mapping: Arc<OnceLock<Arc<mapping::Shared>>>,
 }
 
 /// Who knows of the clients on other hosts.
@@ -75,6 +77,7 @@ impl Commander {
             waker,
             bulk: Arc::default(),
             gate: Arc::default(),
+            mapping: Arc::default(),
         };
         (commander, commands)
     }
@@ -88,6 +91,11 @@ impl Commander {
     /// Has the status tell of the clients on other hosts, in the same way.
     pub fn tell_of_gate(&self, gate: Arc<dyn Gatekeeper>) {
         self.gate.get_or_init(|| gate);
+    }
+
+    /// Has the status tell of the port that the router leads to the node.
+    pub(crate) fn tell_of_mapping(&self, mapping: &Arc<mapping::Shared>) {
+        self.mapping.get_or_init(|| Arc::clone(mapping));
     }
 
     /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
@@ -115,6 +123,7 @@ impl Commander {
         let mut status = self.ask(Command::Status)?;
         status.bulk = self.bulk.get().map(|bulk| bulk.status());
         status.gate = self.gate.get().map(|gate| gate.status());
+        status.mapping = self.mapping.get().map(|mapping| mapping.status());
         Ok(status)
     }
 

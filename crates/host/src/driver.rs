@@ -518,6 +518,7 @@ impl Driver {
             bridges: self.bridges(),
             bulk: None,
             gate: None,
+            mapping: None,
         }
     }
 

@@ -28,6 +28,7 @@ pub mod files;
 pub mod hops;
 pub mod keeper;
 pub mod log;
+pub mod mapping;
 pub mod metrics;
 pub mod notify;
 pub mod outbox;

@@ -31,6 +31,31 @@ pub struct Status {
     pub bulk: Option<BulkStatus>,
     /// The gate of clients on other hosts, if there is one.
     pub gate: Option<GateStatus>,
+    /// The port that the router in front of the node leads to it.
+    pub mapping: Option<MappingStatus>,
+}
+
+/// The port that the router in front of the node leads to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MappingStatus {
+    /// `map_port`: `auto`, `true` or `false`.
+    pub wanted: &'static str,
+    /// `off`, `asking`, `mapped`, `lost`, `refused`, `double-nat` or `silent`.
+    pub state: &'static str,
+    /// Why it is off, refused, or of no use.
+    pub why: Option<String>,
+    /// The router that is asked.
+    pub gateway: Option<String>,
+    /// The node's own address and port.
+    pub own: Option<String>,
+    /// What leads there from outside.
+    pub at: Option<String>,
+    /// `PCP` or `NAT-PMP`.
+    pub by: Option<&'static str>,
+    /// The second in which the mapping ends unless it is renewed, since 1970.
+    pub until_s: Option<u64>,
+    /// Answers that did not count, by reason: `malformed`, `nonce`, `port`, `stranger`, `unasked`.
+    pub ignored: BTreeMap<&'static str, u64>,
 }
 
 /// The gate of clients on other hosts.

@@ -2,7 +2,10 @@
 //!
 //! Everything is of the calling thread's network.
 
+mod gateway;
 mod route;
+
+pub use gateway::{addresses_v4, default_gateway};
 
 use crate::sys;
 use crate::tap::is_interface_name;

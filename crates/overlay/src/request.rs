@@ -122,6 +122,8 @@ pub enum Operation {
     },
     /// This node's part in bulk data.
     Bulk(wire::link_state::Bulk),
+    /// The router in front of this node leads what comes to this endpoint to its socket; none if nothing does.
+    Mapped(Option<wire::Endpoint>),
     /// How many physical links the link to a neighbour crosses has been probed, or is configured.
     Hops {
         /// The neighbour.

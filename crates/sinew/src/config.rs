@@ -56,10 +56,11 @@ use base::NodeAddr;
 use gateway::allow::Rule;
 use host::control::{AskedWays, GroupSet};
 use host::log::Level;
+use host::mapping::Wish;
 use parse::{
     congestion, default_mode, flows, group_address, hops, key, listen, mode, neighbors,
     node_address, one_or_more, one_text, rate, rules, settings, some_listen, span, strikes, text,
-    yes,
+    wish, yes,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -139,6 +140,9 @@ pub struct Config {
     /// Offer this node as a neighbour, and find the nodes to which a link is worth having.
     #[serde(default)]
     pub find_links: bool,
+    /// Have the router in front of the host lead a port to this node: `true`, `false` or `"auto"`.
+    #[serde(default, deserialize_with = "wish")]
+    pub map_port: Wish,
     /// Probe how many physical links lead to each neighbour.
     #[serde(default = "yes")]
     pub probe_hops: bool,

@@ -3,13 +3,15 @@
 //! ```text
 //!   host    UDP, offload, buffers, priority, descriptors, names, MTU   needs no node
 //!   files   node.toml, certificate, clock, disk, neighbours' names     a node's directory
-//!   node    is it running, links, NAT, MTU of paths, kernel drops      its control socket
+//!   node    is it running, links, NAT, port mapping, MTU of paths,     its control socket
+//!           kernel drops
 //! ```
 //! Each finding says what was looked at and what was seen; what is not good has the next step. Nothing is
 //! changed. Exit status 1 if something is bad.
 
 mod files;
 mod host;
+mod mapping;
 mod reach;
 mod running;
 mod tcp;

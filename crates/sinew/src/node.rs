@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, hops, keeper, relay,
-//!                                                         ready, reload
+//!                                                         ready, reload, mapping
 //! ```
 
 mod ready;
@@ -20,6 +20,7 @@ use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::{Format, Lines};
+use host::mapping::{Mapping, Wishes};
 use host::metrics::{Hosts, Metrics};
 use host::notify::Notify;
 use host::relay::{Limits, ServeError, Service, Settings};
@@ -143,7 +144,9 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     let dialler = tunnels(&config, &identity, &network, &mut driver, &lines)?;
     let exits = exits(&config, &lines)?;
-    let running = running(args, &config, &identity, &driver, &lines, (dialler, exits))?;
+    let mapping = mapping(&config, &driver, &lines)?;
+    let told = (dialler, exits, mapping.wishes());
+    let running = running(args, &config, &identity, &driver, &lines, told)?;
     let credentials = (&identity, &network);
     let services = Services::start(&config, credentials, &driver, &lines, &running)?;
     lines.say(&first_line(&config, &identity, &driver));
@@ -152,6 +155,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);
+    drop(mapping);
     ended.map_err(Failure::failed)
 }
 
@@ -207,7 +211,7 @@ fn running(
     identity: &Identity,
     driver: &Driver,
     lines: &Lines,
-    (dialler, exits): (Option<Dialler>, Option<Serving>),
+    (dialler, exits, mapping): (Option<Dialler>, Option<Serving>, Wishes),
 ) -> Result<Shared, Failure> {
     let names = names(config, &config.listen);
     let resolver = (!names.is_empty()).then(|| {
@@ -224,12 +228,29 @@ fn running(
         resolver: resolver.transpose()?,
         dialler,
         exits,
+        mapping,
     };
     Ok(Arc::new(Mutex::new(running)))
 }
 
 fn no_thread(error: std::io::Error) -> Failure {
     Failure::failed(format_args!("cannot start a thread: {error}"))
+}
+
+/// Asks the router in front of the host for a port, if that is wanted.
+fn mapping(config: &Config, driver: &Driver, lines: &Lines) -> Result<Mapping, Failure> {
+    let listen = driver
+        .local_addrs()
+        .unwrap_or_else(|_| config.listen.clone());
+    let makes_links = config.direct_links || config.find_links;
+    let mapping = Mapping::start(
+        config.map_port,
+        listen,
+        makes_links,
+        driver.commander(),
+        lines.clone(),
+    );
+    mapping.map_err(no_thread)
 }
 
 /// Serves the exits that are listed; those that are listed later need the clients' socket too.

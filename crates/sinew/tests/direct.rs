@@ -2,8 +2,8 @@
 //! namespaces of the test.
 //!
 //! ```text
-//!   b 10.97.1.2 ── router 10.98.1.2 ── 10.98.1.1 core, and the node a, 10.98.2.1 ── 10.98.2.2 router ── 10.97.2.2 c
-//!                  masquerade                                                       masquerade
+//!   b 10.97.1.2 ── router 198.51.100.2 ── 198.51.100.1 core, and the node a, 203.0.113.1 ── 203.0.113.2 router ── 10.97.2.2 c
+//!                  masquerade                                                               masquerade
 //! ```
 #![allow(
     clippy::unwrap_used,
@@ -11,11 +11,15 @@
     reason = "a test that cannot go on says where, and shows what it measured"
 )]
 
+#[path = "direct/gateway.rs"]
+mod gateway;
 mod world;
 
+use gateway::{Gateway, Speaks};
 use net::netns::{Namespace, available};
 use serde_json::Value;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use world::streams::Stream;
 use world::{World, nft};
@@ -50,9 +54,18 @@ const REBIND_GOAL: Duration = Duration::from_secs(1);
 /// A network of three nodes, and what it runs in.
 struct Site {
     world: World,
-    /// Of `b`.
-    router: Namespace,
-    _namespaces: Vec<Namespace>,
+    /// Those of `b` and `c`.
+    routers: [Namespace; 2],
+    /// Those of `a`, `b` and `c`.
+    hosts: [Namespace; 3],
+}
+
+/// The network between the core and a router: public addresses, as routers have them outside.
+fn outside(n: u8) -> &'static str {
+    match n {
+        1 => "198.51.100",
+        _ => "203.0.113",
+    }
 }
 
 /// The rules of a router for its host `n`; public ports from `ports`, where they are given.
@@ -94,19 +107,26 @@ fn side(core: &Namespace, n: u8, nat: Nat) -> Option<[Namespace; 2]> {
     };
     add(&host, format!("10.97.{n}.2/24"), "i0");
     add(&router, format!("10.97.{n}.1/24"), "r0");
-    add(&router, format!("10.98.{n}.2/24"), "r1");
-    add(core, format!("10.98.{n}.1/24"), &format!("c{n}"));
+    add(&router, format!("{}.2/24", outside(n)), "r1");
+    add(core, format!("{}.1/24", outside(n)), &format!("c{n}"));
     let default = |at: &Namespace, via: String| {
         at.ip(&["route", "add", "default", "via", &via]).unwrap();
     };
     default(&host, format!("10.97.{n}.1"));
-    default(&router, format!("10.98.{n}.1"));
+    default(&router, format!("{}.1", outside(n)));
     router.sysctl("net/ipv4/ip_forward", "1").unwrap();
     nft::load(&router, &rules(n, nat, None)).then_some([host, router])
 }
 
 /// None, loudly, where the kernel or nftables cannot.
 fn site(test: &str, nats: [Nat; 2]) -> Option<Site> {
+    let mut site = quiet_site(test, nats)?;
+    site.launch();
+    Some(site)
+}
+
+/// The same before its nodes are started.
+fn quiet_site(test: &str, nats: [Nat; 2]) -> Option<Site> {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
         return None;
@@ -118,9 +138,9 @@ fn site(test: &str, nats: [Nat; 2]) -> Option<Site> {
         eprintln!("SKIPPED: {test}: nftables cannot masquerade here");
         return None;
     };
-    let mut world = World::new(test);
+    let world = World::new(test);
     for (name, at) in [
-        ("a", "10.98.1.1:7700"),
+        ("a", "198.51.100.1:7700"),
         ("b", "10.97.1.2:7700"),
         ("c", "10.97.2.2:7700"),
     ] {
@@ -129,23 +149,30 @@ fn site(test: &str, nats: [Nat; 2]) -> Option<Site> {
     }
     world.listen("a", "0.0.0.0:7700");
     let hub = world.overlay_address("a");
-    for (name, at) in [("b", "10.98.1.1"), ("c", "10.98.2.1")] {
+    for (name, n) in [("b", 1), ("c", 2)] {
+        let at = format!("{}.1:7700", outside(n));
         let neighbor =
-            format!("\n[[neighbor]]\nname = 'a'\naddress = '{hub}'\nendpoint = '{at}:7700'\n");
+            format!("\n[[neighbor]]\nname = 'a'\naddress = '{hub}'\nendpoint = '{at}'\n");
         let path = world.node(name).join("node.toml");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text + &neighbor).unwrap();
     }
-    world.launch_in("a", &core);
-    world.launch_in("b", &b);
-    world.launch_in("c", &c);
-    world.wait_for_link("a", "b");
-    world.wait_for_link("a", "c");
     Some(Site {
         world,
-        router: b_router,
-        _namespaces: vec![core, b, c, c_router],
+        routers: [b_router, c_router],
+        hosts: [core, b, c],
     })
+}
+
+impl Site {
+    fn launch(&mut self) {
+        let world = &mut self.world;
+        for (name, host) in ["a", "b", "c"].iter().zip(&self.hosts) {
+            world.launch_in(name, host);
+        }
+        world.wait_for_link("a", "b");
+        world.wait_for_link("a", "c");
+    }
 }
 
 /// What `b` says of a ping of `c`.
@@ -176,7 +203,7 @@ fn two_nodes_behind_nat_link_directly_when_they_have_traffic() {
     };
     time_to_link(&site);
     let links = site.world.json("links --node net/b").to_string();
-    assert!(links.contains("10.98.2.2:7700"), "{links}");
+    assert!(links.contains("203.0.113.2:7700"), "{links}");
 }
 
 /// Links directly where that is possible, and stays on its way where not.
@@ -215,6 +242,51 @@ fn a_symmetric_nat_stays_on_its_way_to_those_that_are_closed() {
     pair([Nat::PortRestricted, Nat::Symmetric]);
 }
 
+/// One router maps a port, which opens it to the other one's symmetric NAT. The other router is behind a NAT itself.
+#[test]
+fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
+    let Some(mut site) = quiet_site("mapped", [Nat::Symmetric; 2]) else {
+        return;
+    };
+    let at = |text: &str| -> Ipv4Addr { text.parse().unwrap() };
+    let given = [(at("198.51.100.2"), 40_001), (at("100.64.3.2"), 40_002)];
+    let [b_router, c_router] = &site.routers;
+    let b_gateway = Gateway::start(b_router, Speaks::Pcp, at("10.97.1.1"), given[0]);
+    let c_gateway = Gateway::start(c_router, Speaks::NatPmp, at("10.97.2.1"), given[1]);
+    site.launch();
+    let world = &site.world;
+    let mapping = |name: &str| world.status(name)["mapping"].clone();
+    world.wait("both routers are asked", || {
+        mapping("b")["state"] == "mapped" && mapping("c")["state"] == "double-nat"
+    });
+    let told = mapping("b");
+    assert_eq!(told["at"], "198.51.100.2:40001", "{told}");
+    assert_eq!(told["by"], "PCP", "{told}");
+    assert_eq!(*c_gateway.open.lock().unwrap(), None, "it is of no use");
+    assert_eq!(mapping("a")["state"], "off", "it has a public address");
+    let took = time_to_link(&site);
+    println!(
+        "symmetric-symmetric, mapped: direct after {} ms",
+        took.as_millis()
+    );
+    let links = site.world.json("links --node net/c").to_string();
+    assert!(links.contains("198.51.100.2:40001"), "{links}");
+    // What is not wanted any more is given back at once, and so is all at the end.
+    let open = || *b_gateway.open.lock().unwrap();
+    assert_eq!(open(), Some(40_001));
+    site.world.configure("b", "map_port = false");
+    let taken = site.world.sinew("reload --node net/b");
+    assert!(taken.contains("map_port"), "{taken}");
+    site.world.wait("the port is closed", || open().is_none());
+    let path = site.world.node("b").join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("map_port = false", "map_port = true")).unwrap();
+    site.world.sinew("reload --node net/b");
+    site.world.wait("the port is open", || open().is_some());
+    site.world.stop("b");
+    site.world.wait("the port is closed", || open().is_none());
+}
+
 #[test]
 #[ignore = "measures the goals, on a quiet machine"]
 fn goals() {
@@ -251,9 +323,9 @@ fn rebind() -> Option<Duration> {
         forwarded() == before
     });
     let begun = call.due() - 10;
-    let router = &site.router;
+    let router = &site.routers[0];
     // Bindings of an address that goes are forgotten.
-    let address = ["10.98.1.2/24", "dev", "r1"];
+    let address = ["198.51.100.2/24", "dev", "r1"];
     router
         .ip(&[&["addr", "del"], &address[..]].concat())
         .unwrap();
@@ -262,7 +334,7 @@ fn rebind() -> Option<Duration> {
     router
         .ip(&[&["addr", "add"], &address[..]].concat())
         .unwrap();
-    let default = ["route", "add", "default", "via", "10.98.1.1"];
+    let default = ["route", "add", "default", "via", "198.51.100.1"];
     router.ip(&default).unwrap();
     call.run(200);
     let end = call.due() - 10;
@@ -274,7 +346,7 @@ fn rebind() -> Option<Duration> {
     assert_eq!(call.lost(end - 50, end), 0, "the call goes on");
     world.wait("a knows the other port", || {
         let links = world.json("links --node net/a").to_string();
-        links.contains("10.98.1.2:20000")
+        links.contains("198.51.100.2:20000")
     });
     call.end();
     Some(silence)

@@ -12,6 +12,7 @@
 //!   remote        client on another host <-> the node's gate, within TLS; carries ipc
 //!   relay         bulk data over TCP between nodes, and what is copied: entries of a directory
 //!   scribe        Pastry rings and Scribe trees, between nodes that the overlay connects
+//!   mapping       a node and the router in front of it: PCP and NAT-PMP, of the RFCs
 //! ```
 //!
 //! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
@@ -33,6 +34,7 @@ pub mod handshake;
 pub mod ipc;
 pub mod link;
 pub mod link_state;
+pub mod mapping;
 mod measure;
 pub mod record;
 pub mod relay;

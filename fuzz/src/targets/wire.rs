@@ -11,7 +11,7 @@ use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
 use wire::transport::{EndRepair, Fragment, GroupKey, Kind, Range, Segment, Tally, group_copy};
-use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
+use wire::{HEADER_BYTES, data, echo, exit, link, mapping, remote, scribe, tunnel};
 
 use crate::Target;
 
@@ -35,6 +35,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_relay_item", relay_item),
     ("wire_relay_frame", relay_frame),
     ("wire_tunnel", tunnel_records),
+    ("wire_mapping", router_answer),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -444,6 +445,31 @@ fn echo_packet(data: &[u8]) {
             .emit(&mut payload)
             .expect("the payload has room for its own front");
         assert_eq!(payload, data);
+    }
+}
+
+/// What a router says, and what it is asked: a value is the same when it is written and read again.
+fn router_answer(data: &[u8]) {
+    use mapping::{Answer, nat_pmp, pcp};
+    let mut bytes = [0xa5; pcp::REQUEST_BYTES];
+    let answer = Answer::parse(data);
+    let written = match answer {
+        Ok(Answer::Pcp(answer)) => answer.emit(&mut bytes),
+        Ok(Answer::NatPmp(answer)) => answer.emit(&mut bytes),
+        Ok(Answer::Other(_)) | Err(_) => Ok(0),
+    };
+    let len = written.expect("the longest answer is that long");
+    if len > 0 {
+        assert!(len <= data.len());
+        assert_eq!(Answer::parse(&bytes[..len]), answer);
+    }
+    if let Ok(request) = pcp::Request::parse(data) {
+        assert_eq!(pcp::Request::parse(&request.to_bytes()), Ok(request));
+    }
+    if let Ok(request) = nat_pmp::Request::parse(data) {
+        let len = request.emit(&mut bytes).expect("it is short");
+        assert_eq!(nat_pmp::Request::parse(&bytes[..len]), Ok(request));
+        assert!(len <= data.len());
     }
 }
 

@@ -6,6 +6,7 @@
 //!   │NAT           NAT│    b and c announce that with their link state
 //!   └─── dial ─── dial ┘   traffic from b to c passes a: b and c see it, and dial each other at the same time
 //! ```
+//! An endpoint that the router in front of a node leads to it is announced too: it is open to all, whatever their NAT is.
 //! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
 //! destination a port of its own; then the traffic stays on its way over `a`. A node whose links all run over byte streams
 //! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams. Two nodes without
@@ -52,6 +53,8 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Direct {
     /// Where each neighbour says that it sees this node.
     seen: BTreeMap<NodeAddr, Seen>,
+    /// What the router in front of this node leads to it.
+    mapped: Option<Endpoint>,
     /// What neighbours were told last, and when.
     told: BTreeMap<NodeAddr, (Told, Time)>,
     /// What the own record says.
@@ -96,6 +99,11 @@ struct Attempt {
 }
 
 impl Direct {
+    /// What the router leads here from now on. The next look at what is to be announced takes it.
+    pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
+        self.mapped = endpoint;
+    }
+
     /// A link to this node is made, or was, because there is traffic for it.
     pub(super) fn is_attempted(&self, to: NodeAddr) -> bool {
         self.attempts.contains_key(&to)
@@ -196,7 +204,7 @@ impl Node {
             return;
         }
         self.tell_neighbours(now, out);
-        let seen = self.seen_at();
+        let seen = self.endpoints();
         if seen != self.direct.announced {
             self.direct.announced = seen;
             self.own_record_due = true;
@@ -244,6 +252,28 @@ impl Node {
         }
     }
 
+    /// Where this node is to be dialled: where neighbours see it, and what the router leads to it. That comes first, as it
+    /// is open to all. It comes last, and in any case within what a record holds, if neighbours see other addresses alone:
+    /// the router may be wrong about its own. It leads datagrams, and is left out where none come.
+    fn endpoints(&mut self) -> Vec<Endpoint> {
+        let mut endpoints = self.seen_at();
+        let mapped = self.direct.mapped.filter(|at| self.may_dial(*at));
+        let mapped = mapped.filter(|_| !self.gets_no_datagrams());
+        let room = wire::link_state::ENDPOINTS_MAX;
+        if let Some(mapped) = mapped {
+            let is_seen = endpoints.iter().any(|seen| seen.ip == mapped.ip);
+            endpoints.retain(|seen| *seen != mapped);
+            endpoints.truncate(room - 1);
+            let place = match is_seen {
+                true => 0,
+                false => endpoints.len(),
+            };
+            endpoints.insert(place, mapped);
+        }
+        endpoints.truncate(room);
+        endpoints
+    }
+
     /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
     /// nothing else.
     fn seen_at(&mut self) -> Vec<Endpoint> {
@@ -263,7 +293,6 @@ impl Node {
         }
         let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
         seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));
-        seen.truncate(wire::link_state::ENDPOINTS_MAX);
         seen.into_iter().map(|(endpoint, _)| endpoint).collect()
     }
 

@@ -76,6 +76,10 @@ impl Node {
                 self.own_record_due |= before != Some(bulk);
                 Ok(Reply::Done)
             }
+            Operation::Mapped(endpoint) => {
+                self.direct.set_mapped(endpoint);
+                Ok(Reply::Done)
+            }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
             Operation::SetGroup {
                 group,

@@ -8,6 +8,7 @@ use crate::world::streams::Streams;
 use crate::world::{Nodes, addr, voice};
 use base::{Duration, UnderlayAddr};
 use overlay::Settings;
+use overlay::request::Operation;
 use wire::Endpoint;
 use wire::link::Kind;
 
@@ -158,4 +159,41 @@ fn who_is_seen_through_a_stream_alone_announces_where_it_was_dialled_or_else_lis
     pair.run(s(3));
     let [a, b] = [0, 1].map(|i| endpoint(uplink(i, 0)));
     assert_eq!(announced(&pair), [vec![b], vec![a]]);
+}
+
+#[test]
+fn what_the_router_maps_is_announced_first_if_neighbours_see_its_address_and_in_any_case() {
+    let mut nodes = settled(true);
+    let announced = |nodes: &Nodes| {
+        let database = nodes.running(0).unwrap().database();
+        database.endpoints_of(addr(1)).to_vec()
+    };
+    let seen = announced(&nodes);
+    assert_eq!(seen.len(), 1);
+    let of_router = Endpoint {
+        port: 40_001,
+        ..seen[0]
+    };
+    let elsewhere = {
+        let mut ip = of_router.ip;
+        ip[12..].copy_from_slice(&[198, 51, 100, 7]);
+        Endpoint { ip, ..of_router }
+    };
+    let loopback = {
+        let mut ip = of_router.ip;
+        ip[12..].copy_from_slice(&[127, 0, 0, 1]);
+        Endpoint { ip, ..of_router }
+    };
+    for (mapped, expected) in [
+        (Some(of_router), vec![of_router, seen[0]]),
+        (Some(elsewhere), vec![seen[0], elsewhere]),
+        (Some(seen[0]), vec![seen[0]]),
+        (Some(loopback), vec![seen[0]]),
+        (None, vec![seen[0]]),
+    ] {
+        nodes.operate(1, Operation::Mapped(mapped));
+        nodes.run_ms(3_000);
+        assert_eq!(announced(&nodes), expected, "{mapped:?}");
+    }
+    nodes.world.close().unwrap();
 }

@@ -4,6 +4,7 @@ use super::{Accept, Exit, Exits, Neighbor};
 use crate::authority::is_endpoint;
 use base::NodeAddr;
 use gateway::allow::Rule;
+use host::mapping::Wish;
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -25,6 +26,24 @@ pub(super) fn default_mode() -> u32 {
 fn parse<T: FromStr<Err: Display>, E: de::Error>(text: &str) -> Result<T, E> {
     text.parse()
         .map_err(|error| E::custom(format!("`{text}`: {error}")))
+}
+
+/// Whether a port is to be mapped.
+pub(super) fn wish<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wish, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "`true`, `false` or \"auto\"")]
+    enum Form {
+        Flag(bool),
+        Word(String),
+    }
+    match Form::deserialize(deserializer)? {
+        Form::Flag(true) => Ok(Wish::Yes),
+        Form::Flag(false) => Ok(Wish::No),
+        Form::Word(word) if word == "auto" => Ok(Wish::Auto),
+        Form::Word(word) => Err(de::Error::custom(format!(
+            "`{word}`: expected `true`, `false` or \"auto\""
+        ))),
+    }
 }
 
 pub(super) fn one_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>

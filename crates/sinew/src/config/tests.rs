@@ -37,6 +37,8 @@ fn every_mistake_names_file_line_and_what_was_expected() {
         ),
         ("log_level = 'debug'".into(), 5, "error, warning or info"),
         ("lab".into(), 5, "expected"),
+        ("map_port = 'on'".into(), 5, "`true`, `false` or \"auto\""),
+        ("map_port = 1".into(), 5, "`true`, `false` or \"auto\""),
         ("lab = true\nlab = true".into(), 6, "duplicate key"),
         ("metrics = 'here'".into(), 5, "`here`: "),
         ("profile = 'fast'".into(), 5, "`modern` or `paper`"),
@@ -101,6 +103,19 @@ fn every_mistake_names_file_line_and_what_was_expected() {
     );
     let message = load("certificate = 'a'").unwrap_err();
     assert!(message.contains("missing field `key`"), "{message}");
+}
+
+#[test]
+fn a_port_is_mapped_where_it_is_of_use_unless_it_is_said() {
+    for (line, expected) in [
+        ("", Wish::Auto),
+        ("map_port = 'auto'\n", Wish::Auto),
+        ("map_port = true\n", Wish::Yes),
+        ("map_port = false\n", Wish::No),
+    ] {
+        let config = load(&format!("{GOOD}{line}")).unwrap();
+        assert_eq!(config.map_port, expected, "{line}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The node that runs, as it tells itself.
 
-use super::{Finding, configuration, reach, tcp};
+use super::{Finding, configuration, mapping, reach, tcp};
 use crate::config::Config;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -60,6 +60,7 @@ fn node(status: &Value, config: Option<&Config>) -> Vec<Finding> {
         ));
     }
     findings.extend(reach::nat(status));
+    findings.extend(mapping::look(status));
     findings.extend(reach::paths(&links));
     // What does not answer is waited for: for all links at the same time.
     findings.extend(thread::scope(|scope| {

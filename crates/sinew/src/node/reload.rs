@@ -10,7 +10,7 @@
 //!     tcp, capacity, hops, impair,
 //!     congestion, flows, random_losses;
 //!     those that are listed no more
-//!   [[group]], [[exit]]
+//!   [[group]], [[exit]], map_port
 //!   [relay] transfers, probe, allow
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
@@ -24,6 +24,7 @@ use base::NodeAddr;
 use host::Commander;
 use host::control::{Reload, Reloaded};
 use host::log::Lines;
+use host::mapping::Wishes;
 use host::notify::Notify;
 use host::resolve::Resolver;
 use host::tunnel::Dialler;
@@ -40,7 +41,14 @@ const TOKEN_HANGUP: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 
 /// Keys that are taken while the node runs: the rest takes effect at its next start.
-const TAKEN: [&str; 5] = ["log_level", "log_file", "neighbor", "group", "exit"];
+const TAKEN: [&str; 6] = [
+    "log_level",
+    "log_file",
+    "neighbor",
+    "group",
+    "exit",
+    "map_port",
+];
 /// The same of `[relay]`.
 const TAKEN_OF_RELAY: [&str; 3] = ["transfers", "probe", "allow"];
 
@@ -72,6 +80,8 @@ pub(super) struct Running {
     pub(super) dialler: Option<Dialler>,
     /// Its exits, if it has a socket for clients.
     pub(super) exits: Option<Serving>,
+    /// Asks the router for a port.
+    pub(super) mapping: Wishes,
 }
 
 /// The node's files are read again by one at a time.
@@ -218,6 +228,10 @@ impl Running {
         self.take_groups(&config, &mut changes)?;
         self.take_exits(&mut config, &mut changes);
         self.take_limits(&mut config, &mut changes);
+        if config.map_port != self.config.map_port {
+            self.mapping.set(config.map_port);
+            changes.taken.push("map_port".to_owned());
+        }
         changes.later.extend(later(&self.config, &config));
         for key in later(&self.config, &config) {
             // It is told again the next time too.

@@ -95,6 +95,9 @@ fn entries(status: &Value) -> String {
     if status["gate"].is_object() {
         entry("gate", gate(&status["gate"]));
     }
+    if let Some(mapping) = mapping(&status["mapping"]) {
+        entry("port mapping", mapping);
+    }
     if let groups @ [_, ..] = groups(&status["groups"]).as_slice() {
         entry("groups", groups.join(", "));
     }
@@ -143,6 +146,19 @@ fn entries(status: &Value) -> String {
         }
     }
     page
+}
+
+/// The port that the router leads to the node, if that is asked for.
+fn mapping(mapping: &Value) -> Option<String> {
+    let router = mapping["gateway"].as_str()?;
+    let text = match (mapping["state"].as_str()?, mapping["at"].as_str()) {
+        ("mapped", Some(at)) => format!("{at} by {}, router {router}", text(&mapping["by"])),
+        (state, _) => {
+            let why = mapping["why"].as_str().map(|why| format!(": {why}"));
+            format!("{state}{}, router {router}", why.unwrap_or_default())
+        }
+    };
+    Some(text)
 }
 
 /// Clients on other hosts.

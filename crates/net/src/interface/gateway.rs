@@ -1,0 +1,94 @@
+//! Where this machine sends what has no route of its own, and the addresses that it has.
+
+use crate::sys;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// The kernel's routes of IPv4, of the calling process's network.
+const ROUTES: &str = "/proc/self/net/route";
+
+/// The router of the default route of IPv4, that with the least metric; none if there is none, or if the route needs no
+/// router.
+///
+/// # Errors
+/// The routes cannot be read.
+pub fn default_gateway() -> io::Result<Option<Ipv4Addr>> {
+    std::fs::read_to_string(ROUTES).map(|routes| gateway_of(&routes))
+}
+
+/// A line of the table: interface, destination, gateway, flags, two counts, metric, mask; addresses as numbers of this
+/// machine's byte order, in hexadecimal digits.
+fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
+    let defaults = routes.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| u32::from_str_radix(fields.get(at)?, 16).ok();
+        let metric: u32 = fields.get(6)?.parse().ok()?;
+        let is_default = number(1)? == 0 && number(7)? == 0;
+        let wanted = u32::from(libc::RTF_UP | libc::RTF_GATEWAY);
+        let leads = number(3)? & wanted == wanted;
+        let gateway = Ipv4Addr::from(number(2)?.to_ne_bytes());
+        (is_default && leads).then_some((metric, gateway))
+    });
+    defaults
+        .min_by_key(|(metric, _)| *metric)
+        .map(|(_, gateway)| gateway)
+}
+
+/// All IPv4 addresses of this machine's interfaces.
+///
+/// # Errors
+/// What the kernel says.
+pub fn addresses_v4() -> io::Result<Vec<Ipv4Addr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs(3) stores the address of a list there, which is freed below.
+    sys::check(unsafe { libc::getifaddrs(&raw mut first) })?;
+    let mut addresses = Vec::new();
+    let mut next = first;
+    // SAFETY: "ifa_next: a pointer to the next structure on the list, or NULL if this is the last item".
+    while let Some(entry) = unsafe { next.as_ref() } {
+        // SAFETY: "ifa_addr points to a structure containing the interface address", or is null; each begins with its family.
+        let family = unsafe { entry.ifa_addr.as_ref() }.map(|address| address.sa_family);
+        if family == Some(libc::AF_INET as u16) {
+            // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
+            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            addresses.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: the list is ours, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel writes it on a machine with the little end first.
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn the_default_route_with_the_least_metric_counts() {
+        let head =
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+        let routes = [
+            "wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0",
+            "eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0",
+            "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\t0\t0",
+            "tun1\t00000000\t0100000A\t0003\t0\t0\t0\t00000080\t0\t0\t0",
+            "eth0\t0002A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0",
+        ];
+        let text = format!("{head}{}\n", routes.join("\n"));
+        assert_eq!(gateway_of(&text), Some(Ipv4Addr::new(192, 168, 2, 1)));
+        assert_eq!(gateway_of(head), None);
+        assert_eq!(gateway_of(""), None);
+        assert_eq!(gateway_of(&format!("{head}eth0\t00000000\tx\n")), None);
+        let no_router = format!("{head}{}\n", routes[2]);
+        assert_eq!(gateway_of(&no_router), None);
+    }
+
+    #[test]
+    fn this_machine_has_its_loopback_address() {
+        assert!(addresses_v4().unwrap().contains(&Ipv4Addr::LOCALHOST));
+        default_gateway().unwrap();
+    }
+}

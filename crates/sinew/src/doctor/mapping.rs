@@ -1,0 +1,120 @@
+//! The port that the router in front of the host leads to the node.
+
+use super::Finding;
+use crate::show::{list, text};
+use serde_json::Value;
+use std::net::SocketAddr;
+
+const WHAT: &str = "port mapping";
+/// What makes a router do it, or replaces it.
+const BY_HAND: &str = "forward the UDP port in `listen` on the router to this host";
+
+/// None from a node that does not tell, being of an older version.
+pub(super) fn look(status: &Value) -> Option<Finding> {
+    let mapping = status["mapping"].as_object()?;
+    let of = |key: &str| mapping.get(key).map_or("", text);
+    let router = of("gateway");
+    Some(match of("state") {
+        "mapped" => mapped(
+            status,
+            of("at"),
+            &format!(
+                "{} to {}, by {}, router {router}",
+                of("at"),
+                of("own"),
+                of("by")
+            ),
+        ),
+        "off" => Finding::good(WHAT, format!("none: {}", of("why"))),
+        "asking" => Finding::good(WHAT, format!("the router {router} is being asked")),
+        "silent" => Finding::weak(
+            WHAT,
+            format!("none: the router {router} answers neither PCP nor NAT-PMP"),
+            format!(
+                "switch one of them on in the router (often beside UPnP, which this node does not speak), or {BY_HAND}; a NAT that is endpoint-independent needs neither"
+            ),
+        ),
+        "refused" => Finding::weak(
+            WHAT,
+            format!("the router {router} refuses: {}", of("why")),
+            format!("allow this host to map ports in the router, or {BY_HAND}"),
+        ),
+        "double-nat" => Finding::weak(
+            WHAT,
+            format!("of no use: {}, which is not public", of("why")),
+            "there is a second NAT: set one of the two routers to bridge mode; if the provider shares its addresses (CGNAT), ask it for a public one, or use IPv6",
+        ),
+        state => Finding::weak(
+            WHAT,
+            format!("{state}, router {router}"),
+            "see the log; the node asks again by itself",
+        ),
+    })
+}
+
+/// What the router says of itself is compared with what neighbours see.
+fn mapped(status: &Value, at: &str, shown: &str) -> Finding {
+    let parse = |at: &str| at.parse::<SocketAddr>().ok();
+    let seen = list(&status["snapshot"]["seen"]).iter();
+    let seen: Vec<SocketAddr> = seen.filter_map(|it| parse(text(&it["at"]))).collect();
+    let mut seen = seen.iter().filter(|seen| seen.is_ipv4()).peekable();
+    let is_compared = seen.peek().is_some();
+    if is_compared && !seen.any(|seen| parse(at).is_some_and(|at| at.ip() == seen.ip())) {
+        return Finding::weak(
+            WHAT,
+            format!("{shown}; but no neighbor sees this node at that address"),
+            "there may be a second NAT in front of the router, or another uplink: see NAT above",
+        );
+    }
+    Finding::good(WHAT, shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+    use serde_json::json;
+
+    fn look_at(mapping: Value, seen: &[&str]) -> Option<(State, String)> {
+        let seen: Vec<Value> = seen.iter().map(|at| json!({"at": at})).collect();
+        let status = json!({"mapping": mapping, "snapshot": {"seen": seen}});
+        look(&status).map(|it| {
+            assert_eq!(it.state == State::Good, it.next.is_empty(), "{it:?}");
+            (it.state, it.seen)
+        })
+    }
+
+    #[test]
+    fn each_state_has_its_next_step() {
+        assert_eq!(look_at(Value::Null, &[]), None);
+        let mapped = json!({"state": "mapped", "at": "198.51.100.7:7700", "own": "192.168.1.2:7700",
+                            "by": "PCP", "gateway": "192.168.1.1"});
+        let shown = "198.51.100.7:7700 to 192.168.1.2:7700, by PCP, router 192.168.1.1";
+        for seen in [
+            &[][..],
+            &["198.51.100.7:5"],
+            &["[2001:db8::1]:7700"],
+            &["10.0.0.1:1", "198.51.100.7:5"],
+        ] {
+            let told = look_at(mapped.clone(), seen);
+            assert_eq!(told, Some((State::Good, shown.to_owned())), "{seen:?}");
+        }
+        let (state, text) = look_at(mapped, &["203.0.113.1:7700"]).unwrap();
+        assert!(
+            state == State::Weak && text.contains("no neighbor sees"),
+            "{text}"
+        );
+        for (state, expected) in [
+            ("off", State::Good),
+            ("asking", State::Good),
+            ("silent", State::Weak),
+            ("refused", State::Weak),
+            ("double-nat", State::Weak),
+            ("lost", State::Weak),
+        ] {
+            let mapping = json!({"state": state, "why": "REASON", "gateway": "192.168.1.1"});
+            let (state, text) = look_at(mapping, &[]).unwrap();
+            assert_eq!(state, expected, "{text}");
+        }
+    }
+}
