@@ -3,8 +3,10 @@
 use super::carry::FRAMES_PER_TURN;
 use super::{Pump, Role, Turn};
 use crate::remote::channel::ChannelError;
-use crate::remote::way::{Act, Choice, Keys, Limit, Seals, as_message, as_sealed};
-use crate::remote::ways::Told;
+use crate::remote::report::ReportCell;
+use crate::remote::way::{
+    Act, Attempt, Choice, Keys, Length, Losses, Seals, as_message, as_sealed, fits, padding,
+};
 use base::Time;
 use core::time::Duration;
 use net::clock::Clock;
@@ -16,9 +18,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use wire::Malformed;
+use wire::ipc::Reply;
 use wire::link::SessionIndex;
 use wire::remote::Frame;
-use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, Echo, Sealed};
+use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, Echo, Sealed, Trial};
 
 /// Longer than any datagram of a way: what is cut by it is too long to be one.
 const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
@@ -30,9 +33,11 @@ pub trait Beside: Send {
     /// What its datagrams name, and the port that the client sends to.
     fn place(&self) -> (SessionIndex, u16);
     /// New keys: the index by which they are named; `None` where there is no room.
-    fn renew(&mut self, keys: Keys) -> Option<SessionIndex>;
-    /// Sends a datagram, or tells that it has to go by TLS.
-    fn send(&mut self, message: &[u8], is_raw: bool) -> bool;
+    fn renew(&mut self, keys: &Keys) -> Option<SessionIndex>;
+    /// The longest datagram that may be sent by it now; `None` while all go by TLS.
+    fn longest(&self) -> Option<usize>;
+    /// Sends a message of so many datagrams, or tells that it has to go by TLS.
+    fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool;
     /// The socket has become one of payloads only.
     fn set_raw(&mut self);
     /// The client says that the way does not work.
@@ -46,22 +51,51 @@ pub(super) enum Way {
     Asked,
     /// There is none, for good.
     Refused,
-    Client(Box<Own>),
+    Client(Box<ClientWay>),
     Gate(Box<dyn Beside>),
 }
 
 impl Way {
-    pub(super) fn send(&mut self, message: &[u8], is_raw: bool) -> bool {
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self, Way::Client(_) | Way::Gate(_))
+    }
+
+    /// The longest datagram that may be sent by it now; `None` while all go by TLS.
+    pub(super) fn longest(&self) -> Option<usize> {
         match self {
-            Way::Client(own) => own.send(message, is_raw),
-            Way::Gate(way) => way.send(message, is_raw),
+            Way::Client(own) if own.choice.is_up() => Some(own.length.longest(own.clock.now())),
+            Way::Gate(way) => way.longest(),
+            Way::Client(_) | Way::None | Way::Asked | Way::Refused => None,
+        }
+    }
+
+    pub(super) fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool {
+        match self {
+            Way::Client(own) => own.send(message, count, is_raw),
+            Way::Gate(way) => way.send(message, count, is_raw),
             Way::None | Way::Asked | Way::Refused => false,
         }
     }
 
+    /// A datagram has come by TLS.
+    pub(super) fn on_tls(&mut self, len: usize) {
+        if let Way::Client(own) = self {
+            own.length.on_carried(own.clock.now(), len);
+        }
+    }
+
     pub(super) fn set_raw(&mut self) {
-        if let Way::Gate(way) = self {
-            way.set_raw();
+        match self {
+            Way::Client(own) => own.length.set_raw(),
+            Way::Gate(way) => way.set_raw(),
+            Way::None | Way::Asked | Way::Refused => {}
+        }
+    }
+
+    /// The options of a client's socket permit it, or not.
+    pub(super) fn want(&mut self, is_wanted: bool) {
+        if let Way::Client(own) = self {
+            own.choice.want(own.clock.now(), is_wanted);
         }
     }
 
@@ -83,7 +117,8 @@ impl Way {
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Way::Client(own) => {
-                let left = own.choice.next_timeout().since(own.clock.now());
+                let now = own.clock.now();
+                let left = own.next_timeout(now).since(now);
                 Some(Duration::from_nanos(left.as_nanos()))
             }
             _ => None,
@@ -92,22 +127,31 @@ impl Way {
 }
 
 /// A client's end of a way.
-pub(super) struct Own {
+pub(super) struct ClientWay {
     socket: UdpSocket,
     gate: SocketAddr,
     clock: Clock,
     seals: Seals,
     choice: Choice,
-    limit: Limit,
+    length: Length,
     /// The gate was asked for new keys.
     is_asked: bool,
     /// By the numbers of probes, how many datagrams had been sealed under the keys of this index.
     marks: VecDeque<(u32, SessionIndex, u64)>,
-    told: Arc<Told>,
+    /// Towards the gate, and from there.
+    losses: [Losses; 2],
+    /// What was written down last: whether it is up, and the longest.
+    told: (bool, usize),
+    report: Arc<ReportCell>,
 }
 
-impl Own {
-    fn new(gate: SocketAddr, index: SessionIndex, keys: Keys, told: Arc<Told>) -> io::Result<Own> {
+impl ClientWay {
+    fn new(
+        gate: SocketAddr,
+        index: SessionIndex,
+        keys: &Keys,
+        report: Arc<ReportCell>,
+    ) -> io::Result<ClientWay> {
         let any: SocketAddr = match gate {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -117,32 +161,37 @@ impl Own {
         whole(&socket, gate.is_ipv6())?;
         let clock = Clock::new();
         let now = clock.now();
-        Ok(Own {
+        Ok(ClientWay {
             socket,
             gate,
             clock,
             seals: Seals::new(index, true, keys, now),
             choice: Choice::new(now),
-            limit: Limit::default(),
+            length: Length::default(),
             is_asked: false,
             marks: VecDeque::with_capacity(MARKS_MAX),
-            told,
+            losses: Default::default(),
+            told: (false, 0),
+            report,
         })
     }
 
-    fn send(&mut self, message: &[u8], is_raw: bool) -> bool {
+    fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool {
         let Some(sealed) = as_sealed(message, is_raw, true) else {
             return false;
         };
+        let now = self.clock.now();
+        self.length.on_carried(now, message.len());
         let goes = self.choice.is_up()
-            && self.limit.takes(message.len())
-            && self.put(&sealed, self.clock.now());
+            && fits(message.len(), self.length.longest(now))
+            && self.put(&sealed, now);
+        let mut report = self.report.report();
         match goes {
             true => {
+                report.sent += count;
                 self.choice.on_carried();
-                self.told.sent();
             }
-            false => self.told.sent_by_tls(),
+            false => report.sent_by_tls += count,
         }
         goes
     }
@@ -157,11 +206,25 @@ impl Own {
             Ok(_) => true,
             Err(error) => {
                 if is_too_long(&error) {
-                    self.limit.learn(len);
+                    self.length.refuse(now, len);
                 }
                 false
             }
         }
+    }
+
+    fn next_timeout(&self, now: Time) -> Time {
+        let choice = self.choice.next_timeout();
+        let length = match self.tries(now) {
+            true => self.length.next_timeout(now, self.choice.wait()),
+            false => None,
+        };
+        length.map_or(choice, |length| length.min(choice))
+    }
+
+    /// Lengths are tried: a trial without an answer tells of its length only while probes have answers.
+    fn tries(&self, now: Time) -> bool {
+        self.choice.is_up() && !self.choice.is_doubtful(now)
     }
 
     /// Takes what has come for `control`.
@@ -174,80 +237,137 @@ impl Own {
             };
             let now = self.clock.now();
             let opened = self.seals.open(&mut room[..len], now);
-            let Ok(sealed) = opened.map(|opened| Sealed::parse(&room[opened.plaintext])) else {
-                self.told.strange();
+            let Ok(Ok(sealed)) = opened.map(|opened| Sealed::parse(&room[opened.plaintext])) else {
+                self.report.report().strange += 1;
                 continue;
             };
             match sealed {
-                Ok(Sealed::Answer(echo)) => self.hear(&echo, now),
-                Ok(sealed) => match as_message(sealed, is_raw, false) {
-                    Some(message) => {
-                        self.choice.on_carried();
-                        // Who reads more slowly than it comes loses what there is no room for.
-                        match control.send_parts(&[IoSlice::new(message)]) {
-                            Ok(()) => self.told.came(),
-                            Err(_) => self.told.full(),
-                        }
-                    }
-                    None => self.told.strange(),
-                },
-                Err(_) => self.told.strange(),
+                Sealed::Answer(echo) => self.hear(&echo, now),
+                Sealed::Tried(trial) => {
+                    self.choice.on_heard(now);
+                    self.length.on_tried(now, trial.number, len);
+                }
+                sealed => self.hand_over(&sealed, now, (control, is_raw)),
             }
         }
         Turn::More
     }
 
+    fn hand_over(&mut self, sealed: &Sealed<'_>, now: Time, (control, is_raw): (&SeqStream, bool)) {
+        let Some(message) = as_message(*sealed, is_raw, false) else {
+            self.report.report().late += 1;
+            return;
+        };
+        self.choice.on_heard(now);
+        self.length.on_carried(now, message.len());
+        let count = datagrams(message, is_raw);
+        // Who reads more slowly than it comes loses what there is no room for.
+        let given = control.send_parts(&[IoSlice::new(message)]);
+        let mut report = self.report.report();
+        match given {
+            Ok(()) => report.came += count,
+            Err(_) => report.full += count,
+        }
+    }
+
     fn hear(&mut self, echo: &Echo, now: Time) {
+        let was_up = self.choice.is_up();
         self.choice.on_answer(now, echo.number, echo.challenge);
+        if self.choice.is_up() && !was_up {
+            self.length.begin();
+        }
         let current = self.seals.indices().next();
         let mark = self.marks.iter().find(|mark| mark.0 == echo.number);
         if let Some(&(_, index, sealed)) = mark
             && Some(index) == current
         {
-            let outward = (u64::from(echo.came), sealed);
             let came = self.seals.came();
-            self.told
-                .heard(self.choice.rtt(), outward, (came.count, came.of));
+            let [outward, inward] = &mut self.losses;
+            outward.tell(u64::from(echo.came), sealed);
+            inward.tell(came.count, came.of);
+            let rtt = self.choice.rtt();
+            let mut report = self.report.report();
+            report.rtt = rtt.map(|rtt| Duration::from_nanos(rtt.as_nanos()));
+            report.loss = (outward.share(), inward.share());
         }
     }
 
     /// What is due by the clock: what is to be said by TLS.
     fn due(&mut self) -> Option<Frame<'static>> {
         let now = self.clock.now();
-        while let Some(act) = self.choice.poll(now) {
-            match act {
-                Act::Leave => {
-                    self.told.is_up(false);
-                    return Some(Frame::NoWay);
-                }
-                Act::Probe { number, challenge } => {
-                    let rtt = self.choice.rtt();
-                    let probe = Sealed::Probe(Echo {
-                        number,
-                        challenge,
-                        came: self.seals.came().count as u32,
-                        rtt_us: rtt
-                            .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
-                    });
-                    // One that has not left is one without an answer.
-                    self.put(&probe, now);
-                    if self.marks.len() >= MARKS_MAX {
-                        self.marks.pop_front();
+        if now >= self.next_timeout(now) {
+            while let Some(act) = self.choice.poll(now) {
+                match act {
+                    Act::Leave => {
+                        self.report.report().is_udp = false;
+                        return Some(Frame::NoWay);
                     }
-                    let index = self.seals.indices().next();
-                    let sealed = self.seals.sealed();
-                    self.marks
-                        .extend(index.map(|index| (number, index, sealed)));
+                    Act::Probe { number, challenge } => self.probe(number, challenge, now),
                 }
             }
+            if self.tries(now) {
+                let (wait, too_many) = (self.choice.wait(), self.choice.too_many());
+                while let Some(attempt) = self.length.poll(now, wait, too_many) {
+                    self.attempt(&attempt, now);
+                }
+            }
+            self.report.report().probes = self.choice.probes();
         }
-        self.told.is_up(self.choice.is_up());
-        self.told.probed(self.choice.probes());
+        self.tell(now);
         if !self.is_asked && self.seals.wants_renewal(now) {
             self.is_asked = true;
             return Some(Frame::AskWay);
         }
         None
+    }
+
+    /// Writes down what has changed.
+    fn tell(&mut self, now: Time) {
+        let present = (self.choice.is_up(), self.length.longest(now));
+        if present != self.told {
+            self.told = present;
+            let mut report = self.report.report();
+            (report.is_udp, report.longest) = present;
+        }
+    }
+
+    fn probe(&mut self, number: u32, challenge: u32, now: Time) {
+        let rtt_us = self.choice.rtt().map_or(0, |rtt| rtt.as_micros());
+        let probe = Sealed::Probe(Echo {
+            number,
+            challenge,
+            came: self.seals.came().count as u32,
+            rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
+        });
+        // One that has not left is one without an answer.
+        self.put(&probe, now);
+        if self.marks.len() >= MARKS_MAX {
+            self.marks.pop_front();
+        }
+        let index = self.seals.indices().next();
+        let sealed = self.seals.sealed();
+        self.marks
+            .extend(index.map(|index| (number, index, sealed)));
+    }
+
+    fn attempt(&mut self, attempt: &Attempt, now: Time) {
+        let nothing = [0; DATAGRAM_BYTES_MAX];
+        let len = padding(attempt.len).min(nothing.len());
+        let trial = Trial {
+            number: attempt.number,
+            longest: attempt.says.longest as u16,
+            flags: if attempt.says.is_raw { Trial::RAW } else { 0 },
+            padding: &nothing[..len],
+        };
+        self.put(&Sealed::Trial(trial), now);
+    }
+}
+
+/// How many datagrams a message is.
+fn datagrams(message: &[u8], is_raw: bool) -> u64 {
+    match (is_raw, Reply::parse(message)) {
+        (false, Ok(Reply::Datagrams(datagrams))) => datagrams.iter().count() as u64,
+        _ => 1,
     }
 }
 
@@ -265,6 +385,16 @@ impl Pump {
         Ok(turn)
     }
 
+    /// A datagram passes: a client's pump asks for a way, if that has not been done.
+    pub(super) fn ask_way(&mut self) -> Result<(), ChannelError> {
+        let is_open = matches!(self.way, Way::None) && matches!(self.role, Role::Client(_));
+        if is_open && self.wish.may() && self.channel.knows_ways() {
+            self.way = Way::Asked;
+            self.channel.say(&Frame::AskWay)?;
+        }
+        Ok(())
+    }
+
     /// A client's pump takes the way that the gate has opened, or its new keys.
     pub(super) fn take_way(&mut self, index: SessionIndex, port: u16) -> Result<(), ChannelError> {
         let keys = self.next_keys()?;
@@ -272,16 +402,21 @@ impl Pump {
             (Way::Client(own), _) => {
                 own.is_asked = false;
                 let now = own.clock.now();
-                own.seals.renew(index, keys, now);
+                own.seals.renew(index, &keys, now);
             }
             (Way::Asked, Role::Client(remote)) => {
                 let mut gate = self.channel.peer()?;
                 gate.set_port(port);
                 // A host that gives no socket leaves everything in TLS.
-                self.way = match Own::new(gate, index, keys, remote.ways().begin()) {
+                self.way = match ClientWay::new(gate, index, &keys, remote.ways().begin()) {
                     Ok(own) => Way::Client(Box::new(own)),
                     Err(_) => Way::Refused,
                 };
+                // What has changed while it was asked for.
+                self.way.want(self.wish.may());
+                if self.is_raw {
+                    self.way.set_raw();
+                }
             }
             // The socket is closed already, or nobody has asked.
             _ => {}
@@ -296,8 +431,10 @@ impl Pump {
             return Ok(());
         };
         let opened = match (&mut self.way, &self.control) {
-            (Way::Gate(way), _) => way.renew(keys).map(|index| (index, way.place().1)),
-            (_, Some(control)) => ground.open(keys, control).map(|mut way| {
+            // The client is of the time before trials, and would lose what is too long for its path.
+            _ if !self.channel.knows_ways() => None,
+            (Way::Gate(way), _) => way.renew(&keys).map(|index| (index, way.place().1)),
+            (_, Some(control)) => ground.open(&keys, control).map(|mut way| {
                 if self.is_raw {
                     way.set_raw();
                 }
