@@ -12,12 +12,14 @@
 //! connection of its own. Datagrams go beside the connections, over UDP (`WaySocket`), where that works.
 //! [Amir06 §III-A]
 
+mod counters;
 mod failures;
 mod greet;
 mod waiting;
 mod ways;
 
-pub use ways::{WayClient, WayCounters, WayDrop};
+pub use counters::{WayCounters, WayDrop};
+pub use ways::WayClient;
 
 use crate::accept;
 use crate::slots::Slots;

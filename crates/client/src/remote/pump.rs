@@ -16,6 +16,7 @@
 mod beside;
 mod carry;
 mod data;
+mod own;
 
 pub use beside::Beside;
 

@@ -10,6 +10,8 @@
 //! takes datagrams may be of a higher priority than those of the connections: no lock is held over a
 //! system call, or for longer than it takes to seal one datagram or copy the table.
 
+use super::count;
+use super::counters::{WayCounters, WayDrop};
 use base::Time;
 use client::remote::Beside;
 use client::remote::way::{GateLength, Keys, Losses, Peer, Seals, as_message, as_sealed, fits};
@@ -23,7 +25,7 @@ use std::collections::btree_map::Entry as MapEntry;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::ipc::Request;
@@ -36,72 +38,6 @@ const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
 const TURN: usize = 256;
 /// Attempts to find an index that is free: of 2^24 some thousands are taken.
 const TRIES: usize = 8;
-
-/// Why a datagram that came was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayDrop {
-    /// No client has the index that it names.
-    Unknown,
-    /// The tag does not fit: damaged, or forged.
-    Seal,
-    /// It was there before, or is too old to tell.
-    Replay,
-    /// It is no sealed datagram, or holds what no client sends.
-    Malformed,
-    /// It was sent before the socket became one of payloads only, or is no datagram.
-    Mode,
-    /// The node takes no more of this client.
-    Full,
-}
-
-impl WayDrop {
-    /// All of them.
-    pub const ALL: [WayDrop; 6] = [
-        WayDrop::Unknown,
-        WayDrop::Seal,
-        WayDrop::Replay,
-        WayDrop::Malformed,
-        WayDrop::Mode,
-        WayDrop::Full,
-    ];
-
-    /// A short stable word for metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            WayDrop::Unknown => "unknown",
-            WayDrop::Seal => "seal",
-            WayDrop::Replay => "replay",
-            WayDrop::Malformed => "malformed",
-            WayDrop::Mode => "mode",
-            WayDrop::Full => "full",
-        }
-    }
-}
-
-/// What has happened to datagrams of ways.
-#[derive(Debug, Default)]
-pub struct WayCounters {
-    /// Ways that were opened.
-    pub opened: AtomicU64,
-    /// Datagrams of clients that the node took.
-    pub received: AtomicU64,
-    /// Datagrams to clients by UDP.
-    pub sent: AtomicU64,
-    /// Datagrams to clients that have a way, by TLS all the same.
-    pub sent_by_tls: AtomicU64,
-    drops: [AtomicU64; WayDrop::ALL.len()],
-}
-
-impl WayCounters {
-    /// How many were dropped for this reason.
-    pub fn dropped(&self, why: WayDrop) -> u64 {
-        self.drops[why as usize].load(Ordering::Relaxed)
-    }
-
-    fn drop(&self, why: WayDrop) {
-        count(&self.drops[why as usize]);
-    }
-}
 
 /// All ways of a gate.
 #[derive(Debug)]
@@ -449,8 +385,4 @@ impl Drop for PumpWay {
             entries.remove(&index);
         }
     }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
