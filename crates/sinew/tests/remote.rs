@@ -446,9 +446,9 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
         .unwrap();
     range.set_nonblocking(true).unwrap();
     let packet = bytes(172, 7);
-    let target = |port| Target {
-        node: near.local().node,
-        port,
+    let target = |port: u16| Target {
+        port: base::VirtualPort(port),
+        ..near.local()
     };
     let batch = |port: u16| {
         let mut sending = Sending::new();
@@ -476,8 +476,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
     // Back: to a port each, in one turn of the node's loop or several.
     let mut got = 0;
     for port in 3_000..3_020 {
-        near.send_to(&packet, target(base::VirtualPort(port)))
-            .unwrap();
+        near.send_to(&packet, target(port)).unwrap();
     }
     let mut room = [0; 2_000];
     world.wait("they come by UDP", || {

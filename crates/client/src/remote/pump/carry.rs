@@ -82,11 +82,10 @@ impl Pump {
                 let is_datagram = way::is_datagram(message, self.is_raw);
                 if let (Role::Client(_), false, Some(&kind::OPTIONS)) =
                     (&self.role, self.is_raw, message.first())
+                    && let Ok(Request::Options(options)) = Request::parse(message)
                 {
-                    if let Ok(Request::Options(options)) = Request::parse(message) {
-                        self.wish.on_asked(&options);
-                        self.way.want(self.wish.may());
-                    }
+                    self.wish.on_asked(&options);
+                    self.way.want(self.wish.may());
                 }
                 let becomes_raw =
                     matches!(self.role, Role::Gate(_)) && message == RAW && !self.is_raw;
