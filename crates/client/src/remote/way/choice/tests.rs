@@ -72,7 +72,7 @@ impl Run {
                 let (_, number) = self.answers.remove(place);
                 self.choice.on_answer(self.now, number, self.challenge);
             }
-            if self.now.as_nanos() % 20_000_000 == 0 && self.choice.is_up() {
+            if self.now.as_nanos().is_multiple_of(20_000_000) && self.choice.is_up() {
                 if passes.out {
                     self.choice.on_carried();
                 }
@@ -92,7 +92,7 @@ impl Run {
                 }
             }
             if self.choice.is_up() {
-                up = up + STEP;
+                up += STEP;
             }
             self.now += STEP;
         }

@@ -39,7 +39,7 @@ impl Run {
                 let (_, number, len) = self.answers.remove(place);
                 assert!(self.length.on_tried(self.now, number, len));
             }
-            let is_due = self.now.as_nanos() % 20_000_000 == 0;
+            let is_due = self.now.as_nanos().is_multiple_of(20_000_000);
             if let Some(len) = len.filter(|_| is_due) {
                 if fits(len, self.length.longest(self.now)) {
                     by_udp += 1;
