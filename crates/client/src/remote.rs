@@ -19,10 +19,10 @@ mod domain;
 mod keyring;
 mod place;
 mod pump;
+mod report;
 mod settle;
 pub mod tls;
 pub mod way;
-mod ways;
 
 pub use abandon::abandon;
 pub use channel::{Channel, ChannelError};
@@ -33,8 +33,8 @@ pub use keyring::{BadKeyring, KEYS_MAX, Keyring};
 pub use place::from_hex;
 pub use place::{BadPlace, KEY_BYTES, Place, TOKEN_BYTES};
 pub use pump::{Beside, Ground, Pump};
+pub use report::{ClientWays, WayReport};
 pub use settle::settle;
-pub use ways::{WayReport, Ways};
 
 use core::time::Duration;
 

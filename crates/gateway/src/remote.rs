@@ -9,39 +9,37 @@
 //! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
 //! strangers cannot keep others from being greeted. A stream that comes in waits
 //! in `Waiting` until the client that it was offered to fetches it over a
-//! connection of its own. Datagrams go beside the connections, over UDP (`Ways`), where that works.
+//! connection of its own. Datagrams go beside the connections, over UDP (`WaySocket`), where that works.
 //! [Amir06 §III-A]
 
+mod counters;
 mod failures;
+mod greet;
 mod waiting;
 mod ways;
 
-pub use ways::{WayClient, WayCounters, WayDrop};
+pub use counters::{WayCounters, WayDrop};
+pub use ways::WayClient;
 
 use crate::accept;
 use crate::slots::Slots;
 pub use client::remote::GREETING_TIMEOUT;
-use client::remote::way::Keys;
-use client::remote::{Beside, Channel, ChannelError, Ground, KEY_BYTES, Pump, TOKEN_BYTES, tls};
+use client::remote::{KEY_BYTES, TOKEN_BYTES, tls};
 use core::time::Duration;
 use failures::Failures;
-use net::places::{Origin, Places};
+use net::places::Places;
 use net::poll::{Polled, poll};
-use net::unix::SeqStream;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConfig;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
-use subtle::ConstantTimeEq;
 use waiting::Waiting;
-use ways::Ways;
-use wire::ipc::Framing;
-use wire::remote::{Frame, Purpose, Ticket, VERSION};
+use ways::WaySocket;
 
 /// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
 /// little stack, some 200 KiB of buffers, and three descriptors.
@@ -54,14 +52,11 @@ pub const MAX_GREETING: usize = 4 * GREETING_SHARE;
 pub const GREETING_SHARE: usize = 16;
 /// Accepted in a turn, before those are looked at whose time is over.
 const TURN: usize = 64;
-/// A connection's thread has its buffers on the heap.
-const STACK_BYTES: usize = 256 << 10;
 /// How often streams that nobody fetches are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
-/// The real-time priority of what takes datagrams: that of the node's loop.
-const PRIORITY: u8 = 10;
-/// From one attempt to reach the node to the next, while many others connect to it.
-const AGAIN: Duration = Duration::from_millis(5);
+/// The real-time priority of what takes datagrams: below that of the node's loop, so that no stranger who
+/// sends to this port takes the processor from it.
+const PRIORITY: u8 = 9;
 
 /// What a gate needs.
 #[derive(Clone)]
@@ -118,7 +113,7 @@ struct Shared {
     open: Slots,
     greeting: Places<Comer>,
     counters: Counters,
-    ways: Result<Arc<Ways>, Option<io::Error>>,
+    ways: Result<Arc<WaySocket>, Option<io::Error>>,
     realtime: bool,
 }
 
@@ -155,7 +150,7 @@ impl Gate {
         let port = settings.udp_port.unwrap_or(at.port());
         let ways = match port {
             0 => Err(None),
-            port => Ways::bind(SocketAddr::new(at.ip(), port)).map_err(Some),
+            port => WaySocket::bind(SocketAddr::new(at.ip(), port)).map_err(Some),
         };
         let tls = tls::server(&settings.secret, ways.is_ok())?;
         Ok(Gate {
@@ -255,167 +250,6 @@ impl Gate {
             }
         }
         Ok(())
-    }
-}
-
-impl Comer {
-    fn send_away(&self) {
-        // Its thread reads the end, if it has not gone by itself.
-        let _ = self.tcp.shutdown(Shutdown::Both);
-    }
-}
-
-impl Shared {
-    fn serve_ways(&self, ways: &Ways, over: &AtomicBool) {
-        if self.realtime {
-            // The node has said already whether it may be had.
-            let _ = net::sched::real_time(PRIORITY);
-        }
-        while !over.load(Ordering::Relaxed) && ways.serve_for(SWEEP).is_ok() {}
-    }
-
-    /// Gives one who comes a place and a thread, if it may come and there is room.
-    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
-        let now = Instant::now();
-        if self.failures().is_blocked(from, now) {
-            return count(&self.counters.turned_away);
-        }
-        let (Some(open), Ok(handle)) = (self.open.take(), tcp.try_clone()) else {
-            return count(&self.counters.turned_away);
-        };
-        let comer = Comer { tcp: handle, from };
-        let let_in = match self.greeting.take(Origin::of(from), comer, now) {
-            Ok(let_in) => let_in,
-            Err(_) => {
-                count(&self.counters.turned_away);
-                return;
-            }
-        };
-        if let Some(displaced) = let_in.displaced {
-            count(&self.counters.displaced);
-            displaced.send_away();
-        }
-        let (shared, place) = (Arc::clone(self), let_in.place);
-        let thread = thread::Builder::new().name("sinew-gate".into());
-        let started = thread.stack_size(STACK_BYTES).spawn(move || {
-            let _open = open;
-            shared.serve(tcp, from, place);
-        });
-        if started.is_err() {
-            self.greeting.leave(place);
-            count(&self.counters.turned_away);
-        }
-    }
-
-    fn serve(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr, place: u64) {
-        let greeted = self.greet(tcp, place);
-        let was_there = self.greeting.leave(place);
-        match greeted {
-            Ok(pump) => {
-                count(&self.counters.welcomed);
-                // How it ends is the client's business.
-                let _ = pump.run();
-            }
-            // Who was sent away is counted already.
-            Err(_) if !was_there => {}
-            Err(error) => {
-                match error {
-                    ChannelError::Late => count(&self.counters.late),
-                    ChannelError::Refused(_) => count(&self.counters.wrong_token),
-                    ChannelError::Tls(_) | ChannelError::Frame(_) => {
-                        count(&self.counters.nonsense);
-                    }
-                    // It has gone.
-                    _ => return,
-                }
-                self.failures().note(from, Instant::now());
-            }
-        }
-    }
-
-    /// Hears what a client wants, and with whom it is to be connected.
-    fn greet(self: &Arc<Shared>, tcp: TcpStream, place: u64) -> Result<Pump, ChannelError> {
-        let until = Instant::now() + self.patience;
-        let mut spoken = [Polled::new(tcp.as_fd(), true, false)];
-        if poll(&mut spoken, Some(self.patience))? == 0 {
-            return Err(ChannelError::Late);
-        }
-        self.greeting.spoke(place, Instant::now());
-        let tls = ServerConnection::new(Arc::clone(&self.tls))?;
-        let mut channel = Channel::new(tcp, tls)?;
-        let purpose = channel.next(until, |frame| match frame {
-            Frame::Hello { version, .. } if version != VERSION => {
-                Ok(Err("this node speaks version 1: use matching versions"))
-            }
-            Frame::Hello { purpose, token, .. } => Ok(match bool::from(token.ct_eq(&self.token)) {
-                true => Ok(purpose),
-                false => Err("the token is wrong"),
-            }),
-            _ => Err(ChannelError::Frame(wire::Malformed::Kind)),
-        })??;
-        let ends = match purpose {
-            Err(why) => {
-                let refused = ChannelError::Refused(why.to_owned());
-                return Err(self.refuse(channel, why, until).err().unwrap_or(refused));
-            }
-            Ok(Purpose::Socket) => self.dial(until).map(|control| (control, None)),
-            Ok(Purpose::Stream(ticket)) => {
-                self.waiting.take(&ticket).ok_or(ErrorKind::NotFound.into())
-            }
-        };
-        let (control, data): (SeqStream, Option<(Framing, OwnedFd)>) = match ends {
-            Ok(ends) => ends,
-            Err(error) => {
-                let why = match error.kind() {
-                    ErrorKind::NotFound => "no such stream waits: it was not fetched in time",
-                    _ => "the node does not answer at its gate",
-                };
-                self.refuse(channel, why, until)?;
-                return Err(ChannelError::Io(error));
-            }
-        };
-        channel.say(&Frame::Welcome)?;
-        channel.flush()?;
-        let ground = Arc::clone(self);
-        Ok(Pump::of_gate(channel, control, data, ground))
-    }
-
-    fn refuse(&self, mut channel: Channel, why: &str, until: Instant) -> Result<(), ChannelError> {
-        channel.say(&Frame::Refused(why))?;
-        channel.finish(until)?;
-        channel.close();
-        Ok(())
-    }
-
-    /// A connection to the node.
-    fn dial(&self, until: Instant) -> io::Result<SeqStream> {
-        loop {
-            match SeqStream::connect(&self.node) {
-                // That many wait already that there is no place to wait.
-                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
-                    thread::sleep(AGAIN);
-                }
-                // Not to be taken for a ticket.
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(ErrorKind::ConnectionRefused.into());
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Ground for Shared {
-    fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
-        self.waiting.put(framing, data, notices)
-    }
-
-    fn open(&self, keys: Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>> {
-        self.ways.as_ref().ok()?.open(keys, control)
     }
 }
 

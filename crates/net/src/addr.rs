@@ -113,6 +113,24 @@ impl Name {
         }
     }
 
+    /// What the kernel has written, in its own family and with its interface.
+    pub(crate) fn std(&self) -> Option<SocketAddr> {
+        let UnderlayAddr { ip, port, .. } = self.read(0)?;
+        let ip = Ipv6Addr::from(ip);
+        // SAFETY: all variants begin with the family, and any bytes make valid integers.
+        let family = i32::from(unsafe { self.family });
+        Some(
+            match ip.to_ipv4_mapped().filter(|_| family == libc::AF_INET) {
+                Some(v4) => (v4, port).into(),
+                None => {
+                    // SAFETY: any bytes make a valid `sockaddr_in6`.
+                    let v6 = unsafe { self.v6 };
+                    std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into()
+                }
+            },
+        )
+    }
+
     /// What the kernel has written, or `None` for a family that is neither.
     pub(crate) fn read(&self, socket: u8) -> Option<UnderlayAddr> {
         // SAFETY: all variants begin with the family, and any bytes make valid integers.
@@ -156,6 +174,7 @@ mod tests {
             assert_eq!(socket_addr(ours), addr);
             let (name, _) = Name::of(addr);
             assert_eq!(name.read(3), Some(ours), "{text}");
+            assert_eq!(name.std(), Some(addr));
         }
     }
 

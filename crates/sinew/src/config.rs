@@ -29,7 +29,7 @@
 //! [clients]                          # clients on other hosts, who have the token
 //! listen = "10.0.0.1:7443"
 //! token_file = "clients.token"
-//! udp_port = 7443                    # for their datagrams; all by TLS unless given
+//! udp_port = 7443                    # for their datagrams; the port of `listen` unless given, 0 for none
 //!
 //! [relay]                            # bulk data: `sinew cp` through and to this node
 //! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed. One that only
@@ -431,7 +431,8 @@ pub struct Clients {
     pub listen: SocketAddr,
     /// The file of the token that lets them in.
     pub token_file: PathBuf,
-    /// The UDP port for their datagrams; all inside TLS if it is not given, or 0.
+    /// The UDP port for their datagrams: that of `listen` unless it is given; 0 for none, with all of them
+    /// inside TLS.
     #[serde(default)]
     pub udp_port: Option<u16>,
 }

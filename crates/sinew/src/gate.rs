@@ -62,9 +62,7 @@ pub fn start(
         secret: *secret,
         node: node.to_owned(),
         patience: GREETING_TIMEOUT,
-        // Choice: by TLS unless the operator says otherwise. By UDP, sockets of the reliable class lose what TLS carried,
-        // and a path that takes less than 1260 bytes swallows long datagrams.
-        udp_port: Some(clients.udp_port.unwrap_or(0)),
+        udp_port: clients.udp_port,
         realtime,
     };
     let gate = Arc::new(Gate::bind(&settings).map_err(Failure::failed)?);
@@ -77,7 +75,7 @@ pub fn start(
             clients.udp_port.unwrap_or(at.port())
         ));
     }
-    commander.tell_of_gate(Arc::new(Told(Arc::clone(&gate))));
+    commander.tell_of_gate(Arc::new(GateReport(Arc::clone(&gate))));
     let lines = lines.clone();
     let thread = thread::Builder::new().name("gate".into());
     let started = thread.spawn(move || {
@@ -93,9 +91,9 @@ pub fn start(
 
 /// What the status tells of the gate.
 #[derive(Debug)]
-struct Told(Arc<Gate>);
+struct GateReport(Arc<Gate>);
 
-impl Gatekeeper for Told {
+impl Gatekeeper for GateReport {
     fn status(&self) -> GateStatus {
         let gate = &self.0;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -102,21 +102,19 @@ pub fn client_socket(status: &Value) -> Result<&str, Failure> {
 /// nodes are not known there, for that is the operator's to ask. `SINEW_NODE` says it as well.
 pub fn as_client(path: Option<&Path>) -> Result<Option<Node>, Failure> {
     let from_env = || std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
-    let is_socket = path.is_some_and(|path| path.extension().is_some_and(|e| e == "sock"));
     let Some(named) = path.map(Path::to_owned).or_else(from_env) else {
         return Ok(None);
     };
-    Ok(match is_socket || is_elsewhere(&named) {
+    Ok(match is_for_clients(&named) {
         true => Some(Node::find(&named.to_string_lossy())?),
         false => None,
     })
 }
 
-fn is_elsewhere(path: &Path) -> bool {
+fn is_for_clients(path: &Path) -> bool {
     let text = path.to_string_lossy();
-    path.extension().is_some_and(|e| e == "remote")
-        || text.starts_with("tls://")
-        || text.starts_with("dns:")
+    let ends = |suffix| path.extension().is_some_and(|e| e == suffix);
+    ends("sock") || ends("remote") || text.starts_with("tls://") || text.starts_with("dns:")
 }
 
 /// The node that `word` names among those that run here: its connection and its status.
@@ -156,6 +154,21 @@ pub fn is(status: &Value, word: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_only_clients_reach_is_known_however_it_is_named() {
+        for named in [
+            "/run/sinew/x.sock",
+            "a/b.remote",
+            "tls://h:1?key=1",
+            "dns:example.org",
+        ] {
+            assert!(is_for_clients(Path::new(named)), "{named}");
+        }
+        for named in ["net/ams", "/run/sinew/x.ctl", "ams"] {
+            assert!(!is_for_clients(Path::new(named)), "{named}");
+        }
+    }
 
     #[test]
     fn names_come_from_the_node_its_neighbors_and_those_beyond() {

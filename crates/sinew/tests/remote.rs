@@ -11,7 +11,7 @@ mod world;
 use client::discover::{Discover, Settings};
 use client::remote::WayReport;
 use client::remote::{Keyring, Place};
-use client::{Accepted, DatagramSocket, Node, Options, Target};
+use client::{Accepted, DatagramSocket, Node, Options, Sending, Target};
 use dns::{Reply, Server, address, srv};
 use hickory_resolver::proto::rr::RecordType;
 use socket2::{Domain, Socket, Type};
@@ -31,10 +31,6 @@ fn two_gates(test: &str) -> World {
         let gate = world.endpoint(100 + number);
         let said = world.json(&format!("net clients net/{name} --listen {gate}"));
         assert_eq!(said["listen"], gate.to_string());
-        let file = world.node(name).join("node.toml");
-        let text = std::fs::read_to_string(&file).unwrap();
-        let by_udp = format!("[clients]\nudp_port = {}\n", gate.port());
-        std::fs::write(&file, text.replace("[clients]\n", &by_udp)).unwrap();
         world.start(name);
         world.wait_for_line(name, "by TLS and token");
     }
@@ -244,8 +240,7 @@ fn only_way(node: &Node) -> WayReport {
 /// What stands at the front of a datagram that has come; none has after some looks.
 fn number(socket: &DatagramSocket) -> Option<u32> {
     let mut buffer = [0; 2_000];
-    let (len, ..) = socket.recv_from(&mut buffer).ok()?;
-    assert_eq!(len, 300);
+    socket.recv_from(&mut buffer).ok()?;
     Some(u32::from_be_bytes(*buffer.first_chunk().unwrap()))
 }
 
@@ -265,16 +260,20 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     for socket in [&far, &near] {
         socket.set_nonblocking(true).unwrap();
     }
-    world.wait("datagrams go by UDP", || only_way(&node).is_udp);
-    world.wait("the node sends by UDP as well", || {
-        let status = world.json("status --node net/ams");
-        status["gate"]["ways_told"][0]["way"] == "udp"
-    });
+    // Who only waits needs no way.
+    assert!(node.ways().is_empty());
     let mut datagram = [7; 300];
     let mut send = |from: &DatagramSocket, to: &DatagramSocket, i: u32| {
         datagram[..4].copy_from_slice(&i.to_be_bytes());
         from.send_to(&datagram, to.local()).unwrap();
     };
+    send(&far, &near, 0);
+    world.wait("it arrives, and asks for a way", || number(&near).is_some());
+    world.wait("datagrams go by UDP", || only_way(&node).is_udp);
+    world.wait("the node sends by UDP as well", || {
+        let status = world.json("status --node net/ams");
+        status["gate"]["ways_told"][0]["way"] == "udp"
+    });
 
     // TCP carries nothing at all, and one datagram in ten is lost: no other one waits for anything,
     // for each is there before the next is sent.
@@ -303,7 +302,8 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     let report = only_way(&node);
     assert_eq!(
         (report.sent, report.sent_by_tls, report.strange),
-        (50, 0, 0)
+        (50, 0, 0),
+        "but for the first"
     );
     assert!(report.rtt.is_some());
     faults.is_lossy.store(false, Ordering::SeqCst);
@@ -361,6 +361,8 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     })
     .unwrap();
     let far = node.bind(0, options).unwrap();
+    send(&far, &near, 0);
+    world.wait("it comes", || number(&near) == Some(0));
     world.wait("the gate has answered", || !node.ways().is_empty());
     for i in 0..20 {
         send(&far, &near, i);
@@ -371,6 +373,160 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
         (report.is_udp, report.sent, report.sent_by_tls),
         (false, 0, 20)
     );
+}
+
+#[test]
+fn no_datagram_fares_worse_by_udp_than_by_tls() {
+    let world = two_gates("no-worse");
+    let good = place(&world, "ams");
+    let (at, faults) = lossy::network(good.endpoint.parse().unwrap());
+    let remote = || {
+        let endpoint = at.to_string();
+        Node::remote(Place {
+            endpoint,
+            ..good.clone()
+        })
+        .unwrap()
+    };
+    let local = Node::at(world.socket("ams"));
+    let near = local.bind(0, Options::best_effort()).unwrap();
+    near.set_nonblocking(true).unwrap();
+    let arrives = |what: &str, to: &DatagramSocket, datagram: &[u8]| {
+        let mut room = [0; 2_000];
+        world.wait(what, || {
+            let came = to.recv_from(&mut room).map(|(len, ..)| len).unwrap_or(0);
+            room[..came] == *datagram
+        });
+    };
+
+    // A path that takes less than the longest: nothing long is lost, in either direction, and what is
+    // short enough goes by UDP once that is known.
+    faults.longest.store(1_000, Ordering::SeqCst);
+    let node = remote();
+    let far = node.bind(0, Options::best_effort()).unwrap();
+    far.set_nonblocking(true).unwrap();
+    let mut sent = 0_u32;
+    let mut both_ways = |len: usize| {
+        for (from, to) in [(&far, &near), (&near, &far)] {
+            sent += 1;
+            let datagram = bytes(len, sent);
+            from.send_to(&datagram, to.local()).unwrap();
+            arrives("none is swallowed", to, &datagram);
+        }
+    };
+    world.wait("the length of the path is known", || {
+        both_ways(1_400);
+        both_ways(300);
+        (980..=1_000).contains(&only_way(&node).longest)
+    });
+    world.wait("what fits goes by UDP both ways", || {
+        let sent = || {
+            world.json("status --node net/ams")["gate"]["sent"]
+                .as_u64()
+                .unwrap()
+        };
+        let (before, mine) = (sent(), only_way(&node).sent);
+        both_ways(900);
+        sent() > before && only_way(&node).sent > mine
+    });
+    let before = only_way(&node);
+    both_ways(1_200);
+    let after = only_way(&node);
+    assert_eq!(
+        (after.sent, after.sent_by_tls),
+        (before.sent, before.sent_by_tls + 1)
+    );
+    drop(far);
+    faults.longest.store(0, Ordering::SeqCst);
+
+    // What comes and goes in batches is cut, and TCP holds none of it up.
+    let node = remote();
+    let range = node
+        .bind_range(3_000..=3_063, Options::best_effort())
+        .unwrap();
+    range.set_nonblocking(true).unwrap();
+    let packet = bytes(172, 7);
+    let target = |port: u16| Target {
+        port: base::VirtualPort(port),
+        ..near.local()
+    };
+    let batch = |port: u16| {
+        let mut sending = Sending::new();
+        for i in 0..20 {
+            assert!(sending.push(3_000 + i, target(port), &packet));
+        }
+        range.send_batch(&mut sending).unwrap();
+    };
+    world.wait("it goes by UDP", || {
+        range.send_from(3_000, &[1; 700], near.local()).unwrap();
+        only_way(&node).longest >= 1_400
+    });
+    world.wait("nothing is on its way", || number(&near).is_none());
+    faults.hold_tcp(true);
+    let before = only_way(&node);
+    batch(near.local().port.0);
+    for _ in 0..20 {
+        arrives("each of the batch comes", &near, &packet);
+    }
+    let after = only_way(&node);
+    assert_eq!(
+        (after.sent - before.sent, after.sent_by_tls),
+        (20, before.sent_by_tls)
+    );
+    // Back: to a port each, in one turn of the node's loop or several.
+    let mut got = 0;
+    for port in 3_000..3_020 {
+        near.send_to(&packet, target(port)).unwrap();
+    }
+    let mut room = [0; 2_000];
+    world.wait("they come by UDP", || {
+        got += std::iter::from_fn(|| range.recv_from(&mut room).ok()).count();
+        got == 20
+    });
+    // One that is too long waits for TCP, and none behind it does.
+    range
+        .send_from(3_000, &bytes(1_500, 1), near.local())
+        .unwrap();
+    batch(near.local().port.0);
+    for _ in 0..20 {
+        arrives("each behind it comes", &near, &packet);
+    }
+    faults.hold_tcp(false);
+    arrives("it comes too", &near, &bytes(1_500, 1));
+    drop(range);
+
+    // The reliable class and ordered delivery have no way; payloads have one.
+    let node = remote();
+    let reliable = node.bind(0, Options::stream()).unwrap();
+    for i in 0..50 {
+        reliable.send_to(&[i; 300], near.local()).unwrap();
+        arrives("it comes", &near, &[i; 300]);
+    }
+    assert!(node.ways().is_empty());
+    drop(reliable);
+    let raw = node.bind(0, Options::best_effort()).unwrap();
+    let by = raw.local();
+    let (raw, _) = raw.into_raw(near.local()).unwrap();
+    let raw = std::fs::File::from(raw);
+    let mut i = 0;
+    world.wait("payloads go by UDP both ways", || {
+        i += 1;
+        let payload = bytes(400, i);
+        let sent = || {
+            world.json("status --node net/ams")["gate"]["sent"]
+                .as_u64()
+                .unwrap()
+        };
+        let (before, mine) = (sent(), only_way(&node).sent);
+        (&raw).write_all(&payload).unwrap();
+        arrives("a payload comes", &near, &payload);
+        near.send_to(&payload, by).unwrap();
+        let len = (&raw).read(&mut room).unwrap();
+        assert!(room[..len] == payload);
+        sent() > before && only_way(&node).sent > mine
+    });
+    let report = only_way(&node);
+    assert_eq!((report.late, report.strange, report.full), (0, 0, 0));
 }
 
 #[test]

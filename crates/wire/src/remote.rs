@@ -27,11 +27,12 @@
 //!
 //! Two ends that have agreed on [`WITH_WAYS`] in the handshake of TLS may also have a *way* beside
 //! the connection, for datagrams over UDP ([`way`]): a lost segment of TCP holds up all that is
-//! behind it, a lost datagram nothing.
+//! behind it, a lost datagram nothing. Ends of the time before ([`WITHOUT_TRIALS`]) get none: they
+//! lose what is too long for a path.
 //!
 //! ```text
 //!   client                                   gate
-//!     | -- AskWay ----------------------------> |      once the socket is bound; again to change keys
+//!     | -- AskWay ----------------------------> |      at the first datagram; again to change keys
 //!     | <-------------- Way(index, UDP port) -- |      or NoWay: everything stays in TLS
 //!     | -- NoWay -----------------------------> |      it does not work: nothing by it, until the
 //!     |                                         |      client proves its address there again
@@ -49,7 +50,11 @@ use crate::{Full, Malformed};
 pub const VERSION: u8 = 1;
 /// What both ends name in the handshake of TLS (ALPN) when they know of ways. Who has named
 /// nothing is not sent a frame of which it does not know.
-pub const WITH_WAYS: &[u8] = b"sinew-client/2";
+pub const WITH_WAYS: &[u8] = b"sinew-client/3";
+/// What ends named that knew ways without trials of their length: the same frames, and the gate opens no
+/// way. Named behind [`WITH_WAYS`], because TLS ends where the names of both sides have none in common
+/// (RFC 7301 §3.2).
+pub const WITHOUT_TRIALS: &[u8] = b"sinew-client/2";
 /// Bytes before each frame's body.
 pub const HEAD_BYTES: usize = 4;
 /// Bytes of a ticket: nobody guesses one of another client.

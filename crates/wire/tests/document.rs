@@ -107,6 +107,10 @@ fn every_limit_has_its_value() {
         ),
         ("remote::way::PROBE_BYTES", remote::way::PROBE_BYTES),
         (
+            "remote::way::UNTRIED_BYTES_MAX",
+            remote::way::UNTRIED_BYTES_MAX,
+        ),
+        (
             "tunnel::DATAGRAM_BYTES_MAX",
             wire::tunnel::DATAGRAM_BYTES_MAX,
         ),

@@ -28,6 +28,8 @@ pub struct Channel {
     inbox: Vec<u8>,
     at: usize,
     outbox: Vec<u8>,
+    /// Frames that were said.
+    pub(super) frames: u64,
     pub(super) heard: Instant,
     pub(super) said: Instant,
 }
@@ -62,7 +64,8 @@ impl Channel {
         tcp.set_nodelay(true)?;
         let now = Instant::now();
         let mut tls = tls.into();
-        // At most one frame at a time is handed to it.
+        // At most two frames at a time are handed to it: the second one from a socket that goes on by
+        // UDP while the first is not sent.
         tls.set_buffer_limit(None);
         Ok(Channel {
             tcp,
@@ -70,6 +73,7 @@ impl Channel {
             inbox: Vec::new(),
             at: 0,
             outbox: vec![0; HEAD_BYTES + BODY_BYTES_MAX],
+            frames: 0,
             heard: now,
             said: now,
         })
@@ -90,7 +94,7 @@ impl Channel {
         Ok(shown.and_then(|shown| raw_key::shown(shown)))
     }
 
-    /// Both ends know of ways.
+    /// Both ends know of ways as they are now.
     pub(super) fn knows_ways(&self) -> bool {
         self.tls.alpn_protocol() == Some(WITH_WAYS)
     }
@@ -101,7 +105,7 @@ impl Channel {
         let keys = self
             .tls
             .export_keying_material([0; KEYS_BYTES], LABEL, Some(&context))?;
-        Ok(keys)
+        Ok(Keys::new(keys))
     }
 
     /// Where the other end is.
@@ -116,6 +120,7 @@ impl Channel {
             .map_err(|_| Malformed::Length)?;
         self.tls.writer().write_all(&self.outbox[..len])?;
         self.said = Instant::now();
+        self.frames += 1;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::channel::{Channel, ChannelError};
 use super::keyring::Keyring;
 use super::place::Place;
 use super::pump::Pump;
-use super::ways::Ways;
+use super::report::ClientWays;
 use super::{GREETING_TIMEOUT, tls};
 use net::unix::{ByteStream, SeqStream};
 use rustls::pki_types::ServerName;
@@ -34,7 +34,7 @@ pub struct Remote {
     tls: Arc<ClientConfig>,
     fetching: Mutex<usize>,
     fetched: Condvar,
-    ways: Ways,
+    ways: ClientWays,
 }
 
 impl Remote {
@@ -62,7 +62,7 @@ impl Remote {
             tls,
             fetching: Mutex::new(0),
             fetched: Condvar::new(),
-            ways: Ways::default(),
+            ways: ClientWays::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Remote {
     }
 
     /// How the datagrams of its sockets travel.
-    pub fn ways(&self) -> &Ways {
+    pub fn ways(&self) -> &ClientWays {
         &self.ways
     }
 

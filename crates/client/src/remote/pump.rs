@@ -8,13 +8,15 @@
 //!
 //! Datagrams go beside the connection while that works (`beside`).
 //!
-//! Neither direction buffers more than one frame: what the other side does not take stays in the
-//! kernel, and who writes there waits, as he would at the node itself. Frames are in order, so what
-//! the control connection says of a stream's end is there before the end.
+//! Neither direction buffers more than one frame, or two where datagrams go on beside the first one: what
+//! the other side does not take stays in the kernel, and who writes there waits, as he would at the node
+//! itself. Frames are in order, so what the control connection says of a stream's end is there before
+//! the end.
 
 mod beside;
 mod carry;
 mod data;
+mod own;
 
 pub use beside::Beside;
 
@@ -22,7 +24,7 @@ use super::abandon::abandon;
 use super::channel::{Channel, ChannelError};
 use super::dial::Remote;
 use super::settle::Running;
-use super::way::Keys;
+use super::way::{Keys, Wish};
 use super::{DEAD_AFTER, GREETING_TIMEOUT, PING_AFTER};
 use beside::Way;
 use core::time::Duration;
@@ -44,7 +46,7 @@ pub trait Ground: Send + Sync {
 
     /// Opens a way for the datagrams of the socket `control` under these keys; `None` where there is
     /// none.
-    fn open(&self, keys: Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>>;
+    fn open(&self, keys: &Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>>;
 }
 
 /// What carries for one connection.
@@ -62,6 +64,12 @@ pub struct Pump {
     /// The socket has become one of payloads only.
     is_raw: bool,
     way: Way,
+    /// What the socket's options permit.
+    wish: Wish,
+    /// Where long messages are cut.
+    scratch: Vec<u8>,
+    /// A frame waits behind one that the other side does not take.
+    is_stuck: bool,
     /// How many keys the connection's way has had.
     generations: u32,
     /// A client's process waits for its pumps.
@@ -132,6 +140,9 @@ impl Pump {
             finishing: false,
             is_raw: false,
             way: Way::None,
+            wish: Wish::default(),
+            scratch: Vec::new(),
+            is_stuck: false,
             generations: 0,
             running,
         }
@@ -225,15 +236,16 @@ impl Pump {
         let timeout = timeout.min(quiet(self.channel.heard, DEAD_AFTER));
         let timeout = self.way.wait().map_or(timeout, |wait| timeout.min(wait));
         let free = self.channel.is_flushed();
+        let goes_on = free || self.goes_on_beside();
         let blocked = |on| inward == Turn::Blocked(on);
         let mut polled = vec![self.channel.polled(!matches!(inward, Turn::Blocked(_)))];
         if let Some(control) = &self.control
-            && (free || blocked(Blocked::Control))
+            && (goes_on || blocked(Blocked::Control))
         {
             // What is hung up is found by reading, so it is not watched while it is not read.
             polled.push(Polled::new(
                 control.as_fd(),
-                free,
+                goes_on,
                 blocked(Blocked::Control),
             ));
         }

@@ -1,18 +1,21 @@
 //! TLS as both ends set it up: version 1.3, and the node's key bare ([`raw_key`]) instead of a
 //! certificate, so that there is no name to check and no authority to trust but the pin.
 //!
-//! Both name what they know of beyond version 1 ([`WITH_WAYS`]). A gate or a client of an earlier version names
-//! nothing and is none the wiser; later ones name this too.
+//! Both name what they know of beyond version 1 ([`WITH_WAYS`], and behind it what was named before). A gate
+//! or a client of an earlier version names nothing and is none the wiser; later ones name this too.
 
 use super::place::KEY_BYTES;
 use net::raw_key::{self, Verifier};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::{ClientConfig, Error, ServerConfig, version};
 use std::sync::Arc;
-use wire::remote::WITH_WAYS;
+use wire::remote::{WITH_WAYS, WITHOUT_TRIALS};
 
 /// The name that clients say: the key is what counts.
 pub(super) const NAME: &str = "node.sinew";
+
+/// What is named, the best first.
+const KNOWN: [&[u8]; 2] = [WITH_WAYS, WITHOUT_TRIALS];
 
 /// A gate's side, with the node's secret.
 ///
@@ -25,7 +28,7 @@ pub fn server(secret: &[u8; KEY_BYTES], with_ways: bool) -> Result<Arc<ServerCon
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(resolver));
     if with_ways {
-        config.alpn_protocols = vec![WITH_WAYS.to_vec()];
+        config.alpn_protocols = KNOWN.map(<[u8]>::to_vec).into();
     }
     Ok(Arc::new(config))
 }
@@ -39,7 +42,7 @@ pub(super) fn client<'a>(
         .dangerous()
         .with_custom_certificate_verifier(Verifier::pinned(keys.copied()))
         .with_no_client_auth();
-    config.alpn_protocols = vec![WITH_WAYS.to_vec()];
+    config.alpn_protocols = KNOWN.map(<[u8]>::to_vec).into();
     Ok(Arc::new(config))
 }
 
@@ -54,13 +57,14 @@ mod tests {
     const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
     const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
-    /// Shakes hands, of which `before` are as they were when nothing was named.
-    fn shaken(before: (bool, bool)) -> (ClientConnection, ServerConnection) {
+    /// Shakes hands, where both name this.
+    fn shaken(by_client: &[&[u8]], by_gate: &[&[u8]]) -> (ClientConnection, ServerConnection) {
+        let names = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
         let mut client = client([&from_hex(PUBLIC).unwrap()].into_iter()).unwrap();
-        let server = server(&from_hex(SECRET).unwrap(), !before.1).unwrap();
-        if before.0 {
-            Arc::get_mut(&mut client).unwrap().alpn_protocols.clear();
-        }
+        let mut server = server(&from_hex(SECRET).unwrap(), true).unwrap();
+        assert_eq!(client.alpn_protocols, server.alpn_protocols);
+        Arc::get_mut(&mut client).unwrap().alpn_protocols = names(by_client);
+        Arc::get_mut(&mut server).unwrap().alpn_protocols = names(by_gate);
         let mut client = ClientConnection::new(client, NAME.try_into().unwrap()).unwrap();
         let mut server = ServerConnection::new(server).unwrap();
         while client.is_handshaking() || server.is_handshaking() {
@@ -82,16 +86,22 @@ mod tests {
 
     #[test]
     fn both_ends_know_of_ways_or_neither_speaks_of_them() {
-        for before in [(true, false), (false, true), (true, true)] {
-            let (client, server) = shaken(before);
-            assert_eq!(
-                (client.alpn_protocol(), server.alpn_protocol()),
-                (None, None)
-            );
+        // Of today, of the time before trials, and of the time before ways or where UDP is off.
+        let (former, none): (&[&[u8]], &[&[u8]]) = (&[WITHOUT_TRIALS], &[]);
+        let today: &[&[u8]] = &KNOWN;
+        for (client, gate, agreed) in [
+            (today, today, Some(WITH_WAYS)),
+            (today, former, Some(WITHOUT_TRIALS)),
+            (former, today, Some(WITHOUT_TRIALS)),
+            (today, none, None),
+            (none, today, None),
+            (none, none, None),
+        ] {
+            let (client, server) = shaken(client, gate);
+            assert_eq!(client.alpn_protocol(), agreed);
+            assert_eq!(server.alpn_protocol(), agreed);
         }
-        let (client, server) = shaken((false, false));
-        assert_eq!(client.alpn_protocol(), Some(WITH_WAYS));
-        assert_eq!(server.alpn_protocol(), Some(WITH_WAYS));
+        let (client, server) = shaken(today, today);
         let keys = |number: u32| {
             let (context, none) = (number.to_be_bytes(), [0; KEYS_BYTES]);
             let ours = client.export_keying_material(none, LABEL, Some(&context));

@@ -10,47 +10,38 @@
 //! ```
 //!
 //! While it is up, what fits goes by it, each way of its own accord: a client as soon as one probe
-//! was answered, a gate as soon as the client's address is proven ([`Peer`]). All else, and what is
+//! was answered, a gate as soon as the client's address is proven ([`Peer`]). What fits is known by
+//! trials ([`Length`]), and what holds several datagrams is cut to it ([`split()`]). All else, and what is
 //! too long for the path, goes by TLS, as everything does while it is not. A datagram goes by one of
-//! the two and never by both, so there is nothing to sort out where they meet. [Amir06 §III-A]
+//! the two and never by both, so there is nothing to sort out where they meet.
+//!
+//! What is to arrive in any case, or in order, has no way: TLS loses nothing and keeps the order
+//! ([`Wish`]). [Amir06 §III-A]
 
 mod choice;
+mod length;
+mod losses;
 mod peer;
 mod seals;
+mod split;
+mod wish;
 
 pub use choice::{Act, Choice};
+pub use length::{Attempt, GateLength, Length, Says, fits, padding};
+pub use losses::Losses;
 pub use peer::Peer;
 pub use seals::{Came, Keys, Opened, Seals};
+pub use split::split;
+pub use wish::Wish;
 
 use wire::ipc::kind;
-use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, Sealed};
+use wire::remote::way::Sealed;
 
-/// The shortest limit that is learnt: what every host takes (RFC 791), less the headers of IPv4 and
-/// UDP.
-const LIMIT_MIN: usize = 576 - 28;
-
-/// How long a datagram may be on a path.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit(usize);
-
-impl Default for Limit {
-    fn default() -> Limit {
-        Limit(DATAGRAM_BYTES_MAX)
-    }
-}
-
-impl Limit {
-    /// A message of `len` bytes fits.
-    pub fn takes(self, len: usize) -> bool {
-        len + AROUND_BYTES <= self.0
-    }
-
-    /// The path did not take one of `len` bytes, seal and all. Choice: the limit halves towards the
-    /// least, for the kernel does not say more; it does not rise again, as TLS serves those.
-    pub fn learn(&mut self, len: usize) {
-        let shorter = len.saturating_sub(1).min(LIMIT_MIN.midpoint(len));
-        self.0 = self.0.min(shorter.max(LIMIT_MIN));
-    }
+/// It is a datagram, or several.
+pub fn is_datagram(message: &[u8], is_raw: bool) -> bool {
+    is_raw
+        || [true, false].map(|from_client| as_sealed(message, false, from_client).is_some())
+            != [false; 2]
 }
 
 /// What a message is by a way, if it may go by it: a datagram, and nothing that has to keep its place
@@ -69,7 +60,9 @@ pub fn as_message<'a>(sealed: Sealed<'a>, is_raw: bool, from_client: bool) -> Op
     let (message, said_raw) = match sealed {
         Sealed::Message(message) => (message, false),
         Sealed::Payload(message) => (message, true),
-        Sealed::Probe(_) | Sealed::Answer(_) => return None,
+        Sealed::Probe(_) | Sealed::Answer(_) | Sealed::Trial(_) | Sealed::Tried(_) => {
+            return None;
+        }
     };
     let is_one = said_raw == is_raw && as_sealed(message, is_raw, from_client).is_some();
     is_one.then_some(message)
@@ -119,22 +112,5 @@ mod tests {
         assert_eq!(as_message(Sealed::Payload(&[]), true, true), None);
         let probe = Sealed::Probe(Default::default());
         assert_eq!(as_message(probe, true, true), None);
-    }
-
-    #[test]
-    fn a_limit_that_is_learnt_ends_at_the_least() {
-        let mut limit = Limit::default();
-        assert!(limit.takes(DATAGRAM_BYTES_MAX - AROUND_BYTES));
-        assert!(!limit.takes(DATAGRAM_BYTES_MAX - AROUND_BYTES + 1));
-        let mut learnt = 0;
-        while limit.0 > LIMIT_MIN {
-            let before = limit.0;
-            limit.learn(before);
-            assert!(limit.0 < before);
-            learnt += 1;
-        }
-        assert!(learnt < 12, "{learnt}");
-        limit.learn(100);
-        assert_eq!(limit.0, LIMIT_MIN);
     }
 }

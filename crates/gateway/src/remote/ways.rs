@@ -1,30 +1,36 @@
 //! The gate's end of the ways: one UDP socket for the datagrams of all its clients.
 //!
 //! ```text
-//!   UDP ──▶ Ways::turn (a thread): index ──▶ Entry: open ──▶ the client's socket of the node
-//!   node ──▶ the connection's pump: Held::send: seal ──▶ UDP
+//!   UDP ──▶ WaySocket::turn (a thread): index ──▶ WayEntry: open ──▶ the client's socket of the node
+//!   node ──▶ the connection's pump: PumpWay::send: seal ──▶ UDP
 //! ```
 //!
 //! What cannot be opened costs one look-up or one tag, nothing is kept of it, and nothing is
-//! answered. Each connection has one way, so there are as many as connections at most.
+//! answered. Each connection has one way, so there are as many as connections at most. The thread that
+//! takes datagrams may be of a higher priority than those of the connections: no lock is held over a
+//! system call, or for longer than it takes to seal one datagram or copy the table.
 
+use super::count;
+use super::counters::{WayCounters, WayDrop};
 use base::Time;
 use client::remote::Beside;
-use client::remote::way::{Keys, Limit, Peer, Seals, as_message, as_sealed};
+use client::remote::way::{GateLength, Keys, Losses, Peer, Seals, as_message, as_sealed, fits};
 use net::clock::Clock;
 use net::poll::{Polled, poll};
-use net::udp::{enlarge, is_too_long, whole};
+use net::udp::{Ends, enlarge, is_too_long, whole};
 use net::unix::SeqStream;
 use secure::OpenError;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use wire::ipc::Request;
 use wire::link::{Clear, SessionIndex};
-use wire::remote::way::{DATAGRAM_BYTES_MAX, Echo, PROBE_BYTES, Sealed};
+use wire::remote::way::{DATAGRAM_BYTES_MAX, Echo, PROBE_BYTES, Sealed, Trial};
 
 /// Longer than any datagram of a way.
 const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
@@ -33,85 +39,19 @@ const TURN: usize = 256;
 /// Attempts to find an index that is free: of 2^24 some thousands are taken.
 const TRIES: usize = 8;
 
-/// Why a datagram that came was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayDrop {
-    /// No client has the index that it names.
-    Unknown,
-    /// The tag does not fit: damaged, or forged.
-    Seal,
-    /// It was there before, or is too old to tell.
-    Replay,
-    /// It is no sealed datagram, or holds what no client sends.
-    Malformed,
-    /// It was sent before the socket became one of payloads only, or is no datagram.
-    Mode,
-    /// The node takes no more of this client.
-    Full,
-}
-
-impl WayDrop {
-    /// All of them.
-    pub const ALL: [WayDrop; 6] = [
-        WayDrop::Unknown,
-        WayDrop::Seal,
-        WayDrop::Replay,
-        WayDrop::Malformed,
-        WayDrop::Mode,
-        WayDrop::Full,
-    ];
-
-    /// A short stable word for metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            WayDrop::Unknown => "unknown",
-            WayDrop::Seal => "seal",
-            WayDrop::Replay => "replay",
-            WayDrop::Malformed => "malformed",
-            WayDrop::Mode => "mode",
-            WayDrop::Full => "full",
-        }
-    }
-}
-
-/// What has happened to datagrams of ways.
-#[derive(Debug, Default)]
-pub struct WayCounters {
-    /// Ways that were opened.
-    pub opened: AtomicU64,
-    /// Datagrams of clients that the node took.
-    pub received: AtomicU64,
-    /// Datagrams to clients by UDP.
-    pub sent: AtomicU64,
-    /// Datagrams to clients that have a way, by TLS all the same.
-    pub sent_by_tls: AtomicU64,
-    drops: [AtomicU64; WayDrop::ALL.len()],
-}
-
-impl WayCounters {
-    /// How many were dropped for this reason.
-    pub fn dropped(&self, why: WayDrop) -> u64 {
-        self.drops[why as usize].load(Ordering::Relaxed)
-    }
-
-    fn drop(&self, why: WayDrop) {
-        count(&self.drops[why as usize]);
-    }
-}
-
 /// All ways of a gate.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct WaySocket {
     socket: UdpSocket,
     port: u16,
     clock: Clock,
-    entries: Mutex<BTreeMap<SessionIndex, Arc<Entry>>>,
+    entries: Mutex<BTreeMap<SessionIndex, Arc<WayEntry>>>,
     counters: WayCounters,
 }
 
 /// One client's way.
 #[derive(Debug)]
-struct Entry {
+struct WayEntry {
     control: Arc<SeqStream>,
     state: Mutex<State>,
 }
@@ -119,11 +59,14 @@ struct Entry {
 #[derive(Debug)]
 struct State {
     seals: Seals,
-    peer: Peer<SocketAddr>,
-    limit: Limit,
+    peer: Peer<Ends>,
+    length: GateLength,
     is_raw: bool,
+    /// The client has become raw too: before it has, payloads would be no messages to it.
+    is_client_raw: bool,
     /// What the client has measured.
     rtt: Option<Duration>,
+    losses: Losses,
 }
 
 /// A client that has a way.
@@ -133,25 +76,26 @@ pub struct WayClient {
     pub at: Option<SocketAddr>,
     /// The round trip that it has measured.
     pub rtt: Option<Duration>,
-    /// Of what it has sent under its present keys the share that has not come.
+    /// Of what it has sent lately the share that has not come.
     pub loss: f64,
 }
 
 /// A way as its connection's pump has it.
-struct Held {
-    ways: Arc<Ways>,
-    entry: Arc<Entry>,
+struct PumpWay {
+    ways: Arc<WaySocket>,
+    entry: Arc<WayEntry>,
     index: SessionIndex,
 }
 
-impl Ways {
+impl WaySocket {
     /// Takes datagrams at `at`.
-    pub(super) fn bind(at: SocketAddr) -> io::Result<Ways> {
+    pub(super) fn bind(at: SocketAddr) -> io::Result<WaySocket> {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
         whole(&socket, at.is_ipv6())?;
+        Ends::observe(&socket)?;
         enlarge(&socket);
-        Ok(Ways {
+        Ok(WaySocket {
             port: socket.local_addr()?.port(),
             socket,
             clock: Clock::new(),
@@ -167,21 +111,25 @@ impl Ways {
     /// The clients that have a way, `most` of them, and how many there are.
     pub(super) fn clients(&self, most: usize) -> (Vec<WayClient>, usize) {
         let now = self.clock.now();
+        let entries: Vec<_> = {
+            let entries = self.entries();
+            let each = entries.iter();
+            each.map(|(index, entry)| (*index, Arc::clone(entry)))
+                .collect()
+        };
         let (mut clients, mut all) = (Vec::new(), 0);
-        for (index, entry) in &*self.entries() {
+        for (index, entry) in entries {
             let state = entry.state();
             // One that has changed keys is there twice.
-            if state.seals.indices().next() != Some(*index) {
+            if state.seals.indices().next() != Some(index) {
                 continue;
             }
             all += 1;
             if clients.len() < most {
-                let came = state.seals.came();
-                let lost = came.of.saturating_sub(came.count);
                 clients.push(WayClient {
-                    at: state.peer.to(now),
+                    at: state.peer.to(now).map(|ends| ends.far),
                     rtt: state.rtt,
-                    loss: lost as f64 / came.of.max(1) as f64,
+                    loss: state.losses.share(),
                 });
             }
         }
@@ -194,30 +142,51 @@ impl Ways {
 
     /// Opens a way for a client, whose socket of the node `control` is.
     pub(super) fn open(
-        self: &Arc<Ways>,
-        keys: Keys,
+        self: &Arc<WaySocket>,
+        keys: &Keys,
         control: &Arc<SeqStream>,
     ) -> Option<Box<dyn Beside>> {
         let now = self.clock.now();
-        let mut entries = self.entries();
-        let index = free(&entries)?;
-        let entry = Arc::new(Entry {
-            control: Arc::clone(control),
-            state: Mutex::new(State {
-                seals: Seals::new(index, false, keys, now),
-                peer: Peer::new(now),
-                limit: Limit::default(),
-                is_raw: false,
-                rtt: None,
-            }),
-        });
-        entries.insert(index, Arc::clone(&entry));
+        let (index, entry) = self.enter(|index| {
+            Arc::new(WayEntry {
+                control: Arc::clone(control),
+                state: Mutex::new(State {
+                    seals: Seals::new(index, false, keys, now),
+                    peer: Peer::new(now),
+                    length: GateLength::default(),
+                    is_raw: false,
+                    is_client_raw: false,
+                    rtt: None,
+                    losses: Losses::default(),
+                }),
+            })
+        })?;
         count(&self.counters.opened);
-        Some(Box::new(Held {
+        Some(Box::new(PumpWay {
             ways: Arc::clone(self),
             entry,
             index,
         }))
+    }
+
+    /// Gives an entry an index that nobody has: no secret, but one that does not tell how many there
+    /// were. `None` where none is found.
+    fn enter(
+        &self,
+        make: impl Fn(SessionIndex) -> Arc<WayEntry>,
+    ) -> Option<(SessionIndex, Arc<WayEntry>)> {
+        (0..TRIES).find_map(|_| {
+            let [a, b, c, d, ..] = net::sched::entropy().ok()?;
+            let index = SessionIndex::new(u32::from_be_bytes([a, b, c, d]));
+            let entry = make(index);
+            match self.entries().entry(index) {
+                MapEntry::Vacant(place) => {
+                    place.insert(Arc::clone(&entry));
+                    Some((index, entry))
+                }
+                MapEntry::Occupied(_) => None,
+            }
+        })
     }
 
     /// Waits for datagrams for `span` at most, and takes them.
@@ -235,25 +204,26 @@ impl Ways {
         let mut room = [0; ROOM_BYTES];
         for _ in 0..TURN {
             // An error tells of a datagram that was sent before; the next one is still there.
-            let Ok((len, from)) = self.socket.recv_from(&mut room) else {
+            let Ok((len, from)) = Ends::recv(&self.socket, &mut room) else {
                 return;
             };
             match self.take(&mut room[..len], from) {
-                Ok(true) => count(&self.counters.received),
-                Ok(false) => {}
+                Ok(taken) => {
+                    self.counters.received.fetch_add(taken, Ordering::Relaxed);
+                }
                 Err(why) => self.counters.drop(why),
             }
         }
     }
 
-    /// True for a datagram that the node has taken.
-    fn take(&self, datagram: &mut [u8], from: SocketAddr) -> Result<bool, WayDrop> {
+    /// How many datagrams the node has taken.
+    fn take(&self, datagram: &mut [u8], from: Ends) -> Result<u64, WayDrop> {
         let clear = Clear::parse(datagram).map_err(|_| WayDrop::Malformed)?;
         let entry = self.entries().get(&clear.session).map(Arc::clone);
         let entry = entry.ok_or(WayDrop::Unknown)?;
         let now = self.clock.now();
-        let mut state = entry.state();
         let len = datagram.len();
+        let mut state = entry.state();
         let opened = state.seals.open(datagram, now).map_err(|why| match why {
             OpenError::NoSession => WayDrop::Unknown,
             OpenError::Replay => WayDrop::Replay,
@@ -261,9 +231,10 @@ impl Ways {
             OpenError::Tag => WayDrop::Seal,
         })?;
         let sealed = Sealed::parse(&datagram[opened.plaintext]).map_err(|_| WayDrop::Malformed)?;
-        let asked = match sealed {
-            Sealed::Probe(echo) => Some(echo),
-            _ => None,
+        let (asked, tried) = match sealed {
+            Sealed::Probe(echo) => (Some(echo), None),
+            Sealed::Trial(trial) => (None, Some(trial)),
+            _ => (None, None),
         };
         let repeated = asked.map(|echo| echo.challenge);
         let draw =
@@ -272,88 +243,127 @@ impl Ways {
             .peer
             .on_heard(now, from, opened.is_newest, repeated, draw);
         let is_new = challenge != 0 && !state.peer.is_proven(from) && len >= PROBE_BYTES;
-        if asked.is_some() || is_new {
-            let answer = Sealed::Answer(Echo {
-                number: asked.map_or(0, |echo| echo.number),
-                challenge,
-                came: state.seals.came().count as u32,
-                rtt_us: 0,
-            });
-            // What does not leave is what is lost.
-            let _ = self.put(&mut state, &answer, from, now);
+        if let Some(trial) = tried.filter(|_| opened.is_newest) {
+            state.length.on_trial(now, trial.longest);
+            state.is_client_raw |= trial.flags & Trial::RAW != 0;
         }
         if let Some(echo) = asked {
             let rtt = Duration::from_micros(echo.rtt_us.into());
             state.rtt = (!rtt.is_zero()).then_some(rtt);
-            return Ok(false);
+            let came = state.seals.came();
+            state.losses.tell(came.count, came.of);
         }
-        let message = as_message(sealed, state.is_raw, true).ok_or(WayDrop::Mode)?;
-        drop(state);
+        // One answer, so that nobody gets more bytes than came from there.
+        let answer = match tried {
+            _ if asked.is_some() || is_new => Some(Sealed::Answer(Echo {
+                number: asked.map_or(0, |echo| echo.number),
+                challenge,
+                came: state.seals.came().count as u32,
+                rtt_us: 0,
+            })),
+            Some(trial) => Some(Sealed::Tried(Trial {
+                number: trial.number,
+                padding: trial.padding,
+                ..Trial::default()
+            })),
+            None => None,
+        };
+        let is_raw = state.is_raw;
+        // What does not leave is what is lost.
+        match answer {
+            Some(answer) => drop(self.put(&entry, state, &answer, from, now)),
+            None => drop(state),
+        }
+        if asked.is_some() || tried.is_some() {
+            return Ok(0);
+        }
+        let message = as_message(sealed, is_raw, true).ok_or(WayDrop::Mode)?;
+        let count = match (is_raw, Request::parse(message)) {
+            (false, Ok(Request::SendFrom(datagrams))) => datagrams.iter().count() as u64,
+            _ => 1,
+        };
         let given = entry.control.send_parts(&[IoSlice::new(message)]);
-        given.map(|()| true).map_err(|_| WayDrop::Full)
+        given.map(|()| count).map_err(|_| WayDrop::Full)
     }
 
-    /// Seals and sends; false for what has not left.
-    fn put(&self, state: &mut State, sealed: &Sealed<'_>, to: SocketAddr, now: Time) -> bool {
+    /// Seals, and sends once the state is free again; false for what has not left.
+    fn put(
+        &self,
+        entry: &WayEntry,
+        mut state: MutexGuard<'_, State>,
+        sealed: &Sealed<'_>,
+        to: Ends,
+        now: Time,
+    ) -> bool {
         let mut room = [0; ROOM_BYTES];
-        let Ok(len) = state.seals.seal(sealed, now, &mut room) else {
+        let sealed = state.seals.seal(sealed, now, &mut room);
+        drop(state);
+        let Ok(len) = sealed else {
             return false;
         };
-        match self.socket.send_to(&room[..len], to) {
-            Ok(_) => true,
+        match to.send(&self.socket, &room[..len]) {
+            Ok(()) => true,
             Err(error) => {
                 if is_too_long(&error) {
-                    state.limit.learn(len);
+                    entry.state().length.refuse();
                 }
                 false
             }
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionIndex, Arc<Entry>>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionIndex, Arc<WayEntry>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
+impl WayEntry {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Beside for Held {
+impl Beside for PumpWay {
     fn place(&self) -> (SessionIndex, u16) {
         (self.index, self.ways.port)
     }
 
-    fn renew(&mut self, keys: Keys) -> Option<SessionIndex> {
+    fn renew(&mut self, keys: &Keys) -> Option<SessionIndex> {
         let now = self.ways.clock.now();
-        let mut entries = self.ways.entries();
-        let index = free(&entries)?;
-        entries.insert(index, Arc::clone(&self.entry));
-        if let Some(dropped) = self.entry.state().seals.renew(index, keys, now) {
-            entries.remove(&dropped);
+        let (index, _) = self.ways.enter(|_| Arc::clone(&self.entry))?;
+        let dropped = self.entry.state().seals.renew(index, keys, now);
+        if let Some(dropped) = dropped {
+            self.ways.entries().remove(&dropped);
         }
         self.index = index;
         Some(index)
     }
 
-    fn send(&mut self, message: &[u8], is_raw: bool) -> bool {
+    fn longest(&self) -> Option<usize> {
+        let now = self.ways.clock.now();
+        let state = self.entry.state();
+        state.peer.to(now).map(|_| state.length.longest(now))
+    }
+
+    fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool {
         let Some(sealed) = as_sealed(message, is_raw, false) else {
             return false;
         };
         let now = self.ways.clock.now();
-        let mut state = self.entry.state();
-        let to = state
-            .peer
-            .to(now)
-            .filter(|_| state.limit.takes(message.len()));
-        let goes = to.is_some_and(|to| self.ways.put(&mut state, &sealed, to, now));
+        let state = self.entry.state();
+        let to = state.peer.to(now).filter(|_| {
+            fits(message.len(), state.length.longest(now)) && state.is_client_raw >= is_raw
+        });
+        let goes = match to {
+            Some(to) => self.ways.put(&self.entry, state, &sealed, to, now),
+            None => false,
+        };
         let counters = &self.ways.counters;
-        count(match goes {
+        let counter = match goes {
             true => &counters.sent,
             false => &counters.sent_by_tls,
-        });
+        };
+        counter.fetch_add(count, Ordering::Relaxed);
         goes
     }
 
@@ -366,7 +376,7 @@ impl Beside for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PumpWay {
     fn drop(&mut self) {
         // What the client had sent before it closed is here as a rule.
         self.ways.turn();
@@ -375,17 +385,4 @@ impl Drop for Held {
             entries.remove(&index);
         }
     }
-}
-
-/// An index that nobody has: no secret, but one that does not tell how many there were.
-fn free<T>(entries: &BTreeMap<SessionIndex, T>) -> Option<SessionIndex> {
-    (0..TRIES).find_map(|_| {
-        let [a, b, c, d, ..] = net::sched::entropy().ok()?;
-        let index = SessionIndex::new(u32::from_be_bytes([a, b, c, d]));
-        (!entries.contains_key(&index)).then_some(index)
-    })
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -14,6 +14,7 @@
 //! engine cuts its packets to what fits. A burst that is longer than the interface takes is sent
 //! again one by one, and [`Socket::too_long`] tells it.
 
+mod ends;
 mod local;
 mod outgoing;
 mod queue;
@@ -21,6 +22,7 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
+pub use ends::Ends;
 pub use outgoing::Sent;
 pub use queue::{
     DATAGRAM_BYTES_MAX, GSO_SEGMENTS_MAX, QUEUE_BURSTS_MAX, QUEUE_BYTES_MAX, SendQueue,
@@ -366,7 +368,7 @@ pub fn whole(socket: &std::net::UdpSocket, is_v6: bool) -> io::Result<()> {
     }
 }
 
-/// The datagram was longer than the path takes.
+/// The datagram was longer than the interface takes.
 pub fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }

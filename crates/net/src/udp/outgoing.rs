@@ -46,20 +46,35 @@ pub struct Sent {
 /// GSO a `u16` (24), of the class an `int` (24), of the own address an `in6_pktinfo` (40).
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control {
+pub(super) struct Control {
     bytes: [u8; CONTROL_BYTES],
     len: usize,
 }
 const CONTROL_BYTES: usize = 88;
 
 impl Control {
-    const EMPTY: Control = Control {
+    pub(super) const EMPTY: Control = Control {
         bytes: [0; CONTROL_BYTES],
         len: 0,
     };
 
+    /// Where the kernel may write such messages, and how much.
+    pub(super) fn room<L: TryFrom<usize> + Default>(&mut self) -> (*mut libc::c_void, L) {
+        let len = L::try_from(CONTROL_BYTES).unwrap_or_default();
+        (self.bytes.as_mut_ptr().cast(), len)
+    }
+
+    /// Those that were appended.
+    pub(super) fn written<L: TryFrom<usize> + Default>(&mut self) -> (*mut libc::c_void, L) {
+        let len = L::try_from(self.len).unwrap_or_default();
+        match self.len {
+            0 => (ptr::null_mut(), len),
+            _ => (self.bytes.as_mut_ptr().cast(), len),
+        }
+    }
+
     /// Appends a message, for which there is room.
-    fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
+    pub(super) fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         // SAFETY: all zero is a valid `cmsghdr`.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
         let bytes = size_of::<T>() as libc::c_uint;

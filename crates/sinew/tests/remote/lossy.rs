@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub(crate) struct Faults {
     /// TCP carries nothing: its next segment is lost again and again.
     held: Mutex<bool>,
     released: Condvar,
+    /// UDP carries no datagrams that are longer, if it is not 0.
+    pub(crate) longest: AtomicUsize,
     /// UDP carries nothing.
     pub(crate) is_blocked: AtomicBool,
     /// Each tenth datagram with data is lost.
@@ -39,7 +41,8 @@ impl Faults {
     }
 
     fn passes(&self, len: usize) -> bool {
-        if self.is_blocked.load(Ordering::SeqCst) {
+        let longest = self.longest.load(Ordering::SeqCst);
+        if self.is_blocked.load(Ordering::SeqCst) || (longest > 0 && len > longest) {
             return false;
         }
         if len < PROBE_BYTES || !self.is_lossy.load(Ordering::SeqCst) {

@@ -11,7 +11,7 @@ use wire::ipc::{
     Request, ResetReason, Room, Scheme, StreamControl, kind,
 };
 use wire::link::SessionIndex;
-use wire::remote::way::{Echo, Sealed};
+use wire::remote::way::{Echo, Sealed, Trial};
 use wire::remote::{self, Frame, Purpose};
 
 const PORT: VirtualPort = VirtualPort(5000);
@@ -337,11 +337,26 @@ fn datagrams_of_clients_on_other_hosts() {
         came: 3,
         rtt_us,
     };
+    let trial = Trial {
+        number: 1,
+        longest: 1_452,
+        flags: Trial::RAW,
+        padding: &[0, 0],
+    };
     for (name, sealed) in [
         ("message", Sealed::Message(&[4, 0x68, 0x69])),
         ("payload", Sealed::Payload(b"hi")),
         ("probe", Sealed::Probe(echo(29_999))),
         ("answer", Sealed::Answer(echo(0))),
+        ("trial", Sealed::Trial(trial)),
+        (
+            "tried",
+            Sealed::Tried(Trial {
+                longest: 0,
+                flags: 0,
+                ..trial
+            }),
+        ),
     ] {
         let bytes = written(|bytes| sealed.emit(bytes));
         fixtures.hold(name, &bytes, |frozen| {

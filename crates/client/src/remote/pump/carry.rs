@@ -3,33 +3,48 @@
 use super::beside::Way;
 use super::data::Data;
 use super::{Blocked, Pump, Role, Turn};
-use crate::remote::channel::ChannelError;
+use crate::remote::channel::{Channel, ChannelError};
 use crate::remote::dial::pair;
+use crate::remote::way;
 use net::unix::{Received, Taken, shutdown_write};
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::Malformed;
-use wire::ipc::{Reply, kind};
+use wire::ipc::{Reply, Request, kind};
 use wire::remote::Frame;
 
 /// [`wire::ipc::Request::Finish`].
 const FINISH: [u8; 1] = [kind::FINISH];
 /// [`Reply::Done`] of [`wire::ipc::Request::Raw`]: what comes behind it is payloads.
 const RAW: [u8; 2] = [kind::DONE, kind::RAW];
+/// The same of [`wire::ipc::Request::Options`]: the node has granted them.
+const OPTIONS: [u8; 2] = [kind::DONE, kind::OPTIONS];
 /// Frames carried in one direction before the other has its turn.
 pub(super) const FRAMES_PER_TURN: usize = 64;
 
 impl Pump {
-    /// From here to there, while the connection takes it.
+    /// From here to there, while the connection takes it; and while it does not, what goes beside it.
     pub(super) fn outward(&mut self) -> Result<Turn, ChannelError> {
         for _ in 0..FRAMES_PER_TURN {
-            if !self.channel.is_flushed() || !(self.take_control()? || self.take_data()?) {
+            let free = self.channel.is_flushed();
+            self.is_stuck &= !free;
+            if !free && !self.goes_on_beside() {
                 return Ok(Turn::Idle);
             }
+            let frames = self.channel.frames;
+            if !(self.take_control()? || (free && self.take_data()?)) {
+                return Ok(Turn::Idle);
+            }
+            self.is_stuck = !free && self.channel.frames != frames;
             self.channel.flush()?;
         }
         Ok(Turn::More)
+    }
+
+    /// Datagrams do not wait for the connection, as long as none of them needs it.
+    pub(super) fn goes_on_beside(&self) -> bool {
+        !self.is_stuck && self.way.longest().is_some()
     }
 
     /// True when a message was there.
@@ -64,12 +79,27 @@ impl Pump {
             }
             _ => {
                 self.finishing |= message == FINISH;
-                if !self.way.send(message, self.is_raw) {
-                    self.channel.say(&Frame::Message(message))?;
+                let is_datagram = way::is_datagram(message, self.is_raw);
+                if let (Role::Client(_), false, Some(&kind::OPTIONS)) =
+                    (&self.role, self.is_raw, message.first())
+                    && let Ok(Request::Options(options)) = Request::parse(message)
+                {
+                    self.wish.on_asked(&options);
+                    self.way.want(self.wish.may());
                 }
-                if matches!(self.role, Role::Gate(_)) && message == RAW && !self.is_raw {
+                let becomes_raw =
+                    matches!(self.role, Role::Gate(_)) && message == RAW && !self.is_raw;
+                send(
+                    (&mut self.way, &mut self.channel, &mut self.scratch),
+                    message,
+                    self.is_raw,
+                )?;
+                if becomes_raw {
                     self.is_raw = true;
                     self.way.set_raw();
+                }
+                if is_datagram {
+                    self.ask_way()?;
                 }
             }
         }
@@ -142,13 +172,20 @@ impl Pump {
                         self.close();
                         self.channel.say(&Frame::Closed)?;
                     }
-                    Ok(()) if matches!(self.role, Role::Client(_)) && !self.is_raw => {
-                        self.is_raw = message == RAW;
-                        // What belongs to a port comes behind the word that there is one.
-                        let is_bound = message.first() == Some(&kind::BOUND);
-                        if is_bound && matches!(self.way, Way::None) && self.channel.knows_ways() {
-                            self.way = Way::Asked;
-                            self.channel.say(&Frame::AskWay)?;
+                    Ok(()) if matches!(self.role, Role::Client(_)) => {
+                        let is_datagram = way::is_datagram(message, self.is_raw);
+                        let len = message.len();
+                        if message == OPTIONS && !self.is_raw {
+                            self.wish.on_granted();
+                            self.way.want(self.wish.may());
+                        }
+                        if message == RAW && !self.is_raw {
+                            self.is_raw = true;
+                            self.way.set_raw();
+                        }
+                        if is_datagram {
+                            self.way.on_tls(len);
+                            self.ask_way()?;
                         }
                     }
                     Ok(()) => {}
@@ -208,4 +245,22 @@ impl Pump {
         }
         Ok(None)
     }
+}
+
+/// Sends a message from here: what may by the way, piece by piece, and all else by the connection.
+fn send(
+    (way, channel, scratch): (&mut Way, &mut Channel, &mut Vec<u8>),
+    message: &[u8],
+    is_raw: bool,
+) -> Result<(), ChannelError> {
+    let longest = match (way.is_there(), way.longest()) {
+        (false, _) => return channel.say(&Frame::Message(message)),
+        (true, longest) => longest.unwrap_or(usize::MAX),
+    };
+    way::split(message, is_raw, longest, scratch, |piece, count| match way
+        .send(piece, count, is_raw)
+    {
+        true => Ok(()),
+        false => channel.say(&Frame::Message(piece)),
+    })
 }

@@ -1,9 +1,12 @@
 //! Whether a client's datagrams go by the way or by TLS.
 //!
-//! One probe is awaited at a time. While datagrams pass, the way is probed every [`BUSY`], so that
-//! one that dies in a call is left within some two seconds; else every [`IDLE`], which keeps the
-//! mappings of NATs. A way that fails is tried again after [`BACK_OFF`], and then after twice as long
-//! each time.
+//! While datagrams pass, the way is probed every [`BUSY`]; else every [`IDLE`], which keeps the mappings
+//! of NATs. When a probe has no answer in time, as TCP counts it, others follow every [`RETRY`], whatever
+//! the round trip. The way is left when so many have none that losses as they were before would do that
+//! once in a thousand times, and nothing else is heard any more: one that dies in a call is left within
+//! two seconds and what the round trip exceeds a quarter of one, and one that loses a third of all
+//! datagrams is kept, for TCP carries next to nothing there. A way that fails is tried again after
+//! [`BACK_OFF`], and then after twice as long each time.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
@@ -13,18 +16,27 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The same while none do. Choice: half of the 30 s after which the quickest NATs forget (RFC 4787
 /// asks for two minutes), and a little less.
 const IDLE: Duration = Duration::from_secs(12);
-/// Probes without an answer after which the way is left.
-const MISSES: u32 = 3;
+/// From a probe without an answer in time to the next one.
+const RETRY: Duration = Duration::from_millis(250);
+/// Probes without an answer after which a way is left that has lost none lately, and one that loses most.
+const MISSES: usize = 4;
+const MISSES_MAX: usize = 16;
+/// The same of a way that is to be proven.
+const MISSES_FIRST: usize = 3;
+/// How long nothing may be heard on a way that is left before [`MISSES_MAX`] probes have no answer.
+const SILENCE: Duration = Duration::from_secs(1);
 /// How long the first answer is waited for: as long as for a SYN (RFC 6298).
 const FIRST: Duration = Duration::from_secs(1);
-/// The least and the most of what later ones are waited for, four round trips in between.
-const WAIT_MIN: Duration = Duration::from_millis(250);
+/// The least and the most of what later ones are waited for.
+const WAIT_MIN: Duration = RETRY;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a way that has failed is left alone, at first and at most.
 const BACK_OFF: Duration = Duration::from_secs(2);
 const BACK_OFF_MAX: Duration = Duration::from_secs(64);
 /// Probes that are remembered: a late answer tells the round trip too.
-const ASKED_MAX: usize = 8;
+const ASKED_MAX: usize = 32;
+/// What all probes lost are, as a share.
+const ALL: u32 = 1 << 10;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +48,7 @@ pub enum Act {
         /// The gate's challenge that was heard last.
         challenge: u32,
     },
-    /// Tell the gate that the way does not work.
+    /// Tell the gate that the way does not work, or is not wanted.
     Leave,
 }
 
@@ -44,24 +56,33 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Proving,
-    Up { since: Time },
+    Up {
+        since: Time,
+    },
     Down,
+    /// The socket does not want it.
+    Unwanted {
+        is_told: bool,
+    },
 }
 
 /// The choice of a client.
 #[derive(Clone, Debug)]
 pub struct Choice {
     state: State,
+    /// Probes without an answer since the last one that had one, the oldest first.
     asked: VecDeque<(u32, Time)>,
     numbers: u32,
-    /// Until when the answer to the last probe is awaited.
-    awaited: Option<Time>,
-    missed: u32,
     /// When the next probe is due, or the next attempt.
     next: Time,
     answered: Time,
+    /// When anything that was sealed has come.
+    heard: Time,
     challenge: u32,
-    rtt: Option<Duration>,
+    /// The round trip, and how far it varies.
+    rtt: Option<(Duration, Duration)>,
+    /// The share of the probes that is lost, of [`ALL`].
+    lost: u32,
     back_off: Duration,
     /// Probes, and those of them that had no answer in time.
     probes: (u64, u64),
@@ -74,12 +95,12 @@ impl Choice {
             state: State::Proving,
             asked: VecDeque::with_capacity(ASKED_MAX),
             numbers: 0,
-            awaited: None,
-            missed: 0,
             next: now,
             answered: now,
+            heard: now,
             challenge: 0,
             rtt: None,
+            lost: 0,
             back_off: BACK_OFF,
             probes: (0, 0),
         }
@@ -92,7 +113,15 @@ impl Choice {
 
     /// The round trip of its probes.
     pub fn rtt(&self) -> Option<Duration> {
-        self.rtt
+        self.rtt.map(|(rtt, _)| rtt)
+    }
+
+    /// How long an answer is waited for.
+    pub fn wait(&self) -> Duration {
+        self.rtt.map_or(FIRST, |(rtt, varies)| {
+            let ns = rtt.as_nanos().saturating_add(4 * varies.as_nanos());
+            Duration::from_nanos(ns).max(WAIT_MIN).min(WAIT_MAX)
+        })
     }
 
     /// How many probes were sent, and how many had no answer in time.
@@ -100,9 +129,32 @@ impl Choice {
         self.probes
     }
 
+    /// Probes have no answer, so that it may be that nothing passes at all.
+    pub fn is_doubtful(&self, now: Time) -> bool {
+        self.missed(now) > 0
+    }
+
     /// When [`Choice::poll`] has something to do.
     pub fn next_timeout(&self) -> Time {
-        self.awaited.unwrap_or(self.next)
+        match self.state {
+            State::Unwanted { is_told: true } => Time::from_nanos(u64::MAX),
+            State::Unwanted { is_told: false } => Time::ZERO,
+            _ => self.next,
+        }
+    }
+
+    /// The socket wants its datagrams to go by the way, or all of them by TLS.
+    pub fn want(&mut self, now: Time, is_wanted: bool) {
+        match (self.state, is_wanted) {
+            (State::Unwanted { .. }, true) => {
+                self.state = State::Proving;
+                self.forget();
+                self.next = now;
+            }
+            (State::Unwanted { .. }, false) | (_, true) => {}
+            // Its gate may use it already.
+            (_, false) => self.state = State::Unwanted { is_told: false },
+        }
     }
 
     /// What is due; asked until there is nothing more.
@@ -110,13 +162,20 @@ impl Choice {
         if now < self.next_timeout() {
             return None;
         }
-        if self.state == State::Down {
-            self.state = State::Proving;
-            self.missed = 0;
-        } else if self.awaited.take().is_some() {
-            self.missed += 1;
+        match self.state {
+            State::Unwanted { .. } => {
+                self.state = State::Unwanted { is_told: true };
+                return Some(Act::Leave);
+            }
+            State::Down => {
+                self.state = State::Proving;
+                self.forget();
+            }
+            State::Proving | State::Up { .. } => {}
+        }
+        if self.missed(now) > 0 {
             self.probes.1 += 1;
-            if self.missed >= MISSES {
+            if self.has_failed(now) {
                 return self.leave(now);
             }
         }
@@ -126,22 +185,49 @@ impl Choice {
         }
         self.asked.push_back((self.numbers, now));
         self.probes.0 += 1;
-        let wait = self.rtt.map_or(FIRST, |rtt| {
-            Duration::from_nanos(rtt.as_nanos().saturating_mul(4))
-                .max(WAIT_MIN)
-                .min(WAIT_MAX)
-        });
-        self.awaited = Some(now + wait);
+        // The first is waited for; whether those behind it come does not depend on it.
+        let is_first = self.asked.len() == 1 || !self.is_up();
+        self.next = now + if is_first { self.wait() } else { RETRY };
         Some(Act::Probe {
             number: self.numbers,
             challenge: self.challenge,
         })
     }
 
-    fn leave(&mut self, now: Time) -> Option<Act> {
-        let was = core::mem::replace(&mut self.state, State::Down);
+    fn forget(&mut self) {
         self.asked.clear();
         self.rtt = None;
+    }
+
+    /// Probes that have had no answer in time.
+    fn missed(&self, now: Time) -> usize {
+        let wait = self.wait();
+        let late = self.asked.iter().take_while(|(_, at)| *at + wait <= now);
+        late.count()
+    }
+
+    fn has_failed(&self, now: Time) -> bool {
+        let missed = self.missed(now);
+        if !self.is_up() {
+            return missed >= MISSES_FIRST;
+        }
+        let is_silent = now.since(self.heard) >= SILENCE;
+        missed >= MISSES_MAX || (is_silent && missed >= self.too_many())
+    }
+
+    /// So many in a row are missed by chance once in a thousand times, as losses are now.
+    pub fn too_many(&self) -> usize {
+        let (mut many, mut chance) = (0, ALL);
+        while chance > 1 && many < MISSES_MAX {
+            chance = chance * self.lost / ALL;
+            many += 1;
+        }
+        many.max(MISSES)
+    }
+
+    fn leave(&mut self, now: Time) -> Option<Act> {
+        let was = core::mem::replace(&mut self.state, State::Down);
+        self.forget();
         if let State::Up { since } = was
             && now.since(since) >= IDLE
         {
@@ -154,19 +240,30 @@ impl Choice {
 
     /// An answer has come.
     pub fn on_answer(&mut self, now: Time, number: u32, challenge: u32) {
-        let asked = self.asked.iter().find(|(asked, _)| *asked == number);
-        if let Some(&(_, at)) = asked {
+        if matches!(self.state, State::Unwanted { .. }) {
+            return;
+        }
+        let place = self.asked.iter().position(|(asked, _)| *asked == number);
+        if let Some(place) = place
+            && let Some(&(_, at)) = self.asked.get(place)
+        {
             let rtt = now.since(at);
-            self.rtt = Some(match self.rtt {
-                // As TCP's (RFC 6298).
-                Some(before) => Duration::from_nanos((before.as_nanos() * 7 + rtt.as_nanos()) / 8),
-                None => rtt,
-            });
-            self.asked.retain(|(asked, _)| *asked != number);
-            self.missed = 0;
-            self.awaited = None;
+            self.rtt = Some(
+                self.rtt
+                    .map_or((rtt, rtt.div(2)), |before| smooth(before, rtt)),
+            );
+            // Those before it are lost, or so late that the network has changed their order.
+            for is_lost in core::iter::repeat_n(true, place).chain([false]) {
+                let sample = if is_lost { ALL } else { 0 };
+                self.lost = (self.lost * 7 + sample) / 8;
+            }
+            self.asked.drain(..=place);
             self.answered = now;
-            self.next = now + IDLE;
+            self.heard = now;
+            self.next = match self.asked.front() {
+                Some(&(_, asked)) => (asked + self.wait()).max(now),
+                None => now + IDLE,
+            };
             if !self.is_up() {
                 self.state = State::Up { since: now };
             }
@@ -174,187 +271,31 @@ impl Choice {
         // The gate wants to know whether this address hears.
         if challenge != 0 && challenge != self.challenge && self.state != State::Down {
             self.challenge = challenge;
-            self.awaited = None;
             self.next = now;
         }
     }
 
+    /// Something else that is sealed has come by the way.
+    pub fn on_heard(&mut self, now: Time) {
+        self.heard = now;
+        self.on_carried();
+    }
+
     /// A datagram has passed by the way.
     pub fn on_carried(&mut self) {
-        if self.is_up() {
+        if self.is_up() && self.asked.is_empty() {
             self.next = self.next.min(self.answered + BUSY);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RTT: Duration = Duration::from_millis(30);
-
-    /// A way on a clock of its own, and what is answered.
-    struct Run {
-        choice: Choice,
-        now: Time,
-        challenge: u32,
-        left: u32,
-    }
-
-    impl Run {
-        fn new() -> Run {
-            Run {
-                choice: Choice::new(Time::ZERO),
-                now: Time::ZERO,
-                challenge: 1,
-                left: 0,
-            }
-        }
-
-        /// Goes on for `span` with datagrams every 20 ms, or none; each probe is answered, or none.
-        fn go(&mut self, span: Duration, is_busy: bool, is_answered: bool) -> u32 {
-            let (end, mut probes) = (self.now + span, 0);
-            while self.now < end {
-                if is_busy {
-                    self.choice.on_carried();
-                }
-                let mut answers = Vec::new();
-                while let Some(act) = self.choice.poll(self.now) {
-                    match act {
-                        Act::Probe { number, .. } => {
-                            probes += 1;
-                            answers.push(number);
-                        }
-                        Act::Leave => self.left += 1,
-                    }
-                }
-                for number in answers.into_iter().filter(|_| is_answered) {
-                    let later = self.now + RTT;
-                    self.choice.on_answer(later, number, self.challenge);
-                }
-                self.now += Duration::from_millis(10);
-            }
-            probes
-        }
-    }
-
-    #[test]
-    fn it_is_used_once_a_probe_was_answered_and_keeps_saying_so() {
-        let mut run = Run::new();
-        assert!(!run.choice.is_up());
-        let Some(Act::Probe {
-            number,
-            challenge: 0,
-        }) = run.choice.poll(Time::ZERO)
-        else {
-            panic!("no probe");
-        };
-        assert_eq!(run.choice.poll(Time::ZERO), None, "one at a time");
-        run.now = Time::ZERO + RTT;
-        run.choice.on_answer(run.now, number, 1);
-        assert!(run.choice.is_up());
-        assert_eq!(run.choice.rtt(), Some(RTT));
-        // The gate's challenge is repeated at once, and the same one not again.
-        assert_eq!(
-            run.choice.poll(run.now),
-            Some(Act::Probe {
-                number: 2,
-                challenge: 1
-            })
-        );
-        run.choice.on_answer(run.now + RTT, 2, 1);
-        assert_eq!(run.choice.poll(run.now + RTT), None);
-        let idle = run.go(Duration::from_secs(60), false, true);
-        assert!((4..=5).contains(&idle), "{idle}");
-        let busy = run.go(Duration::from_secs(60), true, true);
-        assert!((50..=60).contains(&busy), "{busy}");
-        assert_eq!((run.left, run.choice.probes().1), (0, 0));
-    }
-
-    #[test]
-    fn one_that_dies_in_a_call_is_left_within_two_seconds_and_comes_back() {
-        let mut run = Run::new();
-        run.go(Duration::from_secs(30), true, true);
-        let died = run.now;
-        while run.choice.is_up() {
-            run.go(Duration::from_millis(10), true, false);
-        }
-        assert!(run.now.since(died) < Duration::from_secs(2), "{}", run.now);
-        assert_eq!(run.left, 1);
-        // Four attempts within half a minute: 2, 4, 8, 16 s, each of three probes.
-        let probes = run.go(Duration::from_secs(32), true, false);
-        assert!((6..=12).contains(&probes), "{probes}");
-        assert_eq!(run.left, 1, "it was not up again");
-        run.go(BACK_OFF_MAX, true, true);
-        assert!(run.choice.is_up());
-    }
-
-    #[test]
-    fn where_udp_is_blocked_ever_fewer_probes_are_sent() {
-        let mut run = Run::new();
-        let first = run.go(Duration::from_secs(60), true, false);
-        let hour = run.go(Duration::from_secs(3_600), true, false);
-        assert!(first <= 18, "{first}");
-        assert!(hour <= 3 * 3_600 / 64, "{hour}");
-        assert_eq!(run.left, 0);
-    }
-
-    #[test]
-    fn one_that_is_up_for_a_moment_only_is_not_tried_ever_faster() {
-        let mut run = Run::new();
-        let mut gaps = Vec::new();
-        run.go(Duration::from_millis(100), true, true);
-        for _ in 0..4 {
-            while run.choice.is_up() {
-                run.go(Duration::from_millis(10), true, false);
-            }
-            let since = run.now;
-            while !run.choice.is_up() {
-                run.go(Duration::from_millis(10), true, true);
-            }
-            gaps.push(run.now.since(since));
-        }
-        assert!(
-            gaps.is_sorted() && gaps[3] > Duration::from_secs(14),
-            "{gaps:?}"
-        );
-    }
-
-    #[test]
-    fn a_single_loss_and_a_late_answer_do_not_matter() {
-        let mut choice = Choice::new(Time::ZERO);
-        assert!(choice.poll(Time::ZERO).is_some());
-        choice.on_answer(Time::ZERO + RTT, 1, 0);
-        let at = choice.next_timeout();
-        assert_eq!(
-            choice.poll(at),
-            Some(Act::Probe {
-                number: 2,
-                challenge: 0
-            })
-        );
-        let missed = choice.next_timeout();
-        assert_eq!(missed, at + WAIT_MIN);
-        assert_eq!(
-            choice.poll(missed),
-            Some(Act::Probe {
-                number: 3,
-                challenge: 0
-            })
-        );
-        choice.on_answer(missed + RTT, 2, 0);
-        assert!(choice.is_up() && choice.awaited.is_none());
-        // What nobody asked for proves nothing.
-        let mut other = Choice::new(Time::ZERO);
-        other.on_answer(Time::ZERO, 0, 5);
-        other.on_answer(Time::ZERO, 77, 5);
-        assert!(!other.is_up());
-        assert_eq!(
-            other.poll(Time::ZERO),
-            Some(Act::Probe {
-                number: 1,
-                challenge: 5
-            })
-        );
-    }
+/// As TCP does (RFC 6298 §2).
+fn smooth((rtt, varies): (Duration, Duration), sample: Duration) -> (Duration, Duration) {
+    let (rtt, varies, sample) = (rtt.as_nanos(), varies.as_nanos(), sample.as_nanos());
+    let varies = (varies * 3 + rtt.abs_diff(sample)) / 4;
+    let rtt = (rtt * 7 + sample) / 8;
+    (Duration::from_nanos(rtt), Duration::from_nanos(varies))
 }
+
+#[cfg(test)]
+mod tests;

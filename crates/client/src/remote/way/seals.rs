@@ -9,10 +9,10 @@ use core::ops::Range;
 use secure::{OpenError, SealError, Session};
 use wire::link::{CLEAR_BYTES, Kind, SessionIndex, TAG_BYTES};
 use wire::remote::way::{KEYS_BYTES, Sealed};
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
-/// The keys of both directions, as TLS exports them.
-pub type Keys = [u8; KEYS_BYTES];
+/// The keys of both directions, as TLS exports them; wiped when they are let go.
+pub type Keys = Zeroizing<[u8; KEYS_BYTES]>;
 
 /// What seals and opens the datagrams of one way.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Opened {
 
 impl Seals {
     /// The first keys.
-    pub fn new(index: SessionIndex, is_client: bool, keys: Keys, now: Time) -> Seals {
+    pub fn new(index: SessionIndex, is_client: bool, keys: &Keys, now: Time) -> Seals {
         Seals {
             is_client,
             current: session(index, is_client, keys, now),
@@ -56,7 +56,7 @@ impl Seals {
     }
 
     /// New keys. Gives the index under which nothing is opened any more.
-    pub fn renew(&mut self, index: SessionIndex, keys: Keys, now: Time) -> Option<SessionIndex> {
+    pub fn renew(&mut self, index: SessionIndex, keys: &Keys, now: Time) -> Option<SessionIndex> {
         let fresh = session(index, self.is_client, keys, now);
         // Keys that were never used leave the former ones where they are in use.
         let replaced = core::mem::replace(&mut self.current, fresh);
@@ -142,12 +142,11 @@ impl Seals {
     }
 }
 
-fn session(index: SessionIndex, is_client: bool, mut keys: Keys, now: Time) -> Session {
-    let (mut of_client, mut of_gate) = ([0; 32], [0; 32]);
+fn session(index: SessionIndex, is_client: bool, keys: &Keys, now: Time) -> Session {
+    let (mut of_client, mut of_gate) = (Zeroizing::new([0; 32]), Zeroizing::new([0; 32]));
     of_client.copy_from_slice(&keys[..32]);
     of_gate.copy_from_slice(&keys[32..]);
-    keys.zeroize();
-    Session::agreed(index, is_client, (of_client, of_gate), now)
+    Session::agreed(index, is_client, (*of_client, *of_gate), now)
 }
 
 #[cfg(test)]
@@ -156,8 +155,12 @@ mod tests {
     use base::Duration;
     use secure::session::{MAX_AGE, REKEY_AFTER};
 
+    fn keys(byte: u8) -> Keys {
+        Keys::new([byte; KEYS_BYTES])
+    }
+
     fn ends() -> (Seals, Seals) {
-        let make = |is_client| Seals::new(SessionIndex::new(1), is_client, [7; 64], Time::ZERO);
+        let make = |is_client| Seals::new(SessionIndex::new(1), is_client, &keys(7), Time::ZERO);
         (make(true), make(false))
     }
 
@@ -200,11 +203,11 @@ mod tests {
         assert!(!client.wants_renewal(Time::ZERO) && client.wants_renewal(later));
         let before = sealed(&mut client, later);
         let two = SessionIndex::new(2);
-        assert_eq!(gate.renew(two, [8; 64], later), None);
+        assert_eq!(gate.renew(two, &keys(8), later), None);
         // The gate does not know yet whether the client has heard.
         let early = sealed(&mut gate, later);
         assert_eq!(open(&mut client, &early, later), Ok(true));
-        assert_eq!(client.renew(two, [8; 64], later), None);
+        assert_eq!(client.renew(two, &keys(8), later), None);
         let after = sealed(&mut client, later);
         assert_eq!(open(&mut gate, &after, later), Ok(true));
         assert_eq!(open(&mut gate, &before, later), Ok(false));
@@ -218,11 +221,11 @@ mod tests {
         );
         // The next change lets go of the oldest; keys that nobody used are replaced themselves.
         assert_eq!(
-            gate.renew(SessionIndex::new(3), [9; 64], later),
+            gate.renew(SessionIndex::new(3), &keys(9), later),
             Some(SessionIndex::new(1))
         );
         assert_eq!(
-            gate.renew(SessionIndex::new(4), [10; 64], later),
+            gate.renew(SessionIndex::new(4), &keys(10), later),
             Some(SessionIndex::new(3))
         );
         assert_eq!(open(&mut gate, &before, later), Err(OpenError::NoSession));

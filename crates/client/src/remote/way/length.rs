@@ -1,0 +1,278 @@
+//! How long a datagram may be on a way.
+//!
+//! Nobody tells of the path: a router that finds a datagram too long drops it, and its word is not
+//! believed (ICMP, which any stranger can forge) or does not come. So the client finds out by trials,
+//! datagrams that are as long as what is to be known and that the gate answers with as many bytes (RFC
+//! 8899, with TLS for what is longer):
+//!
+//! ```text
+//!   the longest ── answered ──────────────────────────▶ known to pass, and tried again every [`AGAIN`]
+//!       │ several have no answer                             │ while something so long passes
+//!       ▼                                                    │ several have no answer
+//!   halfway between what passes and what does not ◀──────────┘
+//! ```
+//!
+//! What nothing so long has used for a while is not believed any more: the first one goes by TLS and has
+//! it tried. So no path can swallow what is long for more than some two seconds. How many are several
+//! depends on the losses, as for probes ([`super::Choice::too_many`]).
+
+use base::{Duration, Time};
+use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, TRIAL_AROUND_BYTES, UNTRIED_BYTES_MAX};
+
+/// From an answer to the next trial of the same length, while something so long passes.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long after a datagram that was long that is so.
+const USED_FOR: Duration = Duration::from_secs(5);
+/// How long an answer is believed.
+const BELIEVED_FOR: Duration = Duration::from_secs(10);
+/// The search ends when it is known so exactly.
+const EXACT_BYTES: usize = 16;
+/// From its end to the next attempt with the longest, at first and at most (RFC 8899 §5.1.1).
+const RAISE: Duration = Duration::from_secs(60);
+const RAISE_MAX: Duration = Duration::from_secs(600);
+
+/// A trial that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number.
+    pub number: u32,
+    /// How long the datagram is to be, seal and all.
+    pub len: usize,
+    /// What the gate is to be told.
+    pub says: Says,
+}
+
+/// What a trial tells the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Says {
+    /// The longest that passes.
+    pub longest: usize,
+    /// The socket is one of payloads only.
+    pub is_raw: bool,
+}
+
+/// The length of a way, as its client knows it.
+#[derive(Clone, Debug)]
+pub struct Length {
+    passes: usize,
+    /// When that was answered last.
+    answered: Option<Time>,
+    /// The least that does not pass.
+    refused: usize,
+    is_raw: bool,
+    /// What the gate has heard.
+    told: Says,
+    asked: Option<(Attempt, Time)>,
+    missed: usize,
+    numbers: u32,
+    used: Option<Time>,
+    raise: (Time, Duration),
+}
+
+impl Default for Length {
+    fn default() -> Length {
+        Length {
+            passes: UNTRIED_BYTES_MAX,
+            answered: None,
+            refused: DATAGRAM_BYTES_MAX + 1,
+            is_raw: false,
+            told: Says {
+                longest: UNTRIED_BYTES_MAX,
+                is_raw: false,
+            },
+            asked: None,
+            missed: 0,
+            numbers: 0,
+            used: None,
+            raise: (Time::ZERO, RAISE),
+        }
+    }
+}
+
+/// A message of `len` bytes fits into a datagram of `longest`.
+pub fn fits(len: usize, longest: usize) -> bool {
+    len + AROUND_BYTES <= longest
+}
+
+impl Length {
+    /// The longest datagram that may be sent now.
+    pub fn longest(&self, now: Time) -> usize {
+        match self.answered {
+            Some(at) if now.since(at) < BELIEVED_FOR => self.passes,
+            _ => self.passes.min(UNTRIED_BYTES_MAX),
+        }
+    }
+
+    /// The gate knows that payloads come, and sends them so.
+    pub fn set_raw(&mut self) {
+        self.is_raw = true;
+    }
+
+    /// The way works anew, perhaps on another path.
+    pub fn begin(&mut self) {
+        let before = core::mem::take(self);
+        self.is_raw = before.is_raw;
+        self.numbers = before.numbers;
+        self.used = before.used;
+    }
+
+    /// A message of `len` bytes has passed, by the way or by TLS.
+    pub fn on_carried(&mut self, now: Time, len: usize) {
+        if !fits(len, UNTRIED_BYTES_MAX) {
+            self.used = Some(now);
+        }
+    }
+
+    /// When [`Length::poll`] has something to do.
+    pub fn next_timeout(&self, now: Time, wait: Duration) -> Option<Time> {
+        match &self.asked {
+            Some((_, at)) => Some(*at + wait),
+            None => self.due(now),
+        }
+    }
+
+    /// When the next trial is due, if none is awaited.
+    fn due(&self, now: Time) -> Option<Time> {
+        let is_used = self.is_used(now);
+        let is_new = is_used && self.told.longest < self.longest(now);
+        if self.told.is_raw != self.is_raw || self.must_shorten() || is_new {
+            return Some(now);
+        }
+        if !is_used {
+            return None;
+        }
+        let known = self.answered.unwrap_or(Time::ZERO);
+        Some(match self.search(now) {
+            Some(_) => now,
+            None => known + AGAIN,
+        })
+    }
+
+    fn is_used(&self, now: Time) -> bool {
+        self.used.is_some_and(|used| now.since(used) < USED_FOR)
+    }
+
+    /// The gate sends what is longer than what passes.
+    fn must_shorten(&self) -> bool {
+        self.told.longest > self.passes
+    }
+
+    /// The next length of the search, if it is not over.
+    fn search(&self, now: Time) -> Option<usize> {
+        match self.refused {
+            refused if refused > DATAGRAM_BYTES_MAX => {
+                (self.passes < DATAGRAM_BYTES_MAX).then_some(DATAGRAM_BYTES_MAX)
+            }
+            refused if refused - self.passes > EXACT_BYTES => Some(self.passes.midpoint(refused)),
+            _ => (now >= self.raise.0).then_some(DATAGRAM_BYTES_MAX),
+        }
+    }
+
+    fn says(&self, now: Time) -> Says {
+        Says {
+            longest: self.longest(now),
+            is_raw: self.is_raw,
+        }
+    }
+
+    /// The trial that is due, if one is. An answer is waited for so long, and `too_many` without one are
+    /// no accident.
+    pub fn poll(&mut self, now: Time, wait: Duration, too_many: usize) -> Option<Attempt> {
+        if let Some((asked, at)) = self.asked {
+            if now < at + wait {
+                return None;
+            }
+            self.asked = None;
+            self.missed += 1;
+            if self.missed >= too_many {
+                self.refuse(now, asked.len);
+            }
+        }
+        if now < self.due(now)? {
+            return None;
+        }
+        let search = self.search(now).filter(|_| self.is_used(now));
+        let len = match self.must_shorten() {
+            true => self.passes,
+            false => search.unwrap_or(self.passes),
+        };
+        self.numbers = self.numbers.wrapping_add(1).max(1);
+        let attempt = Attempt {
+            number: self.numbers,
+            len,
+            says: self.says(now),
+        };
+        self.asked = Some((attempt, now));
+        Some(attempt)
+    }
+
+    /// A datagram of `len` bytes does not pass.
+    pub fn refuse(&mut self, now: Time, len: usize) {
+        self.missed = 0;
+        // What every path takes is lost for another reason.
+        if len <= UNTRIED_BYTES_MAX {
+            return;
+        }
+        self.asked = None;
+        self.refused = self.refused.min(len);
+        if len <= self.passes {
+            self.passes = UNTRIED_BYTES_MAX;
+        }
+        if len >= DATAGRAM_BYTES_MAX {
+            let (_, after) = self.raise;
+            self.raise = (now + after, (after + after).min(RAISE_MAX));
+        }
+    }
+
+    /// The gate has answered a trial. False for one that was not awaited.
+    pub fn on_tried(&mut self, now: Time, number: u32, len: usize) -> bool {
+        let Some((asked, _)) = self.asked.filter(|(asked, _)| asked.number == number) else {
+            return false;
+        };
+        self.asked = None;
+        self.missed = 0;
+        self.told = asked.says;
+        if len == asked.len && len >= self.passes {
+            if len >= self.refused {
+                // It does now.
+                self.refused = DATAGRAM_BYTES_MAX + 1;
+                self.raise.1 = RAISE;
+            }
+            self.passes = len;
+            self.answered = Some(now);
+        }
+        true
+    }
+}
+
+/// The length of a way, as its gate knows it from trials.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GateLength(Option<(usize, Time)>);
+
+impl GateLength {
+    /// The client has said what passes.
+    pub fn on_trial(&mut self, now: Time, longest: u16) {
+        self.0 = Some((usize::from(longest).min(DATAGRAM_BYTES_MAX), now));
+    }
+
+    /// The longest datagram that may be sent now.
+    pub fn longest(self, now: Time) -> usize {
+        let said = self.0.filter(|(_, at)| now.since(*at) < BELIEVED_FOR);
+        said.map_or(UNTRIED_BYTES_MAX, |(longest, _)| {
+            longest.max(UNTRIED_BYTES_MAX)
+        })
+    }
+
+    /// The interface takes less: the client's trials will have no answer either.
+    pub fn refuse(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// How much padding makes a trial so long.
+pub fn padding(len: usize) -> usize {
+    len.saturating_sub(TRIAL_AROUND_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

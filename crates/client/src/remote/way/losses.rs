@@ -1,0 +1,60 @@
+//! The share of datagrams that is lost now, of what one side has sent and the other has seen.
+
+use std::collections::VecDeque;
+
+/// Reports over which losses are told: while datagrams pass there is one a second.
+const REPORTS: usize = 10;
+
+/// What was told of one direction lately.
+#[derive(Clone, Debug, Default)]
+pub struct Losses(VecDeque<(u64, u64)>);
+
+impl Losses {
+    /// Under the present keys `came` have come of `of`.
+    pub fn tell(&mut self, came: u64, of: u64) {
+        // New keys begin anew, and a late report says nothing.
+        if self.0.back().is_some_and(|last| of < last.1) {
+            self.0.clear();
+        }
+        if self.0.len() >= REPORTS {
+            self.0.pop_front();
+        }
+        self.0.push_back((came, of));
+    }
+
+    /// The share, 0 to 1.
+    pub fn share(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+            return 0.0;
+        };
+        // The first report is of all before it.
+        let first = if self.0.len() < 2 { &(0, 0) } else { first };
+        let (came, of) = (
+            last.0.saturating_sub(first.0),
+            last.1.saturating_sub(first.1),
+        );
+        of.saturating_sub(came) as f64 / of.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_is_lost_now() {
+        let mut losses = Losses::default();
+        assert_eq!(losses.share(), 0.0);
+        losses.tell(90, 100);
+        assert!((losses.share() - 0.1).abs() < 1e-9);
+        for second in 1..=100 {
+            losses.tell(90 + 50 * second, 100 + 50 * second);
+        }
+        assert_eq!(losses.share(), 0.0);
+        losses.tell(90 + 5_000, 100 + 5_050);
+        assert!((losses.share() - 50.0 / 450.0).abs() < 1e-9);
+        // Other keys.
+        losses.tell(3, 4);
+        assert!((losses.share() - 0.25).abs() < 1e-9);
+    }
+}
