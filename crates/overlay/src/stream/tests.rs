@@ -123,7 +123,7 @@ impl Pair {
             && let Some(chunk) = end.sender.poll(now)
         {
             let mut packet = vec![0; 28 + chunk.len as usize];
-            let segment = end.segment(now, chunk.offset, chunk.fin);
+            let segment = end.data_segment(now, chunk);
             segment.emit(&[], &mut packet).unwrap();
             end.sender.read(chunk, &mut packet[28..]);
             packets.push(packet);
