@@ -129,7 +129,11 @@ impl Sender {
         let Some(rtt) = self.rtt.present() else {
             return;
         };
-        let wait = if self.lets_wait { ACK_WAIT } else { Duration::ZERO };
+        let wait = if self.lets_wait {
+            ACK_WAIT
+        } else {
+            Duration::ZERO
+        };
         let at = self.last_sent + rtt * 2 + PROBE_SLACK + wait;
         self.probe_at = self.rto_at.is_none_or(|rto| at < rto).then_some(at);
     }
