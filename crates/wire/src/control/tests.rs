@@ -283,20 +283,6 @@ fn a_hello_without_an_echo_says_so() {
 }
 
 #[test]
-fn flags_of_the_future_are_not_looked_at() {
-    for takes_repair in [false, true] {
-        let hello = Hello {
-            takes_repair,
-            ..HELLO
-        };
-        let body = hello.to_bytes();
-        let mut body = body;
-        body[0] |= 0x80;
-        assert_eq!(Hello::parse(&body), Ok(hello));
-    }
-}
-
-#[test]
 fn a_version_that_knows_no_repair_takes_none() {
     // Its four flags all set, the rest as it sends it.
     let mut body = HELLO.to_bytes();
