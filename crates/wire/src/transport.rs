@@ -45,9 +45,9 @@
 //!
 //! S: begins the connection; A: acknowledged, window and ranges count; F: the stream of this
 //! direction ends at offset, and the end takes one number; R: the connection is no more, reason says
-//! why; C: segments of the peer came with the mark of congestion; M: the bytes are messages, each
-//! behind its length in 32 bits; P: asks for an answer (keep-alive, closed window). The offset of a
-//! direction's first byte is 0.
+//! why; C: segments of the peer came with the mark of congestion; M with S: the bytes are messages, each
+//! behind its length in 32 bits; M without S: the acknowledgement of this segment may wait a moment for the next
+//! one; P: asks for an answer (keep-alive, closed window). The offset of a direction's first byte is 0.
 //! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
 //!
 //! With S the fourth byte says how far bytes may go with the opening: 1, T, a [`Ticket`] stands
@@ -232,8 +232,10 @@ impl Flags {
     pub const RST: Flags = Flags(0x10);
     /// Segments of the peer came with the mark of congestion.
     pub const CONGESTED: Flags = Flags(0x08);
-    /// The bytes are messages.
+    /// The bytes are messages; without [`Flags::SYN`], see [`Flags::MAY_WAIT`].
     pub const MESSAGES: Flags = Flags(0x04);
+    /// Without [`Flags::SYN`]: the acknowledgement of the segment may wait for the next one.
+    pub const MAY_WAIT: Flags = Flags(0x04);
     /// Asks for an answer.
     pub const PROBE: Flags = Flags(0x02);
     /// Messages expire; without [`Flags::SYN`], the ranges are those that have.

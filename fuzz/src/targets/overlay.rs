@@ -209,6 +209,7 @@ impl Scene {
             takes_repair: true,
             knows_paths: true,
             doubts: false,
+            lets_wait: true,
             interval_ms: 50,
             stamp_us: until.as_micros() as u32,
             boot: 7,

@@ -396,6 +396,7 @@ impl Node {
         }
         let link = self.links.at_mut(index);
         link.peer_knows_paths = hello.knows_paths;
+        link.reliable.on_peer(hello.lets_wait);
         let Some(path) = link.path_of_mut(id) else {
             return;
         };

@@ -6,8 +6,8 @@
 //!   | clear | header | stamp? | segment | bytes | tag |  ...  equal strides in one large buffer
 //! ```
 //! Segments that leave at one moment are written into one buffer, sealed in place and handed to the
-//! network below in one call. Acknowledgements are gathered: one for each batch of inputs, and none
-//! where bytes leave that carry it.
+//! network below in one call. Acknowledgements are gathered: at most one for each batch of inputs, one for two segments
+//! whose sender lets it wait, and none where bytes leave that carry it.
 
 use super::Node;
 use super::ends::{Around, is_unsealed};
@@ -485,7 +485,7 @@ fn build(
             break;
         }
         let mut header = stream.header(own, false);
-        let segment = stream.segment(now, chunk.offset, chunk.fin);
+        let segment = stream.data_segment(now, chunk);
         let packet = write_headers(&mut burst, used, &mut header, (stamp, seals));
         let (head, bytes) = packet.split_at_mut(SEGMENT_BYTES);
         segment

@@ -47,6 +47,12 @@ impl Lane {
         self.told.reset();
     }
 
+    /// Whether the neighbour lets acknowledgements wait for the next packet, and knows that this node does.
+    pub fn on_peer(&mut self, lets_wait: bool) {
+        self.sender.set_acks_wait(lets_wait);
+        self.receiver.set_acks_wait(lets_wait);
+    }
+
     /// The counters.
     pub fn stats(&self) -> LaneStats {
         LaneStats {

@@ -7,7 +7,7 @@
 //! Nothing is held back: a packet goes on at once, and only its number stays.
 
 use super::rate::Rate;
-use super::{ACK_DELAY, SPAN};
+use super::{ACK_DELAY, ACK_WAIT, SPAN};
 use base::{Duration, Time};
 use std::collections::VecDeque;
 use wire::control::{AckHead, ReliableRate, ReliableSkip};
@@ -61,6 +61,8 @@ pub struct Receiver {
     /// The acknowledgement must not wait.
     is_urgent: bool,
     ack_at: Option<Time>,
+    /// The sender lets an acknowledgement wait for a packet that is to be expected.
+    acks_wait: bool,
     rate: Rate,
     stats: ReceiverStats,
 }
@@ -74,6 +76,7 @@ impl Default for Receiver {
             pending: 0,
             is_urgent: false,
             ack_at: None,
+            acks_wait: false,
             rate: Rate::default(),
             stats: ReceiverStats::default(),
         }
@@ -98,12 +101,27 @@ impl Receiver {
                 return arrival;
             }
         }
+        let wait = self.wait(now.since(self.newest.1));
         self.newest = (seq, now);
         self.pending += 1;
         // The sender learns of gaps, and of their end, without delay.
         self.is_urgent |= arrival != Arrival::New || !self.ranges.is_empty();
-        self.ack_at.get_or_insert(now + ACK_DELAY);
+        self.ack_at.get_or_insert(now + wait);
         arrival
+    }
+
+    /// How long an acknowledgement waits for the next packet; the one before came so long ago.
+    fn wait(&self, gap: Duration) -> Duration {
+        match self.acks_wait && gap <= ACK_WAIT {
+            // A quarter more for what the path varies by.
+            true => (gap + gap.div(4)).clamp(ACK_DELAY, ACK_WAIT),
+            false => ACK_DELAY,
+        }
+    }
+
+    /// Whether an acknowledgement may wait for a packet that is to be expected.
+    pub(super) fn set_acks_wait(&mut self, acks_wait: bool) {
+        self.acks_wait = acks_wait;
     }
 
     /// Measures the rate by a packet of so many bytes, on a link with this round trip.
@@ -187,6 +205,7 @@ impl Receiver {
     pub fn reset(&mut self) {
         *self = Receiver {
             stats: self.stats,
+            acks_wait: self.acks_wait,
             ..Receiver::default()
         };
     }

@@ -112,6 +112,8 @@ pub struct Sender {
     used: usize,
     /// The path in use is in doubt, and there are others: nothing leaves by it but questions.
     used_rests: bool,
+    /// The receiver's acknowledgements may wait for a packet that is to be expected.
+    acks_wait: bool,
     drain: Drain,
     queue: Queue,
     base: u64,
@@ -159,6 +161,7 @@ impl Sender {
             ways: vec![Way::new(settings)],
             used: 0,
             used_rests: false,
+            acks_wait: false,
             drain: Drain::default(),
             queue: Queue::default(),
             base: 0,
@@ -197,6 +200,11 @@ impl Sender {
         for (way, queue_from) in self.ways.iter_mut().zip(queues_from) {
             way.own_queue.set_from(queue_from);
         }
+    }
+
+    /// Whether acknowledgements may wait for a packet that is to be expected.
+    pub(super) fn set_acks_wait(&mut self, acks_wait: bool) {
+        self.acks_wait = acks_wait;
     }
 
     fn next_seq(&self) -> u64 {

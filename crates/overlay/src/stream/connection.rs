@@ -21,7 +21,7 @@ use super::receiver::{Receiver, Taken};
 use super::rtt;
 use super::sender::{Heard, Sender};
 use super::tickets::EARLY_BYTES;
-use super::{Budget, Content, ResetReason, Settings, StreamId, StreamReply};
+use super::{Budget, Chunk, Content, ResetReason, Settings, StreamId, StreamReply};
 use crate::flow::FlowKey;
 use crate::snapshot::StreamStatus;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
@@ -42,6 +42,9 @@ const QUESTIONS_MIN: u64 = 4;
 const LINGER: Duration = Duration::from_secs(60);
 /// And at most: a reader so slow does not keep the place of another stream.
 const LINGER_MAX: Duration = Duration::from_secs(600);
+
+/// Segments of which one acknowledgement tells, if their sender lets it wait. [RFC 5681 §4.2]
+const ACK_EVERY: u32 = 2;
 
 /// A stream without a route looks again so often; it is also told when routes change.
 const ROUTE_RETRY: Duration = Duration::from_secs(1);
@@ -108,6 +111,9 @@ pub(crate) struct Connection {
     confirmed: bool,
     call_due: bool,
     ack_due: bool,
+    /// Segments whose acknowledgement waits for the next one, and until when it does at most.
+    unanswered: u32,
+    ack_at: Option<Time>,
     question_due: bool,
     congested: bool,
     echo_us: u32,
@@ -183,6 +189,8 @@ impl Connection {
             confirmed: false,
             call_due: is_initiator,
             ack_due: false,
+            unanswered: 0,
+            ack_at: None,
             question_due: false,
             congested: false,
             echo_us: 0,
@@ -376,7 +384,7 @@ impl Connection {
         let taken = !segment.calls() || self.takes_early;
         let carries = taken && (!parsed.bytes.is_empty() || flags.has(Flags::FIN));
         let expired = parsed.tells_expired();
-        let asks = carries || expired || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
+        let asks = expired || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
         self.ack_due |= asks;
         self.echo_us = segment.stamp_us;
         self.congested |= congested;
@@ -418,11 +426,23 @@ impl Connection {
                 return Err(ResetReason::Peer);
             }
             let fin = flags.has(Flags::FIN);
+            let (before, had_gaps) = (self.receiver.acknowledged(), self.has_ranges());
             reaction.taken = self
                 .receiver
                 .on_segment(segment.offset, parsed.bytes, fin)?;
+            let is_next = self.receiver.acknowledged() > before && !had_gaps;
+            let may_wait = flags.has(Flags::MAY_WAIT) && !flags.has(Flags::SYN);
+            self.owe(now, may_wait && is_next && !fin && !self.congested);
         }
         Ok(reaction)
+    }
+
+    /// A segment with bytes is to be acknowledged: with the next one if that may wait. What came out of order, again, or
+    /// with a mark is news that the peer waits for. [RFC 9000 §13.2.1]
+    fn owe(&mut self, now: Time, waits: bool) {
+        self.unanswered += 1;
+        self.ack_due |= !waits || self.unanswered >= ACK_EVERY;
+        self.ack_at.get_or_insert(now + rtt::ACK_WAIT);
     }
 
     /// The host says that so many bytes have been taken.
@@ -485,7 +505,10 @@ impl Connection {
             self.call_wait = (self.call_wait * 2).min(CALL_MAX);
         }
         self.receiver.refresh_edge();
+        let echo_us = self.echo(now);
         self.ack_due = false;
+        self.unanswered = 0;
+        self.ack_at = None;
         self.question_due = false;
         self.congested = false;
         let segment = Segment {
@@ -496,7 +519,7 @@ impl Connection {
             acknowledged: self.receiver.acknowledged() as u32,
             window: self.receiver.window(),
             stamp_us: rtt::stamp(now),
-            echo_us: self.echo(now),
+            echo_us,
             ticket: None,
             takes_early: syn && self.takes_early,
         };
@@ -506,12 +529,24 @@ impl Connection {
         }
     }
 
+    /// The header of the next segment with bytes, those of `chunk`.
+    pub(crate) fn data_segment(&mut self, now: Time, chunk: Chunk) -> Segment {
+        let mut segment = self.segment(now, chunk.offset, chunk.fin);
+        let may_wait = self.sender.lets_wait() && !segment.flags.has(Flags::SYN);
+        segment.flags = segment.flags.with_if(Flags::MAY_WAIT, may_wait);
+        segment
+    }
+
     /// The stamp of what was heard a moment ago; 0 if that was earlier. A question after seconds of silence,
-    /// or an answer that a program took its time for, tells nothing of the round trip.
+    /// or an answer that a program took its time for, tells nothing of the round trip. An acknowledgement that has waited
+    /// is no part of it: the stamp is later by that time.
     fn echo(&self, now: Time) -> u32 {
-        match now.since(self.heard) < rtt::ECHO_WITHIN {
-            true => self.echo_us,
-            false => 0,
+        let held = now.since(self.heard);
+        match self.echo_us {
+            0 => 0,
+            _ if held >= rtt::ECHO_WITHIN => 0,
+            stamp_us if self.ack_at.is_some() => rtt::later(stamp_us, held),
+            stamp_us => stamp_us,
         }
     }
 
@@ -556,6 +591,7 @@ impl Connection {
         let silent = self.is_open().then(|| self.question_at());
         let all = [
             self.call_at,
+            self.ack_at.filter(|_| !self.ack_due),
             calling,
             silent,
             self.linger_until(),
@@ -591,6 +627,7 @@ impl Connection {
             self.call_at = None;
             self.call_due = true;
         }
+        self.ack_due |= is_due(self.ack_at);
         if is_due(self.linger_until()) {
             let is_over = is_due(self.gone.map(|gone| gone + LINGER_MAX.max(self.give_up)));
             if is_over || !self.is_silent() {

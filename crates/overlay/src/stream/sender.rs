@@ -112,6 +112,11 @@ pub(crate) struct Sender {
     persist_at: Option<Time>,
     persist: Duration,
     last_sent: Time,
+    /// When something left that was new, and how long before something had.
+    last_new: Time,
+    gap: Duration,
+    /// The acknowledgement of what left last may wait.
+    lets_wait: bool,
     progress: Time,
     /// Segments sent again.
     pub(crate) retransmissions: u64,
@@ -174,6 +179,9 @@ impl Sender {
             persist_at: None,
             persist: PERSIST_START,
             last_sent: now,
+            last_new: now,
+            gap: Duration::MAX,
+            lets_wait: false,
             progress: now,
             retransmissions: 0,
         }

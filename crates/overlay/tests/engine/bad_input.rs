@@ -143,6 +143,7 @@ fn absurd_control(rng: &mut Rng, siege_addr: NodeAddr) -> Vec<u8> {
         takes_repair: rng.chance(0.5),
         knows_paths: rng.chance(0.5),
         doubts: rng.chance(0.5),
+        lets_wait: rng.chance(0.5),
         interval_ms: [0, 1, u16::MAX][rng.below(3) as usize],
         stamp_us: rng.next_u64() as u32,
         echo: rng.chance(0.5).then(|| Echo {

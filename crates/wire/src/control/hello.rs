@@ -5,7 +5,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +-+-+-+-+-+-+-+-+-------------------------------+---------------+
-//! |0|D|P|R|A|C|N|H|         interval, ms          |  stamp, us .. |
+//! |W|D|P|R|A|C|N|H|         interval, ms          |  stamp, us .. |
 //! +-------+-+-+-+-+-------------------------------+---------------+
 //! |              .. stamp, us                     | echo stamp .. |
 //! +-----------------------------------------------+---------------+
@@ -25,7 +25,8 @@
 //!
 //! H: I hear you. N: answer at once. C: I am closing. A: the link is active. R: I take
 //! [repair packets](super::Repair). P: a link may have several paths, each with a session of its own. D: I have
-//! heard nothing for suspiciously long. The high bit is sent as zero and not looked at.
+//! heard nothing for suspiciously long. W: acknowledgements of my reliable lane may wait for the next packet, where one is
+//! to be expected.
 //!
 //! The boot number is drawn when the sender starts: another one than before means that it has
 //! restarted, and that its lanes begin anew.
@@ -43,6 +44,7 @@ const ACTIVE: u8 = 0x08;
 const TAKES_REPAIR: u8 = 0x10;
 const KNOWS_PATHS: u8 = 0x20;
 const DOUBTS: u8 = 0x40;
+const LETS_WAIT: u8 = 0x80;
 /// The hold that says that there is nothing to echo.
 const NO_ECHO: u32 = u32::MAX;
 
@@ -63,6 +65,8 @@ pub struct Hello {
     pub knows_paths: bool,
     /// The sender has heard nothing on this path for suspiciously long, and has not given it up.
     pub doubts: bool,
+    /// The sender allows for acknowledgements of its reliable lane that wait for the next packet.
+    pub lets_wait: bool,
     /// The sender's present interval between hellos.
     pub interval_ms: u16,
     /// The sender's clock.
@@ -114,6 +118,7 @@ impl Hello {
             takes_repair: flags & TAKES_REPAIR != 0,
             knows_paths: flags & KNOWS_PATHS != 0,
             doubts: flags & DOUBTS != 0,
+            lets_wait: flags & LETS_WAIT != 0,
             interval_ms,
             stamp_us,
             echo: (echo.hold_us != NO_ECHO).then_some(echo),
@@ -138,7 +143,8 @@ impl Hello {
             | flag(self.active, ACTIVE)
             | flag(self.takes_repair, TAKES_REPAIR)
             | flag(self.knows_paths, KNOWS_PATHS)
-            | flag(self.doubts, DOUBTS);
+            | flag(self.doubts, DOUBTS)
+            | flag(self.lets_wait, LETS_WAIT);
         body[1..3].copy_from_slice(&self.interval_ms.to_be_bytes());
         body[3..7].copy_from_slice(&self.stamp_us.to_be_bytes());
         body[7..11].copy_from_slice(&echo_stamp_us.to_be_bytes());

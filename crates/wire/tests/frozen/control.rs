@@ -19,6 +19,7 @@ const HELLO: Hello = Hello {
     takes_repair: false,
     knows_paths: false,
     doubts: false,
+    lets_wait: false,
     interval_ms: 1000,
     stamp_us: 0x0102_0304,
     echo: Some(Echo {
@@ -66,6 +67,11 @@ fn messages_that_are_values() {
         ..HELLO
     };
     hello("hello-all-flags", all);
+    let lets_wait = Hello {
+        lets_wait: true,
+        ..HELLO
+    };
+    hello("hello-lets-acks-wait", lets_wait);
     let first = Hello {
         i_hear_you: false,
         active: false,

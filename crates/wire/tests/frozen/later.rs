@@ -5,7 +5,7 @@ use super::control::only;
 use super::records::{link_state, read_link_state};
 use super::{A, B, open, written};
 use wire::certificate::{self as format, Options};
-use wire::control::{CRITICAL, Message, Messages, kind};
+use wire::control::{CRITICAL, Hello, Message, Messages, kind};
 use wire::groups::Groups;
 use wire::record::{Record, RecordKind};
 use wire::relay::VERSIONS;
@@ -131,11 +131,20 @@ fn unknown_options_of_certificates_are_skipped() {
 
 #[test]
 fn reserved_bits_and_new_reasons_are_no_errors() {
-    let mut hello = open!("control").line("hello-all-flags");
-    hello[3] |= 0x80;
+    // The last bit of a hello that was reserved says one thing more, and nothing else.
+    let before = open!("control").line("hello-all-flags");
+    let mut after = before.clone();
+    after[3] |= 0x80;
+    let (Message::Hello(before), Message::Hello(after)) = (only(&before), only(&after)) else {
+        panic!("both are hellos");
+    };
+    assert!(after.lets_wait && !before.lets_wait);
     assert_eq!(
-        only(&hello),
-        only(&open!("control").line("hello-all-flags"))
+        Hello {
+            lets_wait: false,
+            ..after
+        },
+        before
     );
     // Kinds of failure, refusals of Scribe and codes of exits are shown as they are.
     let other = wire::relay::FailureKind::Other(200);

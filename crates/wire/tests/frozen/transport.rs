@@ -86,6 +86,14 @@ fn fragments_and_streams() {
             &ranges,
         ),
         (
+            "may-wait",
+            Segment {
+                flags: Flags::ACK.with(Flags::MAY_WAIT),
+                ..SEGMENT
+            },
+            &[],
+        ),
+        (
             "expired",
             Segment {
                 flags: Flags::ACK.with(Flags::EXPIRES),

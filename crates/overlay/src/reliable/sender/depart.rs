@@ -7,7 +7,7 @@
 //! ```
 
 use super::super::queue::{Packet, Takes, Toward};
-use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
+use super::super::{ACK_DELAY, ACK_WAIT, Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
 use super::{Entry, Outgoing, RestOfPath, Sender, State};
 use crate::flow::FlowKey;
 use base::{Duration, Time};
@@ -430,7 +430,12 @@ impl Sender {
         let order = way.next_order;
         way.next_order += 1;
         way.sent.push_back((order, seq));
-        way.last_sent = now;
+        let gap = now.since(core::mem::replace(&mut way.last_sent, now));
+        // The receiver goes by what it sees of the gap, which the path may have made longer.
+        way.ack_wait = match self.acks_wait && gap <= ACK_WAIT * 2 {
+            true => (gap * 2).clamp(ACK_DELAY, ACK_WAIT),
+            false => ACK_DELAY,
+        };
         self.last_used = now;
         let stamp = way.sampler.on_sent(now, way.in_flight as f64, 1.0);
         way.in_flight += 1;

@@ -137,7 +137,7 @@ impl Sender {
         }
         let probe = way.probes < PROBES && way.backoff == 0 && way.in_flight > 0;
         let after = match way.rtt.present().filter(|_| probe) {
-            Some(rtt) => (way.probe_after(rtt) + ACK_DELAY * 2).min(way.rto()),
+            Some(rtt) => (way.probe_after(rtt) + ACK_DELAY + way.ack_wait).min(way.rto()),
             None => way.rto(),
         };
         // A probe waits for silence after the last transmission, the timeout for the first. An
@@ -311,7 +311,7 @@ impl Sender {
 
 impl Way {
     pub(super) fn rto(&self) -> Duration {
-        let patience = self.rtt.patience(RTO_FIRST) + ACK_DELAY;
+        let patience = self.rtt.patience(RTO_FIRST) + self.ack_wait;
         let rto = patience.max(RTO_MIN);
         (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
     }

@@ -11,7 +11,7 @@
 use super::super::controls::Controls;
 use super::super::own_queue::OwnQueue;
 use super::super::pacer::Pacer;
-use super::super::{Settings, WINDOW_MAX};
+use super::super::{ACK_DELAY, Settings, WINDOW_MAX};
 use crate::estimate::Rtt;
 use base::{Duration, Time};
 use congestion::delivery::Sampler;
@@ -67,6 +67,8 @@ pub(super) struct Way {
     pub(super) reorder_quarters: u64,
     pub(super) cuts_right: u32,
     pub(super) last_sent: Time,
+    /// Its acknowledgement may wait so long for the next packet.
+    pub(super) ack_wait: Duration,
     /// The pace lets the next packet leave then.
     pub(super) pace_at: Option<Time>,
     /// Packets may take it, so long ones.
@@ -99,6 +101,7 @@ impl Way {
             reorder_quarters: 0,
             cuts_right: 0,
             last_sent: Time::ZERO,
+            ack_wait: ACK_DELAY,
             pace_at: None,
             is_open: false,
             packet_bytes: usize::MAX,

@@ -1,6 +1,7 @@
 //! What leaves next: probes, what is lost, what is new, as far as pace, window and the peer's edge
 //! go.
 
+use super::super::rtt::ACK_WAIT;
 use super::super::sent::Chunk;
 use super::Sender;
 use base::{Duration, Time};
@@ -10,13 +11,19 @@ const AHEAD: Duration = Duration::from_millis(1);
 /// A path so short is not paced: it holds less than a burst.
 const UNPACED: Duration = Duration::from_micros(200);
 
+/// What left so shortly before does not tell that more comes: it was a part of the same.
+const GAP_LEAST: Duration = Duration::from_millis(5);
+/// A smaller window, in segments, waits for each acknowledgement.
+const ROOM_LEAST: u64 = 4;
+
 impl Sender {
     /// What leaves now, if something may: call again until nothing does. `most` bounds its bytes.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
+        let did_wait = core::mem::take(&mut self.lets_wait);
         let rest = self.rest.take().filter(|rest| rest.end() > self.una);
-        let chunk = match rest {
-            Some(rest) => rest,
-            None => self.choose(now)?,
+        let Some(chunk) = rest.or_else(|| self.choose(now)) else {
+            self.lets_wait = did_wait;
+            return None;
         };
         let chunk = self.cut(chunk);
         self.last_sent = now;
@@ -139,7 +146,19 @@ impl Sender {
         self.next += len + u64::from(fin);
         self.fin_sent |= fin;
         self.persist_at = None;
+        if now > self.last_new {
+            (self.gap, self.last_new) = (now.since(self.last_new), now);
+        }
+        let room = self.window().min(self.edge.saturating_sub(self.una));
+        let is_followed = self.has_new() || (GAP_LEAST..=ACK_WAIT).contains(&self.gap);
+        self.lets_wait = is_followed && room >= ROOM_LEAST * self.segment;
         Some(chunk)
+    }
+
+    /// The acknowledgement of what left last may wait for the next one: more comes soon, as far as can be told, and does
+    /// not wait for it. What ends a request, or is sent again, is acknowledged at once.
+    pub(crate) fn lets_wait(&self) -> bool {
+        self.lets_wait
     }
 
     pub(super) fn fin_due(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What is due of itself: the tail's probe, the retransmission timer, the question for a closed
 //! window; and the probe when the routes have changed.
 
+use super::super::rtt::ACK_WAIT;
 use super::Sender;
 use base::{Duration, Time};
 use wire::data::LinkProtocol;
@@ -128,7 +129,12 @@ impl Sender {
         let Some(rtt) = self.rtt.present() else {
             return;
         };
-        let at = self.last_sent + rtt * 2 + PROBE_SLACK;
+        let wait = if self.lets_wait {
+            ACK_WAIT
+        } else {
+            Duration::ZERO
+        };
+        let at = self.last_sent + rtt * 2 + PROBE_SLACK + wait;
         self.probe_at = self.rto_at.is_none_or(|rto| at < rto).then_some(at);
     }
 }
