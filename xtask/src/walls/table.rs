@@ -133,8 +133,8 @@ pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("ml-kem", &["secure"]), // without its `getrandom`
     external("ring", &["secure"]),   // AEAD only; its `SystemRandom` is banned by name
     external("curve25519-dalek", &["secure"]), // X25519: snow's own needs the ciphers that ring has already
-    external("snow", &["secure"]),   // with a resolver whose entropy is injected
-    external("hound", &["voice"]),   // WAV over readers; opening by path is banned by name
+    external("snow", &["secure"]),             // with a resolver whose entropy is injected
+    external("hound", &["voice"]), // WAV over readers; opening by path is banned by name
     external("pesq", &["voice"]),
     external("rubato", &["voice"]),
 ];

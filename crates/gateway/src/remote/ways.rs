@@ -245,8 +245,9 @@ impl WaySocket {
         let is_new = challenge != 0 && !state.peer.is_proven(from) && len >= PROBE_BYTES;
         if let Some(trial) = tried.filter(|_| opened.is_newest) {
             state.length.on_trial(now, trial.longest);
-            state.is_client_raw |= trial.flags & Trial::RAW != 0;
         }
+        // A client that has gone over to raw mode stays there, so a trial that was overtaken says it as well.
+        state.is_client_raw |= tried.is_some_and(|trial| trial.flags & Trial::RAW != 0);
         if let Some(echo) = asked {
             let rtt = Duration::from_micros(echo.rtt_us.into());
             state.rtt = (!rtt.is_zero()).then_some(rtt);
