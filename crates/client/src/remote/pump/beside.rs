@@ -59,10 +59,10 @@ impl Way {
         }
     }
 
-    /// A datagram has come by TLS.
-    pub(super) fn on_tls(&mut self, len: usize) {
+    /// A message of datagrams has come by TLS, or is to be sent, of this length before it is cut.
+    pub(super) fn on_whole(&mut self, len: usize) {
         if let Way::Client(own) = self {
-            own.on_tls(len);
+            own.on_whole(len);
         }
     }
 

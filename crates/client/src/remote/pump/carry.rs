@@ -184,7 +184,7 @@ impl Pump {
                             self.way.set_raw();
                         }
                         if is_datagram {
-                            self.way.on_tls(len);
+                            self.way.on_whole(len);
                             self.ask_way()?;
                         }
                     }
@@ -253,6 +253,9 @@ fn send(
     message: &[u8],
     is_raw: bool,
 ) -> Result<(), ChannelError> {
+    if way::as_sealed(message, is_raw, true).is_some() {
+        way.on_whole(message.len());
+    }
     let longest = match (way.is_there(), way.longest()) {
         (false, _) => return channel.say(&Frame::Message(message)),
         (true, longest) => longest.unwrap_or(usize::MAX),

@@ -81,7 +81,6 @@ impl ClientWay {
             return false;
         };
         let now = self.clock.now();
-        self.length.on_carried(now, message.len());
         let goes = self.choice.is_up()
             && fits(message.len(), self.length.longest(now))
             && self.put(&sealed, now);
@@ -102,8 +101,8 @@ impl ClientWay {
         is_up.then(|| self.length.longest(self.clock.now()))
     }
 
-    /// A datagram has come by TLS.
-    pub(super) fn on_tls(&mut self, len: usize) {
+    /// A message has come by TLS, or is to be sent, of this length before it is cut.
+    pub(super) fn on_whole(&mut self, len: usize) {
         self.length.on_carried(self.clock.now(), len);
     }
 
