@@ -82,6 +82,10 @@ impl Node {
                 prefix,
                 setting,
             } => self.set_group(now, (group, prefix), setting),
+            Operation::First(first) => {
+                self.set_first(&first);
+                Ok(Reply::Done)
+            }
             Operation::Permit(permit) => self.permit(permit),
             Operation::Edges {
                 group,

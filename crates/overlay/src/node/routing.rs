@@ -406,7 +406,7 @@ impl Node {
             group_keys: self.settings.sealing != Sealing::Off,
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
-            endpoints: self.direct.announced(),
+            endpoints: self.sightings.announced(),
             bulk: self.bulk,
             version: self.version,
         };
