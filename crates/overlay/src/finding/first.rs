@@ -17,9 +17,10 @@ use base::{Duration, NodeAddr, Time};
 const NO_ANSWER: Duration = Duration::from_secs(2);
 /// And after so long with too few.
 const TOO_FEW: Duration = Duration::from_secs(10);
-/// One that is not reached is looked for once in so long, for so long: at two addresses, one after the other.
+/// One that is not reached is looked for once in so long on average, for so long: at two addresses, one after the other.
+/// Choice: no longer than until it would be told that it does not answer, as nobody has to know.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-const LOOK_FOR: Duration = Duration::from_secs(10);
+const LOOK_FOR: Duration = Duration::from_secs(9);
 /// A link that has come of it is kept until then. Choice: the ring is closed across it by then.
 const KEPT_FOR: Duration = Duration::from_secs(20);
 
@@ -76,7 +77,7 @@ impl First {
             .map(|since| steps(since, TOO_FEW).min(LEAST - chosen));
         let count = alone.or(few).unwrap_or(0);
         // Each node begins elsewhere, so that the one which all know does not carry all.
-        let mixed = |of: NodeAddr| place(NodeAddr(of.0 ^ own.0.rotate_left(16)));
+        let mixed = |of: NodeAddr| mixed(own, of);
         let mut order: Vec<&Entrance> = all.iter().collect();
         order.sort_by_key(|it| (!it.is_up, mixed(it.addr)));
         self.wanted = order.iter().take(count).map(|it| it.addr).collect();
@@ -87,17 +88,11 @@ impl First {
         }
         lost.sort_by_key(|of| mixed(*of));
         lost.dedup();
-        self.look(now, &lost, links == 0, mixed);
+        self.look(now, own, &lost, links == 0);
         self.wanted.extend(self.looked_for.iter().map(|(of, _)| of));
     }
 
-    fn look<K: Ord>(
-        &mut self,
-        now: Time,
-        lost: &[NodeAddr],
-        is_alone: bool,
-        mixed: impl Fn(NodeAddr) -> K,
-    ) {
+    fn look(&mut self, now: Time, own: NodeAddr, lost: &[NodeAddr], is_alone: bool) {
         self.looked_for.retain(|(of, since)| {
             let most = match lost.contains(of) {
                 true => LOOK_FOR,
@@ -116,11 +111,15 @@ impl First {
         if now < *due || lost.is_empty() {
             return;
         }
+        // All have lost the same ones at the same time, and one of them is enough: not all look at once.
+        let seconds = NodeAddr((now.as_nanos() / 1_000_000_000) as u32);
+        let (chance, _) = mixed(own, seconds);
         *due = match is_alone {
             true => now + NO_ANSWER,
-            false => now + LOOK_EVERY,
+            false => now + LOOK_EVERY.div(2) + (LOOK_EVERY * (chance % 1_024)).div(1_024),
         };
-        let last = self.last_look.map(&mixed);
+        let mixed = |of: NodeAddr| mixed(own, of);
+        let last = self.last_look.map(mixed);
         let is_new = |of: &&NodeAddr| self.looked_for.iter().all(|(it, _)| it != *of);
         let mut new = lost.iter().filter(is_new);
         let after = |of: &&NodeAddr| last.as_ref().is_none_or(|last| mixed(**of) > *last);
@@ -129,4 +128,9 @@ impl First {
             self.last_look = Some(next);
         }
     }
+}
+
+/// An order of nodes that is another one for each node.
+fn mixed(own: NodeAddr, of: NodeAddr) -> (u64, NodeAddr) {
+    place(NodeAddr(of.0 ^ own.0.rotate_left(16)))
 }
