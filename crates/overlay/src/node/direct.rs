@@ -182,7 +182,9 @@ impl Node {
             return;
         };
         let is_silent = attempt.wanted.is_none_or(|at| now.since(at) >= IDLE);
-        if (is_silent && !is_chosen) || (places == 0 && !is_up) {
+        // Where none are made for traffic, one that was there is not made again.
+        let is_over = is_silent || !is_up && !self.settings.direct_links;
+        if (is_over && !is_chosen) || (places == 0 && !is_up) {
             self.direct.attempts.remove(&to);
             return self.end_direct(now, to, out);
         }

@@ -28,8 +28,8 @@ pub(super) struct Finding {
     finder: Finder,
     first: First,
     unkept: Unkept,
-    /// Where the neighbours said that they are, when there were any.
-    remembered: BTreeMap<NodeAddr, Vec<Endpoint>>,
+    /// Neighbours, when they were there last, and where they said that they are.
+    remembered: BTreeMap<NodeAddr, (Time, Vec<Endpoint>)>,
     /// The neighbours that the record tells as kept.
     told: Vec<NodeAddr>,
     /// Links that were ended.
@@ -67,7 +67,7 @@ impl Finding {
 
     /// Where a node said that it is when it was a neighbour.
     pub(super) fn remembered(&self, of: NodeAddr) -> &[Endpoint] {
-        self.remembered.get(&of).map_or(&[], Vec::as_slice)
+        self.remembered.get(&of).map_or(&[], |(_, at)| at)
     }
 }
 
@@ -120,7 +120,7 @@ impl Node {
         };
         let mut rng = self.rng.fork();
         self.finding.finder.review(now, &seen, moment, &mut rng);
-        self.remember(&seen);
+        self.remember(now, &seen);
         self.choose_first(now, chosen);
         self.end_unkept(now, out);
         let links = self.links.iter().map(|(_, link)| link);
@@ -158,19 +158,21 @@ impl Node {
         accepted.map(see).collect()
     }
 
-    /// Remembers where neighbours are, those of choice before others. Who has none any more forgets nothing.
-    fn remember(&mut self, seen: &[Seen]) {
-        let mut up: Vec<NodeAddr> = seen
-            .iter()
-            .filter(|it| it.is_up)
-            .map(|it| it.addr)
-            .collect();
-        up.sort_by_key(|of| self.finding.finder.role(*of).is_none());
-        let up = up.into_iter().take(REMEMBERED);
-        let at = up.map(|of| (of, self.database.endpoints_of(of).to_vec()));
-        let at: BTreeMap<_, _> = at.filter(|(_, at)| !at.is_empty()).collect();
-        if !at.is_empty() {
-            self.finding.remembered = at;
+    /// Remembers where neighbours are, and of many those that were there last. Who has none any more forgets nothing.
+    fn remember(&mut self, now: Time, seen: &[Seen]) {
+        let remembered = &mut self.finding.remembered;
+        for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
+            let at = self.database.endpoints_of(*addr);
+            if !at.is_empty() {
+                remembered.insert(*addr, (now, at.to_vec()));
+            }
+        }
+        while remembered.len() > REMEMBERED {
+            let oldest = remembered.iter().min_by_key(|(_, (last, _))| *last);
+            let Some(oldest) = oldest.map(|(of, _)| *of) else {
+                return;
+            };
+            remembered.remove(&oldest);
         }
     }
 

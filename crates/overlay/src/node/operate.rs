@@ -205,6 +205,9 @@ impl Node {
             return Err(RequestError::NoSuchNeighbor);
         }
         let index = match self.links.by_peer(addr) {
+            Some(index) if self.links.at(index).is_left && !self.links.has_room() => {
+                return Err(RequestError::TooManyNeighbors);
+            }
             Some(index) => index,
             None => {
                 let link = Link::new(addr, &name, &self.settings, self.boot, now);
