@@ -233,8 +233,13 @@ impl Node {
             if self.is_unkept(link) {
                 unkept.push((link.peer, link.client_packets()));
             }
-            let is_over = !link.is_up() && link.made != Made::First && !self.keeps(link);
-            if is_over && !link.is_left && now.since(link.since) >= DOWN_FOR {
+            // As long as it is tried, routes may lead by it, and nobody seems to be lost.
+            let is_there = match link.made {
+                Made::First => link.carries(),
+                Made::Hand | Made::Found | Made::Came => !link.is_left,
+            };
+            let is_over = is_there && !link.is_up() && !self.keeps(link);
+            if is_over && now.since(link.since) >= DOWN_FOR {
                 self.let_go(now, index, out);
             }
         }
