@@ -18,12 +18,15 @@
 //! nearest at most 2 more: on average a node has at most 8 neighbours.
 //!
 //! Nothing here trusts an offer: a node that does not answer is passed over for a while, twice as long each time. One that
-//! has many links already gets no more of choice.
+//! has many links already gets no more of choice, and loses some of those when too many have chosen it at once. Its links are
+//! those that it tells and those that others tell: no node hides what its neighbours say.
 
 mod first;
+mod unkept;
 mod view;
 
 pub(crate) use first::{Entrance, First};
+pub(crate) use unkept::Unkept;
 pub(crate) use view::{Role, Seen};
 
 use base::{Duration, NodeAddr, Rng, Time};
@@ -53,6 +56,9 @@ const CHANGE_REST: Duration = Duration::from_secs(60);
 const NEARER_BY: Duration = Duration::from_millis(1);
 /// Nodes with as many links are not chosen, unless they stand beside in the ring. Choice: twice the average.
 const LINKS_ENOUGH: usize = 16;
+/// Of more links than this the node is rid of those above [`LINKS_ENOUGH`]: all choose by what was told a moment ago, and
+/// many may choose the same one. Between the two numbers nothing changes.
+const LINKS_MANY: usize = 24;
 /// A node that did not answer is passed over for so long, at first and at most.
 const REST: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(3_600);
@@ -60,6 +66,17 @@ const REST_MAX: Duration = Duration::from_secs(3_600);
 /// A choice waits until the number of offers has stayed the same for so many looks, but not for more than so many.
 const QUIET: u32 = 2;
 const WAIT_MOST: u32 = 4;
+
+/// How a node stands when it chooses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// It has too few links of its own choice.
+    pub(crate) in_need: bool,
+    /// No links are about to end.
+    pub(crate) calm: bool,
+    /// It has no link at all.
+    pub(crate) alone: bool,
+}
 
 /// What a node has chosen, and what it goes by.
 #[derive(Debug)]
@@ -166,12 +183,17 @@ impl Finder {
     }
 
     /// Chooses anew, by what is seen of the nodes that offer themselves. A node `in_need` does not wait for who is away;
-    /// one that is not `calm`, as links that nobody keeps still end, begins no trial.
+    /// one that is not `calm`, as links that nobody keeps still end, begins no trial. One that is `alone` learns nothing of
+    /// the others from silence: its own way out may be down.
     pub(crate) fn review(
         &mut self,
         now: Time,
         seen: &[Seen],
-        (in_need, calm): (bool, bool),
+        Moment {
+            in_need,
+            calm,
+            alone,
+        }: Moment,
         rng: &mut Rng,
     ) {
         self.quiet = if seen.len() == self.offers {
@@ -180,6 +202,9 @@ impl Finder {
             0
         };
         self.note(now, seen);
+        if alone {
+            self.silent.clear();
+        }
         // Records come one after another when a node enters, or many do: a ring of some of them would hold for a second.
         if self.quiet < QUIET && self.waited < WAIT_MOST {
             self.waited += 1;
@@ -192,6 +217,7 @@ impl Finder {
             .filter(|seen| seen.is_up || self.may_link(now, seen, away))
             .copied()
             .collect();
+        self.shed(&usable, rng);
         self.close_ring(&usable, rng);
         self.choose_nearest(now, &usable);
         self.end_trial(now, &usable);
@@ -235,6 +261,17 @@ impl Finder {
         let is_there = reached.is_some_and(|at| now.since(*at) <= away);
         let is_silent = self.silent.get(&seen.addr);
         seen.can_dial && is_there && is_silent.is_none_or(|(until, _)| now >= *until)
+    }
+
+    /// Leaves nodes of choice that too many have chosen, each with the chance that makes [`LINKS_ENOUGH`] of all their links.
+    fn shed(&mut self, usable: &[Seen], rng: &mut Rng) {
+        let mut leaves = |of: &NodeAddr| {
+            let seen = usable.iter().find(|seen| seen.addr == *of);
+            let links = seen.map_or(0, |seen| seen.links);
+            links > LINKS_MANY && rng.below(links as u64) as usize >= LINKS_ENOUGH
+        };
+        self.nearest.retain(|of| !leaves(of));
+        self.chord = self.chord.filter(|of| !leaves(of));
     }
 
     fn close_ring(&mut self, usable: &[Seen], rng: &mut Rng) {

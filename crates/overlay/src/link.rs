@@ -99,6 +99,8 @@ pub struct Link {
     pub(crate) made: Made,
     /// It is not dialled for now, though it is known where.
     pub(crate) is_resting: bool,
+    /// Where the neighbour says that it is, if it is dialled there and not where it is configured.
+    pub(crate) announced: Option<UnderlayAddr>,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
     /// What transfers have carried to the neighbour.
@@ -213,6 +215,9 @@ pub struct Counts {
     pub data_in: u64,
     /// Their bytes.
     pub data_in_bytes: u64,
+    /// Of the data datagrams, both ways, those that nodes have sent each other on their own account.
+    #[serde(skip)]
+    pub own: u64,
     /// Control datagrams sent.
     pub control_out: u64,
     /// Their bytes.
@@ -269,6 +274,7 @@ impl Link {
             is_left: false,
             made: Made::Came,
             is_resting: false,
+            announced: None,
             capacity_kbps: 0,
             carried: None,
             hops: None,
@@ -482,12 +488,24 @@ impl Link {
 
     /// Notes a data packet that came by a path.
     #[inline]
-    pub fn on_data_received(&mut self, now: Time, path: PathId, plaintext_bytes: usize) {
+    pub(crate) fn on_data_received(
+        &mut self,
+        now: Time,
+        path: PathId,
+        (is_own, plaintext_bytes): (bool, usize),
+    ) {
+        self.counts.own += u64::from(is_own);
         if let Some(path) = self.path_of_mut(path) {
             path.hello.on_data_received(now);
         }
         self.counts.data_in += 1;
         self.counts.data_in_bytes += (plaintext_bytes + CLEAR_BYTES + TAG_BYTES) as u64;
+    }
+
+    /// Data datagrams of clients, both ways.
+    pub(crate) fn client_packets(&self) -> u64 {
+        let all = self.counts.data_in + self.counts.data_out;
+        all.saturating_sub(self.counts.own)
     }
 
     /// When the link wants attention next.

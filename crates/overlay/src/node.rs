@@ -32,6 +32,7 @@ mod receive;
 mod reliable;
 mod repair;
 mod routing;
+mod seen;
 mod segments;
 mod send;
 mod shared;
@@ -42,6 +43,7 @@ mod transmit;
 mod trust;
 mod tunnel;
 
+pub(crate) use ends::is_own;
 pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
@@ -131,6 +133,7 @@ pub struct Node {
     accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
     direct: direct::Direct,
+    sightings: seen::Sightings,
     finding: find::Finding,
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
@@ -268,6 +271,7 @@ impl Node {
             group_audits: GroupAudits::default(),
             reviewed: None,
             direct: direct::Direct::default(),
+            sightings: seen::Sightings::default(),
             finding: find::Finding::new(addr),
             clock: clock::Clock::default(),
             handshakes,

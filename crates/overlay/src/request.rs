@@ -86,6 +86,8 @@ pub enum Operation {
     /// A neighbour as the configuration has it now: a new one, or one with another address below or
     /// capacity.
     Meet(crate::node::Neighbor),
+    /// The neighbours, of those that are configured, by which the node enters the network: see [`Node::set_first`](crate::Node::set_first).
+    First(Vec<NodeAddr>),
     /// The configuration has this neighbour no more: the link ends, and is dialled no more. Until
     /// the next start the neighbour may dial only if those who may are listed, and it among them.
     Part(NodeAddr),

@@ -575,10 +575,14 @@ fn node(
             .saturating_sub(clock.now().as_nanos() / 1_000_000_000),
     });
     node.set_sockets(sockets.collect());
-    let first = config.neighbors.iter().filter(|neighbor| neighbor.first);
-    let first: Vec<base::NodeAddr> = first.map(|neighbor| neighbor.address).collect();
-    node.set_first(&first);
+    node.set_first(&first_of(&config.neighbors));
     Ok(node)
+}
+
+/// The neighbours by which the node enters the network.
+fn first_of(neighbors: &[config::Neighbor]) -> Vec<base::NodeAddr> {
+    let first = neighbors.iter().filter(|neighbor| neighbor.first);
+    first.map(|neighbor| neighbor.address).collect()
 }
 
 /// A neighbour for the engine of a node that listens on `listen`.

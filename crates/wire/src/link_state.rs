@@ -182,7 +182,7 @@ pub const OPTION_GROUP_TALLIES: u8 = 16;
 /// The option that says that the origin offers itself as a neighbour to whoever finds that a link to it is worth having,
 /// and finds such links itself. Bit `i` of byte `k` after the version, from the lowest, is the link with the place
 /// `8 k + i` in the record: the origin keeps it. A link that neither end keeps may be ended by either. Bytes of zero at the
-/// end are left out. It has what room options 8, 1, 14, 15, 13 and 10 leave.
+/// end are left out. There is always room for it.
 ///
 /// ```text
 /// +---------------+---------------+---------------+---------------+
@@ -212,9 +212,11 @@ pub const HOPS_ENTRY_BYTES: usize = 2;
 pub const USABLE_ENTRY_BYTES: usize = 3;
 /// Bytes of [`OPTION_SEALS`].
 pub const SEALS_BYTES: usize = 7;
-/// Links that it can name: 7 + 2 · 3 + 2 + 48 · 3 = 159 bytes of options.
+/// Links that it can name: 7 + 2 · 3 + 15 + 2 + 43 · 3 = 159 bytes of options.
 pub const USABLE_ENTRIES_MAX: usize =
-    (OPTIONS_BYTES_MAX - SEALS_BYTES - 2 * WORD_BYTES - 2) / USABLE_ENTRY_BYTES;
+    (OPTIONS_BYTES_MAX - SEALS_BYTES - 2 * WORD_BYTES - OFFER_BYTES - 2) / USABLE_ENTRY_BYTES;
+/// Bytes of [`OPTION_OFFER`] that names all links.
+const OFFER_BYTES: usize = 2 + 1 + LINKS_MAX / 8;
 /// Bytes of [`OPTION_TALLIES`], and of [`OPTION_GROUP_KEYS`]: there is always room for them.
 const WORD_BYTES: usize = 3;
 /// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
@@ -652,7 +654,8 @@ pub fn write_alarms(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     write_bits(w, OPTION_ALARMS, bits_of(None, places))
 }
 
-/// Appends [`OPTION_OFFER`] with these links, by place, as those that are kept, if there is room for all.
+/// Appends [`OPTION_OFFER`] with these links, by place, as those that are kept. There is room for
+/// all if it is written before what takes the room that others leave.
 pub fn write_offer(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     write_bits(w, OPTION_OFFER, bits_of(Some(OFFER_VERSION), places))
 }

@@ -11,7 +11,7 @@ pub(crate) struct Seen {
     pub(crate) addr: NodeAddr,
     /// How far it is by the shortest way over other nodes; none if it is not reached.
     pub(crate) one_way: Option<Duration>,
-    /// How many links it tells.
+    /// How many links it tells, or others tell of it, whichever is more.
     pub(crate) links: usize,
     /// An address is known at which it may be dialled.
     pub(crate) can_dial: bool,

@@ -99,9 +99,10 @@ impl Link {
             .path
             .at
             .filter(|at| !at.is_stream() || stream == Some(*at));
+        let dial = self.announced.or(self.dial);
         match self.path.sessions.is_empty() {
-            true => self.dial.or(at),
-            false => at.or(self.dial),
+            true => dial.or(at),
+            false => at.or(dial),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{Link, MARK_CONTROL, PathId, mark};
 use crate::aims::FlowAims;
 use crate::event::Event;
 use crate::flow::FlowKey;
-use crate::node::Node;
+use crate::node::{Node, is_own};
 use base::{Burst, Duration, NodeAddr, Outbox, Pool, Time};
 use congestion::brake::{Packet, Verdict};
 use wire::data::{Header, LinkProtocol};
@@ -51,7 +51,9 @@ impl Link {
             let datagram = run.segment_mut(sealed);
             let end = datagram.len() - TAG_BYTES;
             let packet = &mut datagram[CLEAR_BYTES..end];
-            if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
+            let header = Header::trusted(&*packet);
+            self.counts.own += u64::from(is_own(&header));
+            if header.class().link == LinkProtocol::RealTime {
                 self.counts.realtime_out_bytes += (end + TAG_BYTES) as u64;
                 self.history.record(now, packet);
                 self.protect(now, packet, &rest_of_path, aims);

@@ -11,6 +11,9 @@ pub struct LinkIndex(pub u16);
 
 /// Neighbours of one node: as many as its link-state record can name.
 pub const MAX_LINKS: usize = wire::link_state::LINKS_MAX;
+/// Places for them. Choice: as many again, for links that were left and may still be waited for: a node by which a hundred
+/// others enter lets go of as many at once as it takes.
+const PLACES: usize = 2 * MAX_LINKS;
 
 /// A link that was left is forgotten after so long, if its place is needed. Choice: longer than anything waits for a link
 /// that is down, which is 5 s.
@@ -51,9 +54,23 @@ impl Links {
         }
     }
 
+    /// The link to this node is up.
+    pub(crate) fn is_up(&self, peer: NodeAddr) -> bool {
+        self.by_peer(peer)
+            .is_some_and(|index| self.at(index).is_up())
+    }
+
+    /// There may be one more neighbour.
+    pub(crate) fn has_room(&self) -> bool {
+        self.links.iter().filter(|link| !link.is_left).count() < MAX_LINKS
+    }
+
     /// Adds a link; `None` when there are too many.
     pub fn add(&mut self, link: Link) -> Option<LinkIndex> {
-        if self.links.len() >= MAX_LINKS {
+        if !self.has_room() {
+            return None;
+        }
+        if self.links.len() >= PLACES {
             return self.replace(link);
         }
         let index = LinkIndex(self.links.len() as u16);

@@ -358,6 +358,17 @@ impl Database {
         self.link_state_of(node).map(|entry| entry.links.as_slice())
     }
 
+    /// How often each node is named as a neighbour by others.
+    pub fn times_named(&self) -> BTreeMap<NodeAddr, usize> {
+        let mut times = BTreeMap::new();
+        for node in self.nodes() {
+            for link in self.links_of(node).unwrap_or_default() {
+                *times.entry(link.neighbor).or_default() += 1;
+            }
+        }
+        times
+    }
+
     /// The version of the program that a node runs, if it tells.
     pub fn version_of(&self, node: NodeAddr) -> Option<&str> {
         self.link_state_of(node)?.version.as_deref()

@@ -5,7 +5,7 @@ use super::Node;
 use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
-use crate::link::{Link, LinkIndex, Obstacle, Path, PathId};
+use crate::link::{Link, LinkIndex, Made, Obstacle, Path, PathId};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
@@ -94,7 +94,8 @@ impl Node {
             let silence = link.unanswered(now);
             // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
             // a port of a host that only this one reaches.
-            let is_asked = gets_none || !self.direct.is_attempted(peer);
+            let is_configured = matches!(link.made, Made::Hand | Made::First);
+            let is_asked = gets_none || is_configured || !self.direct.is_attempted(peer);
             if let Some(at) = link.dial
                 && is_asked
                 && link.fallback.asks(now, silence)
@@ -166,7 +167,7 @@ impl Node {
         let address = peer.address();
         let link = match self.is_outdated(&peer) {
             true => Err(CertificateError::OldRoot.into()),
-            false => self.link_for(now, address, peer.name()),
+            false => self.link_for(now, address, peer.name(), out),
         };
         let index = match link {
             Ok(index) => index,
@@ -212,7 +213,13 @@ impl Node {
     }
 
     /// The link to a neighbour that has proved who it is, if it may be one.
-    fn link_for(&mut self, now: Time, peer: NodeAddr, name: &str) -> Result<LinkIndex, Refusal> {
+    fn link_for(
+        &mut self,
+        now: Time,
+        peer: NodeAddr,
+        name: &str,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<LinkIndex, Refusal> {
         let known = self.links.by_peer(peer);
         if let Some(index) = known.filter(|index| !self.links.at(*index).is_left) {
             return Ok(index);
@@ -226,7 +233,11 @@ impl Node {
         if !is_accepted {
             return Err(Refusal::NotAccepted(peer));
         }
+        self.make_room(now, out);
         if let Some(index) = known {
+            if !self.links.has_room() {
+                return Err(Refusal::Full);
+            }
             let link = self.links.at_mut(index);
             // How long it was down before does not count against what comes up now.
             (link.is_left, link.since) = (false, now);

@@ -30,6 +30,12 @@ pub(super) const CLASS: Class = Class {
 /// The port that handshakes come from and go to: nobody can bind it.
 pub(super) const PORT: VirtualPort = VirtualPort(0);
 
+/// Nodes send the packet to each other on their own account: no client has asked for it.
+#[inline]
+pub(crate) fn is_own<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    (header.source_port(), header.destination_port()) == (PORT, PORT)
+}
+
 /// What is to be done with a packet for this node, before its flow hears of it.
 pub(super) enum Arrived {
     /// It is as its source has sent it, and may be believed.

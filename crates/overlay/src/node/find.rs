@@ -1,35 +1,35 @@
 //! Finding links: what the node does to have the links that [`Finder`] chooses, and to be rid of the others.
 //!
 //! A link that was chosen is opened as a direct link is, see [`super::direct`]. Each node tells in its record which of its
-//! links it keeps, so both ends know when neither does: then either ends it, once no traffic has used it for
-//! [`UNUSED`]. Links that are configured are kept always. So are those to a neighbour that tells nothing of what it keeps:
-//! it is in no ring, and the link may be all that joins it, or what is behind it, to the others.
+//! links it keeps, so both ends know when neither does: then either ends it, once no client's packet has used it for a
+//! while, see [`Unkept`]. Links that are configured are kept always. So are those to a neighbour that tells nothing of what
+//! it keeps: it is in no ring, and the link may be all that joins it, or what is behind it, to the others.
+//!
+//! A node by which many enter at once has no place for all. Whoever comes when it is full takes the place of one that neither
+//! end keeps and no client has used: that one has found links, or it would keep this one.
 
 use super::Node;
-use crate::finding::{Entrance, Finder, First, LEAST, Seen};
-use crate::link::{Link, LinkIndex, Made};
+use crate::finding::{Entrance, Finder, First, LEAST, Moment, Seen, Unkept};
+use crate::link::{Dialling, Link, LinkIndex, Made};
 use crate::snapshot::FindingStatus;
 use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::BTreeMap;
+use wire::Endpoint;
 
-/// A link that neither end keeps ends when it was hardly used for so long. Choice: records of both ends have crossed a
-/// network by then, several times, and a talkspurt's pause is shorter.
-const UNUSED: Duration = Duration::from_secs(10);
-/// The same for a node with many links, as after many have entered at once.
-const UNUSED_OF_MANY: Duration = Duration::from_secs(3);
-const MANY: usize = 8;
-/// As many packets within that are no traffic: what nodes say to each other end to end.
-const HARDLY: u64 = 10;
 /// A link that is down and that nobody keeps is forgotten after so long.
 const DOWN_FOR: Duration = Duration::from_secs(30);
+/// So many neighbours and their addresses are remembered for as long as the node runs: records end 15 minutes after the
+/// last link. Choice: most of a network has to be gone before all of them are.
+const REMEMBERED: usize = 16;
 
 /// What is chosen, and what is done about it.
 #[derive(Debug)]
 pub(super) struct Finding {
     finder: Finder,
     first: First,
-    /// Links that neither end keeps: since when they are hardly used, and what they had carried then.
-    unkept: BTreeMap<NodeAddr, (Time, u64)>,
+    unkept: Unkept,
+    /// Neighbours, when they were there last, and where they said that they are.
+    remembered: BTreeMap<NodeAddr, (Time, Vec<Endpoint>)>,
     /// The neighbours that the record tells as kept.
     told: Vec<NodeAddr>,
     /// Links that were ended.
@@ -41,7 +41,8 @@ impl Finding {
         Finding {
             finder: Finder::new(own),
             first: First::default(),
-            unkept: BTreeMap::new(),
+            unkept: Unkept::default(),
+            remembered: BTreeMap::new(),
             told: Vec::new(),
             dropped: 0,
         }
@@ -49,29 +50,43 @@ impl Finding {
 
     /// A link to this node is to be.
     pub(super) fn wants(&self, of: NodeAddr) -> bool {
-        self.finder.role(of).is_some()
+        self.finder.role(of).is_some() || self.looks_for(of)
+    }
+
+    /// No way leads to this node, and it is dialled.
+    pub(super) fn looks_for(&self, of: NodeAddr) -> bool {
+        self.first.looked_for().any(|it| it == of)
     }
 
     /// A node has not answered where it says that it is.
     pub(super) fn on_silent(&mut self, now: Time, of: NodeAddr) {
-        self.finder.on_silent(now, of);
+        if self.finder.role(of).is_some() {
+            self.finder.on_silent(now, of);
+        }
+    }
+
+    /// Where a node said that it is when it was a neighbour.
+    pub(super) fn remembered(&self, of: NodeAddr) -> &[Endpoint] {
+        self.remembered.get(&of).map_or(&[], |(_, at)| at)
     }
 }
 
 impl Node {
-    /// Tells that these neighbours, which were configured, are those by which the node enters the network. Where it finds
-    /// links by itself, they are dialled as long as it has too few.
+    /// Tells which of the neighbours that are configured are those by which the node enters the network. Where it finds links
+    /// by itself, they are dialled as long as it has too few.
     pub fn set_first(&mut self, first: &[NodeAddr]) {
         if !self.settings.find_links {
             return;
         }
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            if first.contains(&link.peer) {
-                link.made = Made::First;
-                link.is_resting = true;
+            match (link.made, first.contains(&link.peer)) {
+                (Made::Hand, true) => (link.made, link.is_resting) = (Made::First, true),
+                (Made::First, false) => (link.made, link.is_resting) = (Made::Hand, false),
+                (Made::Hand | Made::First | Made::Found | Made::Came, _) => {}
             }
         }
+        self.own_record_due = true;
     }
 
     /// This end keeps the link.
@@ -96,16 +111,16 @@ impl Node {
             return;
         }
         let seen = self.seen_offers();
-        let up = |of: &NodeAddr| {
-            self.links
-                .by_peer(*of)
-                .is_some_and(|it| self.links.at(it).is_up())
-        };
         let chosen = self.finding.finder.lasting();
-        let chosen = chosen.iter().filter(|of| up(of)).count();
+        let chosen = chosen.iter().filter(|of| self.links.is_up(**of)).count();
+        let moment = Moment {
+            in_need: chosen < LEAST,
+            calm: self.finding.unkept.are_settled(now),
+            alone: self.is_alone(),
+        };
         let mut rng = self.rng.fork();
-        let flags = (chosen < LEAST, self.finding.unkept.is_empty());
-        self.finding.finder.review(now, &seen, flags, &mut rng);
+        self.finding.finder.review(now, &seen, moment, &mut rng);
+        self.remember(now, &seen);
         self.choose_first(now, chosen);
         self.end_unkept(now, out);
         let links = self.links.iter().map(|(_, link)| link);
@@ -117,23 +132,62 @@ impl Node {
         }
     }
 
+    /// No link is up.
+    pub(super) fn is_alone(&self) -> bool {
+        self.links.iter().all(|(_, link)| !link.is_up())
+    }
+
     fn seen_offers(&self) -> Vec<Seen> {
         let others = self.database.offers().filter(|of| *of != self.addr);
         let accepted = others.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
+        let told_by_others = self.database.times_named();
         let see = |addr: NodeAddr| {
             let link = self.links.by_peer(addr).map(|index| self.links.at(index));
             let has_address = link.is_some_and(|link| link.made == Made::First && !link.is_left);
             let up = link.filter(|link| link.is_up());
+            let told = self.database.links_of(addr).map_or(0, <[_]>::len);
             Seen {
                 addr,
                 one_way: self.tables.latency(addr),
-                links: self.database.links_of(addr).map_or(0, <[_]>::len),
+                links: told.max(told_by_others.get(&addr).copied().unwrap_or_default()),
                 can_dial: has_address || !self.dialable_endpoints(addr).is_empty(),
                 is_up: up.is_some(),
                 rtt: up.and_then(|link| link.path.hello.rtt().least()),
             }
         };
         accepted.map(see).collect()
+    }
+
+    /// Remembers where neighbours are, and of many those that were there last. Who has none any more forgets nothing.
+    fn remember(&mut self, now: Time, seen: &[Seen]) {
+        let remembered = &mut self.finding.remembered;
+        for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
+            let at = self.database.endpoints_of(*addr);
+            if !at.is_empty() {
+                remembered.insert(*addr, (now, at.to_vec()));
+            }
+        }
+        while remembered.len() > REMEMBERED {
+            let oldest = remembered.iter().min_by_key(|(_, (last, _))| *last);
+            let Some(oldest) = oldest.map(|(of, _)| *of) else {
+                return;
+            };
+            remembered.remove(&oldest);
+        }
+    }
+
+    /// Nodes that have offered themselves, that no way leads to, and that can be dialled.
+    fn lost_offers(&self) -> Vec<NodeAddr> {
+        let offers = self.database.offers();
+        let all = offers.chain(self.finding.remembered.keys().copied());
+        let accepted = all.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
+        let lost = accepted.filter(|of| *of != self.addr && self.tables.latency(*of).is_none());
+        let mut lost: Vec<NodeAddr> = lost
+            .filter(|of| !self.dialable_endpoints(*of).is_empty())
+            .collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost
     }
 
     fn choose_first(&mut self, now: Time, chosen: usize) {
@@ -147,57 +201,75 @@ impl Node {
             })
             .collect();
         let up = links().filter(|link| link.is_up()).count();
+        let lost = self.lost_offers();
         self.finding
             .first
-            .review(now, self.addr, &all, (up, chosen));
+            .review(now, self.addr, (&all, &lost), (up, chosen));
         for Entrance { addr, .. } in all {
             let is_wanted = self.finding.first.wants(addr)
                 || self.direct.is_attempted(addr)
                 || self.is_apart(addr);
             if let Some(index) = self.links.by_peer(addr) {
-                self.links.at_mut(index).is_resting = !is_wanted;
+                let link = self.links.at_mut(index);
+                if !is_wanted && !link.is_resting {
+                    // The next dial is another matter: nobody waits for an answer meanwhile.
+                    link.dialling = Dialling::default();
+                }
+                link.is_resting = !is_wanted;
             }
         }
     }
 
+    /// Neither end keeps the link. Who tells nothing of that keeps it.
+    fn is_unkept(&self, link: &Link) -> bool {
+        let is_left = !self.database.keeps(link.peer, self.addr).unwrap_or(true);
+        link.is_up() && !self.keeps(link) && is_left
+    }
+
     fn end_unkept(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let before = core::mem::take(&mut self.finding.unkept);
-        // One that is missing may be what keeps the network whole.
-        let chosen = self.finding.finder.lasting();
-        let up = |of: &NodeAddr| {
-            self.links
-                .by_peer(*of)
-                .is_some_and(|it| self.links.at(it).is_up())
-        };
-        let is_whole = chosen.iter().all(up);
-        let count = self.links.iter().filter(|(_, link)| link.is_up()).count();
-        let unused = if count > MANY { UNUSED_OF_MANY } else { UNUSED };
+        let mut unkept = Vec::new();
         for index in self.links.indices() {
             let link = self.links.at(index);
-            let (peer, is_up) = (link.peer, link.is_up());
-            if link.is_left || self.keeps(link) {
-                continue;
+            if self.is_unkept(link) {
+                unkept.push((link.peer, link.client_packets()));
             }
-            if !is_up {
-                let is_over = link.made != Made::First && now.since(link.since) >= DOWN_FOR;
-                if is_over {
+            // As long as it is tried, routes may lead by it, and nobody seems to be lost.
+            let is_there = match link.made {
+                Made::First => link.carries(),
+                Made::Hand | Made::Found | Made::Came => !link.is_left,
+            };
+            let is_over = is_there && !link.is_up() && !self.keeps(link);
+            if is_over && now.since(link.since) >= DOWN_FOR {
+                self.let_go(now, index, out);
+            }
+        }
+        let count = self.links.iter().filter(|(_, link)| link.is_up()).count();
+        let over = self.finding.unkept.look(now, &unkept, count);
+        // One that is missing may be what keeps the network whole.
+        let chosen = self.finding.finder.lasting();
+        if chosen.iter().all(|of| self.links.is_up(*of)) {
+            for of in over {
+                if let Some(index) = self.links.by_peer(of) {
+                    self.finding.dropped += 1;
                     self.let_go(now, index, out);
                 }
-                continue;
             }
-            if self.database.keeps(peer, self.addr).unwrap_or(true) {
-                continue;
-            }
-            let carried = link.counts.data_in + link.counts.data_out;
-            let (since, at) = before.get(&peer).copied().unwrap_or((now, carried));
-            let is_used = carried.saturating_sub(at) > HARDLY;
-            let (since, at) = if is_used { (now, carried) } else { (since, at) };
-            if is_whole && now.since(since) >= unused {
-                self.finding.dropped += 1;
-                self.let_go(now, index, out);
-            } else {
-                self.finding.unkept.insert(peer, (since, at));
-            }
+        }
+    }
+
+    /// Makes room for a neighbour where there is none, if there is a link that neither end keeps and no client has used.
+    pub(super) fn make_room(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if !self.settings.find_links || self.links.has_room() {
+            return;
+        }
+        let is_free = |link: &Link| {
+            let is_unused = link.client_packets() == 0 || self.finding.unkept.is_unused(link.peer);
+            is_unused && self.is_unkept(link)
+        };
+        let free = self.links.iter().find(|(_, link)| is_free(link));
+        if let Some(index) = free.map(|(index, _)| index) {
+            self.finding.dropped += 1;
+            self.let_go(now, index, out);
         }
     }
 
@@ -212,6 +284,7 @@ impl Node {
     pub(super) fn let_go(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let why = "it is not needed now";
         let link = self.links.at_mut(index);
+        link.announced = None;
         if link.made == Made::First {
             link.is_resting = true;
             self.say_farewell_to(now, index, out);
@@ -229,6 +302,9 @@ impl Node {
         }
         if let Some(role) = self.finding.finder.role(link.peer) {
             return role.to_string();
+        }
+        if self.finding.looks_for(link.peer) {
+            return "no other path led to it".into();
         }
         if self.direct.is_attempted(link.peer) {
             return format!("traffic to {}", self.name_of(link.peer));
@@ -258,9 +334,12 @@ impl Node {
 
     /// The nodes to which there is to be a link.
     pub(super) fn wanted_links(&self) -> Vec<NodeAddr> {
-        match self.settings.find_links {
+        let mut wanted = match self.settings.find_links {
             true => self.finding.finder.kept(),
             false => Vec::new(),
-        }
+        };
+        let is_new = |of: &NodeAddr| self.finding.finder.role(*of).is_none();
+        wanted.extend(self.finding.first.looked_for().filter(is_new));
+        wanted
     }
 }

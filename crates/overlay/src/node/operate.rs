@@ -77,7 +77,7 @@ impl Node {
                 Ok(Reply::Done)
             }
             Operation::Mapped(endpoint) => {
-                self.direct.set_mapped(endpoint);
+                self.sightings.set_mapped(endpoint);
                 Ok(Reply::Done)
             }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -86,6 +86,10 @@ impl Node {
                 prefix,
                 setting,
             } => self.set_group(now, (group, prefix), setting),
+            Operation::First(first) => {
+                self.set_first(&first);
+                Ok(Reply::Done)
+            }
             Operation::Permit(permit) => self.permit(permit),
             Operation::Edges {
                 group,
@@ -205,6 +209,9 @@ impl Node {
             return Err(RequestError::NoSuchNeighbor);
         }
         let index = match self.links.by_peer(addr) {
+            Some(index) if self.links.at(index).is_left && !self.links.has_room() => {
+                return Err(RequestError::TooManyNeighbors);
+            }
             Some(index) => index,
             None => {
                 let link = Link::new(addr, &name, &self.settings, self.boot, now);

@@ -4,7 +4,7 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
-use super::ends::{Around, Arrived, tag_of, whole_of};
+use super::ends::{Around, Arrived, is_own, tag_of, whole_of};
 use super::groups::rest_of_tree;
 use super::send::{metric, next_hop};
 use super::stamped;
@@ -225,7 +225,7 @@ impl Node {
             self.drop_one(Drop::LinkDown, out);
             return Verdict::Done;
         }
-        link.on_data_received(now, path, len);
+        link.on_data_received(now, path, (is_own(&header), len));
         let (way_here, way_there) = (link.way_here_by(path), link.way_there());
         // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
         let remaining = left_after(header.remaining(), way_here);

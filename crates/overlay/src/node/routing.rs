@@ -242,15 +242,16 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     if own.group_keys {
         write_group_keys(w).expect(BOUNDED);
     }
+    // Whoever offers itself no more is in no ring: it goes before what may be missing.
+    if let Some(kept) = own.offer {
+        write_offer(w, kept).expect(BOUNDED);
+    }
     if own.alarms {
         let alarms = told().filter(|(_, link)| link.tells_alarm(now));
         let alarms: Vec<u8> = alarms.map(|(i, _)| i).collect();
         write_alarms(w, &alarms).expect(BOUNDED);
     }
     write_endpoints(w, own.endpoints).expect(BOUNDED);
-    if let Some(kept) = own.offer {
-        write_offer(w, kept).expect(BOUNDED);
-    }
     write_capacities(w, &capacities).expect(BOUNDED);
     if own.tallies && own.group_keys {
         write_group_tallies(w).expect(BOUNDED);
@@ -406,7 +407,7 @@ impl Node {
             group_keys: self.settings.sealing != Sealing::Off,
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
-            endpoints: self.direct.announced(),
+            endpoints: self.sightings.announced(),
             bulk: self.bulk,
             version: self.version,
         };

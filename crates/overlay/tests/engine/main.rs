@@ -19,6 +19,7 @@ mod ends;
 mod expiring;
 mod fat_paths;
 mod finding;
+mod finding_troubles;
 mod goals;
 mod group_audits;
 mod group_keys;

@@ -8,7 +8,7 @@
 //!   certificate, revocations: newer ones
 //!   [[neighbor]]: new ones, endpoint,
 //!     tcp, capacity, hops, impair,
-//!     congestion, flows, random_losses;
+//!     congestion, flows, random_losses, first;
 //!     those that are listed no more
 //!   [[group]], [[exit]], map_port
 //!   [relay] transfers, probe, allow
@@ -16,7 +16,7 @@
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
 
 use super::ready::count;
-use super::{as_neighbor, limits, names, targets};
+use super::{as_neighbor, first_of, limits, names, targets};
 use crate::config::{Config, Neighbor};
 use crate::exits::Serving;
 use crate::failure::Failure;
@@ -304,6 +304,9 @@ impl Running {
             let what = format!("neighbor {} is listed no more", gone.name);
             self.operate(Operation::Part(gone.address), what, changes);
         }
+        if let Some(first) = first_now(&old, &config.neighbors) {
+            self.operate(Operation::First(first), "first neighbors".into(), changes);
+        }
         for neighbor in &config.neighbors {
             let known = before(neighbor.address);
             if known.is_some_and(|known| known.tcp != neighbor.tcp) {
@@ -426,6 +429,13 @@ fn waits(written: &toml::Table, key: &str) -> Option<toml::Value> {
     Some(relay.into())
 }
 
+/// The neighbours by which the node enters the network, if they are others than before. What is new counts as configured
+/// by hand until it is told.
+fn first_now(before: &[Neighbor], now: &[Neighbor]) -> Option<Vec<NodeAddr>> {
+    let first = first_of(now);
+    (first != first_of(before)).then_some(first)
+}
+
 /// Nothing about the neighbour has changed that can be taken.
 fn is_same(a: &Neighbor, b: &Neighbor) -> bool {
     let shown = |n: &Neighbor| {
@@ -472,6 +482,25 @@ mod tests {
         assert_eq!(later(&config(""), &now), [] as [&str; 0]);
         let now = config("[relay]\nroots = ['data']\n");
         assert_eq!(later(&before, &now), ["relay"]);
+    }
+
+    #[test]
+    fn by_whom_a_node_enters_is_told_when_it_changes() {
+        let of = |first: [bool; 2]| {
+            let [b, c] = first;
+            let neighbors = format!(
+                "[[neighbor]]\nname = 'b'\naddress = '10.7.0.2'\nfirst = {b}\n\
+                 [[neighbor]]\nname = 'c'\naddress = '10.7.0.3'\nfirst = {c}\n"
+            );
+            config(&neighbors).neighbors
+        };
+        let (b, c) = ("10.7.0.2".parse().unwrap(), "10.7.0.3".parse().unwrap());
+        let told = |before, now| first_now(&of(before), &of(now));
+        assert_eq!(told([true, false], [true, false]), None);
+        assert_eq!(told([true, false], [true, true]), Some(vec![b, c]));
+        assert_eq!(told([true, true], [false, true]), Some(vec![c]));
+        assert_eq!(told([false, true], [false, false]), Some(vec![]));
+        assert_eq!(first_now(&[], &of([true, false])), Some(vec![b]));
     }
 
     #[test]

@@ -318,7 +318,7 @@ fn of_many_small_links_the_smallest_are_told() {
     let mut w = Writer::new(&mut buffer);
     write_usable(&mut w, &links).unwrap();
     assert_eq!(w.len(), 2 + USABLE_ENTRIES_MAX * USABLE_ENTRY_BYTES);
-    assert_eq!(buffer[2..5], [48, 0x05, 0x48]);
+    assert_eq!(buffer[2..5], [53, 0x05, 0x43]);
 }
 
 #[test]
@@ -648,6 +648,17 @@ fn who_offers_itself_tells_which_links_it_keeps() {
     let mut narrow = [0xa5; 3];
     write_offer(&mut Writer::new(&mut narrow), &[0]).unwrap();
     assert_eq!(narrow, [0xa5; 3], "whole or not at all");
+    // A node with many links that carry little still offers itself, and tells of all that it keeps.
+    let mut buffer = [0; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut buffer);
+    write_seals(&mut w, 7).unwrap();
+    let narrow: Vec<(u8, u16)> = (0..96).map(|i| (i, 1_300)).collect();
+    write_usable(&mut w, &narrow).unwrap();
+    write_tallies(&mut w).unwrap();
+    write_group_keys(&mut w).unwrap();
+    let (before, all) = (w.len(), (0..96).collect::<Vec<u8>>());
+    write_offer(&mut w, &all).unwrap();
+    assert_eq!(w.len() - before, 15);
     let told = |options: &[u8]| -> Option<Vec<usize>> {
         let body = with_options(options);
         let offer = LinkState::parse(&body).unwrap().offer();

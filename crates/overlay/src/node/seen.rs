@@ -1,0 +1,223 @@
+//! Where neighbours see this node, and where it sees them.
+//!
+//! ```text
+//!   b ──── a        a tells b "your datagrams come from 198.51.100.2:40001"; b announces that with its link state
+//! ```
+//! A node that is seen through streams alone announces the port at which a neighbour has dialled it. Where it has dialled
+//! itself it is seen at a port at which nobody listens, and announces that of its own socket, where hosts usually listen for
+//! streams too. An endpoint that the router in front of a node leads to it is announced as well.
+
+use super::Node;
+use crate::link::LinkIndex;
+use crate::snapshot::SeenStatus;
+use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
+use std::collections::BTreeMap;
+use wire::control::{Builder, MESSAGE_HEADER_BYTES, StreamSeenAt};
+use wire::{Endpoint, Full};
+
+/// A neighbour is told again where it is seen, as the message may be lost. Choice: soon enough for a NAT that was
+/// restarted, and 2 bit/s.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// What neighbours have told of this node, and were told of themselves.
+#[derive(Debug, Default)]
+pub(super) struct Sightings {
+    /// Where each neighbour says that it sees this node.
+    seen: BTreeMap<NodeAddr, Seen>,
+    /// What the router in front of this node leads to it.
+    mapped: Option<Endpoint>,
+    /// What neighbours were told last, and when.
+    told: BTreeMap<NodeAddr, (Told, Time)>,
+    /// What the own record says.
+    announced: Vec<Endpoint>,
+}
+
+impl Sightings {
+    /// What the router leads here from now on. The next look at what is to be announced takes it.
+    pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
+        self.mapped = endpoint;
+    }
+
+    /// What the own record says of where this node is seen.
+    pub(super) fn announced(&self) -> &[Endpoint] {
+        &self.announced
+    }
+}
+
+/// Where this node is seen, and how.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    endpoint: Endpoint,
+    is_by_stream: bool,
+}
+
+/// Where a neighbour is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    ByDatagrams(Endpoint),
+    ByStream(StreamSeenAt),
+}
+
+impl Told {
+    fn append(self, builder: &mut Builder<'_>) -> Result<(), Full> {
+        match self {
+            Told::ByDatagrams(endpoint) => builder.seen_at(endpoint),
+            Told::ByStream(seen) => builder.stream_seen_at(seen),
+        }
+    }
+}
+
+impl Node {
+    /// A neighbour tells from where it gets this node's datagrams.
+    pub(super) fn on_seen_at(&mut self, index: LinkIndex, endpoint: Endpoint) {
+        let is_by_stream = false;
+        self.note_seen(
+            index,
+            Seen {
+                endpoint,
+                is_by_stream,
+            },
+        );
+    }
+
+    /// A neighbour tells where it sees this node's end of their byte stream.
+    pub(super) fn on_stream_seen_at(&mut self, index: LinkIndex, seen: StreamSeenAt) {
+        let endpoint = match seen.is_dialled {
+            true => Some(seen.endpoint),
+            false => self.listens_at(seen.endpoint),
+        };
+        if let Some(endpoint) = endpoint {
+            let is_by_stream = true;
+            self.note_seen(
+                index,
+                Seen {
+                    endpoint,
+                    is_by_stream,
+                },
+            );
+        }
+    }
+
+    fn note_seen(&mut self, index: LinkIndex, seen: Seen) {
+        if self.makes_links() && self.may_dial(seen.endpoint) {
+            self.sightings.seen.insert(self.links.at(index).peer, seen);
+        }
+    }
+
+    /// Once a second: tells neighbours where they are seen, and all where this node is.
+    pub(super) fn tend_seen(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        self.tell_neighbours(now, out);
+        let seen = self.endpoints();
+        if seen != self.sightings.announced {
+            self.sightings.announced = seen;
+            self.own_record_due = true;
+        }
+    }
+
+    fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let link = self.links.at(index);
+            let at = link.path.at.filter(|_| link.is_up());
+            let Some(at) = at.filter(|at| self.may_dial(endpoint(*at))) else {
+                self.sightings.told.remove(&link.peer);
+                continue;
+            };
+            let link = self.links.at_mut(index);
+            let tell = match at.is_stream() {
+                true => Told::ByStream(StreamSeenAt {
+                    endpoint: endpoint(at),
+                    is_dialled: link.fallback.has_dialled(at),
+                }),
+                false => Told::ByDatagrams(endpoint(at)),
+            };
+            let told = self.sightings.told.get(&link.peer);
+            if told.is_some_and(|&(told, at)| told == tell && now.since(at) < TOLD_AGAIN) {
+                continue;
+            }
+            self.sightings.told.insert(link.peer, (tell, now));
+            let mut bytes = [0; MESSAGE_HEADER_BYTES + StreamSeenAt::BYTES];
+            let mut builder = Builder::new(&mut bytes);
+            tell.append(&mut builder).expect("it is made to fit");
+            let len = builder.len();
+            link.send_control(now, &bytes[..len], out);
+        }
+    }
+
+    /// Where this node is to be dialled: where neighbours see it, and what the router leads to it. That comes first, as it
+    /// is open to all. It comes last, and in any case within what a record holds, if neighbours see other addresses alone:
+    /// the router may be wrong about its own. It leads datagrams, and is left out where none come.
+    fn endpoints(&mut self) -> Vec<Endpoint> {
+        let mut endpoints = self.seen_at();
+        let mapped = self.sightings.mapped.filter(|at| self.may_dial(*at));
+        let mapped = mapped.filter(|_| !self.gets_no_datagrams());
+        let room = wire::link_state::ENDPOINTS_MAX;
+        if let Some(mapped) = mapped {
+            let is_seen = endpoints.iter().any(|seen| seen.ip == mapped.ip);
+            endpoints.retain(|seen| *seen != mapped);
+            endpoints.truncate(room - 1);
+            let place = match is_seen {
+                true => 0,
+                false => endpoints.len(),
+            };
+            endpoints.insert(place, mapped);
+        }
+        endpoints.truncate(room);
+        endpoints
+    }
+
+    /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
+    /// nothing else.
+    fn seen_at(&mut self) -> Vec<Endpoint> {
+        let gets_no_datagrams = self.gets_no_datagrams();
+        let links = &self.links;
+        let link = |peer: &NodeAddr| links.by_peer(*peer).map(|index| links.at(index));
+        let seen = &mut self.sightings.seen;
+        seen.retain(|peer, _| link(peer).is_some_and(|link| link.is_up()));
+        let mut counts: BTreeMap<Endpoint, usize> = BTreeMap::new();
+        for (peer, seen) in seen {
+            // What was seen the other way says nothing of where the node is seen now.
+            let is_by_stream = link(peer).is_some_and(|link| link.is_over_stream());
+            let is_of_use = !seen.is_by_stream || gets_no_datagrams;
+            if seen.is_by_stream == is_by_stream && is_of_use {
+                *counts.entry(seen.endpoint).or_default() += 1;
+            }
+        }
+        let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
+        seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));
+        seen.into_iter().map(|(endpoint, _)| endpoint).collect()
+    }
+
+    /// Where streams to this node may be taken, which has dialled a neighbour from that endpoint.
+    fn listens_at(&self, from: Endpoint) -> Option<Endpoint> {
+        let is_ipv4 = from.ipv4().is_some();
+        let like = self.own_sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
+        let own = like.or(self.own_sockets.first())?;
+        Some(Endpoint {
+            port: own.port,
+            ..from
+        })
+    }
+
+    pub(super) fn seen_statuses(&self) -> Vec<SeenStatus> {
+        let status = |(by, seen): (&NodeAddr, &Seen)| SeenStatus {
+            by: by.to_string(),
+            at: UnderlayAddr {
+                ip: seen.endpoint.ip,
+                port: seen.endpoint.port,
+                socket: 0,
+                local: 0,
+            }
+            .to_string(),
+            by_stream: seen.is_by_stream,
+        };
+        self.sightings.seen.iter().map(status).collect()
+    }
+}
+
+/// An address of the network below, without what concerns this host alone.
+pub(super) fn endpoint(at: UnderlayAddr) -> Endpoint {
+    Endpoint {
+        ip: at.ip,
+        port: at.port,
+    }
+}
