@@ -84,6 +84,8 @@ pub(crate) struct Finder {
     own: NodeAddr,
     ring: Vec<NodeAddr>,
     chord: Option<NodeAddr>,
+    /// Nodes of too many links of which it was drawn whether this one leaves them, and when.
+    drawn: BTreeMap<NodeAddr, Time>,
     nearest: Vec<NodeAddr>,
     trial: Option<Trial>,
     measured: BTreeMap<NodeAddr, Measured>,
@@ -121,6 +123,7 @@ impl Finder {
             own,
             ring: Vec::new(),
             chord: None,
+            drawn: BTreeMap::new(),
             nearest: Vec::new(),
             trial: None,
             measured: BTreeMap::new(),
@@ -217,7 +220,7 @@ impl Finder {
             .filter(|seen| seen.is_up || self.may_link(now, seen, away))
             .copied()
             .collect();
-        self.shed(&usable, rng);
+        self.shed(now, &usable, rng);
         self.close_ring(&usable, rng);
         self.choose_nearest(now, &usable);
         self.end_trial(now, &usable);
@@ -264,11 +267,16 @@ impl Finder {
     }
 
     /// Leaves nodes of choice that too many have chosen, each with the chance that makes [`LINKS_ENOUGH`] of all their links.
-    fn shed(&mut self, usable: &[Seen], rng: &mut Rng) {
+    /// Their records tell of those that left some seconds later, so a node is left or kept once, and not chosen meanwhile.
+    fn shed(&mut self, now: Time, usable: &[Seen], rng: &mut Rng) {
+        let drawn = &mut self.drawn;
+        drawn.retain(|_, at| now.since(*at) < CHANGE_REST);
         let mut leaves = |of: &NodeAddr| {
             let seen = usable.iter().find(|seen| seen.addr == *of);
             let links = seen.map_or(0, |seen| seen.links);
-            links > LINKS_MANY && rng.below(links as u64) as usize >= LINKS_ENOUGH
+            links > LINKS_MANY
+                && drawn.insert(*of, now).is_none()
+                && rng.below(links as u64) as usize >= LINKS_ENOUGH
         };
         self.nearest.retain(|of| !leaves(of));
         self.chord = self.chord.filter(|of| !leaves(of));
@@ -286,7 +294,8 @@ impl Finder {
             .chord
             .is_none_or(|it| range.iter().all(|seen| seen.addr != it))
         {
-            let free: Vec<&Seen> = range.iter().filter(|it| it.has_room()).collect();
+            let is_free = |it: &&Seen| it.has_room() && !self.drawn.contains_key(&it.addr);
+            let free: Vec<&Seen> = range.iter().filter(is_free).collect();
             let all: Vec<&Seen> = range.iter().collect();
             let among = if free.is_empty() { all } else { free };
             self.chord = match among.len() {
@@ -304,7 +313,7 @@ impl Finder {
         let near = |of: &NodeAddr| measured.get(of).map_or(Duration::ZERO, |it| it.rtt);
         let mut others: Vec<(Duration, NodeAddr)> = measured
             .iter()
-            .filter(|(of, _)| !self.nearest.contains(of))
+            .filter(|(of, _)| !self.nearest.contains(of) && !self.drawn.contains_key(of))
             .filter(|(of, _)| usable(of).is_some_and(Seen::has_room))
             .map(|(of, it)| (it.rtt, *of))
             .collect();
@@ -369,5 +378,37 @@ impl Finder {
             true => now,
             false => now + TRIAL_REST,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thirty links, and a record that says so for ten seconds after the first have left.
+    #[test]
+    fn a_node_of_too_many_links_is_left_by_about_as_many_as_are_too_many() {
+        let crowded = NodeAddr(9);
+        let seen = Seen {
+            addr: crowded,
+            one_way: None,
+            links: 30,
+            can_dial: true,
+            is_up: true,
+            rtt: None,
+        };
+        let stays = |seed: u64| {
+            let mut finder = Finder::new(NodeAddr(1));
+            finder.nearest = vec![crowded];
+            let mut rng = Rng::new(seed);
+            for second in 0..10 {
+                let now = Time::ZERO + Duration::from_secs(second);
+                finder.shed(now, std::slice::from_ref(&seen), &mut rng);
+            }
+            !finder.nearest.is_empty()
+        };
+        let stay = (0..300).filter(|seed| stays(*seed)).count();
+        let wanted = 300 * LINKS_ENOUGH / 30;
+        assert!(stay.abs_diff(wanted) <= 30, "{stay} of 300, not {wanted}");
     }
 }

@@ -358,12 +358,14 @@ impl Database {
         self.link_state_of(node).map(|entry| entry.links.as_slice())
     }
 
-    /// How often each node is named as a neighbour by others.
-    pub fn times_named(&self) -> BTreeMap<NodeAddr, usize> {
+    /// How many of these nodes name each node as a neighbour. Who names one often counts once.
+    pub fn times_named(&self, by: impl Fn(NodeAddr) -> bool) -> BTreeMap<NodeAddr, usize> {
         let mut times = BTreeMap::new();
-        for node in self.nodes() {
-            for link in self.links_of(node).unwrap_or_default() {
-                *times.entry(link.neighbor).or_default() += 1;
+        for node in self.nodes().filter(|node| by(*node)) {
+            let links = self.links_of(node).unwrap_or_default();
+            let named: BTreeSet<NodeAddr> = links.iter().map(|link| link.neighbor).collect();
+            for neighbor in named {
+                *times.entry(neighbor).or_default() += 1;
             }
         }
         times

@@ -175,6 +175,13 @@ impl Node {
     fn attempt(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let index = self.links.by_peer(to);
         let is_up = index.is_some_and(|index| self.links.at(index).is_up());
+        let by_hand = index.filter(|index| self.links.at(*index).made == Made::Hand);
+        if let Some(index) = by_hand {
+            // It is dialled where the configuration says.
+            self.links.at_mut(index).announced = None;
+            self.direct.attempts.remove(&to);
+            return;
+        }
         let is_first = self.is_first(to);
         let endpoints = self.dialable_endpoints(to);
         let places = usize::from(is_first) + endpoints.len();

@@ -140,7 +140,9 @@ impl Node {
     fn seen_offers(&self) -> Vec<Seen> {
         let others = self.database.offers().filter(|of| *of != self.addr);
         let accepted = others.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
-        let told_by_others = self.database.times_named();
+        // What nodes tell that are gone counts no more.
+        let is_there = |of: NodeAddr| self.tables.latency(of).is_some();
+        let told_by_others = self.database.times_named(is_there);
         let see = |addr: NodeAddr| {
             let link = self.links.by_peer(addr).map(|index| self.links.at(index));
             let has_address = link.is_some_and(|link| link.made == Made::First && !link.is_left);
@@ -168,7 +170,10 @@ impl Node {
             }
         }
         while remembered.len() > REMEMBERED {
-            let oldest = remembered.iter().min_by_key(|(_, (last, _))| *last);
+            // Of those that are reached the records are here. What is lost is known by this alone.
+            let is_reached = |of: NodeAddr| self.tables.latency(of).is_some();
+            let each = remembered.iter();
+            let oldest = each.min_by_key(|(of, (last, _))| (!is_reached(**of), *last));
             let Some(oldest) = oldest.map(|(of, _)| *of) else {
                 return;
             };
