@@ -152,6 +152,7 @@ impl Sender {
 
     /// Whether the acknowledgement of a segment that is new may wait. What answers bytes of the peer, or will be answered by
     /// some, does not come at a rate of its own: such gaps are round trips, and tell of no next segment.
+    // Choice: so neither end of a talk both ways on one stream waits. It looks the same, and what is lost of a dialogue is worth more.
     fn judge_wait(&mut self, now: Time, chunk: Chunk) {
         if self.last_new != Some(now) {
             let before = self.last_new.replace(now);
