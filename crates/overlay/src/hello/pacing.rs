@@ -84,7 +84,7 @@ impl Hello {
             // The link knows these, and fills them in.
             takes_repair: false,
             knows_paths: false,
-            lets_wait: true,
+            lets_wait: false,
             doubts: self.state == State::Probing && self.active,
             boot: 0,
             arrived: 0,

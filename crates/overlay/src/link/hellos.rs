@@ -131,6 +131,7 @@ impl Link {
             lost: lost as u32,
             takes_repair: self.takes_repair,
             knows_paths: self.uplinks != Uplinks::Off,
+            lets_wait: self.reliable.sender.lets_wait(),
             ..hello
         }
     }

@@ -47,9 +47,10 @@ impl Lane {
         self.told.reset();
     }
 
-    /// Whether the neighbour lets acknowledgements wait for the next packet, and knows that this node does.
+    /// Whether the neighbour lets acknowledgements wait for the next packet at present. Who ever does knows of it, so its own
+    /// may wait where this node lets them.
     pub fn on_peer(&mut self, lets_wait: bool) {
-        self.sender.set_acks_wait(lets_wait);
+        self.sender.on_peer(lets_wait);
         self.receiver.set_acks_wait(lets_wait);
     }
 

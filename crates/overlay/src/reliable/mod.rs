@@ -101,7 +101,8 @@ pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
 pub const ACK_DELAY: Duration = Duration::from_millis(2);
 /// And at most so long where the packet before came as shortly ago: then a next one is to be expected in as long. Both
 /// neighbours must know it, for the sender asks after a silence. Choice: that of streams; a lane with a packet in 20 ms
-/// has half the acknowledgements, and what is sent alone is acknowledged at once as before.
+/// has half the acknowledgements, and what is sent alone is acknowledged at once as before. A lane with less than four packets
+/// in its window would stand still meanwhile: its sender does not let them wait.
 pub const ACK_WAIT: Duration = Duration::from_millis(25);
 
 /// The most flows that one lane may behave like: what one neighbour may take of a path is bounded.

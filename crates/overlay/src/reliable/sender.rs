@@ -59,6 +59,9 @@ const SEGMENT_BYTES: f64 = 1460.0;
 /// [RFC 4828 §4.1]: one in ten milliseconds.
 const THIN_PACKETS_PER_S: f64 = 100.0;
 
+/// A smaller window, in packets, waits for each acknowledgement.
+const WAIT_LEAST: usize = 4;
+
 #[derive(Debug)]
 struct Entry {
     /// The copy, until it is acknowledged.
@@ -112,8 +115,10 @@ pub struct Sender {
     used: usize,
     /// The path in use is in doubt, and there are others: nothing leaves by it but questions.
     used_rests: bool,
-    /// The receiver's acknowledgements may wait for a packet that is to be expected.
+    /// The receiver knows that acknowledgements may wait for a packet that is to be expected.
     acks_wait: bool,
+    /// When a packet left last, by any way: the receiver sees the packets of all.
+    last_left: Time,
     drain: Drain,
     queue: Queue,
     base: u64,
@@ -162,6 +167,7 @@ impl Sender {
             used: 0,
             used_rests: false,
             acks_wait: false,
+            last_left: Time::ZERO,
             drain: Drain::default(),
             queue: Queue::default(),
             base: 0,
@@ -202,9 +208,20 @@ impl Sender {
         }
     }
 
-    /// Whether acknowledgements may wait for a packet that is to be expected.
-    pub(super) fn set_acks_wait(&mut self, acks_wait: bool) {
-        self.acks_wait = acks_wait;
+    /// What the receiver says of the other direction: whether acknowledgements may wait there at present.
+    pub(super) fn on_peer(&mut self, lets_wait: bool) {
+        self.acks_wait |= lets_wait;
+    }
+
+    /// Acknowledgements may wait for a packet that is to be expected: the windows do not keep that one back until they come.
+    pub(crate) fn lets_wait(&self) -> bool {
+        let told = self.limit.saturating_sub(self.base);
+        let mut ways = self.ways.iter().enumerate();
+        told >= WAIT_LEAST as u64
+            && ways.all(|(at, way)| {
+                let is_closed = at != self.used && !way.is_open;
+                is_closed || way.window(self.packet_bytes) >= WAIT_LEAST
+            })
     }
 
     fn next_seq(&self) -> u64 {

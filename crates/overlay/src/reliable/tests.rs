@@ -2,5 +2,6 @@ mod against_models;
 mod deadlines;
 mod monte_carlo;
 mod scripts;
+mod waits;
 mod ways;
 mod world;

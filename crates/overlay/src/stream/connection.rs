@@ -420,6 +420,7 @@ impl Connection {
             }
         }
         if carries {
+            self.sender.on_told();
             if self.client.is_none() && self.receiver.lacks(segment.offset, parsed.bytes) {
                 // Nobody will ever read it. What is repeated has been read: its acknowledgement
                 // was lost, and what the client wrote before it went is still on its way.
@@ -506,6 +507,10 @@ impl Connection {
         }
         self.receiver.refresh_edge();
         let echo_us = self.echo(now);
+        if self.ack_at.is_some() && echo_us != 0 {
+            // The segments that follow say the same.
+            self.echo_us = echo_us;
+        }
         self.ack_due = false;
         self.unanswered = 0;
         self.ack_at = None;

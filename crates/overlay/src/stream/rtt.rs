@@ -73,13 +73,11 @@ impl Rtt {
         self.smoothed.unwrap_or(RTO_START).max(self.recent[0])
     }
 
-    /// The timeout after so many in a row.
-    pub(crate) fn rto(&self, backoff: u32) -> Duration {
+    /// The timeout after so many in a row, where the acknowledgement may `wait` so long.
+    pub(crate) fn rto(&self, backoff: u32, wait: Duration) -> Duration {
         let base = match self.smoothed {
             None => RTO_START,
-            Some(smoothed) => {
-                smoothed + (self.variation * 4).max(Duration::from_millis(1)) + ACK_WAIT
-            }
+            Some(smoothed) => smoothed + (self.variation * 4).max(Duration::from_millis(1)) + wait,
         };
         let base = base.max(RTO_MIN);
         // A path whose round trip is long is not asked more often than that.
@@ -110,26 +108,27 @@ mod tests {
     #[test]
     fn the_timeout_follows_the_samples_within_its_bounds() {
         let mut rtt = Rtt::default();
-        assert_eq!(rtt.rto(0), RTO_START);
+        assert_eq!(rtt.rto(0, Duration::ZERO), RTO_START);
         for _ in 0..50 {
             rtt.sample(Duration::from_millis(100));
         }
         assert_eq!(rtt.smoothed(), Some(Duration::from_millis(100)));
-        assert_eq!(rtt.rto(0), RTO_MIN);
-        assert_eq!(rtt.rto(2), RTO_MIN * 4);
-        assert_eq!(rtt.rto(20), RTO_MAX);
+        assert_eq!(rtt.rto(0, Duration::ZERO), RTO_MIN);
+        assert_eq!(rtt.rto(2, Duration::ZERO), RTO_MIN * 4);
+        assert_eq!(rtt.rto(20, Duration::ZERO), RTO_MAX);
         for _ in 0..50 {
             rtt.sample(Duration::from_millis(400));
             rtt.sample(Duration::from_millis(800));
         }
         assert!(
-            rtt.rto(0) > Duration::from_millis(1_000),
+            rtt.rto(0, Duration::ZERO) > Duration::from_millis(1_000),
             "{:?}",
-            rtt.rto(0)
+            rtt.rto(0, Duration::ZERO)
         );
-        let before = rtt.rto(0);
+        let before = rtt.rto(0, Duration::ZERO);
+        assert_eq!(rtt.rto(0, ACK_WAIT), before + ACK_WAIT);
         rtt.sample(Duration::from_secs(1_000));
-        assert_eq!(rtt.rto(0), before, "nobody's round trip");
+        assert_eq!(rtt.rto(0, Duration::ZERO), before, "nobody's round trip");
     }
 
     #[test]

@@ -113,10 +113,17 @@ pub(crate) struct Sender {
     persist: Duration,
     last_sent: Time,
     /// When something left that was new, and how long before something had.
-    last_new: Time,
+    last_new: Option<Time>,
     gap: Duration,
+    /// Bytes of the peer have come since.
+    was_told: bool,
     /// The acknowledgement of what left last may wait.
     lets_wait: bool,
+    /// The last segment of which that was so: its places, and when it left.
+    asked: (u64, u64),
+    asked_at: Time,
+    /// One such was acknowledged at once when it was alone: the peer knows of no waiting.
+    answers_at_once: bool,
     progress: Time,
     /// Segments sent again.
     pub(crate) retransmissions: u64,
@@ -179,9 +186,13 @@ impl Sender {
             persist_at: None,
             persist: PERSIST_START,
             last_sent: now,
-            last_new: now,
+            last_new: None,
             gap: Duration::MAX,
+            was_told: false,
             lets_wait: false,
+            asked: (0, 0),
+            asked_at: now,
+            answers_at_once: false,
             progress: now,
             retransmissions: 0,
         }

@@ -36,6 +36,8 @@ struct Pair {
     carries: usize,
     /// Segments that went to each end.
     posted: [usize; 2],
+    /// Segments whose acknowledgement might wait.
+    patient: usize,
     /// The ends are of a version that acknowledges at once.
     is_old: bool,
 }
@@ -83,6 +85,7 @@ impl Pair {
             messages: [Vec::new(), Vec::new()],
             carries: usize::MAX,
             posted: [0; 2],
+            patient: 0,
             is_old: false,
         }
     }
@@ -92,6 +95,8 @@ impl Pair {
             return;
         }
         self.posted[to] += 1;
+        let flags = Segment::parse(packet).unwrap().segment.flags;
+        self.patient += usize::from(flags.has(Flags::MAY_WAIT) && !flags.has(Flags::SYN));
         let copies = 1 + u64::from(self.rng.below(100) < self.channel.twice_pct);
         for _ in 0..copies {
             if self.rng.below(100) < self.channel.loss_pct {
@@ -310,84 +315,6 @@ fn who_thinks_before_it_answers_has_no_longer_round_trip() {
     }
 }
 
-/// Two ends between which one writes 160 bytes every 20 ms, for two seconds.
-fn thin(is_old: bool) -> Pair {
-    let channel = Channel {
-        loss_pct: 0,
-        twice_pct: 0,
-        delay_ms: 3,
-        jitter_ms: 0,
-    };
-    let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
-    pair.is_old = is_old;
-    for _ in 0..100 {
-        pair.step();
-    }
-    pair.posted = [0; 2];
-    for step in 0..2_000 {
-        if step % 20 == 0 {
-            pair.write(0, 160);
-        }
-        pair.step();
-    }
-    assert_eq!(pair.posted[1], 100, "nothing is asked for or sent again");
-    pair
-}
-
-#[test]
-fn a_thin_stream_is_acknowledged_every_second_time_where_its_sender_lets_it() {
-    let pair = thin(false);
-    assert!((45..=55).contains(&pair.posted[0]), "{}", pair.posted[0]);
-    // What waits is no part of the round trip.
-    let rtt = pair.ends[0].sender.rtt().smoothed().unwrap();
-    assert!(rtt <= Duration::from_millis(9), "{rtt}");
-    assert!(
-        thin(true).posted[0] >= 99,
-        "an older sender is answered at once"
-    );
-}
-
-#[test]
-fn a_gap_and_what_stands_alone_are_acknowledged_at_once() {
-    let mut pair = thin(false);
-    let step_until_heard = |pair: &mut Pair, most: u64| {
-        let (before, from) = (pair.posted[0], pair.now);
-        while pair.posted[0] == before && pair.now < from + Duration::from_millis(most) {
-            pair.step();
-        }
-        pair.now.since(from)
-    };
-    for _ in 0..1_000 {
-        pair.step();
-    }
-    pair.write(0, 160);
-    let alone = step_until_heard(&mut pair, 100);
-    assert!(alone <= Duration::from_millis(5), "{alone}");
-    for _ in 0..100 {
-        pair.step();
-    }
-    // Of three in a thin stream the second is lost: the third tells of it.
-    for number in 0..3 {
-        pair.channel.loss_pct = if number == 1 { 100 } else { 0 };
-        pair.write(0, 160);
-        pair.flush(0);
-        pair.channel.loss_pct = 0;
-        if number < 2 {
-            for _ in 0..20 {
-                pair.step();
-            }
-        }
-    }
-    let gap = step_until_heard(&mut pair, 100);
-    assert!(gap <= Duration::from_millis(4), "{gap}");
-    let waits: Vec<(u32, u32)> = {
-        let mut ranges = [(0, 0); RANGES_MAX];
-        let count = pair.ends[1].ranges(&mut ranges);
-        ranges[..count].to_vec()
-    };
-    assert_eq!(waits.len(), 1, "the gap is told");
-}
-
 #[test]
 fn lies_of_a_peer_do_no_harm() {
     let channel = Channel {
@@ -503,3 +430,4 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
 }
 
 mod expiring;
+mod waits;

@@ -65,7 +65,7 @@ pub struct Hello {
     pub knows_paths: bool,
     /// The sender has heard nothing on this path for suspiciously long, and has not given it up.
     pub doubts: bool,
-    /// The sender allows for acknowledgements of its reliable lane that wait for the next packet.
+    /// Acknowledgements of the sender's reliable lane may wait for the next packet at present: its windows have room.
     pub lets_wait: bool,
     /// The sender's present interval between hellos.
     pub interval_ms: u16,

@@ -130,7 +130,7 @@ fn unknown_options_of_certificates_are_skipped() {
 }
 
 #[test]
-fn reserved_bits_and_new_reasons_are_no_errors() {
+fn a_bit_that_was_reserved_says_one_thing_more_and_new_reasons_are_no_errors() {
     // The last bit of a hello that was reserved says one thing more, and nothing else.
     let before = open!("control").line("hello-all-flags");
     let mut after = before.clone();

@@ -430,7 +430,8 @@ impl Sender {
         let order = way.next_order;
         way.next_order += 1;
         way.sent.push_back((order, seq));
-        let gap = now.since(core::mem::replace(&mut way.last_sent, now));
+        way.last_sent = now;
+        let gap = now.since(core::mem::replace(&mut self.last_left, now));
         // The receiver goes by what it sees of the gap, which the path may have made longer.
         way.ack_wait = match self.acks_wait && gap <= ACK_WAIT * 2 {
             true => (gap * 2).clamp(ACK_DELAY, ACK_WAIT),

@@ -157,6 +157,7 @@ impl Sender {
         self.limit = WINDOW_MAX as u64;
         self.told_end = 0;
         self.repeated = None;
+        self.acks_wait = false;
         (self.skip_to, self.skip_due) = (None, false);
     }
 

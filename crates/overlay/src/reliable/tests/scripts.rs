@@ -8,25 +8,25 @@ use wire::control::Hold;
 use wire::data::{Header, LaneSeq, Routing};
 
 /// A lane that has measured 10 ms and sends at `at(100)`, and its other end.
-fn ready() -> (Lane, Lane) {
+pub(super) fn ready() -> (Lane, Lane) {
     let (mut from, to) = (lane(), lane());
     from.sender.seed_rtt(at(0), ms(10));
     (from, to)
 }
 
-fn push(lane: &mut Lane, ms: u64, numbers: core::ops::Range<u32>) {
+pub(super) fn push(lane: &mut Lane, ms: u64, numbers: core::ops::Range<u32>) {
     for n in numbers {
         lane.sender.push(at(ms), &packet(0, n, 500), None).unwrap();
     }
 }
 
 /// Sends all that may leave between two moments.
-fn send_all(lane: &mut Lane, from: u64, to: u64) -> Vec<u32> {
+pub(super) fn send_all(lane: &mut Lane, from: u64, to: u64) -> Vec<u32> {
     let sent = (from..=to).flat_map(|ms| send(lane, at(ms)));
     sent.map(|(seq, _)| seq).collect()
 }
 
-fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
+pub(super) fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
     for n in numbers {
         lane.receiver.on_packet(at(ms), LaneSeq::new(*n));
     }
@@ -98,55 +98,6 @@ fn the_last_packet_is_recovered_by_a_probe() {
     let stats = from.sender.stats();
     assert_eq!((stats.probes, stats.timeouts, stats.cuts), (1, 0, 0));
     assert_eq!(from.sender.next_timeout(), None);
-}
-
-/// How many acknowledgements and probes a lane needs for a hundred packets, one in 20 ms, on a link of 6 ms.
-fn thin(acks_wait: bool) -> (u64, u64) {
-    let (mut from, mut to) = (lane(), lane());
-    from.sender.seed_rtt(at(0), ms(6));
-    from.on_peer(acks_wait);
-    to.on_peer(acks_wait);
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    for now in 100..2_100 {
-        if now % 20 == 0 {
-            push(&mut from, now, now as u32 / 20..now as u32 / 20 + 1);
-        }
-        for seq in send_all(&mut from, now, now) {
-            there.push((now + 3, seq));
-        }
-        for (_, seq) in there.extract_if(.., |(due, _)| *due == now) {
-            arrive(&mut to, now, &[seq]);
-        }
-        if to.receiver.is_due(at(now)) {
-            back.push((now + 3, ack(&mut to, at(now), 100)));
-        }
-        for (_, bytes) in back.extract_if(.., |(due, _)| *due == now) {
-            hear(&mut from, at(now), &bytes);
-        }
-    }
-    let stats = from.sender.stats();
-    assert_eq!((stats.sent, stats.timeouts), (100, 0));
-    (to.receiver.stats().acks, stats.probes)
-}
-
-#[test]
-fn a_thin_lane_is_acknowledged_every_second_time_and_asks_for_nothing() {
-    assert_eq!(thin(false), (100, 0));
-    let (acks, probes) = thin(true);
-    assert!((49..=52).contains(&acks), "{acks}");
-    assert_eq!(probes, 0);
-}
-
-#[test]
-fn what_stands_alone_on_a_lane_is_acknowledged_and_asked_for_as_soon_as_ever() {
-    let (mut from, mut to) = ready();
-    from.on_peer(true);
-    to.on_peer(true);
-    push(&mut from, 100, 0..1);
-    assert_eq!(send_all(&mut from, 100, 123), [0]);
-    assert_eq!(send_all(&mut from, 124, 124), [0]);
-    arrive(&mut to, 129, &[0]);
-    assert!(!to.receiver.is_due(at(130)) && to.receiver.is_due(at(131)));
 }
 
 #[test]

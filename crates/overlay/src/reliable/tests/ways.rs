@@ -299,3 +299,26 @@ fn what_was_not_sent_opens_no_window() {
     assert_eq!(lane.sender.congestion_window(), window);
     assert_eq!(lane.sender.in_flight(), sent as usize);
 }
+
+/// The receiver goes by the gap before a packet on the lane, whatever the way: what the spare takes alone may wait too.
+#[test]
+fn what_a_spare_takes_now_and_then_beside_a_thin_path_in_use_is_asked_for_no_sooner_than_its_acknowledgement_may_come()
+ {
+    let asked_at = |gap: u64| {
+        let mut lane = two();
+        lane.on_peer(true);
+        push(&mut lane, at(0), 1, 0..1, 200);
+        let mut come: Vec<u32> = leave(&mut lane, at(500 - gap), 0)
+            .iter()
+            .map(|p| p.0)
+            .collect();
+        push(&mut lane, at(500), 1, 1..3, 200);
+        let spare = leave(&mut lane, at(500), SPARE);
+        assert_eq!(spare.len(), 1);
+        come.extend(leave(&mut lane, at(500), 0).iter().map(|p| p.0));
+        acknowledge(&mut lane, at(510), &come);
+        (510..1_000).find(|now| !leave(&mut lane, at(*now), SPARE).is_empty())
+    };
+    let (alone, beside) = (asked_at(400).unwrap(), asked_at(10).unwrap());
+    assert_eq!(beside, alone + 18, "20 ms for 2");
+}

@@ -44,6 +44,9 @@ impl Sender {
             return Err(NeverSent);
         }
         let advanced = acknowledged > self.una;
+        if advanced {
+            self.learn_wait(now, acknowledged, heard.rtt);
+        }
         self.una = acknowledged;
         if let Some(messages) = &mut self.messages {
             messages.on_acknowledged(acknowledged);

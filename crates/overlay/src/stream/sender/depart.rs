@@ -28,7 +28,7 @@ impl Sender {
         let chunk = self.cut(chunk);
         self.last_sent = now;
         if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rtt.rto(self.backoff));
+            self.rto_at = Some(now + self.rtt.rto(self.backoff, self.ack_wait()));
         }
         self.probe_at = None;
         self.spend_pace(now, u64::from(chunk.len) + 80);
@@ -131,7 +131,7 @@ impl Sender {
         if self.board.is_empty() {
             self.progress = now;
             let idle = now.since(self.last_sent);
-            let rto = self.rtt.rto(0);
+            let rto = self.rtt.rto(0, Duration::ZERO);
             if idle > rto && self.next > 0 {
                 self.control.on_idle(idle, rto);
             }
@@ -146,17 +146,52 @@ impl Sender {
         self.next += len + u64::from(fin);
         self.fin_sent |= fin;
         self.persist_at = None;
-        if now > self.last_new {
-            (self.gap, self.last_new) = (now.since(self.last_new), now);
-        }
-        let room = self.window().min(self.edge.saturating_sub(self.una));
-        let is_followed = self.has_new() || (GAP_LEAST..=ACK_WAIT).contains(&self.gap);
-        self.lets_wait = is_followed && room >= ROOM_LEAST * self.segment;
+        self.judge_wait(now, chunk);
         Some(chunk)
     }
 
+    /// Whether the acknowledgement of a segment that is new may wait. What answers bytes of the peer, or will be answered by
+    /// some, does not come at a rate of its own: such gaps are round trips, and tell of no next segment.
+    // Choice: so neither end of a talk both ways on one stream waits. It looks the same, and what is lost of a dialogue is worth more.
+    fn judge_wait(&mut self, now: Time, chunk: Chunk) {
+        if self.last_new != Some(now) {
+            let before = self.last_new.replace(now);
+            self.gap = before.map_or(Duration::MAX, |at| now.since(at));
+        }
+        let is_dialogue = core::mem::take(&mut self.was_told);
+        let is_thin = !is_dialogue && (GAP_LEAST..=ACK_WAIT).contains(&self.gap);
+        let room = self.window().min(self.edge.saturating_sub(self.una));
+        self.lets_wait = (self.has_new() || is_thin) && room >= ROOM_LEAST * self.segment;
+        if self.lets_wait {
+            (self.asked, self.asked_at) = ((chunk.offset, chunk.end()), now);
+        }
+    }
+
+    /// Bytes of the peer have come.
+    pub(crate) fn on_told(&mut self) {
+        self.was_told = true;
+    }
+
+    /// What is acknowledged now was not before. One segment alone whose acknowledgement might have waited tells whether the
+    /// peer lets it: one of an older version does not.
+    pub(super) fn learn_wait(&mut self, now: Time, acknowledged: u64, rtt: Option<Duration>) {
+        if let Some(rtt) = rtt
+            && self.asked == (self.una, acknowledged)
+        {
+            self.answers_at_once = now.since(self.asked_at) < rtt + GAP_LEAST;
+        }
+    }
+
+    /// What an acknowledgement of what is in flight may be late by.
+    pub(super) fn ack_wait(&self) -> Duration {
+        match self.una < self.asked.1 && !self.answers_at_once {
+            true => ACK_WAIT,
+            false => Duration::ZERO,
+        }
+    }
+
     /// The acknowledgement of what left last may wait for the next one: more comes soon, as far as can be told, and does
-    /// not wait for it. What ends a request, or is sent again, is acknowledged at once.
+    /// not wait for it. What stands alone, or is sent again, is acknowledged at once, and so is each segment of a dialogue.
     pub(crate) fn lets_wait(&self) -> bool {
         self.lets_wait
     }

@@ -1,7 +1,6 @@
 //! What is due of itself: the tail's probe, the retransmission timer, the question for a closed
 //! window; and the probe when the routes have changed.
 
-use super::super::rtt::ACK_WAIT;
 use super::Sender;
 use base::{Duration, Time};
 use wire::data::LinkProtocol;
@@ -63,7 +62,7 @@ impl Sender {
         self.restarting = self.next;
         self.marked = self.next;
         self.backoff = (self.backoff + 1).min(16);
-        self.rto_at = Some(now + self.rtt.rto(self.backoff));
+        self.rto_at = Some(now + self.rtt.rto(self.backoff, self.ack_wait()));
         self.probe_at = None;
         self.lost_at = None;
         self.probes = 1;
@@ -97,7 +96,7 @@ impl Sender {
         }
         self.backoff = 0;
         self.probed = false;
-        self.rto_at = Some(now + self.rtt.rto(0));
+        self.rto_at = Some(now + self.rtt.rto(0, self.ack_wait()));
         if now.since(self.progress) > self.rtt.cautious() {
             self.probes = 1;
         }
@@ -115,7 +114,7 @@ impl Sender {
             self.lost_at = None;
             return;
         }
-        let rto = now + self.rtt.rto(self.backoff);
+        let rto = now + self.rtt.rto(self.backoff, self.ack_wait());
         self.rto_at.get_or_insert(rto);
         self.arm_probe();
     }
@@ -129,10 +128,9 @@ impl Sender {
         let Some(rtt) = self.rtt.present() else {
             return;
         };
-        let wait = if self.lets_wait {
-            ACK_WAIT
-        } else {
-            Duration::ZERO
+        let wait = match self.lets_wait {
+            true => self.ack_wait(),
+            false => Duration::ZERO,
         };
         let at = self.last_sent + rtt * 2 + PROBE_SLACK + wait;
         self.probe_at = self.rto_at.is_none_or(|rto| at < rto).then_some(at);
