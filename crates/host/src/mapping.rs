@@ -10,30 +10,31 @@
 mod judge;
 mod mapper;
 mod place;
+mod voice;
 
 use crate::command::Commander;
 use crate::log::Lines;
 use crate::status::MappingStatus;
 use base::{Duration, Time};
-use mapper::{Mapper, Place, Protocol, State};
+use mapper::{Mapper, Place};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
-use overlay::request::Operation;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use wire::Endpoint;
+use voice::Voice;
 use wire::mapping::{ANNOUNCEMENT_PORT, MESSAGE_MAX, PORT};
 
 /// How often routes and addresses are looked at. Choice: a laptop that has moved finds its new router within it, and reading
 /// them costs less than a hello.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How soon a loop that was too busy to answer is told again.
-const BUSY: Duration = Duration::from_secs(5);
 /// Datagrams that are read in one turn.
 const BATCH: usize = 16;
+
+/// Why nothing is asked for at the start.
+const NOT_YET: &str = "no router was looked for yet";
 
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_ASKS: u64 = 1;
@@ -104,7 +105,12 @@ impl Mapping {
         let shared = Arc::new(Shared {
             wish: Mutex::new(wish),
             stopping: AtomicBool::new(false),
-            status: Mutex::default(),
+            status: Mutex::new(MappingStatus {
+                wanted: wish.label(),
+                state: "off",
+                why: Some(NOT_YET.to_owned()),
+                ..MappingStatus::default()
+            }),
         });
         commander.tell_of_mapping(&shared);
         let mut asker = Asker {
@@ -113,12 +119,8 @@ impl Mapping {
             listen,
             makes_links,
             line: None,
-            off: "",
-            said: State::Off,
-            told: None,
-            tell_again: None,
-            commander,
-            lines,
+            off: NOT_YET,
+            voice: Voice::new(commander, lines, Arc::clone(&shared)),
             shared: Arc::clone(&shared),
             waker: waker.clone(),
         };
@@ -170,7 +172,7 @@ impl Drop for Mapping {
 struct Line {
     place: Place,
     asks: UdpSocket,
-    /// Where announcements come; none while another program has the port.
+    /// Where announcements come; none while another program has the port for itself.
     hears: Option<UdpSocket>,
 }
 
@@ -181,13 +183,22 @@ impl Line {
         // The kernel tells then when nobody listens there.
         asks.connect((place.gateway, PORT))?;
         poller.add(&asks, TOKEN_ASKS, Interest::READ)?;
-        // All hosts are in the group to which they are sent, 224.0.0.1.
-        let hears = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ANNOUNCEMENT_PORT)).ok();
-        if let Some(hears) = &hears {
-            hears.set_nonblocking(true)?;
-            poller.add(hears, TOKEN_HEARS, Interest::READ)?;
+        let mut line = Line {
+            place,
+            asks,
+            hears: None,
+        };
+        line.hear(poller);
+        Ok(line)
+    }
+
+    /// Listens for announcements, if it does not yet and can. All hosts are in the group to which they are sent, 224.0.0.1.
+    fn hear(&mut self, poller: &Poller) {
+        if self.hears.is_none() {
+            let at = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, ANNOUNCEMENT_PORT);
+            let hears = net::udp::shared(at).ok();
+            self.hears = hears.filter(|it| poller.add(it, TOKEN_HEARS, Interest::READ).is_ok());
         }
-        Ok(Line { place, asks, hears })
     }
 }
 
@@ -199,14 +210,7 @@ struct Asker {
     line: Option<Line>,
     /// Why nothing is asked for.
     off: &'static str,
-    /// What the log says.
-    said: State,
-    /// What the loop knows.
-    told: Option<SocketAddrV4>,
-    /// It could not be told the rest.
-    tell_again: Option<Time>,
-    commander: Commander,
-    lines: Lines,
+    voice: Voice,
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -222,8 +226,9 @@ impl Asker {
             }
             self.mapper.on_timeout(now);
             self.send(now);
-            self.tell(now);
-            let next = [look_at, self.mapper.deadline(), self.tell_again];
+            let place = self.line.as_ref().map(|line| line.place);
+            self.voice.tell(&self.clock, &self.mapper, place, self.off);
+            let next = [look_at, self.mapper.deadline(), self.voice.deadline()];
             let wait = next.into_iter().flatten().min();
             let wait = wait.map(|at| at.since(self.clock.now()));
             if poller.wait(wait, &mut ready).is_err() {
@@ -250,22 +255,31 @@ impl Asker {
         match found {
             Err(why) => {
                 self.off = why;
-                self.mapper.release();
-                self.send(now);
-                self.line = None;
+                self.leave(now);
             }
-            Ok(place) if self.line.as_ref().is_none_or(|line| line.place != place) => {
-                self.line = None;
-                self.line = Line::open(place, poller).ok();
-                self.off = "the router's network cannot be used now";
-                let place = self.line.as_ref().map(|line| line.place);
-                let nonce = nonce();
-                let place = place.filter(|_| nonce.is_some());
-                self.mapper.set_place(now, place, nonce.unwrap_or_default());
-            }
-            Ok(_) => {}
+            Ok(place) => match &mut self.line {
+                Some(line) if line.place == place => line.hear(poller),
+                _ => {
+                    self.leave(now);
+                    self.off = "the router's network cannot be used now";
+                    // Without a line the next look tries again.
+                    if let Some(nonce) = nonce()
+                        && let Ok(line) = Line::open(place, poller)
+                    {
+                        self.line = Some(line);
+                        self.mapper.set_place(now, Some(place), nonce);
+                    }
+                }
+            },
         }
         never.is_none()
+    }
+
+    /// Gives back what is mapped, where that is possible still, and asks nobody.
+    fn leave(&mut self, now: Time) {
+        self.mapper.release();
+        self.send(now);
+        self.line = None;
     }
 
     fn send(&mut self, now: Time) {
@@ -300,113 +314,6 @@ impl Asker {
                     Err(_) => break,
                 }
             }
-        }
-    }
-
-    /// Tells the log, the status and the loop what has changed.
-    fn tell(&mut self, now: Time) {
-        let state = self.mapper.state();
-        if state != self.said {
-            self.say(state);
-            self.said = state;
-        }
-        *lock(&self.shared.status) = self.status(now);
-        let mapped = match state {
-            State::Mapped { at, .. } => Some(at),
-            _ => None,
-        };
-        let is_due = self.tell_again.is_none_or(|at| at <= now);
-        if mapped == self.told || !is_due {
-            return;
-        }
-        let endpoint = mapped.map(|at| Endpoint {
-            ip: at.ip().to_ipv6_mapped().octets(),
-            port: at.port(),
-        });
-        let done = self.commander.operate(Operation::Mapped(endpoint));
-        self.tell_again = done.is_err().then(|| now + BUSY);
-        if done.is_ok() {
-            self.told = mapped;
-        }
-    }
-
-    fn say(&self, state: State) {
-        let router = self
-            .line
-            .as_ref()
-            .map(|line| line.place.gateway.to_string());
-        let router = router.unwrap_or_else(|| "the router".to_owned());
-        let lines = &self.lines;
-        match (state, self.said) {
-            (State::Mapped { at, by }, _) => lines.say(&format!(
-                "port mapping: the router {router} leads {at} to this node, by {}",
-                by.label()
-            )),
-            (State::Lost, _) => lines.warn(&format!(
-                "port mapping: the router {router} does not answer any more, and the mapping has ended"
-            )),
-            (State::Refused { why }, _) => lines.warn(&format!(
-                "port mapping: the router {router} refuses: {why}"
-            )),
-            (State::DoubleNat { outside }, _) => lines.warn(&format!(
-                "port mapping: of no use, and not announced: the router {router} has the address {outside} outside, \
-                 which is not public, so there is a second NAT behind it"
-            )),
-            (State::Silent, _) => lines.say(&format!(
-                "port mapping: the router {router} answers neither PCP nor NAT-PMP"
-            )),
-            (State::Off, State::Mapped { .. }) => {
-                lines.say(&format!("port mapping: given back: {}", self.off));
-            }
-            (State::Asking, State::Mapped { .. }) => lines.say(
-                "port mapping: the router or this host's address is another one: asking anew",
-            ),
-            (State::Off | State::Asking, _) => {}
-        }
-    }
-
-    fn status(&self, now: Time) -> MappingStatus {
-        let (mut at, mut by, mut why) = (None, None, None);
-        let state = match self.mapper.state() {
-            State::Off => {
-                why = Some(self.off.to_owned());
-                "off"
-            }
-            State::Asking => "asking",
-            State::Mapped {
-                at: outside,
-                by: protocol,
-            } => {
-                (at, by) = (Some(outside.to_string()), Some(Protocol::label(protocol)));
-                "mapped"
-            }
-            State::Lost => "lost",
-            State::Refused { why: said } => {
-                why = Some(said.to_owned());
-                "refused"
-            }
-            State::DoubleNat { outside } => {
-                why = Some(format!("the router's address outside is {outside}"));
-                "double-nat"
-            }
-            State::Silent => "silent",
-        };
-        let left_s = |until: Time| until.since(now).as_millis() / 1_000;
-        let until_s = self
-            .mapper
-            .until()
-            .map(|until| self.clock.unix_s() + left_s(until));
-        let place = self.line.as_ref().map(|line| line.place);
-        MappingStatus {
-            wanted: lock(&self.shared.wish).label(),
-            state,
-            why,
-            gateway: place.map(|place| place.gateway.to_string()),
-            own: place.map(|place| place.own.to_string()),
-            at,
-            by,
-            until_s,
-            ignored: self.mapper.ignored().clone(),
         }
     }
 }

@@ -10,7 +10,8 @@
 //! at [`Mapper::deadline`]. What has come of it is the [`State`].
 //!
 //! A router forgets its mappings when it restarts. Its answers and announcements carry an epoch, the time since it began to
-//! know them: if that does not fit its clock, the router is asked at once.
+//! know them: if that does not fit its clock, the router is asked at once. So it is if it says unasked that its address or
+//! the mapping is another one.
 //!
 //! Judged: an answer counts if it comes from the router and answers what was asked (nonce and port); the address outside has
 //! to be public, since one that is not lies behind a second NAT; life times are clamped.
@@ -31,11 +32,10 @@ const TRIES: u32 = 4;
 const REST: Duration = Duration::from_secs(120);
 const REST_MAX: Duration = Duration::from_secs(3_600);
 /// For how long a mapping is wanted. Choice: a node that was killed leaves its port open for no longer, and a router that
-/// has lost the mapping is noticed within half of it, for two small datagrams.
+/// has lost the mapping is noticed within half of it, for two small datagrams. What a router gives beyond it is not used.
 const LIFETIME: Duration = Duration::from_secs(1_200);
-/// Life times outside of these are taken for the nearest one: a router cannot have itself asked all the time.
+/// A shorter life counts as this one: a router cannot have itself asked all the time.
 const LIFE_MIN: Duration = Duration::from_secs(60);
-const LIFE_MAX: Duration = Duration::from_secs(86_400);
 /// The least time between two rounds of questions to a router that has a mapping. [RFC 6887 §11.2.1]
 const RENEW_MIN: Duration = Duration::from_secs(4);
 
@@ -291,8 +291,8 @@ impl Mapper {
     fn on_other_version(&mut self, now: Time) {
         match (self.asking, self.protocol) {
             (Some(_), Protocol::Pcp) => self.begin(now, Protocol::NatPmp),
-            (Some(_), Protocol::NatPmp) => self.refuse(now, REST, "it does not speak this version"),
-            (None, _) => self.ignore("unasked"),
+            // Each request of PCP gets this answer, and some may be late. Who speaks neither protocol ends as silent.
+            _ => self.ignore("unasked"),
         }
     }
 
@@ -320,7 +320,7 @@ impl Mapper {
         answer: pcp::Answer,
     ) {
         let Some(map) = answer.map else {
-            return self.on_announcement(now, answer.epoch_s);
+            return self.on_announcement(now, answer.epoch_s, None);
         };
         if map.nonce != nonce {
             return self.ignore("nonce");
@@ -328,17 +328,21 @@ impl Mapper {
         if map.internal_port != place.own.port() {
             return self.ignore("port");
         }
+        let outside = map.external.ipv4();
+        let at = outside.map(|ip| SocketAddrV4::new(ip.into(), map.external.port));
         if self.asking.is_none() || self.protocol != Protocol::Pcp {
-            return self.ignore("unasked");
+            // A router tells so that it has changed the mapping. [RFC 6887 §14.2]
+            let is_other = self.mapping.is_some_and(|known| Some(known.at) != at);
+            return match answer.result == 0 && self.asking.is_none() && is_other {
+                true => self.ask_soon(now),
+                false => self.ignore("unasked"),
+            };
         }
         self.epoch = Some((answer.epoch_s, now));
         let lifetime = Duration::from_secs(answer.lifetime_s.into());
         match answer.result {
-            0 => match map.external.ipv4() {
-                Some(ip) => {
-                    let at = SocketAddrV4::new(ip.into(), map.external.port);
-                    self.on_given(now, at, lifetime);
-                }
+            0 => match at {
+                Some(at) => self.on_given(now, at, lifetime),
                 None => self.refuse(now, REST, "its address outside is not one of IPv4"),
             },
             // It may do by the older protocol.
@@ -350,15 +354,17 @@ impl Mapper {
     fn on_nat_pmp(&mut self, now: Time, place: Place, answer: nat_pmp::Answer) {
         let Some(asking) = self.asking else {
             return match answer.given {
-                Some(nat_pmp::Given::Address(_)) => self.on_announcement(now, answer.epoch_s),
+                Some(nat_pmp::Given::Address(ip)) => {
+                    self.on_announcement(now, answer.epoch_s, Some(ip.into()));
+                }
                 _ => self.ignore("unasked"),
             };
         };
+        if answer.result == UNSUPPORTED_VERSION {
+            return self.on_other_version(now);
+        }
         if self.protocol == Protocol::Pcp {
-            return match answer.result {
-                UNSUPPORTED_VERSION => self.begin(now, Protocol::NatPmp),
-                _ => self.ignore("unasked"),
-            };
+            return self.ignore("unasked");
         }
         self.epoch = Some((answer.epoch_s, now));
         match (answer.given, asking.outside) {
@@ -373,7 +379,7 @@ impl Mapper {
                     });
                     self.on_timeout(now);
                 } else {
-                    self.on_private(now, outside);
+                    self.on_private(now, outside, self.mapping.is_some());
                 }
             }
             (Some(nat_pmp::Given::Map(map)), Some(outside)) => {
@@ -392,13 +398,12 @@ impl Mapper {
     fn on_given(&mut self, now: Time, at: SocketAddrV4, lifetime: Duration) {
         if !is_public(*at.ip()) {
             // By NAT-PMP the address was looked at before.
-            self.say(0);
-            return self.on_private(now, *at.ip());
+            return self.on_private(now, *at.ip(), true);
         }
         if at.port() == 0 || lifetime == Duration::ZERO {
             return self.refuse(now, REST, "it gives nothing");
         }
-        let life = lifetime.clamp(LIFE_MIN, LIFE_MAX);
+        let life = lifetime.clamp(LIFE_MIN, LIFETIME);
         let until = now + life;
         self.mapping = Some(Mapping { at, until });
         let by = self.protocol;
@@ -408,7 +413,11 @@ impl Mapper {
         self.next_round = Some(now + life.div(2));
     }
 
-    fn on_private(&mut self, now: Time, outside: Ipv4Addr) {
+    /// The router's address outside is of no use. What it leads here all the same, if `is_open`, is given back.
+    fn on_private(&mut self, now: Time, outside: Ipv4Addr, is_open: bool) {
+        if is_open {
+            self.say(0);
+        }
         if outside.is_unspecified() {
             return self.refuse(now, REST, "it has no address outside");
         }
@@ -416,19 +425,27 @@ impl Mapper {
         self.rest(now, self.rest, State::DoubleNat { outside });
     }
 
-    /// The router says unasked for how long it has known its mappings, as it does after a restart. Who rests after a
-    /// refusal asks then too: the router may have another configuration.
-    fn on_announcement(&mut self, now: Time, epoch_s: u32) {
+    /// The router says unasked for how long it has known its mappings, as it does after a restart, and by NAT-PMP its address
+    /// outside, as it does when that changes [RFC 6886 §3.2.1]. Who rests after a refusal asks after a restart too: the
+    /// router may have another configuration.
+    fn on_announcement(&mut self, now: Time, epoch_s: u32, outside: Option<Ipv4Addr>) {
         if self.asking.is_some() {
             return;
         }
         let fits = self.epoch.is_some_and(|known| fits(known, epoch_s, now));
         self.epoch = Some((epoch_s, now));
-        if !fits {
-            let rested = self.last_round.map(|last| last + RENEW_MIN);
-            let soon = rested.map_or(now, |rested| rested.max(now));
-            self.next_round = Some(self.next_round.map_or(soon, |next| next.min(soon)));
+        let known = self.mapping.map(|mapping| *mapping.at.ip());
+        let has_moved = known.is_some() && outside.is_some() && known != outside;
+        if !fits || has_moved {
+            self.ask_soon(now);
         }
+    }
+
+    /// What a router tells unasked is not taken over: it is a reason to ask.
+    fn ask_soon(&mut self, now: Time) {
+        let rested = self.last_round.map(|last| last + RENEW_MIN);
+        let soon = rested.map_or(now, |rested| rested.max(now));
+        self.next_round = Some(self.next_round.map_or(soon, |next| next.min(soon)));
     }
 
     /// Sends what is asked now; without a life time what is given back.

@@ -48,16 +48,16 @@ fn own_address(gateway: Ipv4Addr) -> io::Result<Ipv4Addr> {
     }
 }
 
-/// For a host with the addresses `host`, which reaches the router from the address `towards`.
+/// For a host with the addresses `host` and the masks of their networks, which reaches the router from the address `towards`.
 ///
 /// Choice: a public address of IPv6 makes no server of a host, as those in a house have one.
 fn judge(
     wish: Wish,
     listen: &[SocketAddr],
     (gateway, towards): (Ipv4Addr, Ipv4Addr),
-    host: &[Ipv4Addr],
+    host: &[(Ipv4Addr, Ipv4Addr)],
 ) -> Found {
-    if wish == Wish::Auto && host.iter().any(|ip| is_public(*ip)) {
+    if wish == Wish::Auto && host.iter().any(|(ip, _)| is_public(*ip)) {
         return Err("this host has a public address");
     }
     let own = |at: &SocketAddr| match at {
@@ -69,8 +69,11 @@ fn judge(
     };
     let all: Vec<SocketAddrV4> = listen.iter().filter_map(own).collect();
     let at_route = all.iter().find(|at| *at.ip() == towards);
-    let is_private = |at: &&SocketAddrV4| !is_public(*at.ip());
-    let own = at_route.or_else(|| all.iter().find(is_private));
+    let mask = host.iter().find(|(ip, _)| *ip == towards);
+    let mask = mask.map_or(Ipv4Addr::BROADCAST, |(_, mask)| *mask);
+    // Another address of the same network. The router does not know those of other networks.
+    let is_beside = |at: &&SocketAddrV4| *at.ip() & mask == towards & mask;
+    let own = at_route.or_else(|| all.iter().find(is_beside));
     let own = *own.ok_or("no socket of the node is on the router's network")?;
     Ok(Place { gateway, own })
 }
@@ -85,7 +88,9 @@ mod tests {
 
     fn judged(wish: Wish, listen: &[&str], host: &[Ipv4Addr]) -> Result<String, &'static str> {
         let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();
-        let place = judge(wish, &listen, (ROUTER, OWN), host)?;
+        let host = host.iter().map(|ip| (*ip, Ipv4Addr::new(255, 255, 255, 0)));
+        let host: Vec<_> = host.collect();
+        let place = judge(wish, &listen, (ROUTER, OWN), &host)?;
         assert_eq!(place.gateway, ROUTER);
         Ok(place.own.to_string())
     }
@@ -103,9 +108,11 @@ mod tests {
             "0.0.0.0:7701",
         ];
         assert_eq!(judged(Wish::Auto, &several, &[OWN]), ok("192.168.1.2:7701"));
-        assert_eq!(
-            judged(Wish::Auto, &several[..3], &[OWN]),
-            ok("10.0.0.2:7700")
+        let beside = ["10.0.0.2:7700", "192.168.1.3:7700"];
+        assert_eq!(judged(Wish::Auto, &beside, &[OWN]), ok("192.168.1.3:7700"));
+        assert!(
+            judged(Wish::Yes, &several[..3], &[OWN]).is_err(),
+            "10.0.0.2 is on another network"
         );
         assert!(judged(Wish::Yes, &several[..2], &[OWN]).is_err());
     }

@@ -34,11 +34,11 @@ fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
         .map(|(_, gateway)| gateway)
 }
 
-/// All IPv4 addresses of this machine's interfaces.
+/// All IPv4 addresses of this machine's interfaces, with the masks of their networks.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn addresses_v4() -> io::Result<Vec<Ipv4Addr>> {
+pub fn addresses_v4() -> io::Result<Vec<(Ipv4Addr, Ipv4Addr)>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) stores the address of a list there, which is freed below.
     sys::check(unsafe { libc::getifaddrs(&raw mut first) })?;
@@ -46,18 +46,32 @@ pub fn addresses_v4() -> io::Result<Vec<Ipv4Addr>> {
     let mut next = first;
     // SAFETY: "ifa_next: a pointer to the next structure on the list, or NULL if this is the last item".
     while let Some(entry) = unsafe { next.as_ref() } {
-        // SAFETY: "ifa_addr points to a structure containing the interface address", or is null; each begins with its family.
-        let family = unsafe { entry.ifa_addr.as_ref() }.map(|address| address.sa_family);
-        if family == Some(libc::AF_INET as u16) {
-            // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
-            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-            addresses.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
+        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its mask; both
+        // are of the list, or null.
+        let (address, mask) = unsafe { (ipv4(entry.ifa_addr), ipv4(entry.ifa_netmask)) };
+        if let Some(address) = address {
+            addresses.push((address, mask.unwrap_or(Ipv4Addr::BROADCAST)));
         }
         next = entry.ifa_next;
     }
     // SAFETY: the list is ours, and nothing points into it any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(addresses)
+}
+
+/// The address of IPv4 that stands there.
+///
+/// # Safety
+/// It is null, or the address of a `sockaddr` that is as long as its family says.
+unsafe fn ipv4(at: *const libc::sockaddr) -> Option<Ipv4Addr> {
+    // SAFETY: as the caller says; each begins with its family.
+    let family = unsafe { at.as_ref() }?.sa_family;
+    if family != libc::AF_INET as u16 {
+        return None;
+    }
+    // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
+    let address = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
+    Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
 }
 
 #[cfg(test)]
@@ -88,7 +102,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_its_loopback_address() {
-        assert!(addresses_v4().unwrap().contains(&Ipv4Addr::LOCALHOST));
+        let loopback = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(255, 0, 0, 0));
+        assert!(addresses_v4().unwrap().contains(&loopback));
         default_gateway().unwrap();
     }
 }

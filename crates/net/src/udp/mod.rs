@@ -37,7 +37,7 @@ use local::Locals;
 use outgoing::Outgoing;
 use receive::Incoming;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What the kernel may buffer per socket and direction: at 1 Gbit/s some 30 ms of packets, so
@@ -334,6 +334,17 @@ pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
     }
     let _ = sys::set_option(fd.as_fd(), level, name, libc::c_int::from(dscp) << 2);
     let (name, len) = Name::of(addr);
+    // SAFETY: `name` holds an address of `len` bytes.
+    sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+    Ok(fd.into())
+}
+
+/// A plain socket, non-blocking, at a port that several programs of a host listen at: all that share it get what is sent to
+/// a group.
+pub fn shared(addr: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+    let fd = sys::socket(libc::AF_INET, libc::SOCK_DGRAM)?;
+    sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    let (name, len) = Name::of(addr.into());
     // SAFETY: `name` holds an address of `len` bytes.
     sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
     Ok(fd.into())

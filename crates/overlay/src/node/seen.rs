@@ -143,23 +143,34 @@ impl Node {
         }
     }
 
-    /// Where this node is to be dialled: where neighbours see it, and what the router leads to it. That comes first, as it
-    /// is open to all. It comes last, and in any case within what a record holds, if neighbours see other addresses alone:
-    /// the router may be wrong about its own. It leads datagrams, and is left out where none come.
+    /// Where this node is to be dialled: where neighbours see it, and what the router leads to it. That is open to all, but
+    /// may lead nowhere, and partners dial one endpoint after the other. So it comes first only where neighbours see
+    /// several ports of the router, which others cannot use; after a single one; and last, but in any case, where no
+    /// neighbour sees that address: the router may be wrong about its own. Where a record has no room for all, it replaces
+    /// what is seen of the router. It leads datagrams, and is left out where none come.
     fn endpoints(&mut self) -> Vec<Endpoint> {
         let mut endpoints = self.seen_at();
         let mapped = self.sightings.mapped.filter(|at| self.may_dial(*at));
         let mapped = mapped.filter(|_| !self.gets_no_datagrams());
         let room = wire::link_state::ENDPOINTS_MAX;
         if let Some(mapped) = mapped {
-            let is_seen = endpoints.iter().any(|seen| seen.ip == mapped.ip);
+            let is_of_router = |seen: &Endpoint| seen.ip == mapped.ip;
+            let ports = endpoints.iter().filter(|seen| is_of_router(seen)).count();
+            let first = endpoints.iter().position(is_of_router);
             endpoints.retain(|seen| *seen != mapped);
-            endpoints.truncate(room - 1);
-            let place = match is_seen {
-                true => 0,
-                false => endpoints.len(),
+            let place = match first {
+                None => endpoints.len(),
+                Some(_) if ports > 1 => 0,
+                Some(first) if endpoints.get(first).is_some_and(is_of_router) => first + 1,
+                Some(first) => first,
             };
             endpoints.insert(place, mapped);
+            while endpoints.len() > room {
+                let mut seen = endpoints.iter();
+                let less = seen.rposition(|it| is_of_router(it) && *it != mapped);
+                let less = less.or_else(|| endpoints.iter().rposition(|it| *it != mapped));
+                endpoints.remove(less.unwrap_or(room));
+            }
         }
         endpoints.truncate(room);
         endpoints

@@ -162,7 +162,7 @@ fn who_is_seen_through_a_stream_alone_announces_where_it_was_dialled_or_else_lis
 }
 
 #[test]
-fn what_the_router_maps_is_announced_first_if_neighbours_see_its_address_and_in_any_case() {
+fn what_the_router_maps_is_announced_after_what_neighbours_see_of_it() {
     let mut nodes = settled(true);
     let announced = |nodes: &Nodes| {
         let database = nodes.running(0).unwrap().database();
@@ -185,7 +185,7 @@ fn what_the_router_maps_is_announced_first_if_neighbours_see_its_address_and_in_
         Endpoint { ip, ..of_router }
     };
     for (mapped, expected) in [
-        (Some(of_router), vec![of_router, seen[0]]),
+        (Some(of_router), vec![seen[0], of_router]),
         (Some(elsewhere), vec![seen[0], elsewhere]),
         (Some(seen[0]), vec![seen[0]]),
         (Some(loopback), vec![seen[0]]),
@@ -196,4 +196,35 @@ fn what_the_router_maps_is_announced_first_if_neighbours_see_its_address_and_in_
         assert_eq!(announced(&nodes), expected, "{mapped:?}");
     }
     nodes.world.close().unwrap();
+}
+
+#[test]
+fn what_the_router_maps_replaces_what_is_seen_of_the_router_and_nothing_else() {
+    let settings = Settings {
+        direct_links: true,
+        ..Settings::modern()
+    };
+    let mut siege = Siege::from_inside_of(3, settings);
+    let seen = endpoint(siege.target());
+    let at_port = |port| Endpoint { port, ..seen };
+    let in_house = {
+        let mut ip = seen.ip;
+        ip[12..].copy_from_slice(&[192, 168, 1, 2]);
+        Endpoint { ip, port: 7_700 }
+    };
+    // Two neighbours see the node at one address, and a third says something else.
+    let mapped = at_port(40_001);
+    for (third, expected) in [
+        (in_house, [mapped, in_house]),
+        // The router gives each destination a port of its own, and that of the mapping alone is open.
+        (at_port(40_002), [mapped, seen]),
+    ] {
+        let told = control(|builder| builder.seen_at(third).unwrap());
+        siege.say(Kind::Control, [told]);
+        siege.nodes.operate(TARGET, Operation::Mapped(Some(mapped)));
+        siege.run(Duration::from_secs(3));
+        let database = siege.nodes.running(0).unwrap().database();
+        assert_eq!(database.endpoints_of(addr(TARGET)), expected, "{third:?}");
+    }
+    siege.end();
 }

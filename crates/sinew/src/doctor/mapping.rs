@@ -1,9 +1,9 @@
 //! The port that the router in front of the host leads to the node.
 
-use super::Finding;
-use crate::show::{list, text};
+use super::{Finding, reach};
+use crate::show::text;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const WHAT: &str = "port mapping";
 /// What makes a router do it, or replaces it.
@@ -11,12 +11,19 @@ const BY_HAND: &str = "forward the UDP port in `listen` on the router to this ho
 
 /// None from a node that does not tell, being of an older version.
 pub(super) fn look(status: &Value) -> Option<Finding> {
+    judge(status, reach::is_own)
+}
+
+fn judge(status: &Value, is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
     let mapping = status["mapping"].as_object()?;
+    // What crosses no router, such as a link in the house, says nothing of the one in front of it.
+    let mut seen = reach::seen(status);
+    seen.retain(|at| at.is_ipv4() && !is_own(at.ip()));
     let of = |key: &str| mapping.get(key).map_or("", text);
     let router = of("gateway");
     Some(match of("state") {
         "mapped" => mapped(
-            status,
+            &seen,
             of("at"),
             &format!(
                 "{} to {}, by {}, router {router}",
@@ -27,6 +34,12 @@ pub(super) fn look(status: &Value) -> Option<Finding> {
         ),
         "off" => Finding::good(WHAT, format!("none: {}", of("why"))),
         "asking" => Finding::good(WHAT, format!("the router {router} is being asked")),
+        "silent" if is_same_for_all(&seen) => Finding::good(
+            WHAT,
+            format!(
+                "none, and none is needed: the router {router} answers neither PCP nor NAT-PMP, but neighbors see one endpoint"
+            ),
+        ),
         "silent" => Finding::weak(
             WHAT,
             format!("none: the router {router} answers neither PCP nor NAT-PMP"),
@@ -53,13 +66,10 @@ pub(super) fn look(status: &Value) -> Option<Finding> {
 }
 
 /// What the router says of itself is compared with what neighbours see.
-fn mapped(status: &Value, at: &str, shown: &str) -> Finding {
-    let parse = |at: &str| at.parse::<SocketAddr>().ok();
-    let seen = list(&status["snapshot"]["seen"]).iter();
-    let seen: Vec<SocketAddr> = seen.filter_map(|it| parse(text(&it["at"]))).collect();
-    let mut seen = seen.iter().filter(|seen| seen.is_ipv4()).peekable();
-    let is_compared = seen.peek().is_some();
-    if is_compared && !seen.any(|seen| parse(at).is_some_and(|at| at.ip() == seen.ip())) {
+fn mapped(seen: &[SocketAddr], at: &str, shown: &str) -> Finding {
+    let at: Option<SocketAddr> = at.parse().ok();
+    let is_there = |seen: &SocketAddr| at.is_some_and(|at| at.ip() == seen.ip());
+    if !seen.is_empty() && !seen.iter().any(is_there) {
         return Finding::weak(
             WHAT,
             format!("{shown}; but no neighbor sees this node at that address"),
@@ -69,16 +79,27 @@ fn mapped(status: &Value, at: &str, shown: &str) -> Finding {
     Finding::good(WHAT, shown)
 }
 
+/// The NAT gives the node one public port for all destinations, as far as two neighbours can tell.
+fn is_same_for_all(seen: &[SocketAddr]) -> bool {
+    seen.len() > 1 && seen.iter().all(|at| *at == seen[0])
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::State;
     use super::*;
     use serde_json::json;
 
+    const BY_STREAM: &str = "192.0.2.9:7700";
+
     fn look_at(mapping: Value, seen: &[&str]) -> Option<(State, String)> {
-        let seen: Vec<Value> = seen.iter().map(|at| json!({"at": at})).collect();
+        let seen = seen
+            .iter()
+            .map(|at| json!({"at": at, "by_stream": *at == BY_STREAM}));
+        let seen: Vec<Value> = seen.collect();
         let status = json!({"mapping": mapping, "snapshot": {"seen": seen}});
-        look(&status).map(|it| {
+        let own: IpAddr = "192.168.1.2".parse().unwrap();
+        judge(&status, |ip| ip == own).map(|it| {
             assert_eq!(it.state == State::Good, it.next.is_empty(), "{it:?}");
             (it.state, it.seen)
         })
@@ -95,6 +116,9 @@ mod tests {
             &["198.51.100.7:5"],
             &["[2001:db8::1]:7700"],
             &["10.0.0.1:1", "198.51.100.7:5"],
+            // In the house, and of a stream.
+            &["192.168.1.2:7700"],
+            &[BY_STREAM],
         ] {
             let told = look_at(mapped.clone(), seen);
             assert_eq!(told, Some((State::Good, shown.to_owned())), "{seen:?}");
@@ -104,6 +128,16 @@ mod tests {
             state == State::Weak && text.contains("no neighbor sees"),
             "{text}"
         );
+        let silent = json!({"state": "silent", "gateway": "192.168.1.1"});
+        for (seen, expected) in [
+            (["198.51.100.7:5"; 2], State::Good),
+            (["198.51.100.7:5", "198.51.100.7:6"], State::Weak),
+            (["198.51.100.7:5", "192.168.1.2:7700"], State::Weak),
+            (["192.168.1.2:7700"; 2], State::Weak),
+        ] {
+            let (state, text) = look_at(silent.clone(), &seen).unwrap();
+            assert_eq!(state, expected, "{text}");
+        }
         for (state, expected) in [
             ("off", State::Good),
             ("asking", State::Good),

@@ -11,15 +11,25 @@ const WHOLE_BYTES: u64 = overlay::mtu::DEFAULT as u64;
 
 /// What kind of address translation is in front of the node, by where its neighbours see it.
 pub(super) fn nat(status: &Value) -> Option<Finding> {
-    let parse = |it: &Value| text(it).parse::<SocketAddr>().ok();
-    let seen = list(&status["snapshot"]["seen"]).iter();
-    let seen = seen.filter(|it| it["by_stream"] == false);
-    let seen: Vec<SocketAddr> = seen.filter_map(|it| parse(&it["at"])).collect();
     let listen = list(&status["host"]["listen"]).iter();
     let ports: Vec<u16> = listen.filter_map(parse).map(|it| it.port()).collect();
-    // Only an address of this host can be bound.
-    let is_own = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
-    judge(&seen, &ports, is_own)
+    judge(&seen(status), &ports, is_own)
+}
+
+/// Where neighbours see the node's datagrams come from.
+pub(super) fn seen(status: &Value) -> Vec<SocketAddr> {
+    let seen = list(&status["snapshot"]["seen"]).iter();
+    let seen = seen.filter(|it| it["by_stream"] == false);
+    seen.filter_map(|it| parse(&it["at"])).collect()
+}
+
+/// Only an address of this host can be bound.
+pub(super) fn is_own(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+fn parse(it: &Value) -> Option<SocketAddr> {
+    text(it).parse().ok()
 }
 
 fn judge(seen: &[SocketAddr], ports: &[u16], is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {

@@ -17,6 +17,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 enum Speaks {
     Pcp,
     NatPmp,
+    /// NAT-PMP, and of PCP a version of its drafts.
+    Draft,
     Nothing,
 }
 
@@ -37,6 +39,8 @@ struct Script {
     asked: Vec<Vec<u8>>,
     /// So many of them are lost.
     loses: usize,
+    /// How often each answer comes, as to a request that was repeated before the first one was answered.
+    copies: usize,
 }
 
 impl Script {
@@ -53,6 +57,7 @@ impl Script {
             mapped: None,
             asked: Vec::new(),
             loses: 0,
+            copies: 1,
         };
         script.mapper.set_place(script.now, Some(PLACE), NONCE);
         script
@@ -84,7 +89,9 @@ impl Script {
             if self.loses > 0 {
                 self.loses -= 1;
             } else if let Some(answer) = self.answer(&request) {
-                self.say(&answer);
+                for _ in 0..self.copies {
+                    self.say(&answer);
+                }
             }
         }
     }
@@ -103,7 +110,7 @@ impl Script {
                 self.map(request.lifetime_s, request.external.port);
                 Some(emitted_pcp(self.given(&request)))
             }
-            (Speaks::NatPmp, nat_pmp::VERSION) => {
+            (Speaks::NatPmp | Speaks::Draft, nat_pmp::VERSION) => {
                 let given = match nat_pmp::Request::parse(request).unwrap() {
                     nat_pmp::Request::Address => nat_pmp::Given::Address(self.outside.octets()),
                     nat_pmp::Request::Map(map) => {
@@ -118,6 +125,7 @@ impl Script {
                 Some(self.emitted_nat_pmp(self.result, Some(given)))
             }
             (Speaks::NatPmp, _) => Some(self.emitted_nat_pmp(1, None)),
+            (Speaks::Draft, _) => Some([[1, 0x81, 0, 1], [0; 4]].concat()),
             // [RFC 6887 §9]: the highest version that is spoken.
             (Speaks::Pcp, _) => panic!("NAT-PMP to a router that speaks PCP"),
         }
@@ -244,6 +252,31 @@ fn lost_requests_are_repeated_and_twice_as_late_each_time() {
 }
 
 #[test]
+fn an_answer_that_comes_more_than_once_counts_once() {
+    for (speaks, by, asked) in [
+        (Speaks::Pcp, Protocol::Pcp, 1),
+        (Speaks::NatPmp, Protocol::NatPmp, 3),
+        (Speaks::Draft, Protocol::NatPmp, 3),
+    ] {
+        let mut script = Script::new(speaks);
+        script.copies = 3;
+        script.run(SECOND);
+        assert_eq!(script.mapper.state(), mapped(7_700, by), "{speaks:?}");
+        assert_eq!(script.asked.len(), asked, "{speaks:?}");
+    }
+    // A refusal that comes when the router counts as silent for PCP already.
+    let mut script = Script::new(Speaks::NatPmp);
+    script.loses = 4;
+    script.run(Duration::from_millis(3_700));
+    let refusal = script.emitted_nat_pmp(1, None);
+    script.loses = 1;
+    script.run(Duration::from_millis(100));
+    script.say(&refusal);
+    script.run(SECOND);
+    assert_eq!(script.mapper.state(), mapped(7_700, Protocol::NatPmp));
+}
+
+#[test]
 fn a_router_that_answers_nothing_is_asked_again_rarely() {
     let mut script = Script::new(Speaks::Nothing);
     script.run(SECOND * 8);
@@ -320,6 +353,46 @@ fn a_router_that_has_restarted_is_asked_at_once() {
 }
 
 #[test]
+fn what_a_router_tells_unasked_of_its_address_is_asked_for() {
+    let moved = Ipv4Addr::new(203, 0, 113, 9);
+    for speaks in [Speaks::Pcp, Speaks::NatPmp] {
+        let mut script = Script::new(speaks);
+        script.run(MINUTE);
+        let before = script.asked.len();
+        script.outside = moved;
+        let told = match speaks {
+            Speaks::Pcp => emitted_pcp(script.given(&script.last())),
+            _ => script.emitted_nat_pmp(0, Some(nat_pmp::Given::Address(moved.octets()))),
+        };
+        script.say(&told);
+        let State::Mapped { at, .. } = script.mapper.state() else {
+            panic!("it is mapped: {speaks:?}");
+        };
+        assert_eq!(*at.ip(), OUTSIDE, "nobody has asked: {speaks:?}");
+        script.run(SECOND);
+        let State::Mapped { at, .. } = script.mapper.state() else {
+            panic!("it is mapped: {speaks:?}");
+        };
+        assert_eq!(*at.ip(), moved, "{speaks:?}");
+        // One who tells lies all the time is asked every four seconds.
+        let asked = script.asked.len();
+        assert!(asked > before);
+        let lie = match speaks {
+            Speaks::Pcp => {
+                script.outside = OUTSIDE;
+                emitted_pcp(script.given(&script.last()))
+            }
+            _ => script.emitted_nat_pmp(0, Some(nat_pmp::Given::Address(OUTSIDE.octets()))),
+        };
+        for _ in 0..10 {
+            script.say(&lie);
+            script.run(Duration::from_millis(100));
+        }
+        assert_eq!(script.asked.len(), asked);
+    }
+}
+
+#[test]
 fn a_refusal_is_told_and_respected() {
     let mut script = Script::new(Speaks::Pcp);
     script.result = 2;
@@ -356,6 +429,17 @@ fn an_address_that_is_not_public_is_a_second_nat() {
             assert_eq!(script.mapper.state(), State::DoubleNat { outside });
             assert_eq!(script.mapped, None, "it is given back");
         }
+    }
+    // The same when it becomes one.
+    for speaks in [Speaks::Pcp, Speaks::NatPmp] {
+        let mut script = Script::new(speaks);
+        script.run(MINUTE);
+        assert!(script.is_mapped() && script.mapped.is_some());
+        let outside = Ipv4Addr::new(10, 0, 0, 9);
+        script.outside = outside;
+        script.run(MINUTE * 10);
+        assert_eq!(script.mapper.state(), State::DoubleNat { outside });
+        assert_eq!(script.mapped, None, "{speaks:?}: it is given back");
     }
     let mut script = Script::new(Speaks::NatPmp);
     script.outside = Ipv4Addr::UNSPECIFIED;
@@ -399,13 +483,7 @@ fn only_the_router_answers_and_only_what_was_asked() {
     script.say(&of(map));
     assert!(script.is_mapped());
     // The same once more: nobody has asked.
-    script.say(&of(pcp::Map {
-        external: Endpoint {
-            port: 53,
-            ..map.external
-        },
-        ..map
-    }));
+    script.say(&of(map));
     assert_eq!(script.mapper.state(), mapped(7_700, Protocol::Pcp));
     let ignored = [
         ("malformed", 1),
@@ -419,7 +497,7 @@ fn only_the_router_answers_and_only_what_was_asked() {
 
 #[test]
 fn absurd_life_times_are_clamped() {
-    for (told_s, renewed_after) in [(1, SECOND * 30), (u32::MAX, MINUTE * 60 * 12)] {
+    for (told_s, renewed_after) in [(1, SECOND * 30), (u32::MAX, MINUTE * 10)] {
         let mut script = Script::new(Speaks::Nothing);
         script.mapper.on_timeout(script.now);
         script.exchange();
