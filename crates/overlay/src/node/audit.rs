@@ -12,7 +12,7 @@ use super::ends::PORT;
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
 use crate::aims::asks_less;
-use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, Suspicion, WayId, Ways};
+use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
@@ -57,15 +57,20 @@ impl Node {
         let routing = header.class().routing;
         let (own, tables, database) = (self.addr, &self.tables, &self.database);
         let audit = self.audits.of(now, to)?;
+        let journey = Journey {
+            ends: (own, to),
+            topology: database.topology(),
+            is_data: (header.source_port(), header.destination_port()) != (PORT, PORT),
+        };
         if routing == Routing::Stamped {
             let stamp = header.extension()?;
-            return audit.by_stamp(now, stamp, || {
+            return audit.by_stamp(now, stamp, journey, || {
                 single_path(stamp, own, to).filter(|path| has_relays(path))
             });
         }
         let metric = metric(routing)?;
         let generation = tables.followed()?;
-        audit.by_table(now, (routing, generation), || {
+        audit.by_table(now, (routing, generation), journey, || {
             let topology = database.topology();
             let path = tables.tree(metric)?.path(topology.index(to)?);
             let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
