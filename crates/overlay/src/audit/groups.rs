@@ -428,7 +428,7 @@ impl GroupAudits {
         let audit = self.groups.get(&group).into_iter();
         let members = audit.flat_map(|audit| &audit.members);
         members.filter_map(|(node, member)| {
-            let copied = member.copied?;
+            let copied = member.copied.filter(|copied| !copied.is_introduction)?;
             Some(CopiedMember {
                 node: *node,
                 loss: copied.loss,
@@ -439,9 +439,12 @@ impl GroupAudits {
         })
     }
 
-    /// How many members get copies, of each group.
+    /// How many members get copies, of each group, because the tree starves them.
     pub(crate) fn starved(&self) -> usize {
-        self.copied
+        let groups = self.groups.keys().filter(|_| self.copied > 0);
+        groups
+            .map(|group| self.copied_members(*group).count())
+            .sum()
     }
 
     /// How often the tree was found to bring a member less than it promises, and how many copies were sent.

@@ -19,8 +19,8 @@
 //! A way that the tables turn to is introduced by a trial of its own, whose candidate is the way before: packets go
 //! by both until the new one has shown that it is no hole.
 //!
-//! This file holds the plan and says where packets go. `introduction` begins with a new way, `search` seeks Q, `verdict` ends a trial, `suspicion`
-//! says who is to blame, and `way` is one path with what is known of it.
+//! This file holds the plan and says where packets go. `introduction` begins with a new way, `search` seeks Q,
+//! `verdict` ends a trial, `suspicion` says who is to blame, and `way` is one path with what is known of it.
 
 mod introduction;
 mod search;
@@ -227,6 +227,10 @@ impl Ways {
             Plan::Trial(trial) => {
                 let (a, b) = (trial.incumbent, trial.candidate);
                 if natural != a && natural != b && !self.is_suspected(natural) {
+                    return Course::Table;
+                }
+                if trial.stage == Stage::Introduction && natural == b {
+                    // Packets that the tables have not turned are no part of it.
                     return Course::Table;
                 }
                 if trial.gone.is_some() && natural != a {
