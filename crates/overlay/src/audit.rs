@@ -104,6 +104,8 @@ pub(crate) struct Journey<'t> {
     pub(crate) topology: &'t Topology,
     /// They are no question or answer.
     pub(crate) is_data: bool,
+    /// If they are lost that is a reproach, so they show what a way carries.
+    pub(crate) is_judged: bool,
 }
 
 /// A question that is due.
@@ -336,7 +338,7 @@ impl Audit {
 
     /// Packets turn from one way to another.
     fn turn(&mut self, now: Time, (way, before): (WayId, Option<WayId>), journey: Journey<'_>) {
-        if before != Some(way) {
+        if before != Some(way) && journey.is_judged {
             let Journey { topology, ends, .. } = journey;
             self.ways.introduce(now, (way, before), topology, ends);
         }

@@ -31,6 +31,7 @@ impl Talk {
             ends: (NodeAddr(1), TO),
             topology: &topology,
             is_data: true,
+            is_judged: true,
         };
         let way = audit.by_table(at(0), (Routing::Latency, 1), journey, path);
         let way = way.unwrap();

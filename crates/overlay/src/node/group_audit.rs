@@ -17,7 +17,7 @@ use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Journ
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::snapshot::StarvedStatus;
-use base::{Burst, NodeAddr, Outbox, Time};
+use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::Route;
 use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
@@ -63,13 +63,19 @@ impl Node {
         };
         self.group_audits.note(now, group, sent);
         if self.group_audits.have_turned(group, self.tables.followed()) {
-            self.turn_members(now, group, carried);
+            self.turn_members(now, group, carried, header.remaining().duration());
         }
     }
 
     /// The tables are others: the tree may take other paths to members of a group.
     #[cold]
-    fn turn_members(&mut self, now: Time, group: NodeAddr, carried: Carried) {
+    fn turn_members(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        carried: Carried,
+        left: Option<Duration>,
+    ) {
         for (to, before) in self.group_audits.paths(group) {
             let Some(path) = self
                 .path_of_tree(to, carried)
@@ -77,14 +83,18 @@ impl Node {
             else {
                 continue;
             };
+            let latency = self.tables.latency(to).unwrap_or_default();
+            let is_judged = left.is_none_or(|left| left >= in_time(latency));
             let journey = Journey {
                 ends: (self.addr, to),
                 topology: self.database.topology(),
                 is_data: true,
+                is_judged,
             };
             let turn = (path.clone(), before);
-            let is_doubtful =
-                self.ends.has_session(to) && self.audits.turn_group(now, to, turn, journey);
+            let is_doubtful = is_judged
+                && self.ends.has_session(to)
+                && self.audits.turn_group(now, to, turn, journey);
             self.group_audits.turn(now, (group, to), path, is_doubtful);
         }
     }
