@@ -83,7 +83,8 @@ pub struct Options {
     pub messy: bool,
     /// Hostile worlds, in which a member lies, forges, floods or swallows.
     pub hostile: bool,
-    /// How often a messy world that fails is lived again, each time with other losses and delays of the same paths.
+    /// How often a messy or hostile world that fails is lived again, each time with other losses and delays of the same
+    /// paths.
     pub again: u64,
 }
 
@@ -278,14 +279,18 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     let teller = options.tell.then(|| told.clone());
     let past = guarded(seed, options, || match (options.messy, options.hostile) {
         (true, _) => messy::live(seed, 0, teller, witness),
-        (_, true) => hostile::live(seed, teller, witness),
+        (_, true) => hostile::live(seed, 0, teller, witness),
         _ => history::live(seed, teller, witness).map_err(Worse::from),
     });
     let past = past.map_err(|worse| Worse {
-        again: (options.messy && options.again > 0).then(|| {
-            let fails = |draw: &u64| {
-                guarded(seed, options, || messy::live(seed, *draw, None, None)).is_err()
+        again: ((options.messy || options.hostile) && options.again > 0).then(|| {
+            let live = if options.messy {
+                messy::live
+            } else {
+                hostile::live
             };
+            let fails =
+                |draw: &u64| guarded(seed, options, || live(seed, *draw, None, None)).is_err();
             (1..=options.again).filter(fails).count() as u64
         }),
         ..worse

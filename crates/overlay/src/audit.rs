@@ -42,7 +42,7 @@ use budget::Budgets;
 use evidence::Evidence;
 use graph::Topology;
 use ledger::Ledger;
-use wire::data::Routing;
+use wire::data::{LinkProtocol, Routing};
 
 /// Destinations whose paths are audited: as many as there are sessions.
 const AUDITS_MAX: usize = crate::ends::ENDS_MAX;
@@ -97,6 +97,17 @@ pub(crate) struct Audit {
     used: Time,
 }
 
+/// Packets that are about to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journey<'t> {
+    pub(crate) ends: (NodeAddr, NodeAddr),
+    pub(crate) topology: &'t Topology,
+    /// They are no question or answer.
+    pub(crate) is_data: bool,
+    /// If they are lost that is a reproach, so they show what a way carries.
+    pub(crate) is_judged: bool,
+}
+
 /// A question that is due.
 #[derive(Debug)]
 pub(crate) struct Due {
@@ -137,12 +148,28 @@ impl Audits {
         now: Time,
         to: NodeAddr,
         path: Vec<NodeAddr>,
-        evidence: Evidence,
+        evidence: (LinkProtocol, Evidence),
     ) {
         if let Some(audit) = self.of(now, to) {
             audit.used = now;
             audit.ways.accuse(now, path, evidence);
         }
+    }
+
+    /// The tree of a group turns from one path to a node to another. True if the new one is doubtful.
+    pub(crate) fn turn_group(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        paths: (Vec<NodeAddr>, Vec<NodeAddr>),
+        journey: Journey<'_>,
+    ) -> bool {
+        let Some(audit) = self.of(now, to) else {
+            return false;
+        };
+        audit.used = now;
+        let Journey { topology, ends, .. } = journey;
+        audit.ways.introduce_paths(now, paths, topology, ends)
     }
 
     pub(crate) fn get(&self, to: NodeAddr) -> Option<&Audit> {
@@ -286,6 +313,7 @@ impl Audit {
         &mut self,
         now: Time,
         (routing, generation): (Routing, u64),
+        journey: Journey<'_>,
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
         if let Some((known, way)) = self.natural.get(&routing)
@@ -298,8 +326,22 @@ impl Audit {
         }
         let way = path().map(|path| self.ways.enter(now, path));
         way.inspect(|way| self.ways.want(now, *way));
-        self.natural.insert(routing, (generation, way));
+        if !journey.is_data {
+            return way;
+        }
+        let before = self.natural.insert(routing, (generation, way));
+        if let (Some((_, before)), Some(way)) = (before, way) {
+            self.turn(now, (way, before), journey);
+        }
         way
+    }
+
+    /// Packets turn from one way to another.
+    fn turn(&mut self, now: Time, (way, before): (WayId, Option<WayId>), journey: Journey<'_>) {
+        if before != Some(way) && journey.is_judged {
+            let Journey { topology, ends, .. } = journey;
+            self.ways.introduce(now, (way, before), topology, ends);
+        }
     }
 
     /// The neighbour that gets packets of a routing, if they go otherwise than by table.
@@ -313,6 +355,7 @@ impl Audit {
         &mut self,
         now: Time,
         stamp: &[u8],
+        journey: Journey<'_>,
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
         if self.stamped.0 == stamp && self.stamped.1.is_none_or(|way| self.ways.has(way)) {
@@ -322,9 +365,16 @@ impl Audit {
         }
         let way = path().map(|path| self.ways.enter(now, path));
         way.inspect(|way| self.ways.want(now, *way));
+        if !journey.is_data {
+            return way;
+        }
+        let is_first = self.stamped.0.is_empty();
         self.stamped.0.clear();
         self.stamped.0.extend_from_slice(stamp);
-        self.stamped.1 = way;
+        let before = core::mem::replace(&mut self.stamped.1, way);
+        if let Some(way) = way.filter(|_| !is_first) {
+            self.turn(now, (way, before), journey);
+        }
         way
     }
 
@@ -393,7 +443,7 @@ impl Audit {
         &mut self,
         number: u16,
         opened: impl ExactSizeIterator<Item = u16>,
-        mut promise: impl FnMut(&[NodeAddr], wire::data::LinkProtocol) -> Option<Promise>,
+        mut promise: impl FnMut(&[NodeAddr], LinkProtocol) -> Option<Promise>,
     ) {
         (self.answer_by, self.in_vain) = (None, 0);
         let Audit { ledger, ways, .. } = self;

@@ -79,8 +79,8 @@ pub struct World {
     /// Hostile worlds: a member with a valid certificate lies, forges, floods or swallows
     #[arg(long, conflicts_with = "messy")]
     pub hostile: bool,
-    /// Run each failing messy world N more times, with other losses, and count the failures
-    #[arg(long, default_value_t = 0, value_name = "N", requires = "messy")]
+    /// Run each failing messy or hostile world N more times, with other losses, and count the failures
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub again: u64,
     /// Worlds at the same time; default: the number of processors
     #[arg(long, value_name = "J")]

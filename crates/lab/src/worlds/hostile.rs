@@ -83,14 +83,21 @@ struct Outcome {
     past: Past,
 }
 
-/// Lives the world of a seed and its twin. An error is what must not happen; panics are the caller's.
-pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> Result<Past, Worse> {
+/// Lives the world of a seed and its twin. An error is what must not happen; panics are the caller's. Each `draw`
+/// is another course of the same scene: other losses, other delays, and other dice of the member.
+pub(super) fn live(
+    seed: u64,
+    draw: u64,
+    told: Option<Told>,
+    witness: Option<Witness>,
+) -> Result<Past, Worse> {
     let scene = Scene::draw(seed);
     if let Some(told) = &told {
         told.borrow_mut().push(format!("{scene:#?}"));
     }
-    let mut world = Life::begin(seed, &scene, true, told, witness).lived(None)?;
-    let twin = Life::begin(seed, &scene, false, None, None).lived(Some(world.judged))?;
+    let course = seed ^ (draw << 32);
+    let mut world = Life::begin(course, &scene, true, told, witness).lived(None)?;
+    let twin = Life::begin(course, &scene, false, None, None).lived(Some(world.judged))?;
     let mut faults = core::mem::take(&mut world.faults);
     let kind = scene.kind_of_loss();
     for ((what, lost, sent), (_, gone, _)) in world.flows.iter().zip(&twin.flows) {

@@ -46,7 +46,7 @@ impl Default for Budgets {
 
 impl Budgets {
     /// Whether so many packets may go twice.
-    pub(super) fn take_copies(&mut self, now: Time, packets: usize) -> bool {
+    pub(crate) fn take_copies(&mut self, now: Time, packets: usize) -> bool {
         self.copies.try_take(now, packets as f64)
     }
 

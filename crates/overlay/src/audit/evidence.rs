@@ -26,6 +26,7 @@
 
 use base::{Duration, Time};
 use core::cmp::Ordering;
+use wire::data::LinkProtocol;
 
 /// What a path promises: the share that is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +57,9 @@ const LOSS_MOST: f64 = 0.3;
 const RECENT: u64 = 40;
 /// A path that has lost so much is a hole, not a leak.
 pub(crate) const HEAVY: f64 = 0.3;
+
+/// One link protocol has a fair share if it has one in so many packets.
+const SHARE: u64 = 10;
 
 /// What is known of a path since a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,6 +118,16 @@ impl Evidence {
         self.is_bad() && self.arrived < RECENT
     }
 
+    /// What it has delivered before says nothing any more; what it has lost still does.
+    pub(crate) fn doubt(&mut self) {
+        self.good = [0.0; 2];
+    }
+
+    /// It is no hole.
+    pub(crate) fn carries(&self) -> bool {
+        self.is_good(1.0)
+    }
+
     /// So many packets were judged.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
@@ -131,6 +145,80 @@ impl Evidence {
     /// The share lost, as far as it is known: of nothing it is a half.
     pub(crate) fn loss(&self) -> f64 {
         (self.lost + 1) as f64 / (self.sent + 2) as f64
+    }
+}
+
+/// What is known of a path, apart for each link protocol: its links promise different things to them. In one sum
+/// the packets of a best-effort stream, which may lose what lossy links lose, would speak for a relay that swallows
+/// as much of a call whose losses its links repair.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Evidences {
+    best_effort: Evidence,
+    real_time: Evidence,
+    reliable: Evidence,
+}
+
+impl Evidences {
+    pub(super) fn of(&self, link: LinkProtocol) -> &Evidence {
+        match link {
+            LinkProtocol::BestEffort => &self.best_effort,
+            LinkProtocol::RealTime => &self.real_time,
+            LinkProtocol::Reliable => &self.reliable,
+        }
+    }
+
+    pub(super) fn of_mut(&mut self, link: LinkProtocol) -> &mut Evidence {
+        match link {
+            LinkProtocol::BestEffort => &mut self.best_effort,
+            LinkProtocol::RealTime => &mut self.real_time,
+            LinkProtocol::Reliable => &mut self.reliable,
+        }
+    }
+
+    fn each(&self) -> [&Evidence; 3] {
+        [&self.best_effort, &self.real_time, &self.reliable]
+    }
+
+    /// The link protocol that suffers most, of those that lose more than their links promise.
+    pub(super) fn worst(&self) -> Option<LinkProtocol> {
+        let bad = LinkProtocol::ALL.into_iter();
+        let bad = bad.filter(|link| self.of(*link).is_bad());
+        bad.max_by(|a, b| self.of(*a).loss().total_cmp(&self.of(*b).loss()))
+    }
+
+    /// Some link protocol loses more than its links promise.
+    pub(super) fn is_bad(&self) -> bool {
+        self.worst().is_some()
+    }
+
+    /// All link protocols that have a fair share of the packets get what they were promised.
+    pub(super) fn is_good(&self) -> bool {
+        let sent = self.sent();
+        let counts = |evidence: &&Evidence| evidence.sent() * SHARE >= sent.max(1);
+        let mut counted = self.each().into_iter().filter(counts).peekable();
+        !self.is_bad() && counted.peek().is_some() && counted.all(|e| e.is_good(0.0))
+    }
+
+    /// It is no hole, as the packets of one link protocol have shown.
+    pub(super) fn carries(&self) -> bool {
+        !self.is_bad() && self.each().into_iter().any(Evidence::carries)
+    }
+
+    /// As [`Evidence::doubt`].
+    pub(super) fn doubt(&mut self) {
+        for link in LinkProtocol::ALL {
+            self.of_mut(link).doubt();
+        }
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.each().into_iter().map(Evidence::sent).sum()
+    }
+
+    /// The share lost of all.
+    pub(super) fn loss(&self) -> f64 {
+        let lost: u64 = self.each().into_iter().map(|evidence| evidence.lost).sum();
+        (lost + 1) as f64 / (self.sent() + 2) as f64
     }
 }
 

@@ -18,6 +18,9 @@
 //! The path that the tree takes may swallow more than a group, so copies that take the same one are tried by another at once:
 //! its audit begins with this evidence.
 //!
+//! Where the tables turn the tree's path to a member, nobody knows yet what the new one brings: copies begin with it, and
+//! end when it has brought some ([`turns`]).
+//!
 //! A member that lies about what has come gets its packets twice, and costs nobody else anything but its
 //! share of what one node may spend on copies. One that does not answer is not judged.
 //!
@@ -26,6 +29,7 @@
 
 mod member;
 mod stretches;
+mod turns;
 
 use super::evidence::{Evidence, Promise};
 use super::on_grid;
@@ -90,6 +94,8 @@ struct GroupAudit {
     copied: Vec<NodeAddr>,
     /// Members may have come or gone.
     is_due: bool,
+    /// The tables by which the tree's paths to members were known last.
+    tables: Option<u64>,
     used: Time,
 }
 
@@ -178,6 +184,7 @@ impl GroupAudits {
             members: BTreeMap::new(),
             copied: Vec::new(),
             is_due: true,
+            tables: None,
             used: now,
         };
         self.groups.insert(group, audit);
@@ -344,10 +351,17 @@ impl GroupAudits {
             return None;
         }
         member.judge(&asked, &opened, promise);
-        let finding = if member.copied.is_some() {
+        let finding = if member.is_introduced() && !member.evidence.is_bad_still() {
+            if member.is_at_home(now) {
+                self.settle(group);
+            }
+            return None;
+        } else if member.copied.is_some() && !member.is_introduced() {
             member.recover(now)?
         } else {
-            if !member.evidence.is_bad_still() || !self.make_place(now, from) {
+            let is_bad = member.evidence.is_bad_still();
+            let has_place = member.copied.is_some();
+            if !is_bad || !has_place && !self.make_place(now, from) {
                 return None;
             }
             self.findings += 1;
@@ -414,7 +428,7 @@ impl GroupAudits {
         let audit = self.groups.get(&group).into_iter();
         let members = audit.flat_map(|audit| &audit.members);
         members.filter_map(|(node, member)| {
-            let copied = member.copied?;
+            let copied = member.copied.filter(|copied| !copied.is_introduction)?;
             Some(CopiedMember {
                 node: *node,
                 loss: copied.loss,
@@ -425,9 +439,12 @@ impl GroupAudits {
         })
     }
 
-    /// How many members get copies, of each group.
+    /// How many members get copies, of each group, because the tree starves them.
     pub(crate) fn starved(&self) -> usize {
-        self.copied
+        let groups = self.groups.keys().filter(|_| self.copied > 0);
+        groups
+            .map(|group| self.copied_members(*group).count())
+            .sum()
     }
 
     /// How often the tree was found to bring a member less than it promises, and how many copies were sent.

@@ -26,7 +26,15 @@ impl Talk {
         let mut audits = Audits::default();
         let audit = audits.of(at(0), TO).unwrap();
         let path = || Some(vec![NodeAddr(1), NodeAddr(2), TO]);
-        let way = audit.by_table(at(0), (Routing::Latency, 1), path).unwrap();
+        let topology = Topology::new(Parameters::default());
+        let journey = Journey {
+            ends: (NodeAddr(1), TO),
+            topology: &topology,
+            is_data: true,
+            is_judged: true,
+        };
+        let way = audit.by_table(at(0), (Routing::Latency, 1), journey, path);
+        let way = way.unwrap();
         Talk {
             audits,
             way,

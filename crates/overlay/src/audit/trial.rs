@@ -16,9 +16,13 @@
 //! Choice: a trial ends without a verdict where all ways are alike, so nothing is ever worse off than by
 //! table for more than the time of a trial, and then not for a minute and more.
 //!
-//! This file holds the plan and says where packets go. `search` seeks Q, `verdict` ends a trial, `suspicion`
-//! says who is to blame, and `way` is one path with what is known of it.
+//! A way that the tables turn to is introduced by a trial of its own, whose candidate is the way before: packets go
+//! by both until the new one has shown that it is no hole.
+//!
+//! This file holds the plan and says where packets go. `introduction` begins with a new way, `search` seeks Q,
+//! `verdict` ends a trial, `suspicion` says who is to blame, and `way` is one path with what is known of it.
 
+mod introduction;
 mod search;
 mod suspicion;
 mod verdict;
@@ -28,7 +32,7 @@ pub use suspicion::Suspect;
 pub(crate) use suspicion::Suspicion;
 pub(crate) use way::WayId;
 
-use super::evidence::{Evidence, Promise};
+use super::evidence::{Evidence, Evidences, Promise};
 use super::ledger::Judged;
 use base::token_bucket::TokenBucket;
 use base::{NodeAddr, Time};
@@ -78,10 +82,24 @@ struct Trial {
     since: Time,
     incumbent: WayId,
     candidate: WayId,
-    /// The candidate has suspects, and may have another chance.
-    is_retry: bool,
+    stage: Stage,
+    /// The packets by which the two are compared.
+    of: LinkProtocol,
     /// What was found bad.
     failed: Vec<WayId>,
+    /// Since when the incumbent lacks a link.
+    gone: Option<Time>,
+}
+
+/// What a trial is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The tables have turned to the incumbent, of which nobody knows whether it delivers, from the candidate.
+    Introduction,
+    /// The incumbent is bad.
+    Comparison,
+    /// The candidate has suspects, and may have another chance.
+    Retry,
 }
 
 /// All ways to one destination.
@@ -143,7 +161,8 @@ impl Ways {
             id,
             stamp: stamp_of(&nodes),
             nodes,
-            evidence: Evidence::default(),
+            evidence: Evidences::default(),
+            proven: None,
             used: now,
             wanted: None,
         });
@@ -201,12 +220,21 @@ impl Ways {
         };
         match &self.plan {
             Plan::Plain => Course::Table,
-            Plan::Settled(way) if *way == natural || !self.is_suspected(natural) => Course::Table,
-            Plan::Settled(way) => Course::One(*way),
+            // Every hop is told, also where the tables of this node lead around the suspect: those of the others,
+            // who know of none, may be ahead of them or behind.
+            Plan::Settled(way) if self.is_suspected(natural) => Course::One(*way),
+            Plan::Settled(_) => Course::One(natural),
             Plan::Trial(trial) => {
                 let (a, b) = (trial.incumbent, trial.candidate);
                 if natural != a && natural != b && !self.is_suspected(natural) {
                     return Course::Table;
+                }
+                if trial.stage == Stage::Introduction && natural == b {
+                    // Packets that the tables have not turned are no part of it.
+                    return Course::Table;
+                }
+                if trial.gone.is_some() && natural != a {
+                    return Course::One(b);
                 }
                 let hop = |id: WayId| self.nodes(id).get(1).copied();
                 if let (Some(first), Some(second)) = (hop(a), hop(b))
@@ -216,7 +244,12 @@ impl Ways {
                 {
                     return Course::Two(a, b);
                 }
-                Course::One(if self.loss(b) < self.loss(a) { b } else { a })
+                match trial.stage {
+                    Stage::Introduction if natural == a => Course::Table,
+                    Stage::Introduction => Course::One(b),
+                    _ if self.loss(b) < self.loss(a) => Course::One(b),
+                    _ => Course::One(a),
+                }
             }
         }
     }
@@ -240,14 +273,19 @@ impl Ways {
     }
 
     /// What is known of a path by other packets. It counts only where no way is compared yet.
-    pub(super) fn accuse(&mut self, now: Time, nodes: Vec<NodeAddr>, evidence: Evidence) {
+    pub(super) fn accuse(
+        &mut self,
+        now: Time,
+        nodes: Vec<NodeAddr>,
+        (link, evidence): (LinkProtocol, Evidence),
+    ) {
         if self.is_in_trial() {
             return;
         }
         let id = self.enter(now, nodes);
         self.want(now, id);
         if let Some(way) = self.ways.iter_mut().find(|way| way.id == id) {
-            way.evidence = evidence;
+            *way.evidence.of_mut(link) = evidence;
         }
     }
 
@@ -262,8 +300,11 @@ impl Ways {
         };
         way.used = way.used.max(judged.at);
         if let Some(promise) = promise(&way.nodes, judged.link) {
-            way.evidence
-                .take(judged.at, judged.sent, judged.lost, promise);
+            let evidence = way.evidence.of_mut(judged.link);
+            evidence.take(judged.at, judged.sent, judged.lost, promise);
+            if evidence.carries() {
+                way.proven = way.proven.max(Some(judged.at));
+            }
         }
     }
 
@@ -325,17 +366,17 @@ impl Ways {
         self.ways.iter().find(|way| way.id == id)
     }
 
-    fn evidence(&self, id: WayId) -> Option<&Evidence> {
+    fn evidence(&self, id: WayId) -> Option<&Evidences> {
         self.at(id).map(|way| &way.evidence)
     }
 
     fn loss(&self, id: WayId) -> f64 {
-        self.evidence(id).map_or(1.0, Evidence::loss)
+        self.evidence(id).map_or(1.0, Evidences::loss)
     }
 
     fn reset(&mut self, id: WayId) {
         if let Some(way) = self.ways.iter_mut().find(|way| way.id == id) {
-            way.evidence = Evidence::default();
+            way.evidence = Evidences::default();
         }
     }
 }

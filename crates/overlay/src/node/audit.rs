@@ -12,7 +12,7 @@ use super::ends::PORT;
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
 use crate::aims::asks_less;
-use crate::audit::{By, Due, Finding, Promise, Sent, Suspect, Suspicion, WayId, Ways};
+use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
@@ -55,17 +55,24 @@ impl Node {
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let routing = header.class().routing;
+        let is_judged = self.is_judged(to, &header);
         let (own, tables, database) = (self.addr, &self.tables, &self.database);
         let audit = self.audits.of(now, to)?;
+        let journey = Journey {
+            ends: (own, to),
+            topology: database.topology(),
+            is_data: (header.source_port(), header.destination_port()) != (PORT, PORT),
+            is_judged,
+        };
         if routing == Routing::Stamped {
             let stamp = header.extension()?;
-            return audit.by_stamp(now, stamp, || {
+            return audit.by_stamp(now, stamp, journey, || {
                 single_path(stamp, own, to).filter(|path| has_relays(path))
             });
         }
         let metric = metric(routing)?;
         let generation = tables.followed()?;
-        audit.by_table(now, (routing, generation), || {
+        audit.by_table(now, (routing, generation), journey, || {
             let topology = database.topology();
             let path = tables.tree(metric)?.path(topology.index(to)?);
             let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
@@ -77,19 +84,24 @@ impl Node {
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let ports = (header.source_port(), header.destination_port());
+        Note {
+            way: way.filter(|_| self.is_judged(to, &header)),
+            link: header.class().link,
+            is_data: ports != (PORT, PORT),
+        }
+    }
+
+    /// If such a packet is lost, that is a reproach.
+    fn is_judged<B: AsRef<[u8]>>(&self, to: NodeAddr, header: &Header<B>) -> bool {
         let latency = self.tables.latency(to).unwrap_or_default();
         let has_time = header
             .remaining()
             .duration()
             .is_none_or(|left| left >= in_time(latency));
         let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
-        let aim = self.aims.of_packet(&header);
-        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(&header);
-        Note {
-            way: way.filter(|_| !may_be_late && !may_be_lost),
-            link: header.class().link,
-            is_data: ports != (PORT, PORT),
-        }
+        let aim = self.aims.of_packet(header);
+        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(header);
+        !may_be_late && !may_be_lost
     }
 
     /// Asks what is due.

@@ -13,11 +13,11 @@ use super::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
 use crate::aims::asks_less;
-use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
+use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Journey, Stretch, Way};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::snapshot::StarvedStatus;
-use base::{Burst, NodeAddr, Outbox, Time};
+use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::Route;
 use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
@@ -62,6 +62,41 @@ impl Node {
             excused: Vec::new(),
         };
         self.group_audits.note(now, group, sent);
+        if self.group_audits.have_turned(group, self.tables.followed()) {
+            self.turn_members(now, group, carried, header.remaining().duration());
+        }
+    }
+
+    /// The tables are others: the tree may take other paths to members of a group.
+    #[cold]
+    fn turn_members(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        carried: Carried,
+        left: Option<Duration>,
+    ) {
+        for (to, before) in self.group_audits.paths(group) {
+            let Some(path) = self
+                .path_of_tree(to, carried)
+                .filter(|path| *path != before)
+            else {
+                continue;
+            };
+            let latency = self.tables.latency(to).unwrap_or_default();
+            let is_judged = left.is_none_or(|left| left >= in_time(latency));
+            let journey = Journey {
+                ends: (self.addr, to),
+                topology: self.database.topology(),
+                is_data: true,
+                is_judged,
+            };
+            let turn = (path.clone(), before);
+            let is_doubtful = is_judged
+                && self.ends.has_session(to)
+                && self.audits.turn_group(now, to, turn, journey);
+            self.group_audits.turn(now, (group, to), path, is_doubtful);
+        }
     }
 
     /// Asks members what is due.
@@ -197,9 +232,12 @@ impl Node {
         let (to, lost) = (from, (evidence.loss() * 1000.0).round() as u16);
         out.report(Event::GroupStarved { group, to, lost });
         let carried = self.group_audits.carried(group);
-        let path = carried.and_then(|carried| self.path_of_tree(to, carried));
-        if let Some(path) = path {
-            self.audits.accuse(now, to, path, evidence);
+        let path = carried.and_then(|carried| {
+            let path = self.path_of_tree(to, carried)?;
+            Some((path, carried.link))
+        });
+        if let Some((path, link)) = path {
+            self.audits.accuse(now, to, path, (link, evidence));
             self.decide_audit(now, to, out);
         }
     }
@@ -215,6 +253,11 @@ impl Node {
     ) {
         let starved = self.group_audits.copied(group).to_vec();
         for to in starved {
+            let is_introduced = self.group_audits.is_introduced(group, to);
+            let count = packets.segments();
+            if is_introduced && !self.audits.budgets.take_copies(now, count) {
+                continue;
+            }
             let mut sent = 0;
             for place in 0..packets.segments() {
                 let datagram = packets.segment(place);

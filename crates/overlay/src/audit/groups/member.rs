@@ -5,6 +5,8 @@
 //!     ▲                    │                  │
 //!     '────────────────────┴──── silent four times, or another node needs the place: by the tree alone
 //! ```
+//! Copies that begin with a new path end as soon as it has brought something.
+//!
 //! Its evidence is about one path of the tree, and begins anew when the tree takes another.
 
 use super::super::evidence::{Evidence, Promise};
@@ -19,6 +21,8 @@ const SETTLES: Duration = Duration::from_secs(1);
 /// Who gets copies gets them for so long at least; twice as long each time that it was too early, up to the most.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
 const HOLD_MOST: Duration = Duration::from_secs(640);
+/// The copies of a new path end after so long at last.
+const INTRODUCED_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -47,6 +51,8 @@ pub(super) struct Copied {
     /// What it had lost when they began.
     pub(super) loss: f64,
     pub(super) packets: u64,
+    /// The path is new, and nothing was lost on it that is known.
+    pub(super) is_introduction: bool,
 }
 
 /// A question that is out.
@@ -151,6 +157,7 @@ impl Member {
             until: now + hold,
             loss: evidence.loss(),
             packets: 0,
+            is_introduction: false,
         });
         GroupFinding::Starved { evidence }
     }
@@ -160,6 +167,29 @@ impl Member {
         let copied = self.copied?;
         let is_whole = now >= copied.until && self.evidence.is_good(copied.loss);
         (is_whole && self.end_copies(now)).then_some(GroupFinding::Whole)
+    }
+
+    /// It gets copies until the tree has brought it something by its new path.
+    pub(super) fn introduce(&mut self, now: Time) {
+        self.copied = Some(Copied {
+            since: now,
+            until: now + INTRODUCED_FOR,
+            loss: 1.0,
+            packets: 0,
+            is_introduction: true,
+        });
+    }
+
+    /// It gets copies because the path is new.
+    pub(super) fn is_introduced(&self) -> bool {
+        self.copied.is_some_and(|copied| copied.is_introduction)
+    }
+
+    /// The tree has brought something by the new path, or too little for too long to tell: copies end. False if not.
+    pub(super) fn is_at_home(&mut self, now: Time) -> bool {
+        let is_over = self.copied.is_some_and(|copied| now >= copied.until);
+        let is_known = self.evidence.carries() || is_over;
+        is_known && self.copied.take().is_some()
     }
 
     /// False if it got none.

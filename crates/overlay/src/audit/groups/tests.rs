@@ -308,3 +308,33 @@ fn who_is_starved_takes_the_place_of_who_has_had_it_for_longest() {
     assert!(bench.audits.copied(GROUP).contains(&honest));
     assert_eq!(bench.audits.copied(GROUP).len(), COPIED_MAX);
 }
+
+#[test]
+fn a_member_whose_path_turns_gets_copies_until_the_new_one_has_brought_some() {
+    for brings_all in [true, false] {
+        let mut bench = Bench::new(3);
+        bench.run(5, |_, _| Some(true));
+        let paths = bench.audits.paths(GROUP);
+        assert_eq!(paths.len(), 3);
+        let (at, turned) = (bench.now, (GROUP, member(1)));
+        bench.audits.turn(at, turned, paths[0].1.clone(), false);
+        assert!(bench.audits.copied(GROUP).is_empty(), "nothing is doubtful");
+        bench.audits.turn(at, turned, path(member(1)), true);
+        assert_eq!(bench.audits.copied(GROUP), [member(1)]);
+        assert!(bench.audits.is_introduced(GROUP, member(1)));
+        assert_eq!(bench.audits.starved(), 0, "it lacks nothing");
+        let from = bench.counter;
+        bench.run(3, |to, n| Some(brings_all || to != member(1) || n < from));
+        match brings_all {
+            true => assert!(bench.audits.copied(GROUP).is_empty() && bench.found.is_empty()),
+            false => {
+                assert_eq!(bench.audits.copied(GROUP), [member(1)]);
+                assert!(!bench.audits.is_introduced(GROUP, member(1)));
+                assert!(matches!(
+                    bench.found[..],
+                    [(_, _, GroupFinding::Starved { .. })]
+                ));
+            }
+        }
+    }
+}

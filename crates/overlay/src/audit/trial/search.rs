@@ -6,7 +6,7 @@
 
 use super::suspicion::Suspect;
 use super::way::{Way, WayId};
-use super::{Finding, Plan, Trial, Ways};
+use super::{Finding, Plan, Stage, Trial, Ways};
 use base::{Duration, NodeAddr, Time};
 use graph::spf::Tree;
 use graph::{Metric, NodeIndex, Topology, paths};
@@ -51,13 +51,16 @@ impl Ways {
             (in_use || Some(way.id) == settled) && way.evidence.is_bad()
         };
         let bad = self.ways.iter().find(counts)?;
-        let (incumbent, loss) = (bad.id, bad.evidence.loss());
+        let of = bad.evidence.worst()?;
+        let (incumbent, loss) = (bad.id, bad.evidence.of(of).loss());
         let trial = Trial {
             since: now,
             incumbent,
             candidate: incumbent,
-            is_retry: false,
+            stage: Stage::Comparison,
+            of,
             failed: Vec::new(),
+            gone: None,
         };
         self.reset(incumbent);
         let was_alone = self.is_alone;
@@ -84,7 +87,7 @@ impl Ways {
                 // So that it is kept while its place is sought.
                 self.plan = Plan::Trial(trial.clone());
                 trial.candidate = self.enter_anew(now, nodes);
-                trial.is_retry = false;
+                trial.stage = Stage::Comparison;
                 self.plan = Plan::Trial(trial);
             }
             None if trial.failed.is_empty() => {
@@ -110,7 +113,7 @@ impl Ways {
 
     /// The best path that avoids what is suspect and the ways in `bad`, as far as it can. None but that of
     /// the suspects, if it must be `clean`.
-    fn other(
+    pub(super) fn other(
         &self,
         topology: &Topology,
         (own, to): (NodeAddr, NodeAddr),

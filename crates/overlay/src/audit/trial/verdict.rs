@@ -7,12 +7,13 @@
 //! The tables may leave the incumbent meanwhile. The trial turns to the way that they have taken to if that
 //! is bad too, and ends if no packet takes part in it any more.
 
-use super::super::evidence::HEAVY;
+use super::super::evidence::{Evidences, HEAVY};
 use super::suspicion::{RETRY_FIRST, Suspect, Suspicion, backoff, blamed};
 use super::way::{IN_USE, Way, WayId};
-use super::{Finding, Plan, Trial, Ways};
+use super::{Finding, Plan, Stage, Trial, Ways};
 use base::{Duration, NodeAddr, Time};
 use graph::Topology;
+use wire::data::LinkProtocol;
 
 /// Suspects on the ways to one destination.
 const SUSPECTS_MAX: usize = 16;
@@ -23,6 +24,8 @@ const BLAME_AFTER: Duration = Duration::from_secs(5);
 const TRIAL_LASTS: Duration = Duration::from_secs(30);
 const TRIAL_PACKETS: u64 = 1_000;
 const TRIAL_LASTS_MOST: Duration = Duration::from_secs(600);
+/// The incumbent may lack a link for so long, and the trial goes on where it was.
+const GONE: Duration = Duration::from_secs(5);
 /// What loses so many times less is better.
 const CLEARLY: f64 = 2.0;
 
@@ -35,29 +38,41 @@ impl Ways {
         mut trial: Trial,
     ) -> Option<Finding> {
         let (incumbent, candidate) = (trial.incumbent, trial.candidate);
-        if !self.is_whole(incumbent, topology) {
+        let is_retry = trial.stage == Stage::Retry;
+        if self.is_whole(incumbent, topology) {
+            trial.gone = None;
+        } else if !is_retry && now.since(*trial.gone.get_or_insert(now)) < GONE {
+            // Its link may come back, with what is known of it as it is: a member may tell of a link every other
+            // moment.
+            self.plan = Plan::Trial(trial);
+            return None;
+        } else {
             // Link state has caught up: the tables have another path, or will have one.
             self.plan = match self.has_suspects() {
-                true if self.is_whole(candidate, topology) && !trial.is_retry => {
-                    Plan::Settled(candidate)
-                }
+                true if self.is_whole(candidate, topology) && !is_retry => Plan::Settled(candidate),
                 _ => Plan::Plain,
             };
             return None;
         }
         if !self.is_whole(candidate, topology) {
-            match trial.is_retry {
-                true => self.plan = Plan::Settled(incumbent),
-                false => self.go_on(now, topology, ends, trial),
+            match trial.stage {
+                Stage::Introduction => self.plan = self.as_before(incumbent),
+                Stage::Comparison => self.go_on(now, topology, ends, trial),
+                Stage::Retry => self.plan = Plan::Settled(incumbent),
             }
             return None;
         }
-        let (p, q) = (self.evidence(incumbent)?, self.evidence(candidate)?);
-        let (p_loss, q_loss) = (p.loss(), q.loss());
-        let (p_bad, q_bad) = (p.is_bad(), q.is_bad());
-        if trial.is_retry {
-            return self.decide_retry(now, trial, (p_bad, q_bad, q_loss), q.is_good(0.0));
+        self.plan = Plan::Trial(trial.clone());
+        let (all_p, all_q) = (self.evidence(incumbent)?, self.evidence(candidate)?);
+        let (p_bad, q_bad) = (all_p.is_bad(), all_q.is_bad());
+        match trial.stage {
+            Stage::Introduction => return self.decide_introduction(now, trial),
+            Stage::Retry => return self.decide_retry(now, trial),
+            Stage::Comparison => {}
         }
+        let sent = all_p.sent();
+        let (p, q) = (all_p.of(trial.of), all_q.of(trial.of));
+        let (p_loss, q_loss) = (p.loss(), q.loss());
         if q_bad {
             trial.failed.push(candidate);
             if q_loss < p_loss {
@@ -83,7 +98,7 @@ impl Ways {
             self.plan = self.as_before(incumbent);
             return None;
         }
-        let is_long = age >= TRIAL_LASTS && p.sent() >= TRIAL_PACKETS;
+        let is_long = age >= TRIAL_LASTS && sent >= TRIAL_PACKETS;
         if is_long || age >= TRIAL_LASTS_MOST {
             // The other one does not keep its promise, nor break it: it will do if it is clearly better.
             if p_bad && q_loss * CLEARLY < p_loss {
@@ -118,14 +133,17 @@ impl Ways {
     ) {
         trial.failed.retain(|failed| *failed != incumbent);
         trial.failed.push(trial.incumbent);
-        (trial.incumbent, trial.since) = (incumbent, now);
+        (trial.incumbent, trial.since, trial.gone) = (incumbent, now, None);
+        if let Some(of) = self.evidence(incumbent).and_then(Evidences::worst) {
+            trial.of = of;
+        }
         self.reset(incumbent);
         self.go_on(now, topology, ends, trial);
     }
 
     /// There are packets, but none takes part in the trial, so it would never be decided: those do whose way
     /// by table is one of the two, or has a suspect.
-    fn is_passed_by(&self, now: Time, trial: &Trial) -> bool {
+    pub(super) fn is_passed_by(&self, now: Time, trial: &Trial) -> bool {
         let takes_part = |way: &Way| {
             way.id == trial.incumbent || way.id == trial.candidate || self.is_suspected(way.id)
         };
@@ -133,15 +151,12 @@ impl Ways {
         wanted.peek().is_some() && !wanted.any(takes_part)
     }
 
-    fn decide_retry(
-        &mut self,
-        now: Time,
-        trial: Trial,
-        (p_bad, q_bad, q_loss): (bool, bool, f64),
-        q_good: bool,
-    ) -> Option<Finding> {
+    fn decide_retry(&mut self, now: Time, trial: Trial) -> Option<Finding> {
         let (incumbent, candidate) = (trial.incumbent, trial.candidate);
-        if q_bad {
+        let (p, q) = (self.evidence(incumbent)?, self.evidence(candidate)?);
+        let (p_worst, q_worst, q_good) = (p.worst(), q.worst(), q.is_good());
+        if let Some(of) = q_worst {
+            let q_loss = q.of(of).loss();
             for at in self.suspects_of(candidate) {
                 self.suspicions[at].strike(now, q_loss);
             }
@@ -158,10 +173,11 @@ impl Ways {
                 false => Plan::Plain,
             };
             return Some(Finding::Cleared { suspects });
-        } else if p_bad {
+        } else if let Some(of) = p_worst {
             // What was settled on is bad, and what was suspect may be better.
             self.plan = Plan::Trial(Trial {
-                is_retry: false,
+                stage: Stage::Comparison,
+                of,
                 ..trial
             });
         } else if now.since(trial.since) >= TRIAL_LASTS {
@@ -177,7 +193,8 @@ impl Ways {
     fn condemn(&mut self, now: Time, trial: &Trial, loss: f64) -> Finding {
         let good = |way: &&Way| {
             way.id == trial.candidate
-                || now.since(way.used) < IN_USE && way.evidence.is_good(HEAVY.min(loss))
+                || now.since(way.used) < IN_USE
+                    && way.evidence.of(trial.of).is_good(HEAVY.min(loss))
         };
         let good: Vec<&Way> = self.ways.iter().filter(good).collect();
         let bad = [trial.incumbent].into_iter().chain(trial.failed.clone());
@@ -252,8 +269,10 @@ impl Ways {
             since: now,
             incumbent: settled,
             candidate,
-            is_retry: true,
+            stage: Stage::Retry,
+            of: LinkProtocol::default(),
             failed: Vec::new(),
+            gone: None,
         });
     }
 

@@ -4,7 +4,7 @@
 //! A way is what a trial compares. It has a number of its own, so what became of packets counts for the way
 //! that they took, also when the tables have another path by then.
 
-use super::super::evidence::Evidence;
+use super::super::evidence::Evidences;
 use base::{Duration, NodeAddr, Time};
 use graph::stamp::Subgraph;
 use wire::stamp::{STAMP_BYTES_MAX, emit_subgraph};
@@ -23,7 +23,9 @@ pub(super) struct Way {
     pub(super) nodes: Vec<NodeAddr>,
     /// Empty if it fits none.
     pub(super) stamp: Vec<u8>,
-    pub(super) evidence: Evidence,
+    pub(super) evidence: Evidences,
+    /// When it carried packets last, as far as they were judged by now.
+    pub(super) proven: Option<Time>,
     /// When packets went by it, and when packets would have done so that nobody diverts.
     pub(super) used: Time,
     pub(super) wanted: Option<Time>,

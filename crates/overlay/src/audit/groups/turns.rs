@@ -1,0 +1,68 @@
+//! Members to which the tables turn the tree's path: what a relay on the new one swallows is not to be missed until
+//! questions have found it out. Copies go to them at once, by the path before and by the new one
+//! ([`super::super::trial`]), or around what this node suspects already.
+//!
+//! Choice: only where a place for copies is free, and out of what trials may copy: the tables of a source with many
+//! members turn for all of them at once.
+
+use super::{COPIED_GROUPS_MAX, COPIED_MAX, GroupAudits};
+use base::{Map, NodeAddr, Time};
+
+impl GroupAudits {
+    /// The tables are others than those by which the paths of this group were known last. Those are known from now on.
+    #[inline]
+    pub(crate) fn have_turned(&mut self, group: NodeAddr, tables: Option<u64>) -> bool {
+        let Some(audit) = self.groups.get_mut(&group) else {
+            return false;
+        };
+        core::mem::replace(&mut audit.tables, tables) != tables
+    }
+
+    /// The members of a group to which the tree takes a path with relays, and that path.
+    pub(crate) fn paths(&self, group: NodeAddr) -> Vec<(NodeAddr, Vec<NodeAddr>)> {
+        let members = self.groups.get(&group).into_iter();
+        let members = members.flat_map(|audit| &audit.members);
+        let led = members.filter(|(_, member)| !member.path.is_empty());
+        led.map(|(node, member)| (*node, member.path.clone()))
+            .collect()
+    }
+
+    /// The tree's path to a member is another from now on. It gets copies if `is_doubtful`, and there is a place.
+    pub(crate) fn turn(
+        &mut self,
+        now: Time,
+        (group, node): (NodeAddr, NodeAddr),
+        path: Vec<NodeAddr>,
+        is_doubtful: bool,
+    ) {
+        let has_place = is_doubtful && self.has_place(node);
+        let audit = self.groups.get_mut(&group);
+        let Some(member) = audit.and_then(|audit| audit.members.get_mut(&node)) else {
+            return;
+        };
+        member.is_elsewhere(now, path);
+        if has_place && member.copied.is_none() {
+            member.introduce(now);
+            self.settle(group);
+        }
+    }
+
+    /// A member gets copies only because its path is new.
+    pub(crate) fn is_introduced(&self, group: NodeAddr, node: NodeAddr) -> bool {
+        let audit = self.groups.get(&group);
+        let member = audit.and_then(|audit| audit.members.get(&node));
+        member.is_some_and(super::Member::is_introduced)
+    }
+
+    /// A node may get copies of one more group, and nobody has to make room for it.
+    fn has_place(&self, node: NodeAddr) -> bool {
+        let mut places: Map<NodeAddr, usize> = Map::default();
+        for copied in self.groups.values().flat_map(|audit| &audit.copied) {
+            *places.entry(*copied).or_default() += 1;
+        }
+        match places.get(&node) {
+            Some(groups) => *groups < COPIED_GROUPS_MAX,
+            None => places.len() < COPIED_MAX,
+        }
+    }
+}

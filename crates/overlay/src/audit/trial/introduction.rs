@@ -1,0 +1,134 @@
+//! Introductions: what a way must show that the tables turn to.
+//!
+//! Link state tells of links, and not of what a node swallows, so a way that nobody has taken lately may be a hole.
+//! The way before it carried packets a moment ago. So packets go by both until the new one has brought some: what it
+//! swallows is never missed. That takes as long as the first questions about it, a second or so.
+//!
+//! Choice: only from a way that is there still to another one, and only with copies that trials may have. Where a
+//! link has failed packets are in a hurry; where the copies are spent, or a link has no room, they follow the tables.
+
+use super::way::WayId;
+use super::{Finding, Plan, Stage, Trial, Ways};
+use base::{Duration, NodeAddr, Time};
+use graph::Topology;
+use wire::data::LinkProtocol;
+
+/// What has carried packets that left so lately needs no introduction. Choice: in use, a way is judged every second.
+const PROVEN_FOR: Duration = Duration::from_secs(2);
+/// An introduction ends after so long at last: there are too few packets.
+const INTRODUCED_FOR: Duration = Duration::from_secs(5);
+
+impl Ways {
+    /// Packets that took `before` are about to take this way. `before` is none if they took no way that is known:
+    /// a link without relays, or several paths at once.
+    pub(in crate::audit) fn introduce(
+        &mut self,
+        now: Time,
+        (new, before): (WayId, Option<WayId>),
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+    ) {
+        let is_proven = |at: Time| now.since(at) < PROVEN_FOR;
+        if self.is_suspected(new)
+            || self
+                .at(new)
+                .and_then(|way| way.proven)
+                .is_some_and(is_proven)
+        {
+            return;
+        }
+        let carried = match &self.plan {
+            Plan::Plain => before,
+            Plan::Settled(way) => before.filter(|way| !self.is_suspected(*way)).or(Some(*way)),
+            Plan::Trial(trial)
+                if trial.stage == Stage::Introduction && before == Some(trial.incumbent) =>
+            {
+                Some(trial.candidate)
+            }
+            // A way is introduced or compared already, and its packets need that more.
+            Plan::Trial(_) => return,
+        };
+        let candidate = match carried {
+            Some(way) => self.is_whole(way, topology).then_some(way),
+            None => self.beside(now, new, topology, ends),
+        };
+        let is_bad = |way: &WayId| self.evidence(*way).is_some_and(|e| e.is_bad());
+        let Some(candidate) = candidate.filter(|way| *way != new && !is_bad(way)) else {
+            return;
+        };
+        if let Some(way) = self.ways.iter_mut().find(|way| way.id == new) {
+            way.evidence.doubt();
+        }
+        self.plan = Plan::Trial(Trial {
+            since: now,
+            incumbent: new,
+            candidate,
+            stage: Stage::Introduction,
+            of: LinkProtocol::default(),
+            failed: Vec::new(),
+            gone: None,
+        });
+    }
+
+    /// Packets of a group turn from one path to another, and copies of them follow. True if the new one is doubtful: it
+    /// is introduced, or has a suspect.
+    pub(in crate::audit) fn introduce_paths(
+        &mut self,
+        now: Time,
+        (new, before): (Vec<NodeAddr>, Vec<NodeAddr>),
+        topology: &Topology,
+        ends: (NodeAddr, NodeAddr),
+    ) -> bool {
+        let before = self.enter(now, before);
+        let new = self.enter(now, new);
+        self.introduce(now, (new, Some(before)), topology, ends);
+        let is_introduced = match &self.plan {
+            Plan::Trial(trial) => trial.incumbent == new,
+            _ => false,
+        };
+        if is_introduced {
+            self.want(now, new);
+        }
+        is_introduced || self.is_suspected(new)
+    }
+
+    /// Another way without the relays of this one.
+    fn beside(
+        &mut self,
+        now: Time,
+        new: WayId,
+        topology: &Topology,
+        (own, to): (NodeAddr, NodeAddr),
+    ) -> Option<WayId> {
+        let link = topology.index(own).zip(topology.index(to));
+        let link = link.and_then(|(own, to)| topology.link(own, to));
+        let nodes = match link.is_some_and(|edge| !edge.link.is_silent()) {
+            true => vec![own, to],
+            false => self.other(topology, (own, to), &[new], true)?,
+        };
+        // So that it keeps its place.
+        self.want(now, new);
+        Some(self.enter(now, nodes))
+    }
+
+    pub(super) fn decide_introduction(&mut self, now: Time, trial: Trial) -> Option<Finding> {
+        let new = self.evidence(trial.incumbent)?;
+        if let Some(of) = new.worst() {
+            let loss = new.of(of).loss();
+            self.reset(trial.incumbent);
+            self.reset(trial.candidate);
+            self.plan = Plan::Trial(Trial {
+                since: now,
+                stage: Stage::Comparison,
+                of,
+                ..trial
+            });
+            return Some(Finding::Bad { loss });
+        }
+        let is_over = now.since(trial.since) >= INTRODUCED_FOR;
+        if new.carries() || is_over || self.is_passed_by(now, &trial) {
+            self.plan = self.as_before(trial.incumbent);
+        }
+        None
+    }
+}
