@@ -437,27 +437,34 @@ pub struct Mark<W> {
 
 /// Numbers and marks of the packets of a flow that were here last.
 ///
-/// Of two packets with the same place the later one is remembered, so the ring need not know what is
+/// Of two packets with the same place the later one is remembered, so a ring need not know what is
 /// newest, and nothing that others write moves it on.
+///
+/// ```text
+///   places by number   the last so many packets, if each number has one packet
+///   places by mark     as many again: of one number, the packet and what somebody has made of it
+/// ```
+/// By number alone, a packet and its changed copy made each other be forgotten at each meeting. Where the graph of a
+/// group has a cycle, both went round in it, twice as many each time, until their time to live ended.
 ///
 /// Choice: marks of the whole packet cost a tenth of what a relay does with it, and most flows never have copies. So a flow
 /// goes by tags until two are alike. The second one of these passes, whichever is genuine, and from then on
 /// whole packets count, as long as copies come.
 #[derive(Clone, Debug, Default)]
 struct Marks {
-    /// Empty until the first packet.
-    ring: Vec<u32>,
+    /// The places by number, and behind them those by mark. Empty until the first packet.
+    places: Vec<u32>,
     /// Until then whole packets count.
     whole_until: Time,
-    /// Packets since the ring has grown.
+    /// Packets since they have become more.
     since: u32,
 }
 
 /// Where a copy has come, others may for so long.
 const COPIES_FOR: Duration = Duration::from_secs(10);
-/// Packets that a flow's ring of marks covers at first: a second of voice, in 256 bytes.
+/// Packets that a flow's marks cover at first: a second of voice, in 512 bytes.
 const MARKS_START: usize = 64;
-/// And at most: copies that come 10 ms apart at 100 000 packets per second, in 4 KiB.
+/// And at most: copies that come 10 ms apart at 100 000 packets per second, in 8 KiB.
 const MARKS_LIMIT: usize = 1 << 10;
 
 impl Marks {
@@ -469,29 +476,48 @@ impl Marks {
             true => (mark.whole)(),
             false => mark.tag,
         };
-        if self.since as usize >= self.ring.len() * 16 && self.ring.len() < MARKS_LIMIT {
+        if self.since as usize >= self.covered() * 16 && self.covered() < MARKS_LIMIT {
             self.grow();
         }
         self.since = self.since.saturating_add(1);
-        let at = seq.0 as usize & (self.ring.len() - 1);
-        let is_alike = core::mem::replace(&mut self.ring[at], known) == known;
+        let is_alike = self.replace(seq, known, mark.is_final);
         if mark.is_final || !is_alike {
             return is_alike;
         }
         self.whole_until = now + COPIES_FOR;
         if !is_whole {
             // The next copy is one of this packet, and is told by the whole of it.
-            self.ring[at] = (mark.whole)();
+            self.replace(seq, (mark.whole)(), false);
         }
         is_whole
+    }
+
+    /// Remembers it in its places; true if it was in one of them.
+    #[inline]
+    fn replace(&mut self, seq: FlowSeq, known: u32, is_final: bool) -> bool {
+        let half = self.covered();
+        let (by_number, by_mark) = self.places.split_at_mut(half);
+        let last = half - 1;
+        let number = &mut by_number[seq.0 as usize & last];
+        let mut is_alike = core::mem::replace(number, known) == known;
+        if !is_final {
+            let mixed = (u64::from(known).wrapping_mul(MIX) >> 32) as usize;
+            is_alike |= core::mem::replace(&mut by_mark[mixed & last], known) == known;
+        }
+        is_alike
+    }
+
+    /// Packets in a row, copies of which are known.
+    fn covered(&self) -> usize {
+        self.places.len() / 2
     }
 
     /// What was remembered is forgotten: a copy of it that comes now is one for the exit to drop.
     #[cold]
     fn grow(&mut self) {
-        let len = (self.ring.len() * 4).max(MARKS_START);
-        self.ring.clear();
-        self.ring.resize(len, 0);
+        let covered = (self.covered() * 4).max(MARKS_START);
+        self.places.clear();
+        self.places.resize(2 * covered, 0);
         self.since = 0;
     }
 }
