@@ -10,6 +10,7 @@ use gateway::remote::{Gate, Settings as GateSettings, WayDrop};
 use gateway::socks::{Nodes, Settings, Socks};
 use net::unix::{Received, SeqListener};
 use socket2::{Domain, Socket, Type};
+use std::cell::Cell;
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -256,24 +257,42 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
     let (gate, place) = gate_of(path, PATIENCE);
     let node = Node::remote(place.clone()).unwrap();
     let socket = node.bind(0, Options::best_effort()).unwrap();
-    wait_until(|| node.ways().first().is_some_and(|way| way.is_udp));
-    wait_until(|| gate.clients_with_ways(1).0[0].at.is_some());
-    let (mut payload, mut buffer) = ([1; 1_100], [0; 2_000]);
-    for i in 0..100 {
-        payload[0] = i;
-        socket
-            .send_to(&payload, Target::parse("10.7.0.3:9").unwrap())
-            .unwrap();
+    let exchanged = Cell::new(0);
+    let exchange = || {
+        let (mut payload, mut buffer) = ([1; 1_100], [0; 2_000]);
+        payload[0] = exchanged.get() as u8;
+        let to = Target::parse("10.7.0.3:9").unwrap();
+        socket.send_to(&payload, to).unwrap();
         let (len, ..) = socket.recv_from(&mut buffer).unwrap();
         assert_eq!(buffer[..len], payload);
-    }
+        exchanged.set(exchanged.get() + 1);
+    };
     let ways = gate.ways().unwrap();
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    // An answer can be here before the other threads have counted.
     let at_gate = || [&ways.received, &ways.sent, &ways.sent_by_tls].map(of);
-    wait_until(|| at_gate() == [100, 100, 0]);
-    let report = || node.ways()[0];
-    wait_until(|| [report().sent, report().came, report().sent_by_tls] == [100, 100, 0]);
+    let at_client = || {
+        let report = node.ways().first().copied().unwrap_or_default();
+        [report.came, report.sent, report.sent_by_tls]
+    };
+    // The first goes by TLS, and asks for the way. The next ones do until it is known how long a datagram the way takes.
+    exchange();
+    wait_until(|| node.ways().first().is_some_and(|way| way.is_udp));
+    wait_until(|| gate.clients_with_ways(1).0[0].at.is_some());
+    wait_until(|| {
+        let before = (at_gate(), at_client());
+        exchange();
+        // An answer can be here before the other threads have counted.
+        let has_sent = |now: [u64; 3], before: [u64; 3]| now[1] + now[2] > before[1] + before[2];
+        wait_until(|| has_sent(at_gate(), before.0) && has_sent(at_client(), before.1));
+        at_gate()[1] > before.0[1] && at_client()[1] > before.1[1]
+    });
+    wait_until(|| at_gate()[0] == at_client()[1] && at_client()[0] == at_gate()[1]);
+    let (gate_before, client_before) = (at_gate(), at_client());
+    for _ in 0..100 {
+        exchange();
+    }
+    let by_udp = |before: [u64; 3]| [before[0] + 100, before[1] + 100, before[2]];
+    wait_until(|| at_gate() == by_udp(gate_before) && at_client() == by_udp(client_before));
     // What is too long for a way goes by TLS.
     let long = vec![9; 20_000];
     socket
@@ -281,7 +300,8 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
         .unwrap();
     let mut room = vec![0; 30_000];
     assert_eq!(socket.recv_from(&mut room).unwrap().0, long.len());
-    wait_until(|| at_gate()[2] == 1 && at_gate()[0] == 100);
+    wait_until(|| at_gate()[2] == gate_before[2] + 1);
+    assert_eq!(at_gate()[0], gate_before[0] + 100);
     // Strangers: of no kind, and of no client.
     let at: SocketAddr = place.endpoint.parse().unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -290,7 +310,7 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
     }
     wait_until(|| [WayDrop::Malformed, WayDrop::Unknown].map(|why| ways.dropped(why)) == [1, 1]);
     stranger.set_nonblocking(true).unwrap();
-    assert!(stranger.recv(&mut buffer).is_err());
+    assert!(stranger.recv(&mut [0; 2_000]).is_err());
     drop(socket);
     serving.join().unwrap();
     wait_until(|| gate.clients_with_ways(1).1 == 0);

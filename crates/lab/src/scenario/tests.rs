@@ -758,7 +758,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "c6e0a29adf99fa0a");
+    assert_eq!(example("diamond.toml").trace_hash, "400b6d324ca2975b");
 }
 
 #[test]
