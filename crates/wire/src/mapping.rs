@@ -7,8 +7,9 @@
 //!   node ── NAT-PMP, version 0: your address outside? ──▶      [`nat_pmp`], RFC 6886, the older one
 //!   node ── open this port ──▶
 //! ```
-//! Both share the port, and the first byte of every message is the version. Only what a node says, and what it may hear,
-//! is here. These formats are not the project's own: a router may add options and bytes at the end, which are skipped.
+//! Both share the port, and the first byte of every message is the version. This module has only the messages that a node
+//! sends and those that it may receive. The formats are not the project's own: a router may add options and bytes at the
+//! end, and the node skips them.
 
 pub mod nat_pmp;
 pub mod pcp;

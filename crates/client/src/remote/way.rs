@@ -4,7 +4,7 @@
 //! ```text
 //!              AskWay / Way over TLS            an answer, the round trip is known
 //!   (none) ───────────────────────▶ proving ──────────────────────────────────────▶ up
-//!                                    ▲   │ MISSES probes without an answer          │ the same
+//!                                    ▲   │ MISSES_FIRST probes without an answer    │ too many without one
 //!                   back-off is over │   ▼                                          ▼
 //!                                    └─ down ◀──────────── NoWay over TLS ──────────┘
 //! ```

@@ -1,4 +1,4 @@
-//! One who comes: a place, a thread, the greeting, and then a pump.
+//! A new connection: it gets a place and a thread, is greeted, and then has a pump.
 
 use super::failures::Failures;
 use super::ways::WaySocket;

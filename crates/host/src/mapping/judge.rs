@@ -12,7 +12,8 @@ pub(super) fn fits((before_s, at): (u32, Time), epoch_s: u32, now: Time) -> bool
         && there_s + 2 >= here_s - here_s / 16
 }
 
-/// Anybody can send there. Choice: ranges for examples count as public: no router has one, and networks of tests do.
+/// Whether any host on the Internet can send to this address. Choice: addresses reserved for examples count as public. No
+/// router has one, and test networks use them.
 pub(super) fn is_public(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
     let is_shared = a == 100 && b & 0xc0 == 64;

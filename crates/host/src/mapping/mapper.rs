@@ -31,8 +31,9 @@ const TRIES: u32 = 4;
 /// The rest after that, or after a refusal; twice as long each time, up to [`REST_MAX`].
 const REST: Duration = Duration::from_secs(120);
 const REST_MAX: Duration = Duration::from_secs(3_600);
-/// For how long a mapping is wanted. Choice: a node that was killed leaves its port open for no longer, and a router that
-/// has lost the mapping is noticed within half of it, for two small datagrams. What a router gives beyond it is not used.
+/// For how long a mapping is asked for. Choice: after a node was killed, a router that gives what was asked closes the port
+/// within this time. A node notices within half of it that the router has lost the mapping, and that costs two small
+/// datagrams. If a router gives more, the node counts on this much all the same.
 const LIFETIME: Duration = Duration::from_secs(1_200);
 /// A shorter life counts as this one: a router cannot have itself asked all the time.
 const LIFE_MIN: Duration = Duration::from_secs(60);

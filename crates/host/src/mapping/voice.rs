@@ -113,7 +113,7 @@ impl Voice {
             )),
             (State::DoubleNat { outside }, _) => lines.warn(&format!(
                 "port mapping: of no use, and not announced: the router {router} has the address {outside} outside, \
-                 which is not public, so there is a second NAT behind it"
+                 which is not public, so there is a second NAT in front of it"
             )),
             (State::Silent, _) => lines.say(&format!(
                 "port mapping: the router {router} answers neither PCP nor NAT-PMP"

@@ -1,5 +1,5 @@
-//! Single datagrams whose answer leaves from the address that they came to, for who has a socket of the
-//! standard library that several threads use.
+//! Single datagrams whose answer leaves from the address to which they came. For callers that share one
+//! socket of the standard library among several threads.
 
 use super::local::{self, Locals};
 use super::outgoing::Control;

@@ -143,11 +143,12 @@ impl Node {
         }
     }
 
-    /// Where this node is to be dialled: where neighbours see it, and what the router leads to it. That is open to all, but
-    /// may lead nowhere, and partners dial one endpoint after the other. So it comes first only where neighbours see
-    /// several ports of the router, which others cannot use; after a single one; and last, but in any case, where no
-    /// neighbour sees that address: the router may be wrong about its own. Where a record has no room for all, it replaces
-    /// what is seen of the router. It leads datagrams, and is left out where none come.
+    /// Where others can dial this node: where neighbours see it, and the endpoint that the router maps. The mapped one is open
+    /// to all, but may lead nowhere, and partners dial one endpoint after the other. It comes first if neighbours see several
+    /// ports at its address, which others cannot use, and right after the one that they see if they see only one. If no
+    /// neighbour sees that address, the router may be wrong about it: then it comes last. If the record has no room for
+    /// all, it stays, and what neighbours see at its address is left out first. A node that gets no datagrams does not
+    /// announce it.
     fn endpoints(&mut self) -> Vec<Endpoint> {
         let mut endpoints = self.seen_at();
         let mapped = self.sightings.mapped.filter(|at| self.may_dial(*at));

@@ -101,7 +101,7 @@ impl ClientWay {
         is_up.then(|| self.length.longest(self.clock.now()))
     }
 
-    /// A message has come by TLS, or is to be sent, of this length before it is cut.
+    /// A message has come by TLS, or is about to be sent. `len` is its length before it is cut.
     pub(super) fn on_whole(&mut self, len: usize) {
         self.length.on_carried(self.clock.now(), len);
     }

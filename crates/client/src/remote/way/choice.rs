@@ -3,10 +3,11 @@
 //! While datagrams pass, the way is probed every [`BUSY`]; else every [`IDLE`], which keeps the mappings
 //! of NATs. When a probe has no answer in time, as TCP counts it, others follow every [`RETRY`], whatever
 //! the round trip. The way is left when so many have none that losses as they were before would do that
-//! once in a thousand times, and nothing else is heard any more: one that dies in a call is left within
-//! two seconds and what the round trip exceeds a quarter of one, and one that loses a third of all
-//! datagrams is kept, for TCP carries next to nothing there. A way that fails is tried again after
-//! [`BACK_OFF`], and then after twice as long each time.
+//! once in a thousand times, and nothing else is heard any more. One that dies in a call is left within
+//! about two seconds; if the round trip is longer than 250 ms, that takes about twice the difference more,
+//! because two probes are waited for. One that loses a third of all datagrams is kept, for TCP carries next
+//! to nothing there. A way that fails is tried again after [`BACK_OFF`], and then after twice as long each
+//! time.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;

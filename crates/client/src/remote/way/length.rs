@@ -1,9 +1,9 @@
 //! How long a datagram may be on a way.
 //!
-//! Nobody tells of the path: a router that finds a datagram too long drops it, and its word is not
-//! believed (ICMP, which any stranger can forge) or does not come. So the client finds out by trials,
-//! datagrams that are as long as what is to be known and that the gate answers with as many bytes (RFC
-//! 8899, with TLS for what is longer):
+//! The path does not say what it takes. A router that finds a datagram too long drops it. It may send
+//! ICMP, which any stranger can forge, so nothing relies on that. So the client tries: it sends a datagram
+//! of the length in question, and the gate answers with one of the same length (RFC 8899; longer
+//! datagrams go by TLS):
 //!
 //! ```text
 //!   the longest ── answered ──────────────────────────▶ known to pass, and tried again every [`AGAIN`]
@@ -12,9 +12,10 @@
 //!   halfway between what passes and what does not ◀──────────┘
 //! ```
 //!
-//! What nothing so long has used for a while is not believed any more: the first one goes by TLS and has
-//! it tried. So no path can swallow what is long for more than some two seconds. How many are several
-//! depends on the losses, as for probes ([`super::Choice::too_many`]).
+//! A length that no datagram has used for a while is not believed any more: the first such datagram goes
+//! by TLS, and starts a trial. If a path stops carrying long datagrams, they are lost for some two seconds,
+//! and for up to [`BELIEVED_FOR`] if the round trip is long or packets are lost: how many trials are
+//! several depends on the losses, as for probes ([`super::Choice::too_many`]).
 
 use base::{Duration, Time};
 use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, TRIAL_AROUND_BYTES, UNTRIED_BYTES_MAX};

@@ -8,9 +8,9 @@ use wire::ipc::{
     BATCH_HEADER_BYTES, INCOMING_HEADER_BYTES, OUTGOING_HEADER_BYTES, Reply, Request, kind,
 };
 
-/// Hands on `message` whole, if it fits into a datagram of `longest` bytes or has no datagrams to cut
-/// between; else in pieces, in order, of which those fit that have more than one datagram. Each with how
-/// many datagrams it holds. `scratch` is where pieces are put together.
+/// Hands on `message` whole if it fits into a datagram of `longest` bytes or cannot be cut. Otherwise it
+/// hands on pieces, in order. Each comes with the number of its datagrams. A piece of several datagrams
+/// fits; a piece of one may be too long. `scratch` holds the piece that is being put together.
 pub fn split<E>(
     message: &[u8],
     is_raw: bool,

@@ -1,9 +1,9 @@
-//! Members to which the tables turn the tree's path: what a relay on the new one swallows is not to be missed until
-//! questions have found it out. Copies go to them at once, by the path before and by the new one
-//! ([`super::super::trial`]), or around what this node suspects already.
+//! Members whose path in the tree has changed. A relay on the new path may swallow packets, and questions need a second
+//! to find that out. Until then the member gets copies ([`super::super::trial`]): by the path before and by the new one, or
+//! around what this node suspects already.
 //!
-//! Choice: only where a place for copies is free, and out of what trials may copy: the tables of a source with many
-//! members turn for all of them at once.
+//! Choice: a member gets copies only if a place for them is free, and within what trials may copy. The tables of a source
+//! with many members change the paths of all of them at once.
 
 use super::{COPIED_GROUPS_MAX, COPIED_MAX, GroupAudits};
 use base::{Map, NodeAddr, Time};

@@ -1,11 +1,12 @@
-//! Introductions: what a way must show that the tables turn to.
+//! Introductions: a way that the tables turn to must show that it carries packets.
 //!
-//! Link state tells of links, and not of what a node swallows, so a way that nobody has taken lately may be a hole.
-//! The way before it carried packets a moment ago. So packets go by both until the new one has brought some: what it
-//! swallows is never missed. That takes as long as the first questions about it, a second or so.
+//! Link state tells of links, not of nodes that swallow packets. A way that nobody has used lately may be a hole; the way
+//! before it carried packets a moment ago. So packets go by both until the new way has delivered some, and what it swallows
+//! is not missed. That takes a second or so, as long as the first questions about it. Packets that had no known way before
+//! get another path beside the new one.
 //!
-//! Choice: only from a way that is there still to another one, and only with copies that trials may have. Where a
-//! link has failed packets are in a hurry; where the copies are spent, or a link has no room, they follow the tables.
+//! Choice: this needs a second way that has all its links, and copies that trials may have. If a link of the way before has
+//! failed, packets must not wait: they follow the tables. So they do if the copies are spent or a link has no room.
 
 use super::way::WayId;
 use super::{Finding, Plan, Stage, Trial, Ways};
