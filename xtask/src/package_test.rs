@@ -33,15 +33,16 @@ const FIRST_STEPS: [&str; 5] = [
     "rm -r /mnt/net",
 ];
 
-/// Where the system keeps books of its own.
-const BOOKS: [&str; 5] = [
+/// Where the system keeps books of its own: what begins so is not looked at.
+const BOOKS: [&str; 7] = [
     "var/lib/dpkg/",
     "var/cache/",
     "var/log/",
     "etc/passwd-",
     "etc/group-",
+    "etc/shadow-",
+    "etc/gshadow-",
 ];
-const SHADOWS: [&str; 2] = ["etc/shadow-", "etc/gshadow-"];
 
 /// Installs, tries and removes the package.
 pub(crate) fn run(bare: &Path, package: &Path) -> Outcome {
@@ -85,9 +86,11 @@ fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
     }
     within("dpkg --purge sinew")?;
     let after = files(root)?;
-    let left: Vec<&String> = after.difference(&before).collect();
-    if !left.is_empty() || has_user(root)? {
-        return Err(format!("the removal leaves {left:?}, or the user `sinew`"));
+    let changed: Vec<&String> = after.symmetric_difference(&before).collect();
+    if !changed.is_empty() || has_user(root)? {
+        return Err(format!(
+            "the removal leaves these changed, or the user `sinew`: {changed:?}"
+        ));
     }
     println!(
         "package-test: in {}: installed, tried, removed; nothing is left",
@@ -96,13 +99,16 @@ fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All paths below, without the system's own books.
+/// All paths below, with kinds, modes and sizes, without the system's own books.
 fn files(root: &Path) -> Result<BTreeSet<String>> {
-    let words = ["-xdev", "-printf", "%P\n"];
-    let all = call("find", &[&[text(root).as_str()], &words[..]].concat())?;
-    let is_book = |path: &str| BOOKS.iter().any(|book| path.starts_with(book));
-    let is_own = |path: &&str| !is_book(path) && !SHADOWS.contains(path);
-    Ok(all.lines().filter(is_own).map(str::to_owned).collect())
+    // The size of a folder says nothing.
+    let folders = ["-xdev", "-type", "d", "-printf", "%P %y %m\n"];
+    let others = ["-o", "-printf", "%P %y %m %s\n"];
+    let root = text(root);
+    let all = call("find", &[&[root.as_str()], &folders[..], &others].concat())?;
+    let is_book = |line: &&str| BOOKS.iter().any(|book| line.starts_with(book));
+    let others = all.lines().filter(|line| !is_book(line));
+    Ok(others.map(str::to_owned).collect())
 }
 
 fn has_user(root: &Path) -> Result<bool> {

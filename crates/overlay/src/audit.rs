@@ -63,6 +63,8 @@ const STOPPED: Duration = Duration::from_secs(1);
 const DOUBLED_FOR: Duration = Duration::from_secs(10);
 /// Nothing was sent there for so long: only what is suspect stays known.
 const IDLE: Duration = Duration::from_secs(120);
+/// Stamps to one node whose ways are remembered. Choice: as many sockets with a scheme of their own send to one node.
+const STAMPS_MAX: usize = 4;
 /// Questions are due at multiples of this, so that many wake a node seldom.
 const GRID: Duration = Duration::from_millis(25);
 
@@ -82,9 +84,9 @@ pub(crate) struct Audit {
     ledger: Ledger,
     pub(crate) ways: Ways,
     /// The way that the tables had at this generation, by metric.
-    natural: Map<Routing, (u64, Option<WayId>)>,
-    /// The way of the stamp that was met last.
-    stamped: (Vec<u8>, Option<WayId>),
+    natural: Map<Routing, (u64, Taken)>,
+    /// The ways of some stamps, the newest at the end.
+    stamped: Vec<(Vec<u8>, Taken)>,
     ask_at: Option<Time>,
     /// A question is out, and should be answered by then.
     answer_by: Option<Time>,
@@ -104,8 +106,38 @@ pub(crate) struct Journey<'t> {
     pub(crate) topology: &'t Topology,
     /// They are no question or answer.
     pub(crate) is_data: bool,
-    /// If they are lost that is a reproach, so they show what a way carries.
-    pub(crate) is_judged: bool,
+}
+
+/// The way that packets of one routing, or with one stamp, take.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    way: Option<WayId>,
+    /// The way before, until a packet takes this one whose loss would be a reproach: others show nothing.
+    before: Option<Option<WayId>>,
+}
+
+impl Taken {
+    fn first(way: Option<WayId>) -> Taken {
+        Taken { way, before: None }
+    }
+
+    fn next(self, way: Option<WayId>) -> Taken {
+        let before = self.before.unwrap_or(self.way);
+        Taken {
+            way,
+            before: (before != way).then_some(before),
+        }
+    }
+
+    /// This way and the one before, once.
+    fn turn(&mut self, is_judged: impl FnOnce() -> bool) -> Option<(WayId, Option<WayId>)> {
+        let turn = self.way.zip(self.before)?;
+        if !is_judged() {
+            return None;
+        }
+        self.before = None;
+        Some(turn)
+    }
 }
 
 /// A question that is due.
@@ -162,14 +194,13 @@ impl Audits {
         now: Time,
         to: NodeAddr,
         paths: (Vec<NodeAddr>, Vec<NodeAddr>),
-        journey: Journey<'_>,
+        (topology, own): (&Topology, NodeAddr),
     ) -> bool {
         let Some(audit) = self.of(now, to) else {
             return false;
         };
         audit.used = now;
-        let Journey { topology, ends, .. } = journey;
-        audit.ways.introduce_paths(now, paths, topology, ends)
+        audit.ways.introduce_paths(now, paths, topology, (own, to))
     }
 
     pub(crate) fn get(&self, to: NodeAddr) -> Option<&Audit> {
@@ -296,7 +327,7 @@ impl Audit {
             ledger: Ledger::default(),
             ways: Ways::new(now),
             natural: Map::default(),
-            stamped: (Vec::new(), None),
+            stamped: Vec::new(),
             ask_at: None,
             answer_by: None,
             doubled_until: Time::ZERO,
@@ -308,74 +339,91 @@ impl Audit {
     }
 
     /// The way that packets of a routing take by table at a generation of the tables; `path` tells it
-    /// where it is not known yet.
+    /// where it is not known yet. `is_judged` says whether it is a reproach if such a packet is lost.
     pub(crate) fn by_table(
         &mut self,
         now: Time,
         (routing, generation): (Routing, u64),
         journey: Journey<'_>,
+        is_judged: impl FnOnce() -> bool,
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
-        if let Some((known, way)) = self.natural.get(&routing)
-            && *known == generation
-            && way.is_none_or(|way| self.ways.has(way))
-        {
-            let way = *way;
-            way.inspect(|way| self.ways.want(now, *way));
-            return way;
+        let known = self.natural.get(&routing).copied();
+        let is_here = |taken: &Taken| taken.way.is_none_or(|way| self.ways.has(way));
+        let current = known.filter(|(at, taken)| *at == generation && is_here(taken));
+        let mut taken = match (current, known) {
+            (Some((_, taken)), _) => taken,
+            (None, before) => {
+                let way = path().map(|path| self.ways.enter(now, path));
+                before.map_or(Taken::first(way), |(_, before)| before.next(way))
+            }
+        };
+        let turned = self.turned(now, &mut taken, journey, is_judged);
+        if journey.is_data && (current.is_none() || turned) {
+            self.natural.insert(routing, (generation, taken));
         }
-        let way = path().map(|path| self.ways.enter(now, path));
-        way.inspect(|way| self.ways.want(now, *way));
-        if !journey.is_data {
-            return way;
-        }
-        let before = self.natural.insert(routing, (generation, way));
-        if let (Some((_, before)), Some(way)) = (before, way) {
-            self.turn(now, (way, before), journey);
-        }
-        way
+        taken.way
     }
 
-    /// Packets turn from one way to another.
-    fn turn(&mut self, now: Time, (way, before): (WayId, Option<WayId>), journey: Journey<'_>) {
-        if before != Some(way) && journey.is_judged {
-            let Journey { topology, ends, .. } = journey;
-            self.ways.introduce(now, (way, before), topology, ends);
-        }
-    }
-
-    /// The neighbour that gets packets of a routing, if they go otherwise than by table.
-    pub(crate) fn first_hop(&self, routing: Routing) -> Option<NodeAddr> {
-        let (_, natural) = self.natural.get(&routing)?;
-        self.ways.settled((*natural)?)?.get(1).copied()
-    }
-
-    /// The way of packets with this stamp, if it is a single path.
+    /// The way of packets with this stamp, if it is a single path. See [`Audit::by_table`].
     pub(crate) fn by_stamp(
         &mut self,
         now: Time,
         stamp: &[u8],
         journey: Journey<'_>,
+        is_judged: impl FnOnce() -> bool,
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
-        if self.stamped.0 == stamp && self.stamped.1.is_none_or(|way| self.ways.has(way)) {
-            let way = self.stamped.1;
-            way.inspect(|way| self.ways.want(now, *way));
-            return way;
+        let is_here = |taken: &Taken| taken.way.is_none_or(|way| self.ways.has(way));
+        let mut known = self.stamped.iter();
+        let current = known.position(|(known, taken)| known == stamp && is_here(taken));
+        let mut taken = match current {
+            Some(at) => self.stamped[at].1,
+            None => {
+                let way = path().map(|path| self.ways.enter(now, path));
+                let before = self.stamped.last();
+                before.map_or(Taken::first(way), |(_, before)| before.next(way))
+            }
+        };
+        let turned = self.turned(now, &mut taken, journey, is_judged);
+        match current {
+            _ if !journey.is_data => {}
+            Some(at) if turned => self.stamped[at].1 = taken,
+            Some(_) => {}
+            None => {
+                self.stamped.retain(|(known, _)| known != stamp);
+                let surplus = (self.stamped.len() + 1).saturating_sub(STAMPS_MAX);
+                self.stamped.drain(..surplus);
+                self.stamped.push((stamp.to_vec(), taken));
+            }
         }
-        let way = path().map(|path| self.ways.enter(now, path));
-        way.inspect(|way| self.ways.want(now, *way));
-        if !journey.is_data {
-            return way;
+        taken.way
+    }
+
+    /// Packets are about to take a way. True if they turn to it from another one, which introduces it.
+    fn turned(
+        &mut self,
+        now: Time,
+        taken: &mut Taken,
+        journey: Journey<'_>,
+        is_judged: impl FnOnce() -> bool,
+    ) -> bool {
+        taken.way.inspect(|way| self.ways.want(now, *way));
+        let turn = match journey.is_data {
+            true => taken.turn(is_judged),
+            false => None,
+        };
+        if let Some(turn) = turn {
+            self.ways
+                .introduce(now, turn, journey.topology, journey.ends);
         }
-        let is_first = self.stamped.0.is_empty();
-        self.stamped.0.clear();
-        self.stamped.0.extend_from_slice(stamp);
-        let before = core::mem::replace(&mut self.stamped.1, way);
-        if let Some(way) = way.filter(|_| !is_first) {
-            self.turn(now, (way, before), journey);
-        }
-        way
+        turn.is_some()
+    }
+
+    /// The neighbour that gets packets of a routing, if they go otherwise than by table.
+    pub(crate) fn first_hop(&self, routing: Routing) -> Option<NodeAddr> {
+        let (_, taken) = self.natural.get(&routing)?;
+        self.ways.settled(taken.way?)?.get(1).copied()
     }
 
     /// From a packet, or a question, to the question after it.

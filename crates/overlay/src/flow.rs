@@ -184,9 +184,11 @@ pub struct Flow {
 }
 
 /// The table of flows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Flows {
     places: Map<FlowKey, u32>,
+    /// Where a mark has its place.
+    salt: u64,
     flows: Vec<Flow>,
     last: usize,
     /// Where eviction and expiry go on looking.
@@ -195,9 +197,16 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// An empty table.
-    pub fn new() -> Flows {
-        Flows::default()
+    /// An empty table. The salt is a secret of the node: who knew it could choose marks that have the same place.
+    pub fn new(salt: u64) -> Flows {
+        Flows {
+            places: Map::default(),
+            salt: salt | 1,
+            flows: Vec::new(),
+            last: 0,
+            hand: 0,
+            evicted: 0,
+        }
     }
 
     /// Notes a packet of the flow `key` with its sequence number, and tells whether it is new.
@@ -247,10 +256,11 @@ impl Flows {
         (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
+        let salt = self.salt;
         let flow = self.flow(now, key);
         flow.known = Known::Passing;
         flow.note(now, seq, Way::Stamped);
-        let verdict = match flow.marks.is_repeated(now, seq, mark) {
+        let verdict = match flow.marks.is_repeated(now, seq, mark, salt) {
             true => Verdict::Duplicate,
             false => Verdict::New,
         };
@@ -267,8 +277,9 @@ impl Flows {
         key: FlowKey,
         (seq, mark): (FlowSeq, Mark<impl Fn() -> u32>),
     ) -> bool {
+        let salt = self.salt;
         let flow = self.flow(now, key);
-        let is_repeated = flow.marks.is_repeated(now, seq, mark);
+        let is_repeated = flow.marks.is_repeated(now, seq, mark, salt);
         flow.duplicates += u64::from(is_repeated);
         is_repeated
     }
@@ -379,7 +390,7 @@ impl Flows {
         if self.flows.is_empty() && self.flows.capacity() > 0 {
             *self = Flows {
                 evicted: self.evicted,
-                ..Flows::default()
+                ..Flows::new(self.salt)
             };
         }
     }
@@ -470,7 +481,13 @@ const MARKS_LIMIT: usize = 1 << 10;
 impl Marks {
     /// Notes a packet; true if the same one was here lately.
     #[inline]
-    fn is_repeated(&mut self, now: Time, seq: FlowSeq, mark: Mark<impl Fn() -> u32>) -> bool {
+    fn is_repeated(
+        &mut self,
+        now: Time,
+        seq: FlowSeq,
+        mark: Mark<impl Fn() -> u32>,
+        salt: u64,
+    ) -> bool {
         let is_whole = !mark.is_final && now < self.whole_until;
         let known = match is_whole {
             true => (mark.whole)(),
@@ -480,28 +497,28 @@ impl Marks {
             self.grow();
         }
         self.since = self.since.saturating_add(1);
-        let is_alike = self.replace(seq, known, mark.is_final);
+        let is_alike = self.replace((seq, salt), known, mark.is_final);
         if mark.is_final || !is_alike {
             return is_alike;
         }
         self.whole_until = now + COPIES_FOR;
         if !is_whole {
             // The next copy is one of this packet, and is told by the whole of it.
-            self.replace(seq, (mark.whole)(), false);
+            self.replace((seq, salt), (mark.whole)(), false);
         }
         is_whole
     }
 
     /// Remembers it in its places; true if it was in one of them.
     #[inline]
-    fn replace(&mut self, seq: FlowSeq, known: u32, is_final: bool) -> bool {
+    fn replace(&mut self, (seq, salt): (FlowSeq, u64), known: u32, is_final: bool) -> bool {
         let half = self.covered();
         let (by_number, by_mark) = self.places.split_at_mut(half);
         let last = half - 1;
         let number = &mut by_number[seq.0 as usize & last];
         let mut is_alike = core::mem::replace(number, known) == known;
         if !is_final {
-            let mixed = (u64::from(known).wrapping_mul(MIX) >> 32) as usize;
+            let mixed = (u64::from(known).wrapping_mul(salt) >> 32) as usize;
             is_alike |= core::mem::replace(&mut by_mark[mixed & last], known) == known;
         }
         is_alike

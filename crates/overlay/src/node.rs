@@ -252,6 +252,7 @@ impl Node {
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);
         database.set_clock(config.unix_start_s);
+        let marks = PacketMarks::new(&config.seed);
         let mut node = Node {
             addr,
             name,
@@ -277,9 +278,9 @@ impl Node {
             handshakes,
             links,
             sockets: Sockets::default(),
-            flows: Flows::new(),
+            flows: Flows::new(marks.salt()),
             aims: FlowAims::default(),
-            marks: PacketMarks::new(&config.seed),
+            marks,
             resequencer: Resequencer::default(),
             held_given_up: Lately::default(),
             database,

@@ -33,6 +33,7 @@ pub struct PacketMarks {
     step: u64,
     /// Odd.
     last: u64,
+    salt: u64,
 }
 
 impl PacketMarks {
@@ -44,7 +45,13 @@ impl PacketMarks {
             block: Box::new(core::array::from_fn(|_| stream.next_u64())),
             step: stream.next_u64() % PRIME,
             last: stream.next_u64() | 1,
+            salt: stream.next_u64(),
         }
+    }
+
+    /// A secret for what keeps marks.
+    pub fn salt(&self) -> u64 {
+        self.salt
     }
 
     /// The mark of a packet: of its class, of what no hop changes of its header, and of the `rest`. Never 0.

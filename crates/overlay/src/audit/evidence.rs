@@ -193,15 +193,20 @@ impl Evidences {
 
     /// All link protocols that have a fair share of the packets get what they were promised.
     pub(super) fn is_good(&self) -> bool {
+        self.all_with_a_share(|evidence| evidence.is_good(0.0))
+    }
+
+    /// It is no hole, as the packets of all link protocols with a fair share of them have shown.
+    pub(super) fn carries(&self) -> bool {
+        self.all_with_a_share(Evidence::carries)
+    }
+
+    /// It holds for all link protocols that have a fair share of the packets, and there are such.
+    fn all_with_a_share(&self, holds: impl Fn(&Evidence) -> bool) -> bool {
         let sent = self.sent();
         let counts = |evidence: &&Evidence| evidence.sent() * SHARE >= sent.max(1);
         let mut counted = self.each().into_iter().filter(counts).peekable();
-        !self.is_bad() && counted.peek().is_some() && counted.all(|e| e.is_good(0.0))
-    }
-
-    /// It is no hole, as the packets of one link protocol have shown.
-    pub(super) fn carries(&self) -> bool {
-        !self.is_bad() && self.each().into_iter().any(Evidence::carries)
+        !self.is_bad() && counted.peek().is_some() && counted.all(holds)
     }
 
     /// As [`Evidence::doubt`].

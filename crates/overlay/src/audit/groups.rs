@@ -95,7 +95,7 @@ struct GroupAudit {
     /// Members may have come or gone.
     is_due: bool,
     /// The tables by which the tree's paths to members were known last.
-    tables: Option<u64>,
+    tables: (Option<u64>, Time),
     used: Time,
 }
 
@@ -184,7 +184,7 @@ impl GroupAudits {
             members: BTreeMap::new(),
             copied: Vec::new(),
             is_due: true,
-            tables: None,
+            tables: (None, Time::ZERO),
             used: now,
         };
         self.groups.insert(group, audit);

@@ -31,9 +31,8 @@ impl Talk {
             ends: (NodeAddr(1), TO),
             topology: &topology,
             is_data: true,
-            is_judged: true,
         };
-        let way = audit.by_table(at(0), (Routing::Latency, 1), journey, path);
+        let way = audit.by_table(at(0), (Routing::Latency, 1), journey, || true, path);
         let way = way.unwrap();
         Talk {
             audits,
@@ -156,4 +155,27 @@ fn copies_to_all_destinations_together_are_limited() {
         }
     }
     assert_eq!(two, budget::COPIES_BURST as u32);
+}
+
+/// A packet whose loss is no reproach takes the new way first, and shows nothing of it.
+#[test]
+fn a_turn_waits_for_a_packet_that_shows_something() {
+    let mut ways = Ways::new(at(0));
+    let mut enter = |relay: u32| ways.enter(at(0), vec![NodeAddr(1), NodeAddr(relay), TO]);
+    let (a, b) = (enter(2), enter(3));
+    let mut taken = Taken::first(Some(a));
+    assert_eq!(
+        taken.turn(|| true),
+        None,
+        "the first way has none before it"
+    );
+    taken = taken.next(Some(b));
+    assert_eq!(taken.turn(|| false), None);
+    // The tables are others, and lead the same way.
+    taken = taken.next(Some(b));
+    assert_eq!(taken.turn(|| true), Some((b, Some(a))));
+    assert_eq!(taken.turn(|| true), None, "once");
+    // There and back again is no turn.
+    taken = taken.next(Some(a)).next(Some(b));
+    assert_eq!(taken.turn(|| true), None);
 }

@@ -17,13 +17,16 @@ fn key(n: u32) -> FlowKey {
     }
 }
 
+/// Of a node that nobody knows.
+const SALT: u64 = 0x2545_f491_4f6c_dd1d;
+
 fn note(flows: &mut Flows, now: Time, flow: u32, seq: u32) -> Verdict {
     flows.on_packet(now, key(flow), FlowSeq(seq), 100).0
 }
 
 #[test]
 fn copies_are_recognised_and_counted() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     assert_eq!(note(&mut flows, at_ms(0), 1, 10), Verdict::New);
     assert_eq!(note(&mut flows, at_ms(1), 1, 10), Verdict::Duplicate);
     assert_eq!(
@@ -46,7 +49,7 @@ fn copies_are_recognised_and_counted() {
 /// over; only what is behind all that is remembered is of a restarted source.
 #[test]
 fn a_slow_copy_is_no_restarted_source() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     let mut stamped = |ms, seq| flows.on_stamped(at_ms(ms), key(1), FlowSeq(seq), 100).0;
     for seq in (1_000..1_010).filter(|seq| *seq != 1_004) {
         assert_eq!(stamped(u64::from(seq), seq), Verdict::New);
@@ -66,7 +69,7 @@ fn a_slow_copy_is_no_restarted_source() {
 /// another path. They are late, there are many of them in order, and none is of a restarted source.
 #[test]
 fn what_a_stalled_relay_sends_on_is_not_taken_again() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for seq in 0..600 {
         let now = at_ms(u64::from(seq) * 20);
         assert_eq!(note(&mut flows, now, 1, seq), Verdict::New);
@@ -79,7 +82,7 @@ fn what_a_stalled_relay_sends_on_is_not_taken_again() {
 
 #[test]
 fn every_part_of_the_key_counts() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     let base = key(1);
     let keys = [
         base,
@@ -111,7 +114,7 @@ fn every_part_of_the_key_counts() {
 
 #[test]
 fn the_next_hop_stays_with_its_flow() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     let hop = Cached {
         generation: 3,
         routing: Routing::Hops,
@@ -130,7 +133,7 @@ fn the_next_hop_stays_with_its_flow() {
 
 #[test]
 fn sequence_numbers_wrap() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for (i, seq) in (u32::MAX - 2..=u32::MAX).chain(0..3).enumerate() {
         assert_eq!(note(&mut flows, at_ms(i as u64), 1, seq), Verdict::New);
     }
@@ -140,7 +143,7 @@ fn sequence_numbers_wrap() {
 
 #[test]
 fn a_late_packet_widens_the_window() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     note(&mut flows, at_ms(0), 1, 0);
     note(&mut flows, at_ms(1), 1, 20_000);
     assert_eq!(note(&mut flows, at_ms(2), 1, 15_000), Verdict::New);
@@ -149,7 +152,7 @@ fn a_late_packet_widens_the_window() {
 
 #[test]
 fn copies_by_a_slower_path_are_recognised_at_a_high_rate() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     // 100 000 packets/s, the copies 20 ms later: 2000 numbers, eight times the first window.
     let mut doubled = 0;
     for i in 0..50_000u32 {
@@ -164,7 +167,7 @@ fn copies_by_a_slower_path_are_recognised_at_a_high_rate() {
 
 #[test]
 fn a_source_that_restarts_after_silence_is_heard_at_once() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for i in 0..100 {
         note(&mut flows, at_ms(i * 20), 1, i as u32);
     }
@@ -182,7 +185,7 @@ fn a_source_that_restarts_after_silence_is_heard_at_once() {
 
 #[test]
 fn a_source_that_restarts_at_once_loses_one_packet() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     note(&mut flows, at_ms(0), 1, 5_000_000);
     let verdicts: Vec<_> = (0..5).map(|i| note(&mut flows, at_ms(1), 1, i)).collect();
     assert_eq!(verdicts[0], Verdict::Stale);
@@ -194,7 +197,7 @@ fn a_source_that_restarts_at_once_loses_one_packet() {
 
 #[test]
 fn ancient_packets_among_fresh_ones_are_no_restart() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for i in 0..100 {
         assert_eq!(
             note(&mut flows, at_ms(i), 1, 5_000_000 + i as u32),
@@ -210,7 +213,7 @@ fn ancient_packets_among_fresh_ones_are_no_restart() {
 
 #[test]
 fn a_full_table_lets_the_stale_go_and_keeps_the_busy() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     let busy = 1_000_000;
     for i in 0..3 * FLOW_LIMIT as u32 {
         note(&mut flows, at_ms(u64::from(i)), i, 0);
@@ -227,7 +230,7 @@ fn a_full_table_lets_the_stale_go_and_keeps_the_busy() {
 
 #[test]
 fn idle_flows_leave_and_take_their_memory_along() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for i in 0..1000 {
         note(&mut flows, at_ms(0), i, 0);
     }
@@ -253,7 +256,7 @@ fn delivered(flows: &mut Flows, packets: impl IntoIterator<Item = (u32, bool)>) 
 
 #[test]
 fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     let forged = (0..50).map(|n| (1_000_000 + n, false));
     let genuine = (0..50).map(|seq| (seq, true));
     let verdicts = delivered(&mut flows, forged.chain(genuine));
@@ -281,7 +284,7 @@ fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> boo
 
 #[test]
 fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     // Without copies nobody needs the whole.
     for seq in 0..100 {
         let mark = Mark {
@@ -303,7 +306,7 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
         assert!(!passes(&mut flows, 2, seq, (1_000_000 + seq, 77_000 + seq)));
     }
     // Of copies that nobody has changed one passes, and no third one.
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     assert!(passes(&mut flows, 0, 5, (7, 77)));
     assert!(passes(&mut flows, 0, 5, (7, 77)));
     assert!(!passes(&mut flows, 0, 5, (7, 77)));
@@ -319,7 +322,7 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
 #[test]
 fn a_packet_and_what_somebody_has_made_of_it_do_not_go_round_and_round() {
     for tags in [[1, 2], [1, 1]] {
-        let mut flows = Flows::new();
+        let mut flows = Flows::new(SALT);
         let mut turns = (0..40).map(|turn| turn % 2);
         let passed = turns.by_ref().filter(|variant| {
             let mark = (tags[*variant], 7 + *variant as u32);
@@ -329,9 +332,36 @@ fn a_packet_and_what_somebody_has_made_of_it_do_not_go_round_and_round() {
     }
 }
 
+/// Two tags that one salt puts into one place have different ones by another: who does not know the node's cannot choose such.
+#[test]
+fn nobody_can_choose_tags_that_make_each_other_be_forgotten() {
+    let passed = |salt: u64| {
+        let mut flows = Flows::new(salt);
+        let turns = (0..40).map(|turn| turn % 2);
+        let passes = |variant: &usize| {
+            let mark = ([1_234_567, 267][*variant], 7 + *variant as u32);
+            passes(&mut flows, 0, 5, mark)
+        };
+        turns
+            .filter({
+                let mut passes = passes;
+                move |variant| passes(variant)
+            })
+            .count()
+    };
+    assert_eq!(
+        passed(0x9e37_79b9_7f4a_7c15),
+        40,
+        "a salt that the two were chosen for"
+    );
+    let forgotten =
+        (0..200).filter(|salt| passed((salt * 2 + 1u64).wrapping_mul(0xd134_2543_de82_ef95)) > 4);
+    assert!(forgotten.count() <= 10, "about one of 64");
+}
+
 #[test]
 fn what_was_not_sealed_is_known_again_at_once() {
-    let mut flows = Flows::new();
+    let mut flows = Flows::new(SALT);
     for seq in 0..100 {
         let is_repeated = |flows: &mut Flows| {
             let mark = Mark {
@@ -352,7 +382,7 @@ proptest! {
     fn a_packet_is_new_once(
         steps in proptest::collection::vec((0u32..5, 0u32..4, 0u32..150), 1..500),
     ) {
-        let mut flows = Flows::new();
+        let mut flows = Flows::new(SALT);
         let mut seen = BTreeSet::new();
         let mut heads = [1_000u32; 5];
         for (i, (flow, forward, back)) in steps.into_iter().enumerate() {

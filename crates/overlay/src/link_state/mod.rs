@@ -363,7 +363,9 @@ impl Database {
         let mut times = BTreeMap::new();
         for node in self.nodes().filter(|node| by(*node)) {
             let links = self.links_of(node).unwrap_or_default();
-            let named: BTreeSet<NodeAddr> = links.iter().map(|link| link.neighbor).collect();
+            let mut named: Vec<NodeAddr> = links.iter().map(|link| link.neighbor).collect();
+            named.sort_unstable();
+            named.dedup();
             for neighbor in named {
                 *times.entry(neighbor).or_default() += 1;
             }

@@ -8,13 +8,14 @@
 //! ```
 
 use super::Node;
-use super::ends::PORT;
+use super::ends::{PORT, is_own};
 use super::send::{assemble, metric, own_header};
 use super::stamped::is_flood;
-use crate::aims::asks_less;
+use crate::aims::{FlowAims, asks_less};
 use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
+use crate::route::Tables;
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
@@ -55,24 +56,23 @@ impl Node {
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let routing = header.class().routing;
-        let is_judged = self.is_judged(to, &header);
-        let (own, tables, database) = (self.addr, &self.tables, &self.database);
+        let (own, tables, database, aims) = (self.addr, &self.tables, &self.database, &self.aims);
         let audit = self.audits.of(now, to)?;
         let journey = Journey {
             ends: (own, to),
             topology: database.topology(),
-            is_data: (header.source_port(), header.destination_port()) != (PORT, PORT),
-            is_judged,
+            is_data: !is_own(&header),
         };
+        let is_judged = || is_judged((tables, aims), to, &header);
         if routing == Routing::Stamped {
             let stamp = header.extension()?;
-            return audit.by_stamp(now, stamp, journey, || {
+            return audit.by_stamp(now, stamp, journey, is_judged, || {
                 single_path(stamp, own, to).filter(|path| has_relays(path))
             });
         }
         let metric = metric(routing)?;
         let generation = tables.followed()?;
-        audit.by_table(now, (routing, generation), journey, || {
+        audit.by_table(now, (routing, generation), journey, is_judged, || {
             let topology = database.topology();
             let path = tables.tree(metric)?.path(topology.index(to)?);
             let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
@@ -83,25 +83,12 @@ impl Node {
     /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
-        let ports = (header.source_port(), header.destination_port());
+        let known = (&self.tables, &self.aims);
         Note {
-            way: way.filter(|_| self.is_judged(to, &header)),
+            way: way.filter(|_| is_judged(known, to, &header)),
             link: header.class().link,
-            is_data: ports != (PORT, PORT),
+            is_data: !is_own(&header),
         }
-    }
-
-    /// If such a packet is lost, that is a reproach.
-    fn is_judged<B: AsRef<[u8]>>(&self, to: NodeAddr, header: &Header<B>) -> bool {
-        let latency = self.tables.latency(to).unwrap_or_default();
-        let has_time = header
-            .remaining()
-            .duration()
-            .is_none_or(|left| left >= in_time(latency));
-        let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
-        let aim = self.aims.of_packet(header);
-        let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(header);
-        !may_be_late && !may_be_lost
     }
 
     /// Asks what is due.
@@ -178,8 +165,7 @@ impl Node {
     pub(super) fn on_tally(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
-        let ports = (header.source_port(), header.destination_port());
-        if ports != (PORT, PORT) || header.destination() != self.addr {
+        if !is_own(&header) || header.destination() != self.addr {
             return self.drop_one(Drop::Malformed, out);
         }
         match Tally::parse(header.payload()) {
@@ -404,6 +390,21 @@ pub(super) fn promise(
 /// A reliable lane of a node on the way gives up what would be late, which is no fault of that node.
 pub(super) fn may_be_given_up<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     header.class().link == LinkProtocol::Reliable && !header.remaining().is_none()
+}
+
+/// If such a packet is lost, that is a reproach.
+fn is_judged<B: AsRef<[u8]>>(
+    (tables, aims): (&Tables, &FlowAims),
+    to: NodeAddr,
+    header: &Header<B>,
+) -> bool {
+    let latency = tables.latency(to).unwrap_or_default();
+    let left = header.remaining().duration();
+    let has_time = left.is_none_or(|left| left >= in_time(latency));
+    let may_be_late = !has_time || header.ttl() < TTL_TO_SPARE;
+    let aim = aims.of_packet(header);
+    let may_be_lost = aim.is_some_and(|(_, aim)| asks_less(aim)) || may_be_given_up(header);
+    !may_be_late && !may_be_lost
 }
 
 /// Somebody on the path could swallow packets: of a link its own ends know what it loses.

@@ -11,7 +11,7 @@
 //! though repair makes good for it.
 
 use super::Node;
-use super::ends::{CLASS, PORT};
+use super::ends::{CLASS, PORT, is_own};
 use super::receive::Verdict;
 use super::send::{assemble, own_header};
 use crate::ends::has_seal;
@@ -280,8 +280,7 @@ impl Node {
     pub(super) fn on_end_repair(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let source = header.source();
-        let ports = (header.source_port(), header.destination_port());
-        if ports != (PORT, PORT) || header.destination() != self.addr {
+        if !is_own(&header) || header.destination() != self.addr {
             return self.drop_one(Drop::Malformed, out);
         }
         let Ok(message) = EndRepair::parse(header.payload()) else {

@@ -13,7 +13,7 @@ use super::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
 use super::ends::PORT;
 use super::send::{around_bytes, assemble, metric, own_header};
 use crate::aims::asks_less;
-use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Journey, Stretch, Way};
+use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::snapshot::StarvedStatus;
@@ -62,7 +62,10 @@ impl Node {
             excused: Vec::new(),
         };
         self.group_audits.note(now, group, sent);
-        if self.group_audits.have_turned(group, self.tables.followed()) {
+        if self
+            .group_audits
+            .have_turned(now, group, self.tables.followed())
+        {
             self.turn_members(now, group, carried, header.remaining().duration());
         }
     }
@@ -85,16 +88,11 @@ impl Node {
             };
             let latency = self.tables.latency(to).unwrap_or_default();
             let is_judged = left.is_none_or(|left| left >= in_time(latency));
-            let journey = Journey {
-                ends: (self.addr, to),
-                topology: self.database.topology(),
-                is_data: true,
-                is_judged,
-            };
             let turn = (path.clone(), before);
+            let here = (self.database.topology(), self.addr);
             let is_doubtful = is_judged
                 && self.ends.has_session(to)
-                && self.audits.turn_group(now, to, turn, journey);
+                && self.audits.turn_group(now, to, turn, here);
             self.group_audits.turn(now, (group, to), path, is_doubtful);
         }
     }

@@ -11,7 +11,7 @@
 //! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
 
 use super::Node;
-use super::ends::{Around, PORT, tag_of, whole_of};
+use super::ends::{Around, PORT, is_own, tag_of, whole_of};
 use super::receive::{Verdict, ends_here};
 use super::send::{assemble, own_header};
 use crate::ends::{has_seal, uncover};
@@ -250,8 +250,7 @@ impl Node {
     pub(super) fn on_group_key(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let source = header.source();
-        let ports = (header.source_port(), header.destination_port());
-        if ports != (PORT, PORT) || header.destination() != self.addr {
+        if !is_own(&header) || header.destination() != self.addr {
             return self.drop_one(Drop::Malformed, out);
         }
         match GroupKey::parse(header.payload()) {

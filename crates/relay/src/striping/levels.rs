@@ -106,15 +106,15 @@ impl Levels {
         let Some(from) = each.windows(2).position(agree) else {
             return Some(first);
         };
-        // Those that agree with no lower one share what there is.
-        let more = each[from + 1..].iter();
-        let pooled = more.fold((each[from], true), |(one, goes_on), each| {
-            match goes_on && one.agrees_with(*each) {
-                true => (one.pooled_with(*each), true),
-                false => (one, false),
+        let mut one = each[from];
+        for more in &each[from + 1..] {
+            // From here on they share what there is.
+            if !one.agrees_with(*more) {
+                break;
             }
-        });
-        Some(pooled.0)
+            one = one.pooled_with(*more);
+        }
+        Some(one)
     }
 
     /// Losses are the path's own: what sets the pace there is chance.

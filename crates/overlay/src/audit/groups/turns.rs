@@ -6,16 +6,25 @@
 //! with many members change the paths of all of them at once.
 
 use super::{COPIED_GROUPS_MAX, COPIED_MAX, GroupAudits};
-use base::{Map, NodeAddr, Time};
+use base::{Duration, Map, NodeAddr, Time};
+
+/// The paths of a group are looked at again after so long. Choice: every record of any node makes other tables, and a group
+/// may have thousands of members.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl GroupAudits {
     /// The tables are others than those by which the paths of this group were known last. Those are known from now on.
     #[inline]
-    pub(crate) fn have_turned(&mut self, group: NodeAddr, tables: Option<u64>) -> bool {
+    pub(crate) fn have_turned(&mut self, now: Time, group: NodeAddr, tables: Option<u64>) -> bool {
         let Some(audit) = self.groups.get_mut(&group) else {
             return false;
         };
-        core::mem::replace(&mut audit.tables, tables) != tables
+        let (known, looked) = audit.tables;
+        let has_turned = known != tables && now.since(looked) >= LOOK_AGAIN;
+        if has_turned {
+            audit.tables = (tables, now);
+        }
+        has_turned
     }
 
     /// The members of a group to which the tree takes a path with relays, and that path.
