@@ -85,7 +85,7 @@ pub(crate) struct Audit {
     pub(crate) ways: Ways,
     /// The way that the tables had at this generation, by metric.
     natural: Map<Routing, (u64, Taken)>,
-    /// The ways of some stamps, the newest at the end.
+    /// The ways of some stamps, that of the last packet at the end.
     stamped: Vec<(Vec<u8>, Taken)>,
     ask_at: Option<Time>,
     /// A question is out, and should be answered by then.
@@ -123,9 +123,11 @@ impl Taken {
 
     fn next(self, way: Option<WayId>) -> Taken {
         let before = self.before.unwrap_or(self.way);
+        // What took no way that is known shows nothing of the one before that.
+        let is_turn = way.is_some() && before != way;
         Taken {
             way,
-            before: (before != way).then_some(before),
+            before: is_turn.then_some(before),
         }
     }
 
@@ -375,27 +377,26 @@ impl Audit {
         path: impl FnOnce() -> Option<Vec<NodeAddr>>,
     ) -> Option<WayId> {
         let is_here = |taken: &Taken| taken.way.is_none_or(|way| self.ways.has(way));
-        let mut known = self.stamped.iter();
-        let current = known.position(|(known, taken)| known == stamp && is_here(taken));
-        let mut taken = match current {
-            Some(at) => self.stamped[at].1,
+        let last = self.stamped.last();
+        let is_last = last.is_some_and(|(known, taken)| known == stamp && is_here(taken));
+        let before = last.map(|(_, taken)| *taken);
+        let mut taken = match before.filter(|_| is_last) {
+            Some(taken) => taken,
             None => {
-                let way = path().map(|path| self.ways.enter(now, path));
-                let before = self.stamped.last();
-                before.map_or(Taken::first(way), |(_, before)| before.next(way))
+                let mut known = self.stamped.iter();
+                let known = known.position(|(known, _)| known == stamp);
+                let known = known.map(|at| self.stamped.remove(at).1.way);
+                let way = known.filter(|way| way.is_none_or(|way| self.ways.has(way)));
+                let way = way.unwrap_or_else(|| path().map(|path| self.ways.enter(now, path)));
+                before.map_or(Taken::first(way), |before| before.next(way))
             }
         };
         let turned = self.turned(now, &mut taken, journey, is_judged);
-        match current {
-            _ if !journey.is_data => {}
-            Some(at) if turned => self.stamped[at].1 = taken,
-            Some(_) => {}
-            None => {
-                self.stamped.retain(|(known, _)| known != stamp);
-                let surplus = (self.stamped.len() + 1).saturating_sub(STAMPS_MAX);
-                self.stamped.drain(..surplus);
-                self.stamped.push((stamp.to_vec(), taken));
-            }
+        if journey.is_data && (!is_last || turned) {
+            self.stamped.retain(|(known, _)| known != stamp);
+            let surplus = (self.stamped.len() + 1).saturating_sub(STAMPS_MAX);
+            self.stamped.drain(..surplus);
+            self.stamped.push((stamp.to_vec(), taken));
         }
         taken.way
     }

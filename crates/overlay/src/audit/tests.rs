@@ -175,6 +175,11 @@ fn a_turn_waits_for_a_packet_that_shows_something() {
     taken = taken.next(Some(b));
     assert_eq!(taken.turn(|| true), Some((b, Some(a))));
     assert_eq!(taken.turn(|| true), None, "once");
+    // What went by a link alone meanwhile has no way before.
+    taken = taken.next(None).next(Some(a));
+    assert_eq!(taken.turn(|| true), Some((a, None)));
+    taken = taken.next(Some(b));
+    assert_eq!(taken.turn(|| true), Some((b, Some(a))));
     // There and back again is no turn.
     taken = taken.next(Some(a)).next(Some(b));
     assert_eq!(taken.turn(|| true), None);
