@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | package-test | fuzz | upgrade | readme`.
+//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | package-test | first-call | fuzz | upgrade | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -10,6 +10,7 @@
 
 mod ci;
 mod dist;
+mod first_call;
 mod fuzz;
 mod package_test;
 mod readme;
@@ -31,6 +32,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   dist                       build the packages: archive, .deb, list of parts, checksums
   package-test ROOT DEB      install the .deb in a copy of the bare root, try it, remove it (as root;
                              `.ci/package` makes the roots and builds the package for Debian 11)
+  first-call ROOT DEB        install the .deb in two copies of the bare root, join them, and measure a call
+                             between them (as root)
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
   upgrade --from COMMIT | --old PROGRAM [--no-copies]
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         ["wheel", "--release"] => wheel::run(root, wheel::Wheel::Released),
         ["dist"] => dist::run(root),
         ["package-test", bare, deb] => package_test::run(Path::new(bare), Path::new(deb)),
+        ["first-call", bare, deb] => first_call::run(Path::new(bare), Path::new(deb)),
         ["fuzz", "--list"] => fuzz::list(root),
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),
         ["fuzz", target, "--seconds", seconds] => match seconds.parse() {

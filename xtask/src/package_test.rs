@@ -117,7 +117,7 @@ fn has_user(root: &Path) -> Result<bool> {
     Ok(users.lines().any(|line| line.starts_with("sinew:")))
 }
 
-fn remove(dir: &Path) -> Result<()> {
+pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("{}: {error}", dir.display()))
@@ -126,12 +126,12 @@ fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// Runs it; its output, or what it complained of.
-fn call(program: &str, words: &[&str]) -> Result<String> {
+pub(crate) fn call(program: &str, words: &[&str]) -> Result<String> {
     let told = || format!("{program} {}", words.join(" "));
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("{}: {error}", told()))?;

@@ -9,16 +9,18 @@
 //! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
 //! strangers cannot keep others from being greeted. A stream that comes in waits
 //! in `Waiting` until the client that it was offered to fetches it over a
-//! connection of its own. Datagrams go beside the connections, over UDP (`WaySocket`), where that works.
+//! connection of its own. An operator's lines go to the operator's socket (`operators`). Datagrams go beside the connections, over UDP (`WaySocket`), where that works.
 //! [Amir06 §III-A]
 
 mod counters;
 mod failures;
 mod greet;
+mod operators;
 mod waiting;
 mod ways;
 
 pub use counters::{WayCounters, WayDrop};
+pub use operators::Operators;
 pub use ways::WayClient;
 
 use crate::accept;
@@ -29,6 +31,7 @@ use core::time::Duration;
 use failures::Failures;
 use net::places::Places;
 use net::poll::{Polled, poll};
+use operators::OPERATORS_MAX;
 use rustls::ServerConfig;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -65,6 +68,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// What lets clients in.
     pub token: [u8; TOKEN_BYTES],
+    /// What lets operators in; none unless wanted.
+    pub operators: Operators,
     /// The node's secret signing key, which shows clients that this is the node: they have pinned its
     /// public half.
     pub secret: [u8; KEY_BYTES],
@@ -106,6 +111,9 @@ pub struct Gate {
 struct Shared {
     tls: Arc<ServerConfig>,
     token: [u8; TOKEN_BYTES],
+    operators: Operators,
+    /// Operators at once.
+    operating: Slots,
     node: PathBuf,
     patience: Duration,
     waiting: Waiting,
@@ -160,6 +168,8 @@ impl Gate {
                 realtime: settings.realtime,
                 tls,
                 token: settings.token,
+                operators: settings.operators.clone(),
+                operating: Slots::new(OPERATORS_MAX),
                 node: settings.node.clone(),
                 patience: settings.patience,
                 waiting: Waiting::default(),

@@ -6,7 +6,7 @@ use base::{NodeAddr, VirtualPort};
 use client::remote::Place;
 use client::{Node, Options, Target};
 use core::time::Duration;
-use gateway::remote::{Gate, Settings as GateSettings, WayDrop};
+use gateway::remote::{Gate, Operators, Settings as GateSettings, WayDrop};
 use gateway::socks::{Nodes, Settings, Socks};
 use net::unix::{Received, SeqListener};
 use socket2::{Domain, Socket, Type};
@@ -190,6 +190,7 @@ fn gate_of(node: PathBuf, patience: Duration) -> (Arc<Gate>, Place) {
     let settings = GateSettings {
         listen: ([127, 0, 0, 1], 0).into(),
         token: [7; 32],
+        operators: Operators::default(),
         secret: client::remote::from_hex(SECRET).unwrap(),
         node,
         patience,

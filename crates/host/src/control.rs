@@ -15,6 +15,7 @@
 //!   {"cmd":"cancel","transfer":"9f3c21aa"}                {"done":"cancel"}
 //!   {"cmd":"reload"}                                      {"done":"reload","taken":[..],"later":[..],"refused":[..]}
 //!   {"cmd":"stop"}                                        {"done":"stop"}
+//!   {"cmd":"observe"}                                     {"done":"observe"}: changes are refused from now on
 //!   anything else                                         {"error":"what, and what to do"}
 //! ```
 //!
@@ -26,12 +27,14 @@
 mod connection;
 pub(crate) mod listener;
 mod operator;
+mod rights;
 #[cfg(test)]
 mod tests;
 
 pub use connection::MAX_LINE_BYTES;
 pub use listener::ControlError;
 pub use operator::{AskedWays, Files, GroupSet, Operator, Reload, Reloaded};
+pub use rights::OBSERVE;
 
 use crate::log::Lines;
 use crate::rest::Rest;
@@ -161,7 +164,7 @@ impl Server {
                     return;
                 };
                 let operator = &mut self.operator;
-                match connection.advance(|line| operator.answer(line)) {
+                match connection.advance(|line, rights| operator.answer(line, rights)) {
                     Ok(interest) if self.poller.modify(&*connection, token, interest).is_ok() => {}
                     // Closing the descriptor takes it out of the poller.
                     _ => self.connections[i] = None,

@@ -431,10 +431,24 @@ pub struct Clients {
     pub listen: SocketAddr,
     /// The file of the token that lets them in.
     pub token_file: PathBuf,
+    /// The file of the token of those who may look at the node, as `sinew status` does; nobody without it.
+    #[serde(default)]
+    pub observer_token_file: Option<PathBuf>,
+    /// The file of the token of those who may do all that the operator's socket can; nobody without it.
+    #[serde(default)]
+    pub operator_token_file: Option<PathBuf>,
     /// The UDP port for their datagrams: that of `listen` unless it is given; 0 for none, with all of them
     /// inside TLS.
     #[serde(default)]
     pub udp_port: Option<u16>,
+}
+
+impl Clients {
+    fn token_files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let more = [&mut self.observer_token_file, &mut self.operator_token_file];
+        let more = more.into_iter().filter_map(Option::as_mut);
+        core::iter::once(&mut self.token_file).chain(more)
+    }
 }
 
 /// Bulk data through and to the node.
@@ -799,13 +813,13 @@ impl Config {
             &mut self.control_socket,
             &mut self.log_file,
         ];
-        let token_file = self.clients.as_mut().map(|clients| &mut clients.token_file);
+        let token_files = self.clients.as_mut().map(Clients::token_files);
         let issuer = self.issuer.as_mut();
         let issuer = issuer.map(|issuer| [&mut issuer.delegation, &mut issuer.books]);
         for path in paths
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))
-            .chain(token_file)
+            .chain(token_files.into_iter().flatten())
             .chain(issuer.into_iter().flatten())
             .chain(self.relay.roots.iter_mut().map(Root::path_mut))
         {

@@ -1,11 +1,14 @@
-//! Asking a running node, by its operator's socket; and finding that socket.
+//! Asking a running node, by its operator's socket; and finding that socket. A node on another host is asked through its gate,
+//! by the file of an observer or operator that `sinew net clients` has written there.
 
 use crate::failure::Failure;
 use client::SYSTEM;
+use client::remote::{Place, Remote};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a node may take to answer.
@@ -29,11 +32,16 @@ pub const SUFFIX: &str = "ctl";
 pub struct Control {
     stream: BufReader<UnixStream>,
     path: PathBuf,
+    /// Where the node is, in words: the path may be a text with a secret.
+    at: String,
 }
 
 impl Control {
-    /// Connects to the socket at `path`.
+    /// Connects to the socket at `path`, or to the node on another host that the file at `path`, or its text, names.
     pub fn connect(path: &Path) -> Result<Control, Failure> {
+        if let Some(place) = remote_place(path) {
+            return Control::connect_remote(place?, path);
+        }
         let fail = |error: io::Error| {
             let shown = path.display();
             match error.kind() {
@@ -55,6 +63,24 @@ impl Control {
         Ok(Control {
             stream: BufReader::new(stream),
             path: path.to_owned(),
+            at: path.display().to_string(),
+        })
+    }
+
+    fn connect_remote(place: Place, path: &Path) -> Result<Control, Failure> {
+        let endpoint = place.endpoint.clone();
+        let fail = |error: &dyn std::fmt::Display| {
+            Failure::failed(format_args!("the node at {endpoint}: {error}"))
+        };
+        let remote = Arc::new(Remote::new(place).map_err(|error| fail(&error))?);
+        let stream = remote.operate(Instant::now() + PATIENCE);
+        let stream = stream.map_err(|error| fail(&error))?;
+        let timeouts = stream.set_read_timeout(Some(PATIENCE));
+        timeouts.map_err(|error| fail(&error))?;
+        Ok(Control {
+            stream: BufReader::new(stream),
+            path: path.to_owned(),
+            at: endpoint,
         })
     }
 
@@ -89,15 +115,30 @@ impl Control {
         }
     }
 
-    /// The socket's file.
+    /// Where the node is, to be shown.
+    pub fn at(&self) -> &str {
+        &self.at
+    }
+
+    /// The socket's file, or what names a node on another host.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The socket beside the operator's that ends so. Only the node's own host has it.
+    pub fn beside(&self, suffix: &str) -> Result<PathBuf, Failure> {
+        match remote_place(&self.path) {
+            None => Ok(self.path.with_extension(suffix)),
+            Some(_) => Err(Failure::misused(
+                "this is done in the name of the node: run it on the node's own host",
+            )),
+        }
     }
 
     /// Asks and waits for the answer; what the node refuses is a failure.
     pub fn ask(&mut self, question: &Value) -> Result<Value, Failure> {
         let fail = |what: &dyn std::fmt::Display| {
-            Failure::failed(format_args!("the node at {}: {what}", self.path.display()))
+            Failure::failed(format_args!("the node at {}: {what}", self.at))
         };
         let line = format!("{question}\n");
         self.stream
@@ -184,6 +225,16 @@ pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
         Some(path) => Ok(path),
         None => only_one(at_hand()),
     }
+}
+
+/// The node on another host that this names; none if it is a path on this one.
+fn remote_place(path: &Path) -> Option<Result<Place, Failure>> {
+    let text = path.to_string_lossy();
+    let place = match Place::is_meant(&text) {
+        true => text.parse(),
+        false => Place::load(path)?,
+    };
+    Some(place.map_err(Failure::misused))
 }
 
 fn named(given: Option<&Path>) -> Option<PathBuf> {

@@ -382,11 +382,11 @@ fn attempt(
 ) -> Result<Done, Broke> {
     let (args, own) = (command.args, Broke::of_own_node);
     let mut control = Control::find(args.node.as_deref()).map_err(own)?;
-    let socket = control.path().with_extension(host::relay::SUFFIX);
+    let socket = control.beside(host::relay::SUFFIX).map_err(own)?;
     if !socket.exists() {
         return Err(own(Failure::failed(format_args!(
             "the node at {} serves no bulk data: see `[relay]` in its configuration",
-            control.path().display()
+            control.at()
         ))));
     }
     // A node that has just started learns the names of others in a moment.

@@ -4,6 +4,7 @@
 //! ```text
 //!   node's host:  net clients DIR ──▶ node.toml [clients], clients.token, NAME.remote
 //!   other host:   SINEW_NODE=NAME.remote program
+//!   net clients DIR --observe ──▶ observer.token, NAME.observer.remote: sinew status --node NAME.observer.remote
 //! ```
 
 use crate::config::{Clients, Config};
@@ -12,8 +13,9 @@ use crate::identity::{self, read_secret_as, write, write_secret};
 use crate::terminal;
 use clap::Args;
 use client::remote::{Place, TOKEN_BYTES};
-use gateway::remote::{GREETING_TIMEOUT, Gate, Settings, WayClient, WayDrop};
+use gateway::remote::{GREETING_TIMEOUT, Gate, Operators, Settings, WayClient, WayDrop};
 use host::command::{Commander, Gatekeeper};
+use host::control::OBSERVE;
 use host::log::Lines;
 use host::status::{GateStatus, GateWay};
 use secure::Identity;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use toml_edit::DocumentMut;
 
 /// The token's file, beside the configuration.
 const TOKEN_FILE: &str = "clients.token";
@@ -41,6 +44,12 @@ pub struct NetClients {
     /// Address at which the clients reach it, if different
     #[arg(long, value_name = "HOST:PORT")]
     pub endpoint: Option<String>,
+    /// Also make a file for people on other hosts who may look at the node: status, links, why
+    #[arg(long)]
+    pub observe: bool,
+    /// Also make a file for people on other hosts who may do what you can do here
+    #[arg(long)]
+    pub operate: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -51,7 +60,7 @@ pub fn start(
     clients: &Clients,
     realtime: bool,
     commander: &Commander,
-    node: &Path,
+    (node, control): (&Path, Option<&Path>),
     identity: &Identity,
     lines: &Lines,
 ) -> Outcome {
@@ -59,6 +68,20 @@ pub fn start(
     let settings = Settings {
         listen: clients.listen,
         token: token(&clients.token_file)?,
+        operators: Operators {
+            socket: control.map(Path::to_owned),
+            observing: OBSERVE,
+            observer: clients
+                .observer_token_file
+                .as_deref()
+                .map(token)
+                .transpose()?,
+            operator: clients
+                .operator_token_file
+                .as_deref()
+                .map(token)
+                .transpose()?,
+        },
         secret: *secret,
         node: node.to_owned(),
         patience: GREETING_TIMEOUT,
@@ -141,6 +164,33 @@ fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {
     })?)
 }
 
+/// A kind of file for other hosts, by the ends of its name, of its token's file and of the key in `[clients]`.
+struct Kind {
+    of: &'static str,
+    key: &'static str,
+    token: &'static str,
+    for_what: &'static str,
+}
+
+const CLIENT: Kind = Kind {
+    of: "",
+    key: "token_file",
+    token: TOKEN_FILE,
+    for_what: "programs on other hosts reach",
+};
+const OBSERVER: Kind = Kind {
+    of: ".observer",
+    key: "observer_token_file",
+    token: "observer.token",
+    for_what: "you look from other hosts at",
+};
+const OPERATOR: Kind = Kind {
+    of: ".operator",
+    key: "operator_token_file",
+    token: "operator.token",
+    for_what: "you operate from other hosts",
+};
+
 /// Runs `sinew net clients`.
 pub fn run(args: &NetClients) -> Outcome {
     let path = args.dir.join("node.toml");
@@ -155,53 +205,112 @@ pub fn run(args: &NetClients) -> Outcome {
         }
         None => args.listen.to_string(),
     };
-    let token_file = match &config.clients {
-        Some(clients) if clients.listen == args.listen => clients.token_file.clone(),
-        Some(clients) => {
-            return Err(Failure::misused(format_args!(
-                "{} has `[clients]` with listen = \"{}\": change it there, or say the same",
-                path.display(),
-                clients.listen
-            )));
-        }
-        None => {
-            let text = identity::read(&path)?;
-            let section = format!(
-                "\n# Clients on other hosts, who have the token.\n[clients]\nlisten = \"{}\"\n\
-                 token_file = \"{TOKEN_FILE}\"\n",
-                args.listen
-            );
-            write(&path, &(text + &section))?;
-            args.dir.join(TOKEN_FILE)
-        }
-    };
-    if !token_file.exists() {
-        let token = crate::authority::directory::entropy()?;
-        let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
-        write_secret(&token_file, &(hex + "\n"))?;
+    if let Some(clients) = &config.clients
+        && clients.listen != args.listen
+    {
+        return Err(Failure::misused(format_args!(
+            "{} has `[clients]` with listen = \"{}\": change it there, or say the same",
+            path.display(),
+            clients.listen
+        )));
     }
-    let place = Place {
-        endpoint,
-        token: token(&token_file)?,
-        key: identity.certificate().fields().subject.signing_key,
-    };
+    let kinds = [
+        (true, CLIENT),
+        (args.observe, OBSERVER),
+        (args.operate, OPERATOR),
+    ];
+    let kinds: Vec<Kind> = kinds
+        .into_iter()
+        .filter_map(|(is, kind)| is.then_some(kind))
+        .collect();
+    configure(&path, args.listen, &kinds)?;
+    let config = Config::load(&path).map_err(Failure::misused)?;
+    let clients = config.clients.as_ref();
+    let clients = clients.expect("`[clients]` was written above");
     let name = identity.name();
-    let remote = args.dir.join(format!("{name}.remote"));
-    let text = format!(
-        "# How clients on other hosts reach node {name}: SINEW_NODE={name}.remote. A secret.\n{place}\n"
-    );
-    write_secret(&remote, &text)?;
+    let mut made = Vec::new();
+    for kind in &kinds {
+        let files = (&clients.observer_token_file, &clients.operator_token_file);
+        let token_file = match (kind.key, files) {
+            ("observer_token_file", (Some(file), _)) | ("operator_token_file", (_, Some(file))) => {
+                file
+            }
+            _ => &clients.token_file,
+        };
+        if !token_file.exists() {
+            let token = crate::authority::directory::entropy()?;
+            let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+            write_secret(token_file, &(hex + "\n"))?;
+        }
+        let place = Place {
+            endpoint: endpoint.clone(),
+            token: token(token_file)?,
+            key: identity.certificate().fields().subject.signing_key,
+        };
+        let remote = args.dir.join(format!("{name}{}.remote", kind.of));
+        let text = format!(
+            "# By this file {} node {name}: SINEW_NODE={name}{}.remote. A secret.\n{place}\n",
+            kind.for_what, kind.of
+        );
+        write_secret(&remote, &text)?;
+        made.push((
+            kind,
+            token_file.display().to_string(),
+            remote.display().to_string(),
+        ));
+    }
+    tell(args, name, &made)
+}
+
+/// Writes what `[clients]` lacks.
+fn configure(path: &Path, listen: SocketAddr, kinds: &[Kind]) -> Outcome {
+    let text = identity::read(path)?;
+    let mut document: DocumentMut = text.parse().map_err(Failure::misused)?;
+    let is_new = document.get("clients").is_none();
+    let clients = document["clients"].or_insert(toml_edit::table());
+    if is_new {
+        clients["listen"] = toml_edit::value(listen.to_string());
+        if let Some(table) = clients.as_table_mut() {
+            table
+                .decor_mut()
+                .set_prefix("\n# Clients on other hosts, who have a token.\n");
+        }
+    }
+    let mut is_changed = is_new;
+    for kind in kinds {
+        if clients.get(kind.key).is_none() {
+            clients[kind.key] = toml_edit::value(kind.token);
+            is_changed = true;
+        }
+    }
+    match is_changed {
+        true => Ok(write(path, &document.to_string())?),
+        false => Ok(()),
+    }
+}
+
+fn tell(args: &NetClients, name: &str, made: &[(&Kind, String, String)]) -> Outcome {
     if args.json {
+        let of = |kind: &str| made.iter().find(|(it, ..)| it.key == kind);
+        let file = |kind: &str| of(kind).map(|(.., remote)| remote);
         return terminal::json(&json!({
             "name": name, "listen": args.listen.to_string(),
-            "token_file": token_file.display().to_string(),
-            "remote": remote.display().to_string(),
+            "token_file": of("token_file").map(|(_, token, _)| token),
+            "remote": file("token_file"),
+            "observer": file("observer_token_file"),
+            "operator": file("operator_token_file"),
         }));
     }
     terminal::line(&format!(
-        "{name} takes clients of other hosts at {} once it is started again\n\
-         give them {1}, and have them set SINEW_NODE={1}",
-        args.listen,
-        remote.display()
-    ))
+        "{name} takes clients of other hosts at {} once it is started again",
+        args.listen
+    ))?;
+    for (kind, _, remote) in made {
+        terminal::line(&match kind.of {
+            "" => format!("give them {remote}, and have them set SINEW_NODE={remote}"),
+            ".observer" => format!("to look at the node: sinew status --node {remote}"),
+            _ => format!("to operate the node, with all rights: sinew reload --node {remote}"),
+        })?;
+    }
+    Ok(())
 }

@@ -119,7 +119,7 @@ fn act(ends: &Ends, what: &str, question: impl Fn(&str) -> Value) -> Outcome {
             if !names::is(&status, &ends.a) {
                 return Err(Failure::misused(format_args!(
                     "the node at {} is {}, not `{}`",
-                    control.path().display(),
+                    control.at(),
                     status["snapshot"]["name"],
                     ends.a
                 )));

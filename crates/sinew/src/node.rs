@@ -306,7 +306,8 @@ impl Services {
         });
         if let (Some(clients), Some(socket)) = (&config.clients, &config.client_socket) {
             let realtime = config.realtime_priority;
-            crate::gate::start(clients, realtime, &commander(), socket, identity, lines)
+            let sockets = (socket.as_path(), config.control_socket.as_deref());
+            crate::gate::start(clients, realtime, &commander(), sockets, identity, lines)
                 .map_err(Failure::for_good)?;
         }
         let relay = relay(config, identity, network, driver, lines)?;

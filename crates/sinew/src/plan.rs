@@ -116,7 +116,7 @@ fn probed(args: &Plan, view: View, asked: &PlanAsked) -> Result<View, Failure> {
     let status = control.status()?;
     let own = text(&status["snapshot"]["address"]);
     let prober = Prober {
-        socket: control.path().with_extension(host::relay::SUFFIX),
+        socket: control.beside(host::relay::SUFFIX)?,
         own: own.parse().map_err(Failure::failed)?,
         bytes: u64::MAX,
         congestion: args.congestion.as_deref().unwrap_or_default(),

@@ -122,8 +122,8 @@ fn many_hosts_join_at_once_by_one_token_and_no_more_than_it_says() {
     assert_eq!(listed["open"].as_array().unwrap().len(), 0);
 }
 
-/// Hosts that join at once become one network: everybody knows everybody, over few links, and no two nodes are needed
-/// by all others. How long that takes after the last one has started.
+/// Hosts that join at once become one network: everybody knows everybody, over eight links each at most on average, and
+/// no two nodes are needed by all others. How long that takes after the last one has started.
 fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
     let mut world = issuer(test);
     let token = invite(&world, &format!("--uses {hosts}"));
@@ -149,17 +149,21 @@ fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
     for name in &all {
         world.wait("everybody is known", || known(name) == all.len());
     }
-    let mut links = Vec::new();
-    world.wait("no two nodes are needed", || {
+    // Trials, and the links by which the hosts entered, end when the others are there.
+    world.wait("no two nodes are needed, by few links", || {
         let of = |name| up(&world, name).into_iter().map(move |to| (name, to));
-        links = all.iter().copied().flat_map(of).collect();
+        let links: Vec<_> = all.iter().copied().flat_map(of).collect();
         let is_whole = |without| reached(&all, &links, without) == all.len() - 2;
-        pairs(&all).iter().all(is_whole)
+        let is_whole = pairs(&all).iter().all(is_whole);
+        let degree = links.len() as f64 / all.len() as f64;
+        let whole = if is_whole { "whole" } else { "not whole" };
+        eprintln!(
+            "{hosts} hosts: {whole} after {:.1?}, {degree:.1} links each",
+            began.elapsed()
+        );
+        is_whole && degree <= 8.0
     });
-    let (took, degree) = (began.elapsed(), links.len() as f64 / all.len() as f64);
-    eprintln!("{hosts} hosts: whole {took:.1?} after the last has started, {degree:.1} links each");
-    assert!(degree <= 8.0, "{degree}");
-    took
+    began.elapsed()
 }
 
 /// The neighbours of a node whose links are up.

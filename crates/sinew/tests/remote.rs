@@ -15,13 +15,14 @@ use client::{Accepted, DatagramSocket, Node, Options, Sending, Target};
 use dns::{Reply, Server, address, srv};
 use hickory_resolver::proto::rr::RecordType;
 use socket2::{Domain, Socket, Type};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
-use world::World;
+use std::time::{Duration, Instant};
+use world::{World, failure};
 
 /// Two nodes with gates.
 fn two_gates(test: &str) -> World {
@@ -594,6 +595,77 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
 
 /// A name server that knows the gates of `world`: ams first, then fra, and before both of them a
 /// host where nobody listens.
+#[test]
+fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
+    let mut world = World::new("remote-operator");
+    world.add("ams", 1, "--lab");
+    world.add("fra", 2, "");
+    let gate = world.endpoint(101);
+    // Files of either kind come later, too.
+    world.sinew(&format!("net clients net/ams --listen {gate}"));
+    let before = fs::read_to_string(world.node("ams").join("ams.remote")).unwrap();
+    let made = world.json(&format!(
+        "net clients net/ams --listen {gate} --observe --operate"
+    ));
+    let after = fs::read_to_string(world.node("ams").join("ams.remote")).unwrap();
+    assert_eq!(before, after, "clients have their token still");
+    for name in ["ams", "fra"] {
+        world.start(name);
+    }
+    world.wait_for_link("ams", "fra");
+    let file = |kind: &str| made[kind].as_str().unwrap().to_owned();
+    let (client, observer, operator) = (file("remote"), file("observer"), file("operator"));
+
+    for looks in [&observer, &operator] {
+        let status = world.json(&format!("status --node {looks}"));
+        assert_eq!(status["snapshot"]["name"], "ams");
+        for command in [
+            "links",
+            "peers",
+            "routes",
+            "flows",
+            "groups",
+            "why ams fra",
+            "plan ams fra",
+        ] {
+            let said = world.sinew(&format!("{command} --node {looks}"));
+            assert!(!said.is_empty(), "{command}");
+        }
+    }
+    // By the text of the file, as an environment has it.
+    let text = fs::read_to_string(world.dir.join(&observer)).unwrap();
+    let line = text.lines().nth(1).unwrap();
+    let status = world.json(&format!("status --node {line}"));
+    assert_eq!(status["snapshot"]["name"], "ams");
+
+    let impaired = || world.status("ams")["snapshot"]["links"][0]["impairment"].clone();
+    let impair = |node: &str| world.try_sinew(&format!("lab impair ams fra loss=1% --node {node}"));
+    let (status, why) = failure(&impair(&observer));
+    assert!(status != 0 && why.contains("may only look"), "{why}");
+    assert_eq!(impaired(), serde_json::Value::Null);
+    let done = impair(&operator);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(impaired(), "loss=1%");
+
+    // Each file opens its own door.
+    let (_, why) = failure(&world.try_sinew(&format!("status --node {client}")));
+    assert!(why.contains("this file is for programs"), "{why}");
+    let (_, why) = failure(&world.try_sinew(&format!("ping 10.7.0.2 --count 1 --node {observer}")));
+    assert!(why.contains("this file is for the operator"), "{why}");
+    // What is done in the name of the node is done there.
+    let (_, why) = failure(&world.try_sinew(&format!("cp a fra:/b --node {operator}")));
+    assert!(why.contains("on the node's own host"), "{why}");
+    // Observers who watch leave the node's own host its place.
+    let places: Vec<_> = (0..20)
+        .map(|_| {
+            client::remote::Remote::new(Place::load(&world.dir.join(&observer)).unwrap().unwrap())
+        })
+        .map(|remote| Arc::new(remote.unwrap()).operate(Instant::now() + Duration::from_secs(10)))
+        .collect();
+    assert!(places.iter().filter(|place| place.is_ok()).count() <= 8);
+    assert_eq!(world.status("ams")["snapshot"]["name"], "ams");
+}
+
 fn name_server(world: &World) -> Server {
     let [nobody, ams, fra] = [99, 101, 102].map(|number| world.endpoint(number));
     Server::start(move |name, kind| {

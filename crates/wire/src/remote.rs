@@ -12,6 +12,9 @@
 //!
 //!     | <------ Offered(ticket, Incoming ..) ---|      somebody has connected to a listener;
 //!     | -- Hello(version, token, Stream(ticket)) ->    over a connection of its own, the same way
+//!
+//!     | -- Hello(version, token, Operator) ---> |      an operator, with a token of its own kind:
+//!     | <============= Data, End ==============>|      lines, as at the operator's socket
 //! ```
 //!
 //! ```text
@@ -83,6 +86,7 @@ const NO_WAY: u8 = 14;
 
 const SOCKET: u8 = 0;
 const STREAM: u8 = 1;
+const OPERATOR: u8 = 2;
 
 /// A stream that waits at the gate for the client that it was offered to.
 pub type Ticket = [u8; TICKET_BYTES];
@@ -94,13 +98,15 @@ pub enum Purpose {
     Socket,
     /// A stream that has been offered.
     Stream(Ticket),
+    /// Questions to the node, as at its operator's socket.
+    Operator,
 }
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The client's first: kind 1, version u8, purpose u8 (0 socket, 1 stream and the ticket), the
-    /// token.
+    /// The client's first: kind 1, version u8, purpose u8 (0 socket, 1 stream and the ticket,
+    /// 2 operator), the token.
     Hello {
         /// Of the client.
         version: u8,
@@ -168,6 +174,7 @@ impl<'a> Frame<'a> {
                 let purpose = match r.u8()? {
                     SOCKET => Purpose::Socket,
                     STREAM => Purpose::Stream(r.array()?),
+                    OPERATOR => Purpose::Operator,
                     _ => return Err(Malformed::Value),
                 };
                 if r.rest().len() > TOKEN_BYTES_MAX {
@@ -227,6 +234,7 @@ impl<'a> Frame<'a> {
                         w.u8(STREAM)?;
                         w.put(&ticket)?;
                     }
+                    Purpose::Operator => w.u8(OPERATOR)?,
                 }
                 w.put(token)?;
             }
@@ -302,6 +310,7 @@ mod tests {
                 hello(Purpose::Stream(TICKET)),
                 b"\x01\0\0\x15\x01\x010123456789abcdeftok",
             ),
+            (hello(Purpose::Operator), b"\x01\0\0\x05\x01\x02tok"),
             (Frame::Welcome, b"\x02\0\0\0"),
             (Frame::Refused("nein"), b"\x03\0\0\x04nein"),
             (Frame::Message(b"m"), b"\x04\0\0\x01m"),
@@ -350,7 +359,7 @@ mod tests {
     #[test]
     fn bodies_that_end_early_run_on_or_are_too_long_are_refused() {
         assert_eq!(Frame::parse(HELLO, &[1]), Err(Malformed::Short));
-        assert_eq!(Frame::parse(HELLO, &[1, 2]), Err(Malformed::Value));
+        assert_eq!(Frame::parse(HELLO, &[1, 3]), Err(Malformed::Value));
         assert_eq!(Frame::parse(HELLO, &[1, 1, 7, 7]), Err(Malformed::Short));
         assert_eq!(Frame::parse(OFFERED, &[0; 15]), Err(Malformed::Short));
         assert_eq!(Frame::parse(PING, &[0]), Err(Malformed::Length));

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ClientConnection};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use wire::ipc::{Framing, Reply};
@@ -83,6 +84,15 @@ impl Remote {
         let pump = Pump::of_client(channel, theirs, None, Arc::clone(self));
         start(move || pump.run())?;
         Ok(ours)
+    }
+
+    /// Connects to the operator's socket of the node, and gives what a connection to it would be.
+    pub fn operate(self: &Arc<Remote>, until: Instant) -> Result<UnixStream, ChannelError> {
+        let channel = self.greet(Purpose::Operator, until)?;
+        let (ours, theirs) = pair(Framing::Bytes)?;
+        let pump = Pump::of_operator(channel, theirs, Arc::clone(self));
+        start(move || pump.run())?;
+        Ok(UnixStream::from(ours))
     }
 
     /// Fetches a stream that was offered by `message`, and hands it to who listens. Waits while as

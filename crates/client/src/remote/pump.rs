@@ -4,6 +4,7 @@
 //! ```text
 //!   control (SOCK_SEQPACKET) ── Message, Attached, Offered, Closed ──▶
 //!   data    (of a stream)    ── Data, End, Gone ─────────────────────▶  one connection
+//!   lines   (of an operator) ── the same, without a control socket ──▶
 //! ```
 //!
 //! Datagrams go beside the connection while that works (`beside`).
@@ -109,7 +110,7 @@ impl Pump {
         data: Option<(Framing, OwnedFd)>,
         remote: Arc<Remote>,
     ) -> Pump {
-        Pump::new(channel, control, data, Role::Client(remote))
+        Pump::new(channel, Some(control), data, Role::Client(remote))
     }
 
     /// A gate's side: `control` is a connection to the node, or that of the stream `data`.
@@ -119,19 +120,31 @@ impl Pump {
         data: Option<(Framing, OwnedFd)>,
         ground: Arc<dyn Ground>,
     ) -> Pump {
-        Pump::new(channel, control, data, Role::Gate(ground))
+        Pump::new(channel, Some(control), data, Role::Gate(ground))
+    }
+
+    /// A client's side of the operator's socket.
+    pub(super) fn of_operator(channel: Channel, lines: OwnedFd, remote: Arc<Remote>) -> Pump {
+        let data = Some((Framing::Bytes, lines));
+        Pump::new(channel, None, data, Role::Client(remote))
+    }
+
+    /// A gate's side of the operator's socket, to which `lines` is a connection.
+    pub fn to_operator(channel: Channel, lines: OwnedFd, ground: Arc<dyn Ground>) -> Pump {
+        let data = Some((Framing::Bytes, lines));
+        Pump::new(channel, None, data, Role::Gate(ground))
     }
 
     fn new(
         channel: Channel,
-        control: SeqStream,
+        control: Option<SeqStream>,
         data: Option<(Framing, OwnedFd)>,
         role: Role,
     ) -> Pump {
         let running = matches!(role, Role::Client(_)).then(Running::enter);
         Pump {
             channel,
-            control: Some(Arc::new(control)),
+            control: control.map(Arc::new),
             data: data.map(|(framing, fd)| Data::new(framing, fd)),
             role,
             buffer: vec![0; MESSAGE_BYTES_MAX],

@@ -1,8 +1,10 @@
 //! A new connection: it gets a place and a thread, is greeted, and then has a pump.
 
 use super::failures::Failures;
+use super::operators::Holder;
 use super::ways::WaySocket;
 use super::{Comer, PRIORITY, SWEEP, Shared, count};
+use crate::slots::Slot;
 use client::remote::way::Keys;
 use client::remote::{Beside, Channel, ChannelError, Ground, Pump};
 use core::time::Duration;
@@ -17,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
-use subtle::ConstantTimeEq;
 use wire::ipc::Framing;
 use wire::remote::{Frame, Purpose, Ticket, VERSION};
 
@@ -25,6 +26,9 @@ use wire::remote::{Frame, Purpose, Ticket, VERSION};
 const STACK_BYTES: usize = 256 << 10;
 /// From one attempt to reach the node to the next, while many others connect to it.
 const AGAIN: Duration = Duration::from_millis(5);
+
+/// What carries for one who was let in, and an operator's place.
+type Greeted = (Pump, Option<Slot>);
 
 impl Comer {
     pub(super) fn send_away(&self) {
@@ -79,7 +83,7 @@ impl Shared {
         let greeted = self.greet(tcp, place);
         let was_there = self.greeting.leave(place);
         match greeted {
-            Ok(pump) => {
+            Ok((pump, _place)) => {
                 count(&self.counters.welcomed);
                 // How it ends is the client's business.
                 let _ = pump.run();
@@ -102,7 +106,7 @@ impl Shared {
     }
 
     /// Hears what a client wants, and with whom it is to be connected.
-    fn greet(self: &Arc<Shared>, tcp: TcpStream, place: u64) -> Result<Pump, ChannelError> {
+    fn greet(self: &Arc<Shared>, tcp: TcpStream, place: u64) -> Result<Greeted, ChannelError> {
         let until = Instant::now() + self.patience;
         let mut spoken = [Polled::new(tcp.as_fd(), true, false)];
         if poll(&mut spoken, Some(self.patience))? == 0 {
@@ -115,9 +119,14 @@ impl Shared {
             Frame::Hello { version, .. } if version != VERSION => {
                 Ok(Err("this node speaks version 1: use matching versions"))
             }
-            Frame::Hello { purpose, token, .. } => Ok(match bool::from(token.ct_eq(&self.token)) {
-                true => Ok(purpose),
-                false => Err("the token is wrong"),
+            Frame::Hello { purpose, token, .. } => Ok(match (purpose, self.holder(token)) {
+                (_, None) => Err("the token is wrong"),
+                (Purpose::Operator, Some(Holder::Client)) => Err(
+                    "this file is for programs: `sinew net clients --observe` makes one for status and links",
+                ),
+                (Purpose::Operator, Some(holder)) => Ok((purpose, holder)),
+                (_, Some(Holder::Client)) => Ok((purpose, Holder::Client)),
+                (_, Some(_)) => Err("this file is for the operator: programs need NAME.remote"),
             }),
             _ => Err(ChannelError::Frame(wire::Malformed::Kind)),
         })??;
@@ -126,10 +135,11 @@ impl Shared {
                 let refused = ChannelError::Refused(why.to_owned());
                 return Err(self.refuse(channel, why, until).err().unwrap_or(refused));
             }
-            Ok(Purpose::Socket) => self.dial(until).map(|control| (control, None)),
-            Ok(Purpose::Stream(ticket)) => {
+            Ok((Purpose::Socket, _)) => self.dial(until).map(|control| (control, None)),
+            Ok((Purpose::Stream(ticket), _)) => {
                 self.waiting.take(&ticket).ok_or(ErrorKind::NotFound.into())
             }
+            Ok((Purpose::Operator, holder)) => return self.greet_operator(channel, holder, until),
         };
         let (control, data): (SeqStream, Option<(Framing, OwnedFd)>) = match ends {
             Ok(ends) => ends,
@@ -145,7 +155,32 @@ impl Shared {
         channel.say(&Frame::Welcome)?;
         channel.flush()?;
         let ground = Arc::clone(self);
-        Ok(Pump::of_gate(channel, control, data, ground))
+        Ok((Pump::of_gate(channel, control, data, ground), None))
+    }
+
+    fn greet_operator(
+        self: &Arc<Shared>,
+        mut channel: Channel,
+        holder: Holder,
+        until: Instant,
+    ) -> Result<Greeted, ChannelError> {
+        match self.operate(holder) {
+            Ok((lines, slot)) => {
+                channel.say(&Frame::Welcome)?;
+                channel.flush()?;
+                let ground = Arc::clone(self);
+                let pump = Pump::to_operator(channel, lines.into(), ground);
+                Ok((pump, Some(slot)))
+            }
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::Other => error.to_string(),
+                    _ => "the node does not answer at its control socket".to_owned(),
+                };
+                self.refuse(channel, &why, until)?;
+                Err(ChannelError::Io(error))
+            }
+        }
     }
 
     fn refuse(&self, mut channel: Channel, why: &str, until: Instant) -> Result<(), ChannelError> {
@@ -185,4 +220,9 @@ impl Ground for Shared {
     fn open(&self, keys: &Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>> {
         self.ways.as_ref().ok()?.open(keys, control)
     }
+}
+
+/// An error that says in words why it is refused.
+pub(super) fn wrong(why: &'static str) -> io::Error {
+    io::Error::other(why)
 }

@@ -1,5 +1,6 @@
 //! One connection of an operator: lines in, answers out, neither without bounds.
 
+use super::rights::Rights;
 use super::{error_line, would_block};
 use net::epoll::Interest;
 use std::io::{self, Read, Write};
@@ -20,6 +21,7 @@ pub(super) struct Connection {
     output: Vec<u8>,
     sent: usize,
     last_active: Instant,
+    rights: Rights,
     /// Nothing more is read; it is over when the last answer has gone.
     ending: bool,
 }
@@ -37,6 +39,7 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             last_active: Instant::now(),
+            rights: Rights::Operate,
             ending: false,
         }
     }
@@ -55,7 +58,7 @@ impl Connection {
     /// Goes on as far as it goes without waiting; what to wait for then.
     pub(super) fn advance(
         &mut self,
-        mut answer: impl FnMut(&str) -> String,
+        mut answer: impl FnMut(&str, &mut Rights) -> String,
     ) -> Result<Interest, Over> {
         loop {
             if !self.write()? {
@@ -71,7 +74,8 @@ impl Connection {
                 let text = String::from_utf8_lossy(&line);
                 // An empty line is a way to end a line twice.
                 if !text.trim().is_empty() {
-                    self.put(answer(text.trim()));
+                    let line = answer(text.trim(), &mut self.rights);
+                    self.put(line);
                 }
             } else if self.input.len() > MAX_LINE_BYTES {
                 self.ending = true;

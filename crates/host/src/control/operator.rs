@@ -1,6 +1,7 @@
 //! What an operator may ask, and how it is answered.
 
 use super::error_line;
+use super::rights::Rights;
 use crate::command::{Commander, Unavailable};
 use crate::files::write_whole;
 use base::{Duration, NodeAddr};
@@ -52,10 +53,21 @@ enum Ask {
     },
     Reload {},
     Stop {},
+    Observe {},
+}
+
+impl Ask {
+    /// It changes nothing.
+    fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Ask::Snapshot {} | Ask::Network {} | Ask::Groups { .. } | Ask::Observe {}
+        )
+    }
 }
 
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
-                        renew, revoke, succeed, cancel, reload, stop";
+                        renew, revoke, succeed, cancel, reload, stop, observe";
 
 /// How a group is to be carried.
 #[derive(Debug, Deserialize)]
@@ -407,9 +419,12 @@ impl Operator {
     }
 
     /// Answers one line by one line.
-    pub fn answer(&mut self, line: &str) -> String {
-        let answered = match serde_json::from_str(line) {
-            Ok(ask) => self.act(ask),
+    pub fn answer(&mut self, line: &str, rights: &mut Rights) -> String {
+        let answered = match serde_json::from_str::<Ask>(line) {
+            Ok(ask) if *rights == Rights::Observe && !ask.only_looks() => {
+                Err("this connection may only look: it came with an observer's file".to_owned())
+            }
+            Ok(ask) => self.act(ask, rights),
             Err(error) => Err(format!(
                 "not a request ({error}): write {{\"cmd\":\"snapshot\"}}, one of {COMMANDS}"
             )),
@@ -417,7 +432,7 @@ impl Operator {
         answered.unwrap_or_else(|text| error_line(&text))
     }
 
-    fn act(&mut self, ask: Ask) -> Result<String, String> {
+    fn act(&mut self, ask: Ask, rights: &mut Rights) -> Result<String, String> {
         match ask {
             Ask::Snapshot {} => {
                 let status = self.commander.status().map_err(text)?;
@@ -480,6 +495,10 @@ impl Operator {
             Ask::Stop {} => {
                 self.commander.stop().map_err(text)?;
                 Ok(done("stop"))
+            }
+            Ask::Observe {} => {
+                *rights = Rights::Observe;
+                Ok(done("observe"))
             }
         }
     }

@@ -106,6 +106,43 @@ fn questions_are_answered_in_order_on_one_connection() {
 }
 
 #[test]
+fn who_observes_changes_nothing_and_gets_no_right_back() {
+    let world = World::start("control-observes");
+    let mut stream = world.connect();
+    let observe: (Value, Value) = (
+        serde_json::from_str(OBSERVE.0).unwrap(),
+        serde_json::from_str(OBSERVE.1).unwrap(),
+    );
+    assert_eq!(ask(&mut stream, &observe.0.to_string()), observe.1);
+    for looks in ["snapshot", "network", "groups", "observe"] {
+        let answer = ask(&mut stream, &json!({ "cmd": looks }).to_string());
+        assert!(answer["error"].is_null(), "{looks}: {answer}");
+    }
+    for changes in [
+        json!({"cmd": "group_set", "group": "239.1.1.1"}),
+        json!({"cmd": "group_clear", "group": "239.1.1.1"}),
+        json!({"cmd": "link_set", "neighbor": "fra", "model": "loss=5%"}),
+        json!({"cmd": "link_clear", "neighbor": "fra"}),
+        json!({"cmd": "renew", "certificate": ""}),
+        json!({"cmd": "revoke", "list": ""}),
+        json!({"cmd": "succeed", "network": ""}),
+        json!({"cmd": "cancel", "transfer": "0"}),
+        json!({"cmd": "reload"}),
+        json!({"cmd": "stop"}),
+    ] {
+        let answer = ask(&mut stream, &changes.to_string());
+        assert!(
+            error(&answer).contains("may only look"),
+            "{changes}: {answer}"
+        );
+    }
+    // Others are as they were.
+    let set = json!({"cmd": "link_set", "neighbor": "fra", "model": "loss=5%"});
+    let answer = ask(&mut world.connect(), &set.to_string());
+    assert_eq!(answer, json!({"done": "link_set"}));
+}
+
+#[test]
 fn every_mistake_is_told_with_what_to_do() {
     let world = World::start("control-mistakes");
     let mut stream = world.connect();

@@ -193,7 +193,7 @@ pub(super) fn holder(socket: Option<&Path>, entry: &Entry) -> Result<Option<Cont
             "--node: {} runs at {}, and the certificate is for {}: name that node's directory or \
              socket",
             text(name),
-            control.path().display(),
+            control.at(),
             entry.name
         )));
     }

@@ -293,6 +293,7 @@ fn frames_from_another_host() {
     let frames = [
         ("hello", hello(Purpose::Socket)),
         ("hello-of-a-stream", hello(Purpose::Stream(ticket))),
+        ("hello-of-an-operator", hello(Purpose::Operator)),
         ("welcome", Frame::Welcome),
         ("refused", Frame::Refused("no")),
         ("message", Frame::Message(&[6])),
