@@ -1,19 +1,45 @@
-//! `cargo xtask fuzz TARGET`: runs cargo-fuzz on one target of `fuzz/`.
+//! `cargo xtask fuzz`: searches for inputs that a target of `fuzz/` does not take, with libFuzzer.
 //!
+//! ```text
+//!   fuzz/ ── cargo, instrumented, with the address sanitizer ──▶ any
+//!                                                                 │ SINEW_FUZZ_TARGET=wire_data
+//!   fuzz/corpus/wire_data ── read ──▶ libFuzzer ── new code ──▶ fuzz/artifacts/wire_data/found
+//!                                         '─────── a failure ─▶ fuzz/artifacts/wire_data
+//! ```
 //! All targets live in one fuzz binary, which picks its body by the variable `SINEW_FUZZ_TARGET`;
-//! so adding a target needs no manifest entry (see fuzz/README.md).
+//! so adding a target needs no manifest entry (see fuzz/README.md). It is built here with the options that
+//! cargo-fuzz would give, so that a checkout needs no tool but a C++ compiler, for libFuzzer.
 
-use std::path::Path;
-use std::process::Stdio;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::Outcome;
 use crate::ci::cargo_command;
 use crate::walls::{Tree, fuzzing};
+use progress::{Progress, crate_of};
 
 pub(crate) const DEFAULT_SECONDS: u32 = 60;
 
-const INSTALL: &str = "cargo-fuzz is not installed. It needs a C++ compiler as well:
-    cargo install cargo-fuzz
+/// What instruments the code: which edges were met and what was compared, and the address sanitizer.
+const INSTRUMENTED: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Zsanitizer=address",
+    "-Cdebug-assertions",
+    "-Coverflow-checks",
+    "--cfg=fuzzing",
+];
+/// An input that takes longer has found a loop.
+const INPUT_SECONDS: u32 = 20;
+/// Lines of libFuzzer that are shown of a target that failed.
+const LAST_LINES: usize = 60;
+
+const NO_COMPILER: &str = "fuzzing needs a C++ compiler, for libFuzzer: install `c++`.
 Without it, `cargo test` still replays the stored corpora and mutations of them.";
 
 /// Prints the name of every target.
@@ -41,57 +67,166 @@ pub(crate) fn run(root: &Path, target: &str, seconds: u32) -> Outcome {
             return Outcome::Misused(format!("no fuzz target `{target}`; there are: {known}"));
         }
     }
-    if !installed(root) {
-        eprintln!("{INSTALL}");
+    if !has_compiler() {
+        eprintln!("{NO_COMPILER}");
         return Outcome::Failed;
     }
-    let corpus = root.join("fuzz/corpus").join(target);
-    let artifacts = root.join("fuzz/artifacts").join(target);
-    let found = artifacts.join("found");
-    if let Err(error) = std::fs::create_dir_all(&found) {
-        eprintln!("cannot create {}: {error}", found.display());
-        return Outcome::Failed;
-    }
-    let status = cargo_command(root)
-        .args(["fuzz", "run", "--features", "libfuzzer", "any"])
-        // libFuzzer writes to the first folder and only reads the others.
-        .args([&found, &corpus])
-        .args(["--", &format!("-max_total_time={seconds}")])
-        .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .env("SINEW_FUZZ_TARGET", target)
-        // The sanitizers are unstable options; this lets the stable compiler take them.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .status();
-    match status {
-        Ok(status) if status.success() => Outcome::Done,
-        Ok(_) => {
-            eprintln!(
-                "{target} failed: mend it, and copy the input from {} to fuzz/corpus/{target}",
-                artifacts.display()
-            );
-            Outcome::Failed
+    match build(root).and_then(|binary| fuzz(root, &binary, target, seconds)) {
+        Ok(progress) => {
+            println!("{}\n{}", Progress::HEADER, progress.row(target));
+            match progress.failure {
+                None => Outcome::Done,
+                Some(_) => Outcome::Failed,
+            }
         }
-        Err(error) => {
-            eprintln!("cargo could not be started: {error}");
+        Err(why) => {
+            eprintln!("{why}");
             Outcome::Failed
         }
     }
 }
 
-/// Fuzzes every target in turn; says so and passes if cargo-fuzz is missing.
+/// Fuzzes every target in turn, each for its share of the time.
+pub(crate) fn run_for(root: &Path, minutes: u32) -> Outcome {
+    if !has_compiler() {
+        eprintln!("{NO_COMPILER}");
+        return Outcome::Failed;
+    }
+    match names(root) {
+        Ok(names) => {
+            let seconds = share(minutes, names.len());
+            println!("{} targets, {seconds} s each", names.len());
+            run_each(root, &names, seconds)
+        }
+        Err(outcome) => outcome,
+    }
+}
+
+/// Fuzzes every target in turn for so long; says so and passes if there is no compiler for it.
 pub(crate) fn run_all(root: &Path, seconds: u32) -> Outcome {
-    if !installed(root) {
-        eprintln!("SKIPPED: {INSTALL}");
+    if !has_compiler() {
+        eprintln!("SKIPPED: {NO_COMPILER}");
         return Outcome::Done;
     }
     match names(root) {
-        Ok(names) => names
-            .iter()
-            .map(|target| run(root, target, seconds))
-            .find(|outcome| !matches!(outcome, Outcome::Done))
-            .unwrap_or(Outcome::Done),
+        Ok(names) => run_each(root, &names, seconds),
         Err(outcome) => outcome,
     }
+}
+
+/// One row for each target, and one for each crate. A failure does not keep the other targets from their turn.
+fn run_each(root: &Path, names: &[String], seconds: u32) -> Outcome {
+    let binary = match build(root) {
+        Ok(binary) => binary,
+        Err(why) => {
+            eprintln!("{why}");
+            return Outcome::Failed;
+        }
+    };
+    println!("{}", Progress::HEADER);
+    let mut crates: Vec<(String, Progress)> = Vec::new();
+    let mut failed: Vec<&str> = Vec::new();
+    for name in names {
+        let progress = match fuzz(root, &binary, name, seconds) {
+            Ok(progress) => progress,
+            Err(why) => {
+                eprintln!("{why}");
+                return Outcome::Failed;
+            }
+        };
+        println!("{}", progress.row(name));
+        if progress.failure.is_some() {
+            failed.push(name);
+        }
+        // Sorted by name, so those of a crate follow each other.
+        match crates.last_mut() {
+            Some((of, sum)) if of == crate_of(name) => sum.add(&progress),
+            _ => crates.push((crate_of(name).to_owned(), progress)),
+        }
+    }
+    println!("\nsums of the targets of each crate:");
+    for (name, sum) in &crates {
+        println!("{}", sum.row(name));
+    }
+    match failed[..] {
+        [] => Outcome::Done,
+        _ => {
+            eprintln!("failed: {}", failed.join(" "));
+            Outcome::Failed
+        }
+    }
+}
+
+/// Seconds for each of so many targets.
+fn share(minutes: u32, targets: usize) -> u32 {
+    let targets = u32::try_from(targets).unwrap_or(u32::MAX);
+    (minutes.saturating_mul(60) / targets.max(1)).max(1)
+}
+
+/// Builds the fuzz binary, and says where it is.
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let host = host(root)?;
+    let folder = root.join("fuzz/target");
+    let status = cargo_command(root)
+        .args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"])
+        .args(["--features", "libfuzzer", "--bin", "any", "--quiet"])
+        // With a target, what runs while it is built is not instrumented.
+        .args(["--target", &host])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env_remove("RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTED.join("\x1f"))
+        // The sanitizers are unstable options; this lets the stable compiler take them.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(folder.join(host).join("release/any")),
+        Ok(_) => Err("the fuzz binary does not build".to_owned()),
+        Err(error) => Err(format!("cargo could not be started: {error}")),
+    }
+}
+
+/// Runs one target. What libFuzzer writes is shown only if the target fails.
+fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> Result<Progress, String> {
+    let corpus = root.join("fuzz/corpus").join(target);
+    let artifacts = root.join("fuzz/artifacts").join(target);
+    let found = artifacts.join("found");
+    std::fs::create_dir_all(&found)
+        .map_err(|error| format!("cannot create {}: {error}", found.display()))?;
+    let output = Command::new(binary)
+        // libFuzzer writes to the first folder and only reads the others.
+        .args([&found, &corpus])
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-timeout={INPUT_SECONDS}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .env("SINEW_FUZZ_TARGET", target)
+        .env("ASAN_OPTIONS", "detect_odr_violation=0")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", binary.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let mut progress = Progress::read(&said);
+    if !output.status.success() {
+        let lines: Vec<&str> = said.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        eprintln!("{}", last.join("\n"));
+        eprintln!(
+            "{target} failed: mend it, and copy the input from {} to fuzz/corpus/{target}",
+            artifacts.display()
+        );
+        progress.failure = Some(output.status.to_string());
+    }
+    Ok(progress)
+}
+
+/// The triple of this host, as the compiler names it.
+fn host(root: &Path) -> Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").current_dir(root).output();
+    let output = output.map_err(|error| format!("rustc could not be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| "rustc does not say which host this is".to_owned())
 }
 
 fn names(root: &Path) -> Result<Vec<String>, Outcome> {
@@ -102,11 +237,24 @@ fn names(root: &Path) -> Result<Vec<String>, Outcome> {
     Ok(fuzzing::target_names(&tree))
 }
 
-fn installed(root: &Path) -> bool {
-    cargo_command(root)
-        .args(["fuzz", "--version"])
+fn has_compiler() -> bool {
+    Command::new("c++")
+        .arg("--version")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_gets_an_equal_share_and_a_second_at_least() {
+        assert_eq!(share(10, 50), 12);
+        assert_eq!(share(1, 51), 1);
+        assert_eq!(share(0, 51), 1);
+        assert_eq!(share(1, 0), 60);
+    }
 }

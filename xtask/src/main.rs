@@ -34,7 +34,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                              `.ci/package` makes the roots and builds the package for Debian 11)
   first-call ROOT DEB        install the .deb in two copies of the bare root, join them, and measure a call
                              between them (as root)
-  fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
+  fuzz TARGET [--seconds N]  fuzz one target (default 60 s), and print how much code its inputs meet
+  fuzz --minutes N           fuzz all targets in turn, each for its share of N minutes
   fuzz --list                name the fuzz targets
   upgrade --from COMMIT | --old PROGRAM [--no-copies]
                              upgrade a network of that program node by node, and back;
@@ -74,6 +75,10 @@ fn main() -> ExitCode {
         ["package-test", bare, deb] => package_test::run(Path::new(bare), Path::new(deb)),
         ["first-call", bare, deb] => first_call::run(Path::new(bare), Path::new(deb)),
         ["fuzz", "--list"] => fuzz::list(root),
+        ["fuzz", "--minutes", minutes] => match minutes.parse() {
+            Ok(minutes) => fuzz::run_for(root, minutes),
+            Err(_) => Outcome::Misused(format!("--minutes wants a number, not `{minutes}`")),
+        },
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),
         ["fuzz", target, "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(root, target, seconds),
