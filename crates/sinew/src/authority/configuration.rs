@@ -144,9 +144,12 @@ pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
 /// those of both. Each family has a socket of its own, so a link has a path of each.
 pub(crate) fn listen_here(endpoints: &[String], has_ipv6: bool) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
-    for at in listen(endpoints).iter().filter_map(|at| at.parse().ok()) {
-        let at: SocketAddr = at;
-        let any = [[0u8; 4].into(), [0u16; 8].into()].map(|ip: IpAddr| (ip, at.port()).into());
+    for at in listen(endpoints) {
+        let Ok(at) = at.parse::<SocketAddr>() else {
+            continue;
+        };
+        let any = [IpAddr::from([0u8; 4]), IpAddr::from([0u16; 8])];
+        let any = any.map(|ip| SocketAddr::new(ip, at.port()));
         let wanted = match at.ip().is_unspecified() && has_ipv6 {
             true => &any[..],
             false => &[at],

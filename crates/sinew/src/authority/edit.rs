@@ -14,7 +14,7 @@ pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<b
     change(path, |document| {
         let listens = document.get("listen").and_then(Item::as_array).map(texts);
         // `sinew up` has made it listen at all addresses of both families.
-        let of_both = |endpoints: &[String]| {
+        let of_both = |endpoints: &[String]| -> Vec<String> {
             let all = configuration::listen_here(endpoints, true);
             all.iter().map(ToString::to_string).collect()
         };

@@ -180,8 +180,10 @@ mod tests {
     }
 
     fn kind_of(seen: &[&str], listen: &[&str]) -> Option<(State, String)> {
-        let parsed = |all: &[&str]| all.iter().map(|at| at.parse().unwrap()).collect();
-        let (seen, listen): (Vec<SocketAddr>, Vec<SocketAddr>) = (parsed(seen), parsed(listen));
+        let parsed = |all: &[&str]| -> Vec<SocketAddr> {
+            all.iter().map(|at| at.parse().unwrap()).collect()
+        };
+        let (seen, listen) = (parsed(seen), parsed(listen));
         let own: IpAddr = "198.51.100.9".parse().unwrap();
         let found = judge(&seen, &listen, |ip| ip == own)?;
         assert_eq!(found.state == State::Good, found.next.is_empty());
