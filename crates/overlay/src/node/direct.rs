@@ -85,8 +85,8 @@ impl Node {
                 && self.own_sockets.iter().all(is_own)
     }
 
-    /// Where a node says that it is, as far as this one may dial there, and by which own socket. What is not public is dialled
-    /// only behind the same router, where it is tried first: elsewhere it is the address of a stranger, or of nobody.
+    /// Where a node says that it is, as far as this one may dial there, and by which own socket. An address of its interfaces that
+    /// is not public is dialled only behind the same router, and first: elsewhere it is that of a stranger, or of nobody.
     pub(super) fn places_of(&self, of: NodeAddr) -> Vec<UnderlayAddr> {
         let seen = match self.database.endpoints_of(of) {
             [] => self.finding.remembered(of),
@@ -97,10 +97,7 @@ impl Node {
             false => &[],
         };
         let is_near = self.is_beside(seen);
-        let is_in_public = seen.iter().any(|at| at.is_public());
         let inside = hosts.iter().filter(|at| is_near && !at.is_public());
-        let seen = seen.iter();
-        let seen = seen.filter(|at| at.is_public() || is_near || !is_in_public);
         let outside = hosts.iter().filter(|at| at.is_public());
         let all = inside.chain(seen).chain(outside).copied();
         let other = all.filter(|at| self.may_dial(*at) && !self.sightings.is_own(*at));

@@ -213,7 +213,7 @@ impl Node {
     }
 
     /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
-    /// nothing else. What neighbours see in the house comes after what those outside see.
+    /// nothing else.
     fn seen_at(&mut self) -> Vec<Endpoint> {
         let gets_no_datagrams = self.gets_no_datagrams();
         let links = &self.links;
@@ -230,9 +230,7 @@ impl Node {
             }
         }
         let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
-        let is_in_public = seen.iter().any(|(at, _)| at.is_public());
-        let is_inside = |at: Endpoint| is_in_public && !at.is_public();
-        seen.sort_by_key(|&(at, count)| (is_inside(at), core::cmp::Reverse(count)));
+        seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));
         seen.into_iter().map(|(endpoint, _)| endpoint).collect()
     }
 
