@@ -156,7 +156,7 @@ impl Driver {
                 socket: i as u8,
                 gro: setup.offload,
                 gso: setup.offload,
-                ..Options::default()
+                dual_stack: crate::addresses::is_of_both(addr, &setup.listen),
             };
             let socket =
                 Socket::bind(addr, options).map_err(|error| HostError::Listen { addr, error })?;

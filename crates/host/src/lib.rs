@@ -17,6 +17,7 @@
 //! the engine.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod admission;
 pub mod clients;
 pub mod command;

@@ -12,6 +12,8 @@ mod mapper;
 mod place;
 mod voice;
 
+pub(crate) use place::towards_router;
+
 use crate::command::Commander;
 use crate::log::Lines;
 use crate::status::MappingStatus;

@@ -136,8 +136,8 @@ struct Lookup {
 enum Step {
     /// Nothing new.
     Keep,
-    /// The node is to dial here.
-    Locate(UnderlayAddr),
+    /// The node is to dial here, and at the other addresses.
+    Locate(UnderlayAddr, Vec<UnderlayAddr>),
     /// To be told to the operator, once.
     Problem(String),
 }
@@ -187,11 +187,12 @@ impl Lookup {
         if stays {
             return Step::Keep;
         }
-        let next = reachable[self.turn % reachable.len()];
+        let mut others = reachable;
+        let next = others.remove(self.turn % others.len());
         self.turn = self.turn.wrapping_add(1);
         match self.told.replace(next) {
             Some(before) if before == next => Step::Keep,
-            _ => Step::Locate(next),
+            _ => Step::Locate(next, others),
         }
     }
 
@@ -207,9 +208,9 @@ impl Lookup {
         match step {
             Step::Keep => {}
             Step::Problem(what) => lines.warn(&what),
-            Step::Locate(at) => {
+            Step::Locate(at, more) => {
                 let neighbor = self.named.neighbor;
-                match commander.operate(Operation::Locate { neighbor, at }) {
+                match commander.operate(Operation::Locate { neighbor, at, more }) {
                     Ok(Err(why)) => lines.warn(&format!("{neighbor} at {at}: {why}")),
                     Ok(Ok(())) => {}
                     // The loop is busy: tell it again next time.
@@ -269,10 +270,14 @@ mod tests {
         );
         let mut pauses = Vec::new();
         for i in 0..8 {
-            let expected = if i % 2 == 0 { first } else { second };
+            let (expected, other) = if i % 2 == 0 {
+                (first, second)
+            } else {
+                (second, first)
+            };
             assert_eq!(
                 lookup.step(now, false, found(), &listen),
-                Step::Locate(expected)
+                Step::Locate(expected, vec![other])
             );
             pauses.push(lookup.due.duration_since(now).as_secs());
             now = lookup.due;
@@ -284,7 +289,10 @@ mod tests {
         // The name has moved.
         let moved = Ok(addrs(&["192.0.2.9:7700"]));
         let there = underlay("192.0.2.9:7700".parse().unwrap(), 0);
-        assert_eq!(lookup.step(now, true, moved, &listen), Step::Locate(there));
+        assert_eq!(
+            lookup.step(now, true, moved, &listen),
+            Step::Locate(there, vec![])
+        );
     }
 
     #[test]

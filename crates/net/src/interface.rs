@@ -5,7 +5,7 @@
 mod gateway;
 mod route;
 
-pub use gateway::{addresses_v4, default_gateway};
+pub use gateway::{Address, addresses, addresses_v4, default_gateway};
 
 use crate::sys;
 use crate::tap::is_interface_name;

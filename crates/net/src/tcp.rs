@@ -1,10 +1,37 @@
 //! What the standard library's TCP sockets have no methods for.
 
+use crate::addr::Name as AddressName;
 use crate::sys;
 use std::io;
 use std::mem;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+
+/// Listens, non-blocking. At `::` it takes connections of IPv4 too if it is to serve both families.
+///
+/// # Errors
+/// What the kernel says.
+pub fn listen(at: SocketAddr, is_of_both: bool) -> io::Result<TcpListener> {
+    let family = match at {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    let socket = sys::socket(family, libc::SOCK_STREAM)?;
+    // As the standard library: who starts again need not wait for old connections.
+    sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if at.is_ipv6() {
+        let only = libc::c_int::from(!is_of_both);
+        sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+    }
+    let (name, len) = AddressName::of(at);
+    let fd = socket.as_raw_fd();
+    // SAFETY: the kernel reads `name`, of which `len` bytes are the address.
+    sys::check(unsafe { libc::bind(fd, (&raw const name).cast(), len) })?;
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::listen(fd, libc::SOMAXCONN) })?;
+    Ok(TcpListener::from(socket))
+}
 
 /// Chooses a connection's congestion control by the kernel's name for it: `reno`, `cubic`, `bbr`.
 /// A listener hands its own on to what it accepts.

@@ -60,7 +60,9 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 /// Silence after which a neighbour whose link is down is dialled again: at once when the silence of
 /// an active link has taken it down.
 const SILENT: Duration = Duration::from_millis(300);
-/// The shortest rest between two dials.
+/// The step from the dial of one place of a neighbour to that of the next. [RFC 8305 §5]
+const DIAL_STEP: Duration = Duration::from_millis(250);
+/// The shortest rest between two dials of all its places.
 const DIAL_REST: Duration = Duration::from_secs(1);
 /// So many dials without an answer double the rest between two, up to [`DIAL_REST_MAX`]: an Init
 /// has 1152 bytes, and a neighbour may be gone for days.
@@ -99,8 +101,8 @@ pub struct Link {
     pub(crate) made: Made,
     /// It is not dialled for now, though it is known where.
     pub(crate) is_resting: bool,
-    /// Where the neighbour says that it is, if it is dialled there and not where it is configured.
-    pub(crate) announced: Option<UnderlayAddr>,
+    /// Where the neighbour says that it is, as far as it is dialled there as well.
+    pub(crate) announced: Vec<UnderlayAddr>,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
     /// What transfers have carried to the neighbour.
@@ -274,7 +276,7 @@ impl Link {
             is_left: false,
             made: Made::Came,
             is_resting: false,
-            announced: None,
+            announced: Vec::new(),
             capacity_kbps: 0,
             carried: None,
             hops: None,
@@ -409,14 +411,37 @@ impl Link {
 
     /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
     /// come for so long that the neighbour may have restarted and lost its keys, or a stream was opened because
-    /// datagrams get through in one direction at most.
-    pub(crate) fn wants_dial(&self, now: Time) -> bool {
+    /// datagrams get through in one direction at most. It may be at so many places, which are dialled a short step apart:
+    /// the first that answers is used. [RFC 8305]
+    pub(crate) fn wants_dial(&self, now: Time, places: usize) -> bool {
         let path = &self.path;
-        let is_silent = now.since(path.heard) >= SILENT || self.fallback.stream().is_some();
-        let lost = path.sessions.is_empty() || (!self.is_up() && is_silent);
-        let rest = (DIAL_REST * (1 << (path.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
+        let rest = match self.next_step(now, places) {
+            Some(_) => DIAL_STEP,
+            None => {
+                let rounds = path.dials / DIALS_PER_STEP / places.max(1) as u32;
+                (DIAL_REST * (1 << rounds.min(3))).min(DIAL_REST_MAX)
+            }
+        };
         let rested = path.dialled.is_none_or(|at| now.since(at) >= rest);
-        rested && (lost || path.sessions.wants_rekey(now))
+        rested && (self.is_lost(now) || path.sessions.wants_rekey(now))
+    }
+
+    /// When the next one of so many places is to be dialled, if some of them have been.
+    pub(crate) fn next_step(&self, now: Time, places: usize) -> Option<Time> {
+        let is_between = self.path.dials as usize % places.max(1) != 0;
+        let dialled = self.path.dialled.filter(|_| is_between)?;
+        let next = match dialled + DIAL_STEP {
+            // All of them are being dialled.
+            past if past <= now => now + DIAL_STEP,
+            next => next,
+        };
+        self.is_lost(now).then_some(next)
+    }
+
+    /// There is no session, or nothing has come under it for so long that the neighbour may have lost its keys.
+    fn is_lost(&self, now: Time) -> bool {
+        let is_silent = now.since(self.path.heard) >= SILENT || self.fallback.stream().is_some();
+        self.path.sessions.is_empty() || (!self.is_up() && is_silent)
     }
 
     /// Looks whether the link has room for what it is given. To be called about once per second.

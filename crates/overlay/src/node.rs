@@ -214,6 +214,8 @@ pub struct Node {
     /// Not before this moment.
     own_record_after: Time,
     housekeeping: Time,
+    /// When the next place of a neighbour is to be dialled.
+    next_step: Option<Time>,
     trusted: trust::Trusted,
 }
 
@@ -329,6 +331,7 @@ impl Node {
             ),
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,
+            next_step: None,
             trusted: trust::Trusted::default(),
         };
         node.enter_stored();
@@ -477,6 +480,9 @@ impl Node {
         self.drive_audits(now, out);
         self.drive_group_audits(now, out);
         self.database.settle_doubts(now);
+        if self.next_step.is_some_and(|at| at <= now) {
+            self.redial(now, out);
+        }
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
@@ -542,6 +548,7 @@ impl Engine for Node {
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
+            (self.next_step, "dial"),
             (self.ends.next_timeout(), "end"),
             (self.end_repairs.next_timeout(), "end"),
             (self.own_keys.next_timeout(), "group key"),

@@ -97,6 +97,8 @@ pub enum Operation {
         neighbor: NodeAddr,
         /// Where it is.
         at: UnderlayAddr,
+        /// And where else its name leads.
+        more: Vec<UnderlayAddr>,
     },
     /// The host has a byte stream to a neighbour, which carries datagrams to this address and from it. Streams that
     /// the neighbour has opened are told too.
@@ -126,6 +128,8 @@ pub enum Operation {
     Bulk(wire::link_state::Bulk),
     /// The router in front of this node leads what comes to this endpoint to its socket; none if nothing does.
     Mapped(Option<wire::Endpoint>),
+    /// Where the node listens by the host's own interfaces, the best first.
+    Hosts(Vec<wire::Endpoint>),
     /// How many physical links the link to a neighbour crosses has been probed, or is configured.
     Hops {
         /// The neighbour.

@@ -76,6 +76,8 @@ pub struct Settings {
     pub alarms: bool,
     /// Whether nodes that have traffic for each other make a link of their own.
     pub direct_links: bool,
+    /// Whether nodes tell where they listen by their own interfaces, and dial others there.
+    pub host_addresses: bool,
     /// Whether the node offers itself as a neighbour to all nodes, and finds those to which a link is worth having.
     pub find_links: bool,
     /// Whether links have several paths, and packets take two.
@@ -117,7 +119,9 @@ impl Settings {
             // Choice: networks that were configured by hand have the links that they name. `sinew up` and `sinew join`
             // switch this on.
             direct_links: false,
-            // Choice: the same.
+            // Choice: two nodes behind one router mostly reach each other in no other way.
+            host_addresses: true,
+            // Choice: as for direct links.
             find_links: false,
             alarms: true,
             // Choice: copies cost as much as what they copy, and only an outage needs them.

@@ -740,6 +740,7 @@ impl Config {
         };
         let mut config: Config = toml::from_str(&text).map_err(wrong)?;
         config.written = toml::from_str(&text).map_err(wrong)?;
+        config.listen = host::addresses::possible(&config.listen, net::udp::has_ipv6());
         config
             .check()
             .map_err(|(offset, what)| ConfigError::Invalid {

@@ -16,6 +16,7 @@ use crate::identity;
 use base::{Duration, UnderlayAddr};
 use clap::Args;
 use gateway::allow::Rule;
+use host::addresses::Looker;
 use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
@@ -145,6 +146,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let dialler = tunnels(&config, &identity, &network, &mut driver, &lines)?;
     let exits = exits(&config, &lines)?;
     let mapping = mapping(&config, &driver, &lines)?;
+    let looker = looker(&config, &driver)?;
     let told = (dialler, exits, mapping.wishes());
     let running = running(args, &config, &identity, &driver, &lines, told)?;
     let credentials = (&identity, &network);
@@ -155,7 +157,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);
-    drop(mapping);
+    drop((mapping, looker));
     ended.map_err(Failure::failed)
 }
 
@@ -251,6 +253,18 @@ fn mapping(config: &Config, driver: &Driver, lines: &Lines) -> Result<Mapping, F
         lines.clone(),
     );
     mapping.map_err(no_thread)
+}
+
+/// Looks where the node listens by this host's own interfaces, if others may make links to it.
+fn looker(config: &Config, driver: &Driver) -> Result<Option<Looker>, Failure> {
+    if !config.direct_links && !config.find_links {
+        return Ok(None);
+    }
+    let listen = driver
+        .local_addrs()
+        .unwrap_or_else(|_| config.listen.clone());
+    let looker = Looker::start(listen, driver.commander());
+    looker.map(Some).map_err(no_thread)
 }
 
 /// Serves the exits that are listed; those that are listed later need the clients' socket too.

@@ -1,13 +1,13 @@
 //! `sinew up`: a network, its first node, which may invite others, and that node running.
 
-use crate::authority::{Add, Delegate, Init, add, delegate, init};
+use crate::authority::{Add, Delegate, Init, add, delegate, init, listen_here};
 use crate::failure::{Failure, Outcome};
 use crate::invitation::{Invite, host_name, invite};
 use crate::launch::{Launch, SERVICES, Start};
 use crate::terminal;
 use clap::Args;
 use std::fs;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 /// The port of a node, unless another one is said.
@@ -75,7 +75,7 @@ pub fn run(args: &Up) -> Outcome {
 fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
     let addresses = match args.addresses.is_empty() {
         false => args.addresses.clone(),
-        true => vec![own_address()?],
+        true => own_addresses()?,
     };
     if !dir.join("network.key").exists() {
         init(&Init {
@@ -88,7 +88,7 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
     add(&Add {
         dir: dir.to_owned(),
         node: node.to_owned(),
-        addresses,
+        addresses: addresses.clone(),
         overlay: None,
         link: None,
         days: 365,
@@ -112,30 +112,33 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
         json: false,
     })?;
     let config = dir.join(node).join("node.toml");
+    let listen = listen_here(&addresses, net::udp::has_ipv6());
+    let listen = listen.iter().map(ToString::to_string);
     edit(&config, |document| {
+        document["listen"] = toml_edit::value(toml_edit::Array::from_iter(listen));
         document["direct_links"] = toml_edit::value(true);
         document["find_links"] = toml_edit::value(true);
     })
 }
 
-/// The address from which this host would send to the Internet; nothing is sent.
-fn own_address() -> Result<String, Failure> {
-    let unknown = || {
-        Failure::misused(
-            "this host has no address that others reach: say one by --address HOST:PORT",
-        )
-    };
+/// The addresses from which this host would send to the Internet, of each family; nothing is sent.
+fn own_addresses() -> Result<Vec<String>, Failure> {
     // Addresses of documentation: they are on no host, and a route to them is one to the Internet.
     let own = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;
         socket.connect(to).ok()?;
-        Some(socket.local_addr().ok()?.ip())
+        let ip = socket.local_addr().ok()?.ip();
+        (!ip.is_unspecified()).then(|| SocketAddr::new(ip, PORT).to_string())
     };
-    let found = own("0.0.0.0:0", "192.0.2.1:9").or_else(|| own("[::]:0", "[2001:db8::1]:9"));
-    match found.ok_or_else(unknown)? {
-        ip if ip.is_unspecified() => Err(unknown()),
-        IpAddr::V4(ip) => Ok(format!("{ip}:{PORT}")),
-        IpAddr::V6(ip) => Ok(format!("[{ip}]:{PORT}")),
+    let all = [
+        own("0.0.0.0:0", "192.0.2.1:9"),
+        own("[::]:0", "[2001:db8::1]:9"),
+    ];
+    match all.iter().flatten().count() {
+        0 => Err(Failure::misused(
+            "this host has no address that others reach: say one by --address HOST:PORT",
+        )),
+        _ => Ok(all.into_iter().flatten().collect()),
     }
 }
 

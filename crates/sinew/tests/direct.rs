@@ -13,6 +13,8 @@
 
 #[path = "direct/gateway.rs"]
 mod gateway;
+#[path = "direct/hosts.rs"]
+mod hosts;
 mod world;
 
 use gateway::{Gateway, Speaks};
@@ -138,18 +140,23 @@ fn quiet_site(test: &str, nats: [Nat; 2]) -> Option<Site> {
         eprintln!("SKIPPED: {test}: nftables cannot masquerade here");
         return None;
     };
+    Some(Site {
+        world: network(test, [("10.97.1.2:7700", 1), ("10.97.2.2:7700", 2)]),
+        routers: [b_router, c_router],
+        hosts: [core, b, c],
+    })
+}
+
+/// The files of the three nodes, of which `b` and `c` have these endpoints and are on these sides.
+fn network(test: &str, [b, c]: [(&str, u8); 2]) -> World {
     let world = World::new(test);
-    for (name, at) in [
-        ("a", "198.51.100.1:7700"),
-        ("b", "10.97.1.2:7700"),
-        ("c", "10.97.2.2:7700"),
-    ] {
+    for (name, at) in [("a", "198.51.100.1:7700"), ("b", b.0), ("c", c.0)] {
         world.sinew(&format!("net add net {name} --address {at} --link none"));
         world.configure(name, "direct_links = true");
     }
     world.listen("a", "0.0.0.0:7700");
     let hub = world.overlay_address("a");
-    for (name, n) in [("b", 1), ("c", 2)] {
+    for (name, n) in [("b", b.1), ("c", c.1)] {
         let at = format!("{}.1:7700", outside(n));
         let neighbor =
             format!("\n[[neighbor]]\nname = \"a\"\naddress = \"{hub}\"\nendpoint = \"{at}\"\n");
@@ -157,11 +164,7 @@ fn quiet_site(test: &str, nats: [Nat; 2]) -> Option<Site> {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text + &neighbor).unwrap();
     }
-    Some(Site {
-        world,
-        routers: [b_router, c_router],
-        hosts: [core, b, c],
-    })
+    world
 }
 
 impl Site {

@@ -56,6 +56,45 @@ impl Endpoint {
         }
     }
 
+    /// An address of IPv4 and a UDP port.
+    pub fn of_ipv4([a, b, c, d]: [u8; 4], port: u16) -> Endpoint {
+        let ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d];
+        Endpoint { ip, port }
+    }
+
+    /// Any host of the Internet can send to this address. Choice: addresses reserved for examples count as public. No host has
+    /// one, and test networks use them.
+    pub fn is_public(self) -> bool {
+        let is_of_many = match self.ipv4() {
+            Some([a, b, c, _]) => {
+                let is_private = a == 10 || (a == 172 && b & 0xf0 == 16) || (a, b) == (192, 168);
+                let is_shared = a == 100 && b & 0xc0 == 64;
+                let is_of_protocols = (a, b, c) == (192, 0, 0);
+                let is_benchmark = a == 198 && b & 0xfe == 18;
+                !(is_private || is_shared || is_of_protocols || is_benchmark)
+            }
+            // What was given out so far: the other addresses are of sites, links and groups.
+            None => self.ip[0] & 0xe0 == 0x20,
+        };
+        is_of_many && self.is_dialable() && !self.is_link_local()
+    }
+
+    /// It means something on one network alone, and a host with several has to say on which.
+    pub fn is_link_local(self) -> bool {
+        match self.ipv4() {
+            Some([a, b, ..]) => (a, b) == (169, 254),
+            None => self.ip[0] == 0xfe && self.ip[1] & 0xc0 == 0x80,
+        }
+    }
+
+    /// Both are addresses of one site: the same one of IPv4, or a network of IPv6 as one site has it.
+    pub fn is_beside(self, other: Endpoint) -> bool {
+        match (self.ipv4(), other.ipv4()) {
+            (None, None) => self.ip[..8] == other.ip[..8],
+            (one, another) => one == another,
+        }
+    }
+
     /// Another host can be there: it is neither unspecified, nor this host's own loopback, nor for many.
     pub fn is_dialable(self) -> bool {
         let is_host = match self.ipv4() {
@@ -84,10 +123,7 @@ mod tests {
     use super::*;
 
     fn ipv4(address: [u8; 4], port: u16) -> Endpoint {
-        let mut ip = [0; 16];
-        ip[10..12].fill(0xff);
-        ip[12..].copy_from_slice(&address);
-        Endpoint { ip, port }
+        Endpoint::of_ipv4(address, port)
     }
 
     #[test]
@@ -120,5 +156,62 @@ mod tests {
         for (first, last) in [(0, 0), (0, 1), (0xff, 1)] {
             assert!(!ipv6(first, last).is_dialable());
         }
+    }
+
+    fn ipv6(text: &str) -> Endpoint {
+        let ip: core::net::Ipv6Addr = text.parse().unwrap();
+        let (ip, port) = (ip.octets(), 7700);
+        Endpoint { ip, port }
+    }
+
+    #[test]
+    fn addresses_that_only_some_networks_have_are_not_public() {
+        for ip in [
+            [1, 1, 1, 1],
+            [100, 128, 0, 1],
+            [172, 32, 0, 1],
+            [198, 51, 100, 1],
+        ] {
+            assert!(ipv4(ip, 1).is_public(), "{ip:?}");
+        }
+        assert!(!ipv4([1, 1, 1, 1], 0).is_public());
+        for ip in [
+            [0, 1, 2, 3],
+            [10, 0, 0, 1],
+            [100, 64, 0, 1],
+            [100, 127, 255, 255],
+            [127, 0, 0, 1],
+            [169, 254, 1, 1],
+            [172, 16, 0, 1],
+            [192, 0, 0, 8],
+            [192, 168, 0, 1],
+            [198, 19, 0, 1],
+            [224, 0, 0, 1],
+            [240, 0, 0, 1],
+        ] {
+            assert!(!ipv4(ip, 1).is_public(), "{ip:?}");
+        }
+        assert!(ipv6("2001:db8::1").is_public() && ipv6("3fff::1").is_public());
+        for ip in [
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+            "64:ff9b::1",
+        ] {
+            assert!(!ipv6(ip).is_public(), "{ip}");
+        }
+        assert!(ipv6("fe80::1").is_link_local() && !ipv6("fd00::1").is_link_local());
+        assert!(ipv4([169, 254, 0, 1], 1).is_link_local());
+    }
+
+    #[test]
+    fn a_site_has_one_address_of_ipv4_and_a_network_of_ipv6() {
+        let one = ipv4([192, 0, 2, 7], 1);
+        assert!(one.is_beside(ipv4([192, 0, 2, 7], 2)) && !one.is_beside(ipv4([192, 0, 2, 8], 1)));
+        let six = ipv6("2001:db8:1:2::7");
+        assert!(six.is_beside(ipv6("2001:db8:1:2:ffff::")));
+        assert!(!six.is_beside(ipv6("2001:db8:1:3::7")) && !six.is_beside(one));
     }
 }

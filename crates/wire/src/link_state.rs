@@ -32,12 +32,15 @@
 //! neighbour.
 
 mod bulk;
+mod hosts;
 mod protection;
 
 pub use protection::{
     OPTION_PROTECTION, PROTECTION_ENTRIES_MAX, Protection, REPAIR_16THS, RUN_256THS,
     write_protections,
 };
+
+pub use hosts::{HOSTS_MAX, OPTION_HOSTS, write_hosts};
 
 pub use bulk::{
     Bulk, OPTION_BULK, OPTION_RATES, RATES_ENTRY_BYTES, Rates, SPREAD_MAX, Sending, write_bulk,

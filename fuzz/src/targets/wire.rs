@@ -404,6 +404,8 @@ fn link_state_body(body: &[u8]) {
     assert!(view.tunnels().all(|place| place < links.len()));
     let mut alarms = view.alarms().into_iter().flatten();
     assert!(alarms.all(|place| place < links.len()));
+    assert!(view.hosts().count() <= link_state::HOSTS_MAX);
+    assert!(view.hosts().all(|host| host.is_dialable()));
     let mut kept = view.offer().into_iter().flatten();
     assert!(kept.all(|place| place < links.len()));
     if let Some(told) = view.protections() {

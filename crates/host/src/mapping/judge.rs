@@ -12,21 +12,9 @@ pub(super) fn fits((before_s, at): (u32, Time), epoch_s: u32, now: Time) -> bool
         && there_s + 2 >= here_s - here_s / 16
 }
 
-/// Whether any host on the Internet can send to this address. Choice: addresses reserved for examples count as public. No
-/// router has one, and test networks use them.
+/// Any host of the Internet can send to this address.
 pub(super) fn is_public(ip: Ipv4Addr) -> bool {
-    let [a, b, c, _] = ip.octets();
-    let is_shared = a == 100 && b & 0xc0 == 64;
-    let is_of_protocols = (a, b, c) == (192, 0, 0);
-    let is_benchmark = a == 198 && b & 0xfe == 18;
-    !(a == 0
-        || a >= 224
-        || ip.is_loopback()
-        || ip.is_private()
-        || ip.is_link_local()
-        || is_shared
-        || is_of_protocols
-        || is_benchmark)
+    wire::Endpoint::of_ipv4(ip.octets(), 1).is_public()
 }
 
 #[cfg(test)]
@@ -55,34 +43,6 @@ mod tests {
             (u32::MAX, 600),
         ] {
             assert!(!fits(before, epoch_s, after_s(s)), "{epoch_s} after {s} s");
-        }
-    }
-
-    #[test]
-    fn addresses_that_only_some_networks_have_are_not_public() {
-        for ip in [
-            [1, 1, 1, 1],
-            [100, 128, 0, 1],
-            [172, 32, 0, 1],
-            [198, 51, 100, 1],
-        ] {
-            assert!(is_public(ip.into()), "{ip:?}");
-        }
-        for ip in [
-            [0, 1, 2, 3],
-            [10, 0, 0, 1],
-            [100, 64, 0, 1],
-            [100, 127, 255, 255],
-            [127, 0, 0, 1],
-            [169, 254, 1, 1],
-            [172, 16, 0, 1],
-            [192, 0, 0, 8],
-            [192, 168, 0, 1],
-            [198, 19, 0, 1],
-            [224, 0, 0, 1],
-            [240, 0, 0, 1],
-        ] {
-            assert!(!is_public(ip.into()), "{ip:?}");
         }
     }
 }

@@ -38,6 +38,12 @@ pub(super) fn look(wish: Wish, listen: &[SocketAddr]) -> Found {
     judge(wish, listen, (gateway, towards), &host)
 }
 
+/// The address of IPv4 from which this host sends to the Internet, if it does so over a router.
+pub(crate) fn towards_router() -> Option<Ipv4Addr> {
+    let gateway = net::interface::default_gateway().ok()??;
+    own_address(gateway).ok()
+}
+
 /// The address from which this host sends to the router.
 fn own_address(gateway: Ipv4Addr) -> io::Result<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;

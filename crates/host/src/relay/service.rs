@@ -41,7 +41,7 @@ use net::places::Places;
 use overlay::snapshot::NamedNode;
 use secure::{Certificate, Identity, Network};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,10 +153,8 @@ impl Service {
         });
         let mut doors = Vec::new();
         for &listen in &settings.listen {
-            let bound = TcpListener::bind(listen).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok(listener)
-            });
+            let is_of_both = crate::addresses::is_of_both(listen, &settings.listen);
+            let bound = net::tcp::listen(listen, is_of_both);
             let listener = bound.map_err(|error| ServeError::Listen { listen, error })?;
             doors.push(Door::tcp(listener, &strangers));
         }

@@ -1,8 +1,9 @@
 //! Where this machine sends what has no route of its own, and the addresses that it has.
 
 use crate::sys;
+use std::ffi::CStr;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The kernel's routes of IPv4, of the calling process's network.
 const ROUTES: &str = "/proc/self/net/route";
@@ -39,39 +40,80 @@ fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
 /// # Errors
 /// What the kernel says.
 pub fn addresses_v4() -> io::Result<Vec<(Ipv4Addr, Ipv4Addr)>> {
+    entries(|entry| {
+        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its mask; both
+        // are of the list, or null.
+        let (address, mask) = unsafe { (ip(entry.ifa_addr), ip(entry.ifa_netmask)) };
+        let of_ipv4 = |ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        };
+        let mask = mask.and_then(of_ipv4).unwrap_or(Ipv4Addr::BROADCAST);
+        Some((address.and_then(of_ipv4)?, mask))
+    })
+}
+
+/// An address of an interface that is up and leads to a network of many hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The interface.
+    pub interface: String,
+    /// Its address.
+    pub ip: IpAddr,
+}
+
+/// All addresses of this machine's interfaces, but for those that lead to the machine itself or to one other end alone.
+///
+/// # Errors
+/// What the kernel says.
+pub fn addresses() -> io::Result<Vec<Address>> {
+    entries(|entry| {
+        let has = |flag: libc::c_int| entry.ifa_flags & flag as libc::c_uint != 0;
+        if !has(libc::IFF_UP) || has(libc::IFF_LOOPBACK) || has(libc::IFF_POINTOPOINT) {
+            return None;
+        }
+        // SAFETY: as in `addresses_v4`; "ifa_name points to the null-terminated interface name", which is of the list.
+        let (ip, name) = unsafe { (ip(entry.ifa_addr)?, CStr::from_ptr(entry.ifa_name)) };
+        let interface = name.to_string_lossy().into_owned();
+        Some(Address { interface, ip })
+    })
+}
+
+/// What `read` finds in the list of the interfaces' addresses.
+fn entries<T>(mut read: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Vec<T>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) stores the address of a list there, which is freed below.
     sys::check(unsafe { libc::getifaddrs(&raw mut first) })?;
-    let mut addresses = Vec::new();
+    let mut found = Vec::new();
     let mut next = first;
     // SAFETY: "ifa_next: a pointer to the next structure on the list, or NULL if this is the last item".
     while let Some(entry) = unsafe { next.as_ref() } {
-        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its mask; both
-        // are of the list, or null.
-        let (address, mask) = unsafe { (ipv4(entry.ifa_addr), ipv4(entry.ifa_netmask)) };
-        if let Some(address) = address {
-            addresses.push((address, mask.unwrap_or(Ipv4Addr::BROADCAST)));
-        }
+        found.extend(read(entry));
         next = entry.ifa_next;
     }
     // SAFETY: the list is ours, and nothing points into it any more.
     unsafe { libc::freeifaddrs(first) };
-    Ok(addresses)
+    Ok(found)
 }
 
-/// The address of IPv4 that stands there.
+/// The address that stands there, if it is one of IPv4 or IPv6.
 ///
 /// # Safety
 /// It is null, or the address of a `sockaddr` that is as long as its family says.
-unsafe fn ipv4(at: *const libc::sockaddr) -> Option<Ipv4Addr> {
+unsafe fn ip(at: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: as the caller says; each begins with its family.
     let family = unsafe { at.as_ref() }?.sa_family;
-    if family != libc::AF_INET as u16 {
+    if family == libc::AF_INET as u16 {
+        // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
+        let address = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
+        return Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into());
+    }
+    if family != libc::AF_INET6 as u16 {
         return None;
     }
-    // SAFETY: of this family it is a `sockaddr_in`, which is read wherever it stands.
-    let address = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
-    Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
+    // SAFETY: of this family it is a `sockaddr_in6`, which is read wherever it stands.
+    let address = unsafe { at.cast::<libc::sockaddr_in6>().read_unaligned() };
+    Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
 }
 
 #[cfg(test)]
@@ -105,5 +147,7 @@ mod tests {
         let loopback = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(255, 0, 0, 0));
         assert!(addresses_v4().unwrap().contains(&loopback));
         default_gateway().unwrap();
+        let others = addresses().unwrap();
+        assert!(others.iter().all(|it| !it.ip.is_loopback()), "{others:?}");
     }
 }

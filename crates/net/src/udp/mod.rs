@@ -320,6 +320,11 @@ fn set_fragments(fd: BorrowedFd<'_>, is_v4: bool, fragments: Fragments) -> io::R
     }
 }
 
+/// This kernel knows IPv6 at all. It may have no address of it.
+pub fn has_ipv6() -> bool {
+    sys::socket(libc::AF_INET6, libc::SOCK_DGRAM).is_ok()
+}
+
 /// A datagram socket of the standard library, non-blocking and of its address's family only, for
 /// who has very many with little traffic each. `dscp` is the class of what it sends at the routers
 /// that heed it (RFC 2474); refusal is no reason to fail.

@@ -99,7 +99,7 @@ impl Link {
             .path
             .at
             .filter(|at| !at.is_stream() || stream == Some(*at));
-        let dial = self.announced.or(self.dial);
+        let dial = self.dial.or(self.announced.first().copied());
         match self.path.sessions.is_empty() {
             true => dial.or(at),
             false => at.or(dial),

@@ -82,7 +82,16 @@ impl Opening {
 impl Link {
     /// A pair of addresses to be dialled for a further path: each own socket towards each address that is known of the
     /// neighbour.
-    pub(crate) fn path_to_open(&mut self, now: Time, own: &[UnderlayAddr]) -> Option<UnderlayAddr> {
+    ///
+    /// Choice: a direct link is there for a while, and its far end may be behind a NAT. It has one path of each family: where
+    /// one fails at the provider, the other mostly goes on. Of paths that the neighbour has opened it has the choice all the
+    /// same.
+    pub(crate) fn path_to_open(
+        &mut self,
+        now: Time,
+        own: &[UnderlayAddr],
+        is_direct: bool,
+    ) -> Option<UnderlayAddr> {
         let is_room = 1 + self.spares.len() < MAX_PATHS;
         if own.len() < 2 || !self.has_paths() || !self.is_up() || !is_room {
             return None;
@@ -91,7 +100,12 @@ impl Link {
             return None;
         }
         let paths: Vec<UnderlayAddr> = self.paths().filter_map(|path| path.at).collect();
-        let pairs = self.pairs(own);
+        let mut pairs = self.pairs(own);
+        if is_direct {
+            pairs.extend(&self.announced);
+            let is_new = |at: &UnderlayAddr| paths.iter().all(|it| it.is_ipv4() != at.is_ipv4());
+            pairs.retain(is_new);
+        }
         self.opening.next(now, pairs.into_iter(), &paths)
     }
 
@@ -112,23 +126,28 @@ impl Link {
         known.flat_map(towards).collect()
     }
 
-    /// Where it is dialled next. A link that is down may come up by any path: after a dial without an answer the next
-    /// one takes another pair of addresses, beginning with [`Link::dialled_at`].
-    pub(crate) fn dialled_next(&self, own: &[UnderlayAddr]) -> Option<UnderlayAddr> {
-        let first = self.dialled_at()?;
-        if self.is_up() || first.is_stream() || self.uplinks == Uplinks::Off {
-            return Some(first);
+    /// Where it is dialled, in this order: [`Link::dialled_at`], where it says that it is, and, as a link that is down may
+    /// come up by any path, each pair of addresses.
+    pub(crate) fn places(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
+        let Some(first) = self.dialled_at() else {
+            return Vec::new();
+        };
+        let mut places = vec![first];
+        if self.is_up() || first.is_stream() {
+            return places;
         }
-        let mut others = self.pairs(own);
-        others
-            .iter_mut()
-            .for_each(|at| *at = UnderlayAddr::remote(*at));
-        others.retain(|at| *at != first.remote());
-        others.sort_unstable();
-        others.dedup();
-        let turn = self.path.dials as usize % (1 + others.len());
-        let other = turn.checked_sub(1).and_then(|place| others.get(place));
-        Some(other.copied().unwrap_or(first))
+        let mut pairs = match self.uplinks {
+            Uplinks::Off => Vec::new(),
+            Uplinks::One | Uplinks::Copies => self.pairs(own),
+        };
+        pairs.iter_mut().for_each(|at| *at = at.remote());
+        pairs.sort_unstable();
+        for at in self.announced.iter().copied().chain(pairs) {
+            if places.iter().all(|place| place.remote() != at.remote()) {
+                places.push(at);
+            }
+        }
+        places
     }
 
     /// A path is up from now on.

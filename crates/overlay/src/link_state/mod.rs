@@ -151,6 +151,7 @@ pub struct Database {
     bulk: BTreeMap<NodeAddr, wire::link_state::Bulk>,
     /// Where neighbours of nodes see them.
     endpoints: BTreeMap<NodeAddr, Vec<wire::Endpoint>>,
+    hosts: BTreeMap<NodeAddr, Vec<wire::Endpoint>>,
     /// Nodes that offer themselves as neighbours, and the neighbours to which they keep the links.
     offers: BTreeMap<NodeAddr, Vec<NodeAddr>>,
     /// Nodes that somebody does not hear: at most as many as have told their links.
@@ -190,6 +191,7 @@ impl Database {
             told: BTreeMap::new(),
             bulk: BTreeMap::new(),
             endpoints: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             offers: BTreeMap::new(),
             doubts: BTreeMap::new(),
             doubt_after: Duration::from_millis(300),

@@ -54,6 +54,11 @@ impl Database {
         self.endpoints.get(&node).map_or(&[], Vec::as_slice)
     }
 
+    /// Where a node listens by the interfaces of its host, if it tells.
+    pub fn hosts_of(&self, node: NodeAddr) -> &[Endpoint] {
+        self.hosts.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     /// The nodes that offer themselves as neighbours, in order of address.
     pub fn offers(&self) -> impl Iterator<Item = NodeAddr> {
         self.offers.keys().copied()
@@ -116,6 +121,7 @@ impl Database {
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
         self.endpoints.remove(&origin);
+        self.hosts.remove(&origin);
         self.offers.remove(&origin);
         match state.is_some_and(|state| state.tallies()) {
             true => self.tellers.insert(origin),
@@ -151,6 +157,10 @@ impl Database {
         let endpoints: Vec<Endpoint> = state.endpoints().collect();
         if !endpoints.is_empty() {
             self.endpoints.insert(origin, endpoints);
+        }
+        let hosts: Vec<Endpoint> = state.hosts().collect();
+        if !hosts.is_empty() {
+            self.hosts.insert(origin, hosts);
         }
         let links: Vec<Link> = state.links().collect();
         if let Some(kept) = state.offer() {

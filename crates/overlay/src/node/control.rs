@@ -69,7 +69,8 @@ impl Node {
     fn note_obstacle(&mut self, now: Time, at: UnderlayAddr, what: Obstacle) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            if !link.is_up() && link.dialled_at() == Some(at) {
+            let is_dialled = |place: &UnderlayAddr| place.remote() == at.remote();
+            if !link.is_up() && link.places(&self.own_sockets).iter().any(is_dialled) {
                 link.dialling.on_obstacle(now, what);
             }
         }
@@ -78,6 +79,7 @@ impl Node {
     /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let gets_none = self.gets_no_datagrams();
+        self.next_step = None;
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
             let Some(to) = link.dialled_at() else {
@@ -108,29 +110,41 @@ impl Node {
             {
                 self.send_plain(to, &init, out);
             }
-            let link = self.links.at_mut(index);
-            if !link.wants_dial(now) {
-                continue;
-            }
-            let to = link.dialled_next(&self.own_sockets).unwrap_or(to);
+            self.dial_places(now, index, out);
+        }
+    }
+
+    /// Dials a neighbour that wants it at the next of its places.
+    fn dial_places(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let (peer, places) = (link.peer, link.places(&self.own_sockets));
+        if link.wants_dial(now, places.len()) {
             // Where there are other paths, a new session is that of this one.
             let is_rekey = link.is_up() && !link.spares.is_empty();
-            let init = match is_rekey {
-                true => self.handshakes.dial_further(now, to, peer),
-                false => self.handshakes.dial(now, to, Some(peer)),
-            };
-            match init {
-                Ok(init) => {
-                    link.path.dialled = Some(now);
-                    link.path.dials += 1;
-                    link.dialling.on_dial(now);
-                    self.send_plain(to, &init, out);
+            let turn = link.path.dials as usize;
+            for i in 0..places.len() {
+                let to = places[(turn + i) % places.len()];
+                let init = match is_rekey {
+                    true => self.handshakes.dial_further(now, to, peer),
+                    false => self.handshakes.dial(now, to, Some(peer)),
+                };
+                let link = self.links.at_mut(index);
+                match init {
+                    Ok(init) => {
+                        link.path.dialled = Some(now);
+                        link.path.dials += 1;
+                        link.dialling.on_dial(now);
+                        self.send_plain(to, &init, out);
+                        break;
+                    }
+                    // A dial that is under way goes on by itself.
+                    Err(DialError::InProgress) => link.dialling.on_dial(now),
+                    Err(DialError::TooMany) => break,
                 }
-                // A dial that is under way goes on by itself.
-                Err(DialError::InProgress) => link.dialling.on_dial(now),
-                Err(DialError::TooMany) => {}
             }
         }
+        let step = self.links.at(index).next_step(now, places.len());
+        self.next_step = self.next_step.into_iter().chain(step).min();
     }
 
     pub(super) fn drive_handshakes(&mut self, now: Time, out: &mut impl Outbox<Node>) {
@@ -183,6 +197,13 @@ impl Node {
             return out.report(Event::Refused { from, why });
         };
         self.handshakes.on_taken(from, address);
+        let link = self.links.at(index);
+        if link.path.id == id && !link.is_up() {
+            // It is the first that has answered.
+            for place in link.places(&self.own_sockets) {
+                self.handshakes.on_taken(place, address);
+            }
+        }
         self.release(ended);
         self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.

@@ -14,9 +14,12 @@
 //! A link that is up competes by its cost
 //! like any other: nothing is rerouted because it is direct.
 //!
-//! Life of an attempt: traffic, or a choice ─▶ dial where the node is configured, then each announced endpoint, each for
-//! [`PATIENCE`] ─▶ up, until nobody has had traffic for [`IDLE`] and the link is not chosen; or given up for a while, twice as
+//! Life of an attempt: traffic, or a choice ─▶ dial where the node is configured and at each announced endpoint, a short step
+//! apart, for [`PATIENCE`]; the first that answers is used ─▶ up, until nobody has had traffic for [`IDLE`] and the link is not chosen; or given up for a while, twice as
 //! long each time. Where links are found, a link that is there already and gets traffic of its two ends is kept likewise.
+//!
+//! Two nodes behind one router often do not reach each other at its outer address. Nodes tell where they listen by their own
+//! interfaces as well, and dial there what is public, or all of it if both are seen at the same address.
 //!
 //! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member, or have chosen
 //! it, dial there, with handshakes that are no longer than any first datagram and with one TCP connection every other
@@ -33,8 +36,8 @@ use wire::Endpoint;
 const DIRECT_MAX: usize = 8;
 /// Traffic is present for so long after its last packet. Choice: a call's pause, or an interactive session's.
 const PRESENT: Duration = Duration::from_secs(10);
-/// An endpoint is dialled for so long. Choice: two of the other node's looks at its traffic, and a handshake over a
-/// long path.
+/// A node is dialled for so long: by datagrams at all its places, by streams at each. Choice: two of the other node's looks at
+/// its traffic, and a handshake over a long path.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The rest after all endpoints of a node have been dialled in vain, at first and at most.
 const REST: Duration = Duration::from_secs(60);
@@ -52,7 +55,7 @@ pub(super) struct Direct {
 struct Attempt {
     /// When there was traffic last, if there was any.
     wanted: Option<Time>,
-    /// The endpoint that is dialled, and since when; none before the first dial and while it rests.
+    /// The place that is dialled by streams, and since when; none before the first dial and while it rests.
     dialled: Option<(usize, Time)>,
     /// Nothing is dialled until then.
     rests_until: Time,
@@ -82,14 +85,37 @@ impl Node {
                 && self.own_sockets.iter().all(is_own)
     }
 
-    /// Where a node says that it is, as far as this one may dial there.
-    pub(super) fn dialable_endpoints(&self, of: NodeAddr) -> Vec<Endpoint> {
-        let told = match self.database.endpoints_of(of) {
+    /// Where a node says that it is, as far as this one may dial there, and by which own socket. An address of its interfaces that
+    /// is not public is dialled only behind the same router, and first: elsewhere it is that of a stranger, or of nobody.
+    pub(super) fn places_of(&self, of: NodeAddr) -> Vec<UnderlayAddr> {
+        let seen = match self.database.endpoints_of(of) {
             [] => self.finding.remembered(of),
             told => told,
         };
-        let told = told.iter().copied();
-        told.filter(|endpoint| self.may_dial(*endpoint)).collect()
+        let hosts = match self.settings.host_addresses {
+            true => self.database.hosts_of(of),
+            false => &[],
+        };
+        let is_near = self.is_beside(seen);
+        let inside = hosts.iter().filter(|at| is_near && !at.is_public());
+        let outside = hosts.iter().filter(|at| at.is_public());
+        let all = inside.chain(seen).chain(outside).copied();
+        let other = all.filter(|at| self.may_dial(*at) && !self.sightings.is_own(*at));
+        let mut places: Vec<UnderlayAddr> = Vec::new();
+        for at in other.filter_map(|at| self.dialable(at)) {
+            if !places.contains(&at) {
+                places.push(at);
+            }
+        }
+        places
+    }
+
+    /// A node that is seen there is behind the router that this one is behind: both are seen at one address, or neither is
+    /// seen by anybody.
+    fn is_beside(&self, seen: &[Endpoint]) -> bool {
+        let own = self.sightings.announced();
+        let is_known = |at: &Endpoint| own.iter().any(|own| own.is_beside(*at));
+        own.is_empty() && seen.is_empty() || seen.iter().any(is_known)
     }
 
     /// Once a second: what neighbours are to know, and what is to be dialled or given up.
@@ -153,7 +179,7 @@ impl Node {
         let is_up = link.is_some_and(|link| link.is_up());
         // Where links are found, one that no attempt is made for may end.
         let is_there = is_by_hand || is_traffic && is_up && !self.settings.find_links;
-        let is_known = !self.dialable_endpoints(to).is_empty() || self.is_first(to);
+        let is_known = !self.places_of(to).is_empty() || self.is_first(to);
         if is_accepted && !is_there && is_room && (is_known || is_up) {
             let attempt = Attempt {
                 wanted: is_traffic.then_some(now),
@@ -178,14 +204,15 @@ impl Node {
         let by_hand = index.filter(|index| self.links.at(*index).made == Made::Hand);
         if let Some(index) = by_hand {
             // It is dialled where the configuration says.
-            self.links.at_mut(index).announced = None;
+            self.links.at_mut(index).announced.clear();
             self.direct.attempts.remove(&to);
             return;
         }
         let is_first = self.is_first(to);
-        let endpoints = self.dialable_endpoints(to);
-        let places = usize::from(is_first) + endpoints.len();
+        let announced = self.places_of(to);
+        let places = usize::from(is_first) + announced.len();
         let is_chosen = self.finding.wants(to);
+        let gets_none = self.gets_no_datagrams();
         let Some(attempt) = self.direct.attempts.get_mut(&to) else {
             return;
         };
@@ -198,18 +225,22 @@ impl Node {
         }
         if is_up {
             attempt.rest = REST;
-            attempt.dialled = attempt.dialled.map(|(place, _)| (place, now));
-            return;
+            attempt.dialled = attempt.dialled.map(|(turn, _)| (turn, now));
+            return self.set_announced(to, announced);
         }
         if now < attempt.rests_until {
             return;
         }
-        let place = match attempt.dialled {
-            Some((_, since)) if now.since(since) < PATIENCE => return,
-            Some((place, _)) => place + 1,
+        let turn = match attempt.dialled {
+            Some((_, since)) if now.since(since) < PATIENCE => {
+                return self.set_announced(to, announced);
+            }
+            Some((turn, _)) => turn + 1,
             None => 0,
         };
-        if place >= places {
+        // Streams are dialled one after the other.
+        let turns = if gets_none { places } else { 1 };
+        if turn >= turns {
             attempt.dialled = None;
             attempt.rests_until = now + attempt.rest;
             attempt.rest = (attempt.rest * 2).min(REST_MAX);
@@ -218,31 +249,43 @@ impl Node {
             }
             return self.end_direct(now, to, out);
         }
-        attempt.dialled = Some((place, now));
-        let announced = place.checked_sub(usize::from(is_first));
-        let announced = announced.and_then(|place| self.dialable(endpoints[place]));
-        if is_first {
-            // Its configured address is dialled as long as no other is.
-            if let Some(index) = index {
-                self.links.at_mut(index).announced = announced;
+        attempt.dialled = Some((turn, now));
+        if !is_first && let Some(at) = announced.get(turn) {
+            self.meet_found(now, to, *at, out);
+        }
+        self.set_announced(to, announced);
+        self.redial(now, out);
+    }
+
+    /// A link that is not configured anywhere begins, with one of the places.
+    fn meet_found(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        at: UnderlayAddr,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let neighbor = super::Neighbor {
+            addr: to,
+            name: String::new(),
+            at: Some(at),
+            more: Vec::new(),
+            capacity_kbps: 0,
+            reliable: Default::default(),
+        };
+        // Full: the next attempt may find room.
+        let _ = self.meet(now, neighbor, out);
+        if let Some(index) = self.links.by_peer(to) {
+            let link = self.links.at_mut(index);
+            if link.made == Made::Came {
+                link.made = Made::Found;
             }
-        } else if let Some(at) = announced {
-            let neighbor = super::Neighbor {
-                addr: to,
-                name: String::new(),
-                at: Some(at),
-                more: Vec::new(),
-                capacity_kbps: 0,
-                reliable: Default::default(),
-            };
-            // Full: the next attempt may find room.
-            let _ = self.meet(now, neighbor, out);
-            if let Some(index) = self.links.by_peer(to) {
-                let link = self.links.at_mut(index);
-                if link.made == Made::Came {
-                    link.made = Made::Found;
-                }
-            }
+        }
+    }
+
+    fn set_announced(&mut self, of: NodeAddr, announced: Vec<UnderlayAddr>) {
+        if let Some(index) = self.links.by_peer(of) {
+            self.links.at_mut(index).announced = announced;
         }
     }
 
@@ -253,27 +296,30 @@ impl Node {
         over_stream.peek().is_some() && over_stream.all(|it| it)
     }
 
-    /// An endpoint, by the socket through which neighbours of the same family are reached. A node whose links all run over
-    /// streams has a socket all the same, as it may be that only some hosts take no datagrams of it; and so has one without
-    /// any link.
+    /// An endpoint, by the socket through which neighbours of the same family are reached, or else by one of the own that is
+    /// of that family. One that may speak both is tried where there is no neighbour to tell, or none by datagrams.
     fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
-        let is_ipv4 = endpoint.ipv4().is_some();
-        let reached = self.links.iter().filter_map(|(_, link)| link.path.at);
-        let mut reached = reached.filter(|at| !at.is_stream());
-        let like = reached.find(|at| seen::endpoint(*at).ipv4().is_some() == is_ipv4);
-        let of_own = || {
-            let fits = |own: &UnderlayAddr| own.is_ipv4() == is_ipv4;
-            let place = self.own_sockets.iter().position(fits).unwrap_or_default();
-            let is_other = self.gets_no_datagrams() || self.is_alone();
-            is_other.then(|| u8::try_from(place).unwrap_or_default())
-        };
-        let socket = like.map(|like| like.socket).or_else(of_own)?;
-        Some(UnderlayAddr {
+        let at = UnderlayAddr {
             ip: endpoint.ip,
             port: endpoint.port,
-            socket,
+            socket: 0,
             local: 0,
-        })
+        };
+        let reached = self.links.iter().filter_map(|(_, link)| link.path.at);
+        let mut reached = reached.filter(|at| !at.is_stream());
+        let like = reached.find(|reached| reached.is_ipv4() == at.is_ipv4());
+        let of_own = || {
+            let kind = |it: &UnderlayAddr| (it.is_ipv4(), it.is_loopback());
+            let mut own = self.own_sockets.iter();
+            let place = own.position(|own| kind(own) == kind(&at));
+            let is_other = self.gets_no_datagrams() || self.is_alone();
+            place.or(is_other.then_some(0))
+        };
+        let socket = match like {
+            Some(like) => like.socket,
+            None => u8::try_from(of_own()?).ok()?,
+        };
+        Some(UnderlayAddr { socket, ..at })
     }
 
     /// Ends a direct link, or what was to be one.
@@ -284,7 +330,7 @@ impl Node {
         let link = self.links.at(index);
         if self.settings.find_links && (link.is_up() || link.made == Made::Hand) {
             // The other end may keep it: see `find`.
-            self.links.at_mut(index).announced = None;
+            self.links.at_mut(index).announced.clear();
             return;
         }
         self.let_go(now, index, out);

@@ -152,7 +152,7 @@ impl Node {
                 addr,
                 one_way: self.tables.latency(addr),
                 links: told.max(told_by_others.get(&addr).copied().unwrap_or_default()),
-                can_dial: has_address || !self.dialable_endpoints(addr).is_empty(),
+                can_dial: has_address || !self.places_of(addr).is_empty(),
                 is_up: up.is_some(),
                 rtt: up.and_then(|link| link.path.hello.rtt().least()),
             }
@@ -187,9 +187,7 @@ impl Node {
         let all = offers.chain(self.finding.remembered.keys().copied());
         let accepted = all.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
         let lost = accepted.filter(|of| *of != self.addr && self.tables.latency(*of).is_none());
-        let mut lost: Vec<NodeAddr> = lost
-            .filter(|of| !self.dialable_endpoints(*of).is_empty())
-            .collect();
+        let mut lost: Vec<NodeAddr> = lost.filter(|of| !self.places_of(*of).is_empty()).collect();
         lost.sort_unstable();
         lost.dedup();
         lost
@@ -289,7 +287,7 @@ impl Node {
     pub(super) fn let_go(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let why = "it is not needed now";
         let link = self.links.at_mut(index);
-        link.announced = None;
+        link.announced.clear();
         if link.made == Made::First {
             link.is_resting = true;
             self.say_farewell_to(now, index, out);

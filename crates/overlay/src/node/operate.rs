@@ -63,7 +63,7 @@ impl Node {
                 let why = "the configuration has the neighbour no more";
                 self.part(now, neighbor, why, out)
             }
-            Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Operation::Locate { neighbor, at, more } => self.locate(now, neighbor, (at, more), out),
             Operation::Tunnel {
                 neighbor,
                 at,
@@ -78,6 +78,10 @@ impl Node {
             }
             Operation::Mapped(endpoint) => {
                 self.sightings.set_mapped(endpoint);
+                Ok(Reply::Done)
+            }
+            Operation::Hosts(hosts) => {
+                self.sightings.set_hosts(hosts);
                 Ok(Reply::Done)
             }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -260,7 +264,7 @@ impl Node {
         &mut self,
         now: Time,
         neighbor: NodeAddr,
-        at: UnderlayAddr,
+        (at, more): (UnderlayAddr, Vec<UnderlayAddr>),
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
         let index = self
@@ -268,13 +272,19 @@ impl Node {
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
         let link = self.links.at_mut(index);
-        if let Some(before) = link.dial.replace(at).filter(|before| *before != at) {
-            // A name has several addresses: the neighbour may be at each of them.
-            link.dial_more
-                .retain(|other| *other != at && *other != before);
-            link.dial_more.insert(0, before);
-            link.dial_more.truncate(crate::link::MAX_PATHS);
+        // A name has several addresses: the neighbour may be at each of them, and at those that it had before.
+        let before = link.dial.replace(at);
+        let known = more
+            .into_iter()
+            .chain(before)
+            .chain(link.dial_more.drain(..));
+        let mut others: Vec<UnderlayAddr> = Vec::new();
+        for other in known {
+            if other != at && !others.contains(&other) && others.len() < crate::link::MAX_PATHS {
+                others.push(other);
+            }
         }
+        link.dial_more = others;
         self.redial(now, out);
         Ok(Reply::Done)
     }

@@ -25,11 +25,8 @@ impl Node {
             self.rekey_spares(now, index, out);
             let link = self.links.at_mut(index);
             let peer = link.peer;
-            // Choice: a direct link is there for a while, and its far end may be behind a NAT. Of paths that the neighbour
-            // has opened it has the choice all the same.
-            let opens = !self.direct.is_attempted(peer);
-            if opens
-                && let Some(to) = link.path_to_open(now, &self.own_sockets)
+            let is_direct = self.direct.is_attempted(peer);
+            if let Some(to) = link.path_to_open(now, &self.own_sockets, is_direct)
                 && let Ok(init) = self.handshakes.dial_further(now, to, peer)
             {
                 self.send_plain(to, &init, out);

@@ -19,8 +19,8 @@ use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
     write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
-    write_link_rates, write_offer, write_protections, write_seals, write_tallies, write_tunnels,
-    write_usable, write_version,
+    write_hosts, write_link_rates, write_offer, write_protections, write_seals, write_tallies,
+    write_tunnels, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -214,6 +214,7 @@ struct Own<'a> {
     /// It tells over which links packets to it are being lost.
     alarms: bool,
     endpoints: &'a [Endpoint],
+    hosts: &'a [Endpoint],
     /// It offers itself as a neighbour, and keeps these links, by place.
     offer: Option<&'a [u8]>,
     bulk: Option<Bulk>,
@@ -259,6 +260,7 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     if let Some(bulk) = own.bulk {
         write_bulk(w, bulk).expect(BOUNDED);
     }
+    write_hosts(w, own.hosts).expect(BOUNDED);
     let protections = told().filter_map(|(i, link)| Some((i, link.protection()?)));
     let mut protections: Vec<_> = protections.collect();
     // It matters most where most is lost.
@@ -408,6 +410,7 @@ impl Node {
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
             endpoints: self.sightings.announced(),
+            hosts: self.sightings.announced_hosts(),
             bulk: self.bulk,
             version: self.version,
         };

@@ -6,6 +6,9 @@
 //! A node that is seen through streams alone announces the port at which a neighbour has dialled it. Where it has dialled
 //! itself it is seen at a port at which nobody listens, and announces that of its own socket, where hosts usually listen for
 //! streams too. An endpoint that the router in front of a node leads to it is announced as well.
+//!
+//! Beside that it tells where it listens by its own interfaces: nodes behind the same router reach it there, and others by a
+//! family of addresses by which no neighbour has seen it.
 
 use super::Node;
 use crate::link::LinkIndex;
@@ -26,16 +29,34 @@ pub(super) struct Sightings {
     seen: BTreeMap<NodeAddr, Seen>,
     /// What the router in front of this node leads to it.
     mapped: Option<Endpoint>,
+    /// Where this node listens by its own interfaces, the best first.
+    hosts: Vec<Endpoint>,
     /// What neighbours were told last, and when.
     told: BTreeMap<NodeAddr, (Told, Time)>,
     /// What the own record says.
     announced: Vec<Endpoint>,
+    announced_hosts: Vec<Endpoint>,
 }
 
 impl Sightings {
     /// What the router leads here from now on. The next look at what is to be announced takes it.
     pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
         self.mapped = endpoint;
+    }
+
+    /// Where the node listens from now on, likewise.
+    pub(super) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
+        self.hosts = hosts;
+    }
+
+    /// This node itself listens there: another one that says so is on another network.
+    pub(super) fn is_own(&self, endpoint: Endpoint) -> bool {
+        self.hosts.contains(&endpoint)
+    }
+
+    /// What the own record says of the node's interfaces.
+    pub(super) fn announced_hosts(&self) -> &[Endpoint] {
+        &self.announced_hosts
     }
 
     /// What the own record says of where this node is seen.
@@ -108,10 +129,24 @@ impl Node {
     pub(super) fn tend_seen(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.tell_neighbours(now, out);
         let seen = self.endpoints();
-        if seen != self.sightings.announced {
-            self.sightings.announced = seen;
+        let hosts = self.hosts(&seen);
+        let told = (&self.sightings.announced, &self.sightings.announced_hosts);
+        if (&seen, &hosts) != told {
+            (self.sightings.announced, self.sightings.announced_hosts) = (seen, hosts);
             self.own_record_due = true;
         }
+    }
+
+    /// The own addresses that others are told, beside those at which neighbours see this node.
+    fn hosts(&self, seen: &[Endpoint]) -> Vec<Endpoint> {
+        let all = self.sightings.hosts.iter().copied();
+        let fits = |host: &Endpoint| host.is_dialable() && !host.is_link_local();
+        let new = all.filter(|host| fits(host) && !seen.contains(host));
+        let most = match self.settings.host_addresses {
+            true => wire::link_state::HOSTS_MAX,
+            false => 0,
+        };
+        new.take(most).collect()
     }
 
     fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {

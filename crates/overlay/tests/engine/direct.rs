@@ -5,7 +5,7 @@ use crate::tunnels::{Pair, stream, uplink};
 use crate::world::neighbour::control;
 use crate::world::siege::{Siege, TARGET};
 use crate::world::streams::Streams;
-use crate::world::{Nodes, addr, voice};
+use crate::world::{Nodes, Plan, addr, voice};
 use base::{Duration, UnderlayAddr};
 use overlay::Settings;
 use overlay::request::Operation;
@@ -227,4 +227,84 @@ fn what_the_router_maps_replaces_what_is_seen_of_the_router_and_nothing_else() {
         assert_eq!(database.endpoints_of(addr(TARGET)), expected, "{third:?}");
     }
     siege.end();
+}
+
+fn at(ip: [u8; 4]) -> Endpoint {
+    Endpoint::of_ipv4(ip, 7_700)
+}
+
+#[test]
+fn a_node_tells_where_it_listens_unless_it_is_to_be_quiet() {
+    for is_quiet in [false, true] {
+        let settings = Settings {
+            direct_links: true,
+            host_addresses: !is_quiet,
+            ..Settings::modern()
+        };
+        let mut nodes = Nodes::with(7, 3, &EDGES, "delay=30ms", settings);
+        nodes.run_ms(5_000);
+        let told = |nodes: &Nodes| {
+            let database = nodes.running(0).unwrap().database();
+            let seen = database.endpoints_of(addr(1)).to_vec();
+            (seen, database.hosts_of(addr(1)).to_vec())
+        };
+        let seen = told(&nodes).0;
+        let [lan, other, third] = [[192, 168, 1, 7], [10, 9, 0, 7], [172, 16, 0, 7]].map(at);
+        let local = [[127, 0, 0, 1], [169, 254, 0, 7]].map(at);
+        let all = [
+            local[0],
+            lan,
+            seen[0],
+            local[1],
+            other,
+            third,
+            at([10, 9, 0, 8]),
+        ];
+        nodes.operate(1, Operation::Hosts(all.to_vec()));
+        nodes.run_ms(3_000);
+        let expected = match is_quiet {
+            true => vec![],
+            false => vec![lan, other, third],
+        };
+        assert_eq!(told(&nodes), (seen.clone(), expected));
+        nodes.operate(1, Operation::Hosts(Vec::new()));
+        nodes.run_ms(3_000);
+        assert_eq!(told(&nodes), (seen, vec![]));
+        nodes.world.close().unwrap();
+    }
+}
+
+/// Two nodes that are not seen at one address dial each other where anybody may, and not where a stranger may be.
+#[test]
+fn nobody_dials_into_the_house_of_others() {
+    let mut plan = Plan {
+        edges: EDGES.to_vec(),
+        settings: Settings {
+            direct_links: true,
+            ..Settings::modern()
+        },
+        tapped: Some(2),
+        ..Plan::of(3)
+    };
+    for dials_public in [true, false] {
+        plan.settings.host_addresses = dials_public;
+        let mut nodes = Nodes::planned(9, plan.clone());
+        for (a, b) in EDGES {
+            nodes.link(a, b, "delay=30ms");
+        }
+        let [lan, public] = [[192, 168, 1, 7], [203, 0, 113, 7]].map(at);
+        nodes.run_ms(5_000);
+        nodes.operate(1, Operation::Hosts(vec![lan, public]));
+        nodes.run_ms(3_000);
+        let mut call = Streams::calls(&mut nodes, 1, 1, 2, voice());
+        call.run(&mut nodes, Duration::from_secs(10));
+        call.finish(&mut nodes);
+        let dialled = |to: Endpoint| {
+            let sent = nodes.tap.borrow();
+            sent.iter().any(|(at, _)| endpoint(*at) == to)
+        };
+        assert!(!dialled(lan));
+        assert_eq!(dialled(public), dials_public);
+        nodes.world.close().unwrap();
+    }
 }

@@ -551,6 +551,7 @@ fn options_that_this_version_does_not_carry_are_refused() {
         Operation::Locate {
             neighbor: addr(9),
             at: s.node(),
+            more: Vec::new(),
         },
     );
     s.run_ms(1);

@@ -117,6 +117,25 @@ fn a_path_that_dies_silently_is_replaced_and_the_link_stays_up() {
 }
 
 #[test]
+fn a_neighbour_is_dialled_at_all_its_places_a_short_step_apart() {
+    let mut nodes = Nodes::planned(
+        11,
+        Plan {
+            edges: vec![(0, 1)],
+            attachments: vec![(0, 2), (1, 2)],
+            settings: settings(Uplinks::One),
+            ..Plan::of(2)
+        },
+    );
+    // Of four pairs of addresses the last one leads there.
+    nodes.link_path((0, 1), (1, 1), "delay=10ms");
+    nodes.run_ms(2_000);
+    assert_eq!(nodes.link_status(0, 1).state, "up");
+    assert_eq!(nodes.link_status(1, 0).state, "up");
+    nodes.world.close().unwrap();
+}
+
+#[test]
 fn with_copies_a_path_that_dies_costs_no_packet() {
     let mut lost = Vec::new();
     for uplinks in [Uplinks::One, Uplinks::Copies] {

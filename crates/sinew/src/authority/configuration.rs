@@ -3,7 +3,7 @@
 use super::register::Entry;
 use crate::failure::{Failure, Outcome};
 use base::NodeAddr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The port of a node that has no address of its own to be reached at.
 const DEFAULT_PORT: u16 = 7700;
@@ -14,8 +14,8 @@ pub(crate) struct Joined<'a> {
     pub name: &'a str,
     /// Where others reach it.
     pub endpoints: &'a [String],
-    /// Where it listens, if that does not follow from its endpoints.
-    pub listen: Option<SocketAddr>,
+    /// Where it listens.
+    pub listen: &'a [SocketAddr],
     /// The directory of its sockets, if they are not beside the configuration.
     pub sockets: Option<&'a str>,
     /// The nodes that it dials: overlay address, name, endpoints. The first has certified it.
@@ -40,9 +40,10 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
     let neighbors: Vec<Entry> = neighbors
         .map(|(address, name, endpoints)| entry(*address, name, endpoints))
         .collect();
+    let listen: Vec<String> = node.listen.iter().map(SocketAddr::to_string).collect();
     let mut text = write(
         &own,
-        node.listen,
+        &listen,
         node.sockets,
         "that has joined by an invitation",
     );
@@ -76,7 +77,8 @@ pub(super) fn issuer(endpoints: &[String]) -> String {
 
 /// The configuration of a new node.
 pub(super) fn text(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> String {
-    let mut text = write(entry, None, None, &format!("of network {network}"));
+    let listen = listen(&entry.endpoints);
+    let mut text = write(entry, &listen, None, &format!("of network {network}"));
     if lab {
         text.push_str("lab = true\n");
     }
@@ -86,12 +88,8 @@ pub(super) fn text(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> 
     text
 }
 
-fn write(node: &Entry, at: Option<SocketAddr>, sockets: Option<&str>, what: &str) -> String {
+fn write(node: &Entry, listen: &[String], sockets: Option<&str>, what: &str) -> String {
     let Entry { name, .. } = node;
-    let listen = match at {
-        Some(at) => vec![at.to_string()],
-        None => listen(&node.endpoints),
-    };
     let beside = sockets.map_or_else(String::new, |dir| format!("{dir}/"));
     format!(
         "# Node {name} {what}. Paths are relative to this file.\n\
@@ -140,6 +138,29 @@ pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
         found.push(SocketAddr::from(([0u8; 4], DEFAULT_PORT)));
     }
     found.iter().map(SocketAddr::to_string).collect()
+}
+
+/// Where the node of this host listens that is reached at `endpoints`: where it would listen at all addresses of one family, at
+/// those of both. Each family has a socket of its own, so a link has a path of each.
+pub(crate) fn listen_here(endpoints: &[String], has_ipv6: bool) -> Vec<SocketAddr> {
+    let mut all: Vec<SocketAddr> = Vec::new();
+    for at in listen(endpoints) {
+        let Ok(at) = at.parse::<SocketAddr>() else {
+            continue;
+        };
+        let any = [IpAddr::from([0u8; 4]), IpAddr::from([0u16; 8])];
+        let any = any.map(|ip| SocketAddr::new(ip, at.port()));
+        let wanted = match at.ip().is_unspecified() && has_ipv6 {
+            true => &any[..],
+            false => &[at],
+        };
+        for at in wanted {
+            if !all.contains(at) {
+                all.push(*at);
+            }
+        }
+    }
+    all
 }
 
 fn port_of(endpoint: &str) -> Option<u16> {
@@ -217,5 +238,17 @@ mod tests {
             listen(&["192.0.2.1:1", "[2001:db8::1]:2"]),
             ["0.0.0.0:1", "[::]:2"]
         );
+        let here = |endpoints: &[&str], has_ipv6| {
+            let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
+            let listen = super::listen_here(&endpoints, has_ipv6);
+            listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+        };
+        let both = ["0.0.0.0:7700", "[::]:7700"];
+        assert_eq!(here(&[], true), both);
+        assert_eq!(here(&[], false), both[..1]);
+        assert_eq!(here(&["192.0.2.1:7700", "[2001:db8::1]:7700"], true), both);
+        assert_eq!(here(&["[2001:db8::1]:7700"], true), both);
+        assert_eq!(here(&["[2001:db8::1]:7700"], false), both[1..]);
+        assert_eq!(here(&["127.0.0.1:7701"], true), ["127.0.0.1:7701"]);
     }
 }

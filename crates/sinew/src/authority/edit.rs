@@ -13,8 +13,17 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<bool, Failure> {
     change(path, |document| {
         let listens = document.get("listen").and_then(Item::as_array).map(texts);
-        if listens.as_deref() == Some(&configuration::listen(before)) {
-            document["listen"] = value(Array::from_iter(configuration::listen(now)));
+        // `sinew up` has made it listen at all addresses of both families.
+        let of_both = |endpoints: &[String]| -> Vec<String> {
+            let all = configuration::listen_here(endpoints, true);
+            all.iter().map(ToString::to_string).collect()
+        };
+        let forms: [&dyn Fn(&[String]) -> Vec<String>; 2] = [&configuration::listen, &of_both];
+        let form = forms
+            .iter()
+            .find(|form| listens.as_deref() == Some(&form(before)));
+        if let Some(form) = form {
+            document["listen"] = value(Array::from_iter(form(now)));
         }
     })
 }

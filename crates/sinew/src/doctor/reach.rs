@@ -12,8 +12,8 @@ const WHOLE_BYTES: u64 = overlay::mtu::DEFAULT as u64;
 /// What kind of address translation is in front of the node, by where its neighbours see it.
 pub(super) fn nat(status: &Value) -> Option<Finding> {
     let listen = list(&status["host"]["listen"]).iter();
-    let ports: Vec<u16> = listen.filter_map(parse).map(|it| it.port()).collect();
-    judge(&seen(status), &ports, is_own)
+    let listen: Vec<SocketAddr> = listen.filter_map(parse).collect();
+    judge(&seen(status), &listen, is_own)
 }
 
 /// Where neighbours see the node's datagrams come from.
@@ -32,7 +32,11 @@ fn parse(it: &Value) -> Option<SocketAddr> {
     text(it).parse().ok()
 }
 
-fn judge(seen: &[SocketAddr], ports: &[u16], is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
+fn judge(
+    seen: &[SocketAddr],
+    listen: &[SocketAddr],
+    is_own: impl Fn(IpAddr) -> bool,
+) -> Option<Finding> {
     let what = "NAT";
     let shown: BTreeSet<String> = seen.iter().map(ToString::to_string).collect();
     let shown: Vec<String> = shown.into_iter().collect();
@@ -59,6 +63,13 @@ fn judge(seen: &[SocketAddr], ports: &[u16], is_own: impl Fn(IpAddr) -> bool) ->
         ));
     }
     let different: BTreeSet<_> = most.iter().collect();
+    // A socket of IPv6 may speak IPv4 too, where there is no other one.
+    let is_same = |at: &&SocketAddr| most.iter().any(|seen| seen.is_ipv4() == at.is_ipv4());
+    let same: Vec<u16> = listen.iter().filter(is_same).map(|at| at.port()).collect();
+    let ports = match same.is_empty() {
+        true => listen.iter().map(|at| at.port()).collect(),
+        false => same,
+    };
     let port = match most.iter().all(|at| ports.contains(&at.port())) {
         true => "ports are kept",
         false => "ports are changed",
@@ -165,13 +176,16 @@ mod tests {
     use crate::doctor::State;
 
     fn kind(seen: &[&str]) -> Option<(State, String)> {
-        kind_of(seen, &[7700])
+        kind_of(seen, &["0.0.0.0:7700"])
     }
 
-    fn kind_of(seen: &[&str], ports: &[u16]) -> Option<(State, String)> {
-        let seen: Vec<SocketAddr> = seen.iter().map(|at| at.parse().unwrap()).collect();
+    fn kind_of(seen: &[&str], listen: &[&str]) -> Option<(State, String)> {
+        let parsed = |all: &[&str]| -> Vec<SocketAddr> {
+            all.iter().map(|at| at.parse().unwrap()).collect()
+        };
+        let (seen, listen) = (parsed(seen), parsed(listen));
         let own: IpAddr = "198.51.100.9".parse().unwrap();
-        let found = judge(&seen, ports, |ip| ip == own)?;
+        let found = judge(&seen, &listen, |ip| ip == own)?;
         assert_eq!(found.state == State::Good, found.next.is_empty());
         Some((found.state, found.seen))
     }
@@ -197,8 +211,10 @@ mod tests {
         is(&two, State::Weak, "address-dependent");
         let uplinks = ["203.0.113.4:7700", "192.0.2.4:7700"];
         is(&uplinks, State::Weak, "address-dependent");
-        let (_, text) = kind_of(&uplinks, &[7700, 7700]).unwrap();
+        let (_, text) = kind_of(&uplinks, &["10.1.0.1:7700", "10.2.0.1:7700"]).unwrap();
         assert!(text.contains("several uplinks"), "{text}");
+        let (_, text) = kind_of(&uplinks, &["0.0.0.0:7700", "[::]:7700"]).unwrap();
+        assert!(text.contains("address-dependent"), "{text}");
         // A link that crosses no NAT, and one of the other family, are no second opinion.
         is(
             &["203.0.113.4:7700", "198.51.100.9:7700"],

@@ -1,7 +1,9 @@
 //! `sinew join`: this host becomes a node of the network that a token is of.
 
 use super::token::Token;
-use crate::authority::{Joined, check_node_name, fresh_keys, is_endpoint, is_file_name, joined};
+use crate::authority::{
+    Joined, check_node_name, fresh_keys, is_endpoint, is_file_name, joined, listen_here,
+};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_secret_as, write, write_secret};
@@ -17,8 +19,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The port of a node, unless another one is said.
-const PORT: u16 = 7700;
 /// A token has some 200 characters.
 const TOKEN_CHARS_MAX: u64 = 8_192;
 
@@ -34,7 +34,7 @@ pub struct Join {
     /// Address at which other nodes reach it; omit it for a host behind NAT
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
-    /// The UDP address to listen on; default: port 7700, or the port of its address
+    /// The UDP address to listen on; default: all of IPv4 and IPv6, port 7700 or that of its address
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// The node's directory; default: NAME, or /etc/sinew/NAME for a service
@@ -238,17 +238,15 @@ fn install(
     if dir.join("node.toml").exists() {
         return Ok(());
     }
-    // IPv6 is spoken where the issuer is.
-    let is_v6 = token
-        .endpoints
-        .iter()
-        .any(|endpoint| endpoint.starts_with('['));
-    let both = (is_v6 && args.addresses.is_empty()).then(|| ([0_u16; 8], PORT).into());
+    let listen = match args.listen {
+        Some(at) => vec![at],
+        None => listen_here(&args.addresses, net::udp::has_ipv6()),
+    };
     let sockets = args.launch.sockets(identity.name())?;
     let text = joined(&Joined {
         name: identity.name(),
         endpoints: &args.addresses,
-        listen: args.listen.or(both),
+        listen: &listen,
         sockets: sockets.as_deref(),
         neighbors: &given.neighbors,
         issuer: token.issuer,

@@ -604,6 +604,48 @@ fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
 }
 
 #[test]
+fn an_origin_tells_where_its_host_is() {
+    let lan = Endpoint::of_ipv4([192, 168, 1, 7], 7700);
+    let other = Endpoint::of_ipv4([10, 0, 0, 7], 7701);
+    let ipv6 = {
+        let mut ip = [0; 16];
+        (ip[0], ip[1], ip[15]) = (0xfd, 7, 1);
+        Endpoint { ip, port: 7700 }
+    };
+    let written = |used: usize, hosts: &[Endpoint]| {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        w.put(&[0; OPTIONS_BYTES_MAX][..used]).unwrap();
+        write_hosts(&mut w, hosts).unwrap();
+        w.written()[used..].to_vec()
+    };
+    let told = |options: &[u8]| -> Vec<Endpoint> {
+        let body = with_options(options);
+        LinkState::parse(&body).unwrap().hosts().collect()
+    };
+    let option = written(0, &[lan, ipv6, other, lan]);
+    assert_eq!(option[..9], [19, 31, 2, 192, 168, 1, 7, 0x1e, 0x14]);
+    assert_eq!(told(&option), [lan, other, ipv6], "three at most");
+    assert_eq!(told(&written(0, &[ipv6])), [ipv6]);
+    assert_eq!(told(&written(0, &[lan])), [lan]);
+    assert!(written(0, &[]).is_empty() && told(&[]).is_empty());
+    // Whole, and those that there is room for.
+    let room = |bytes: usize| told(&written(OPTIONS_BYTES_MAX - bytes, &[ipv6, lan]));
+    assert_eq!(room(27), [lan, ipv6]);
+    assert_eq!((room(21), room(26)), (vec![ipv6], vec![ipv6]));
+    assert_eq!((room(20), room(9), room(8)), (vec![lan], vec![lan], vec![]));
+    // What is told of more than there is says nothing.
+    let mut more = option.clone();
+    more[2] = 6;
+    assert!(told(&more).is_empty());
+    assert!(told(&[19, 0]).is_empty() && told(&[19, 3, 0, 1, 2]).is_empty());
+    // Nobody dials these.
+    let nowhere = [[127, 0, 0, 1], [169, 254, 0, 1], [224, 0, 0, 1]];
+    let nowhere = nowhere.map(|ip| Endpoint::of_ipv4(ip, 7700));
+    assert!(told(&written(0, &nowhere)).is_empty());
+}
+
+#[test]
 fn links_over_a_byte_stream_are_named_by_place() {
     let written = |used: usize, places: &[u8]| {
         let mut buffer = [0; OPTIONS_BYTES_MAX];

@@ -204,6 +204,12 @@ fn link_states() {
             assert_eq!(told, places);
         });
     }
+    let hosts = [Endpoint::of_ipv4([192, 168, 1, 7], 7700), endpoints[1]];
+    hold(
+        "19-hosts",
+        &|w| link_state::write_hosts(w, &hosts),
+        &|read| assert_eq!(read.hosts().collect::<Vec<_>>(), hosts),
+    );
     fixtures.end();
 }
 

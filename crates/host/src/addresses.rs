@@ -1,0 +1,196 @@
+//! Where the node listens by this host's own interfaces: looked at on a thread of its own, told to the node.
+//!
+//! ```text
+//!   interfaces ── every 30 s ──▶ addresses ── without loopback, containers, tunnels ──▶ Operation::Hosts ──▶ loop
+//! ```
+//! Nodes behind the same router reach the node there, and others by a family of addresses by which no neighbour sees it.
+
+use crate::command::Commander;
+use net::interface::Address;
+use overlay::request::Operation;
+use std::cmp::Reverse;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+use wire::Endpoint;
+
+/// How often the interfaces are looked at. Choice: as often as the router is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Addresses of each family that the node is told. It tells others fewer.
+const MOST: usize = 4;
+/// What interfaces are called that lead to containers and virtual machines of this host, or into this network itself.
+const INSIDE: [&str; 13] = [
+    "br-", "cali", "cni", "docker", "flannel", "kube", "lxcbr", "lxdbr", "podman", "sinew", "veth",
+    "virbr", "vnet",
+];
+
+/// The running thread. Dropping it lets it go.
+#[derive(Debug)]
+pub struct Looker {
+    _alive: SyncSender<()>,
+}
+
+impl Looker {
+    /// Looks for a node that listens on `listen`.
+    ///
+    /// # Errors
+    /// What the system says when there can be no thread.
+    pub fn start(listen: Vec<SocketAddr>, commander: Commander) -> io::Result<Looker> {
+        let (alive, ended) = sync_channel(0);
+        let mut told = Vec::new();
+        let work = move || {
+            let mut wait = Duration::ZERO;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = LOOK_EVERY;
+                // The next look may be luckier.
+                let Ok(found) = net::interface::addresses() else {
+                    continue;
+                };
+                let hosts = choose(&listen, &found, crate::mapping::towards_router());
+                let is_told = || commander.operate(Operation::Hosts(hosts.clone())).is_ok();
+                if hosts != told && is_told() {
+                    told = hosts;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("addresses".into());
+        thread.spawn(work)?;
+        Ok(Looker { _alive: alive })
+    }
+}
+
+/// A socket that is bound to `::` speaks IPv4 as well, where none of the others has its port there.
+pub fn is_of_both(at: SocketAddr, listen: &[SocketAddr]) -> bool {
+    let has_ipv4 = |other: &SocketAddr| other.is_ipv4() && other.port() == at.port();
+    at.is_ipv6() && at.ip().is_unspecified() && !listen.iter().any(has_ipv4)
+}
+
+/// The sockets that this host can have: without those at `::` where it knows no IPv6 at all, unless there would be none.
+pub fn possible(listen: &[SocketAddr], has_ipv6: bool) -> Vec<SocketAddr> {
+    let is_any_v6 = |at: &SocketAddr| at.is_ipv6() && at.ip().is_unspecified();
+    let is_possible = |at: &&SocketAddr| has_ipv6 || !is_any_v6(at);
+    let possible: Vec<SocketAddr> = listen.iter().filter(is_possible).copied().collect();
+    match possible.is_empty() {
+        true => listen.to_vec(),
+        false => possible,
+    }
+}
+
+/// Where others of the same network, or of another family, may reach a node that listens on `listen`, the best first: the
+/// address towards the router, a public one of IPv6, and the rest in turn.
+fn choose(
+    listen: &[SocketAddr],
+    found: &[Address],
+    towards_router: Option<Ipv4Addr>,
+) -> Vec<Endpoint> {
+    let is_inside = |it: &&Address| INSIDE.iter().any(|name| it.interface.starts_with(name));
+    let outside: Vec<IpAddr> = found
+        .iter()
+        .filter(|it| !is_inside(it))
+        .map(|it| it.ip)
+        .collect();
+    let of = |ipv4: bool| {
+        let mut all: Vec<SocketAddr> = Vec::new();
+        for at in listen {
+            let ips: &[IpAddr] = match at.ip() {
+                ip if ip.is_unspecified() => &outside,
+                ip => &[ip],
+            };
+            let is_of_both = is_of_both(*at, listen);
+            let fits = |ip: &&IpAddr| ip.is_ipv4() == at.is_ipv4() || ip.is_ipv4() && is_of_both;
+            let ips = ips.iter().filter(|ip| ip.is_ipv4() == ipv4).filter(fits);
+            all.extend(ips.map(|ip| SocketAddr::new(*ip, at.port())));
+        }
+        let mut all: Vec<(IpAddr, Endpoint)> = all
+            .iter()
+            .map(|at| (at.ip(), endpoint(*at)))
+            .filter(|(_, at)| at.is_dialable() && !at.is_link_local())
+            .collect();
+        all.sort_by_key(|(ip, at)| match ip {
+            IpAddr::V4(ip) => Reverse(Some(*ip) == towards_router),
+            IpAddr::V6(_) => Reverse(at.is_public()),
+        });
+        let mut all: Vec<Endpoint> = all.into_iter().map(|(_, at)| at).collect();
+        all.truncate(MOST);
+        all.into_iter()
+    };
+    let (mut of_ipv4, mut of_ipv6) = (of(true), of(false));
+    let mut hosts = Vec::new();
+    for _ in 0..MOST {
+        hosts.extend(of_ipv4.next());
+        hosts.extend(of_ipv6.next());
+    }
+    hosts
+}
+
+fn endpoint(at: SocketAddr) -> Endpoint {
+    let ip = match at.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    Endpoint {
+        ip: ip.octets(),
+        port: at.port(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(listen: &[&str]) -> Vec<String> {
+        let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();
+        let found = [
+            ("docker0", "172.17.0.1"),
+            ("wlan0", "192.168.2.7"),
+            ("wlan0", "fe80::7"),
+            ("wlan0", "fd00::7"),
+            ("eth0", "192.168.1.7"),
+            ("eth0", "2001:db8::7"),
+            ("eth1", "169.254.1.7"),
+        ];
+        let found = found.map(|(interface, ip)| Address {
+            interface: interface.to_owned(),
+            ip: ip.parse().unwrap(),
+        });
+        let hosts = choose(&listen, &found, Some(Ipv4Addr::new(192, 168, 1, 7)));
+        let shown = |at: Endpoint| SocketAddr::new(at.ip.into(), at.port);
+        let shown = hosts
+            .into_iter()
+            .map(|at| shown(at).to_string().replace("::ffff:", ""));
+        shown.collect()
+    }
+
+    #[test]
+    fn a_socket_serves_both_families_unless_another_one_serves_ipv4() {
+        let both: Vec<SocketAddr> = ["0.0.0.0:7700", "[::]:7700", "[::]:7701", "[::1]:7701"]
+            .map(|at| at.parse().unwrap())
+            .to_vec();
+        let serves = both.iter().map(|at| is_of_both(*at, &both));
+        assert_eq!(serves.collect::<Vec<_>>(), [false, false, true, false]);
+        assert_eq!(possible(&both, true), both);
+        assert_eq!(possible(&both, false), [both[0], both[3]]);
+        assert_eq!(possible(&both[1..3], false), both[1..3]);
+    }
+
+    #[test]
+    fn a_node_listens_at_the_addresses_of_its_host_that_others_can_have() {
+        let both = [
+            "[192.168.1.7]:7700",
+            "[2001:db8::7]:7701",
+            "[192.168.2.7]:7700",
+            "[fd00::7]:7701",
+        ];
+        assert_eq!(chosen(&["0.0.0.0:7700", "[::]:7701"]), both);
+        assert_eq!(chosen(&["0.0.0.0:7700"]), [both[0], both[2]]);
+        // One socket for both families.
+        let one = chosen(&["[::]:7700"]);
+        assert_eq!(one, both.map(|at| at.replace("7701", "7700")));
+        // What was chosen is told, and nothing else.
+        assert_eq!(chosen(&["172.17.0.1:1"]), ["[172.17.0.1]:1"]);
+        let none: [&str; 0] = [];
+        assert_eq!(chosen(&["127.0.0.1:7700"]), none);
+        assert_eq!(chosen(&["[::1]:7700"]), none);
+    }
+}
