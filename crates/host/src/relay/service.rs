@@ -134,6 +134,9 @@ impl Service {
             Arc::clone(&strangers),
         ));
         commander.tell_of(&ledger);
+        if let Some(admission) = &settings.admission {
+            commander.tell_of_issuer(admission.delegation());
+        }
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
         let teller = Teller::start(commander.clone(), Arc::clone(&ledger), &settings.passes)?;
