@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: what is published, in `target/dist`.
 //!
 //! ```text
-//!   cargo build (packed) ──▶ sinew ─┬─▶ sinew-VERSION-ARCH.tar.gz   program, pages, completions, unit
-//!                                   ├─▶ sinew_VERSION_ARCH.deb      the same, with a user and the unit
+//!   cargo build (packed) ──▶ sinew ─┬─▶ sinew-VERSION-ARCH.tar.gz   program, pages, completions, units
+//!                                   ├─▶ sinew_VERSION_ARCH.deb      the same, with a user
 //!                                   ├─▶ sinew-VERSION-1.ARCH.rpm    the same for Fedora, RHEL and SUSE
 //!                                   ├─▶ sinew-VERSION-ARCH.oci.tar  a container image
 //!                                   ├─▶ sinew-VERSION.spdx          every crate in it, with its licence
@@ -24,6 +24,8 @@ use std::process::Command;
 
 /// The profile of what is packed, in Cargo.toml.
 const PROFILE: &str = "packed";
+/// A node and a gateway as services, in `packaging`.
+const UNITS: [&str; 2] = ["sinew@.service", "sinew-gateway@.service"];
 /// What a package may weigh at most.
 const DEB_BYTES_MAX: u64 = 10_000_000;
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
@@ -121,23 +123,26 @@ impl Package {
         Ok(())
     }
 
-    fn unit(&self, program: &str) -> Result<String> {
-        let path = self.root.join("packaging/sinew@.service");
-        let unit =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let here = "/usr/local/bin/sinew";
-        match unit.contains(here) {
-            true => Ok(unit.replace(here, program)),
-            false => Err(format!("{} does not run {here}", path.display())),
+    /// The units, which run `program`, in the directory `into`.
+    fn units(&self, program: &str, into: &Path) -> Result<()> {
+        for name in UNITS {
+            let path = self.root.join("packaging").join(name);
+            let unit = fs::read_to_string(&path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let here = "/usr/local/bin/sinew";
+            if !unit.contains(here) {
+                return Err(format!("{} does not run {here}", path.display()));
+            }
+            write(&into.join(name), &unit.replace(here, program), 0o644)?;
         }
+        Ok(())
     }
 
     fn archive(&self, program: &Path) -> Result<()> {
         let name = format!("sinew-{}-linux-{}", self.version, self.arch);
         let dir = self.out.join(&name);
         self.install(program, &dir, "")?;
-        let unit = dir.join("lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/local/bin/sinew")?, 0o644)?;
+        self.units("/usr/local/bin/sinew", &dir.join("lib/systemd/system"))?;
         let file = format!("{name}.tar.gz");
         let words = [
             "-C",
@@ -156,8 +161,7 @@ impl Package {
     fn deb(&self, program: &Path) -> Result<()> {
         let dir = self.out.join("deb");
         self.install(program, &dir, "usr")?;
-        let unit = dir.join("lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/bin/sinew")?, 0o644)?;
+        self.units("/usr/bin/sinew", &dir.join("lib/systemd/system"))?;
         write(&dir.join("DEBIAN/control"), &self.control(&dir)?, 0o644)?;
         for script in ["postinst", "prerm", "postrm"] {
             let from = self.root.join("packaging/deb").join(script);

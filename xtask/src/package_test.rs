@@ -1,7 +1,9 @@
 //! `cargo xtask package-test ROOT DEB`: the Debian package in a bare system, as a user installs and removes it.
 //!
 //! ```text
-//!   ROOT ─copy─▶ dpkg -i ─▶ the program, pages, unit, user ─▶ a network, a checked node ─▶ dpkg --purge ─▶ nothing is left
+//!   ROOT ─copy─▶ dpkg -i ─▶ the program, pages, units, user ─▶ a network, a checked node, enabled units
+//!                                                                  │
+//!                                      nothing is left ◀─ dpkg --purge
 //! ```
 //! ROOT is what `debootstrap --variant=minbase` makes; it stays as it is. `.ci/package` makes such roots, builds the
 //! package, and calls this.
@@ -15,22 +17,27 @@ use std::{fs, io};
 type Result<T> = core::result::Result<T, String>;
 
 /// What a package of this kind must bring.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "usr/bin/sinew",
     "usr/share/man/man1/sinew.1.gz",
     "usr/share/bash-completion/completions/sinew",
     "usr/share/zsh/vendor-completions/_sinew",
     "usr/share/fish/vendor_completions.d/sinew.fish",
     "lib/systemd/system/sinew@.service",
+    "lib/systemd/system/sinew-gateway@.service",
 ];
 
-/// What a newcomer does first, in order. Each must succeed.
-const FIRST_STEPS: [&str; 5] = [
+/// What a newcomer does first, in order. Each must succeed. The last two are what `systemctl enable` does, which a bare
+/// root does not have.
+const FIRST_STEPS: [&str; 7] = [
     "sinew --version",
     "sinew net init /mnt/net --name trial",
     "sinew net add /mnt/net ams --address 192.0.2.1:7700",
     "sinew node --check --config /mnt/net/ams/node.toml",
     "rm -r /mnt/net",
+    "mkdir -p /etc/systemd/system/multi-user.target.wants",
+    "cd /etc/systemd/system/multi-user.target.wants && ln -s /lib/systemd/system/sinew@.service sinew@ams.service && \
+     ln -s /lib/systemd/system/sinew-gateway@.service sinew-gateway@phones.service",
 ];
 
 /// Where the system keeps books of its own: what begins so is not looked at.
@@ -70,6 +77,9 @@ fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
     fs::copy(package, &inside).map_err(|error| format!("{}: {error}", package.display()))?;
     let within = |words: &str| call("chroot", &[&text(root), "/bin/sh", "-c", words]);
     let package = format!("/mnt/{}", name.display());
+    // A host with systemd has it, and a bare root may not.
+    let units = root.join("etc/systemd/system");
+    fs::create_dir_all(&units).map_err(|error| format!("{}: {error}", units.display()))?;
     let before = files(root)?;
     within(&format!("dpkg -i {package}"))?;
     for file in FILES {
@@ -142,5 +152,49 @@ pub(crate) fn call(program: &str, words: &[&str]) -> Result<String> {
             told(),
             String::from_utf8_lossy(&output.stderr).trim()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// What a script of the package does in a root of its own: dpkg names that one by `DPKG_ROOT`.
+    fn run_script(script: &str, word: &str, root: &Path) {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/deb");
+        let ended = Command::new("sh")
+            .arg(scripts.join(script))
+            .arg(word)
+            .env("DPKG_ROOT", root)
+            .status()
+            .unwrap();
+        assert!(ended.success(), "{script} {word}: {ended}");
+    }
+
+    #[test]
+    fn what_is_removed_starts_no_more_with_the_host() {
+        let root = std::env::temp_dir().join(format!("sinew-prerm-{}", std::process::id()));
+        let units = root.join("etc/systemd/system");
+        let wants = |target: &str| units.join(format!("{target}.target.wants"));
+        let links = [
+            wants("multi-user").join("sinew@ams.service"),
+            wants("multi-user").join("sinew-gateway@phones.service"),
+            wants("network").join("sinew@fra.service"),
+        ];
+        let other = wants("network").join("other.service");
+        for link in links.iter().chain([&other]) {
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            // Where it leads to is gone, or is of another root.
+            symlink("/lib/systemd/system/sinew@.service", link).unwrap();
+        }
+        let is_link = |path: &PathBuf| path.symlink_metadata().is_ok();
+        run_script("prerm", "upgrade", &root);
+        assert!(links.iter().all(is_link), "an upgrade changes nothing");
+        run_script("prerm", "remove", &root);
+        assert!(!links.iter().any(is_link), "the units are enabled still");
+        // What `systemctl enable` has made is gone, and nothing of others.
+        assert!(!wants("multi-user").exists() && is_link(&other));
+        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -19,7 +19,7 @@ pub use books::{Books, BooksError, Invitation, Member, hash_of};
 
 use crate::relay::failure::FailureKind;
 use base::NodeAddr;
-use secure::{Certificate, Issuer, Network, Newcomer, Revocations};
+use secure::{Certificate, Delegation, Issuer, Network, Newcomer, Revocations};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
@@ -105,6 +105,15 @@ fn check_standing(member: &Member, known: &impl Known) -> Result<(), Refused> {
     }
 }
 
+/// The last second in which an issuer may certify by this delegation: it ends with the time of the root key that signed
+/// it, if that was replaced.
+pub fn ends_s(delegation: &Delegation, network: &Network) -> u64 {
+    let root = network.root_of_delegation(delegation);
+    let until_s = root.and_then(|root| network.counts_until_s(root));
+    let not_after_s = delegation.fields().not_after_s;
+    not_after_s.min(until_s.unwrap_or(u64::MAX))
+}
+
 impl Admission {
     /// Admits what the issuer may sign, by these books; others reach this node at `endpoints`.
     pub fn new(issuer: Issuer, endpoints: Vec<String>, books: Books) -> Admission {
@@ -113,6 +122,11 @@ impl Admission {
             endpoints,
             books: Mutex::new(books),
         }
+    }
+
+    /// What it may certify.
+    pub fn delegation(&self) -> &Delegation {
+        self.issuer.delegation()
     }
 
     /// The address of this node.

@@ -3,15 +3,16 @@
 use crate::mapping;
 use crate::relay::ledger::NotOne;
 use crate::relay::{Ledger, Limits};
-use crate::status::{GateStatus, Status};
+use crate::status::{GateStatus, IssuerStatus, Status};
 use crate::tunnel::Offer;
 use base::NodeAddr;
 use core::fmt::Debug;
+use net::clock::Clock;
 use net::epoll::Waker;
 use overlay::groups::Admission;
 use overlay::request::{Operation, RequestError};
 use overlay::snapshot::{GroupStatus, NetworkSnapshot, PathHealth};
-use secure::Network;
+use secure::{Delegation, Network};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -55,6 +56,7 @@ pub struct Commander {
     bulk: Arc<OnceLock<Arc<Ledger>>>,
     gate: Arc<OnceLock<Arc<dyn Gatekeeper>>>,
     mapping: Arc<OnceLock<Arc<mapping::Shared>>>,
+    issuer: Arc<OnceLock<Delegation>>,
 }
 
 /// Who knows of the clients on other hosts.
@@ -78,6 +80,7 @@ impl Commander {
             bulk: Arc::default(),
             gate: Arc::default(),
             mapping: Arc::default(),
+            issuer: Arc::default(),
         };
         (commander, commands)
     }
@@ -96,6 +99,11 @@ impl Commander {
     /// Has the status tell of the port that the router leads to the node.
     pub(crate) fn tell_of_mapping(&self, mapping: &Arc<mapping::Shared>) {
         self.mapping.get_or_init(|| Arc::clone(mapping));
+    }
+
+    /// Has the status tell what the node may certify.
+    pub(crate) fn tell_of_issuer(&self, delegation: &Delegation) {
+        self.issuer.get_or_init(|| delegation.clone());
     }
 
     /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
@@ -124,6 +132,10 @@ impl Commander {
         status.bulk = self.bulk.get().map(|bulk| bulk.status());
         status.gate = self.gate.get().map(|gate| gate.status());
         status.mapping = self.mapping.get().map(|mapping| mapping.status());
+        if let Some(delegation) = self.issuer.get() {
+            let (network, unix_s) = (self.trust()?, Clock::new().unix_s());
+            status.issuer = Some(IssuerStatus::of(delegation, &network, unix_s));
+        }
         Ok(status)
     }
 

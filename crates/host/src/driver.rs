@@ -13,6 +13,7 @@ use crate::clients::Clients;
 use crate::command::{Command, Commander};
 use crate::counters::Counters;
 use crate::log::{Lines, Log};
+use crate::notify::Watchdog;
 use crate::outbox::{Io, OPERATOR};
 use crate::resident::Desk;
 use crate::station::Station;
@@ -133,6 +134,7 @@ pub struct Driver {
     scheduling: String,
     /// When tunnels are looked at next.
     tunnels_at: Time,
+    watchdog: Option<Watchdog>,
 }
 
 /// The version of the program.
@@ -217,6 +219,7 @@ impl Driver {
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
             tunnels_at: clock.now(),
+            watchdog: None,
         })
     }
 
@@ -231,6 +234,11 @@ impl Driver {
         let (queue, links_up) = sync_channel(MAX_LINKS);
         self.io.links_up = Some(queue);
         links_up
+    }
+
+    /// Reports each turn to `watchdog`, from now on.
+    pub fn report_to(&mut self, watchdog: Option<Watchdog>) {
+        self.watchdog = watchdog;
     }
 
     /// The addresses that the UDP sockets are bound to.
@@ -250,10 +258,15 @@ impl Driver {
                 true => Some(Duration::ZERO),
                 false => self.station.next_timeout().map(|(at, _)| at.since(now)),
             };
-            let timeout = timeout.into_iter().chain(self.residents_wait(now)).min();
+            let report = self.watchdog.as_ref().map(|watchdog| watchdog.wait(now));
+            let others = self.residents_wait(now).into_iter().chain(report);
+            let timeout = timeout.into_iter().chain(others).min();
             self.poller.wait(timeout, &mut ready)?;
             self.wakeups += 1;
             self.turn(&ready, &mut going)?;
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.on_turn(self.io.now);
+            }
         }
         self.stop()
     }
@@ -505,9 +518,9 @@ impl Driver {
             udp,
         };
         let snapshot = self.station.node().snapshot(self.io.now);
-        let unix_s = Clock::new().unix_s();
+        let at = (self.io.now, Clock::new().unix_s());
         Status {
-            nodes: KnownNode::all(self.station.node().database(), &snapshot, unix_s, |node| {
+            nodes: KnownNode::all(self.station.node().database(), &snapshot, at, |node| {
                 let since = self.reachable_since.get(&node)?;
                 Some(self.io.now.since(*since))
             }),
@@ -519,6 +532,7 @@ impl Driver {
             bulk: None,
             gate: None,
             mapping: None,
+            issuer: None,
         }
     }
 

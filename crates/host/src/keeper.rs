@@ -1,5 +1,5 @@
 //! What a running node keeps and reminds of: root keys and the list of revocations that were flooded to it
-//! are stored, so that a restart does not forget them; a certificate that ends soon is said once a day.
+//! are stored, so that a restart does not forget them; a certificate, or a delegation, that ends soon is said once a day.
 //!
 //! Roots go into the network file itself, which then has what `sinew net rotate` writes there: whatever reads that file
 //! knows them without being told where else to look.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How often the node is looked at.
 const PACE: Duration = Duration::from_secs(5);
-/// How often the end of the certificate is said.
+/// How often the end of the certificate, or of the delegation, is said.
 const REMINDER: Duration = Duration::from_secs(86_400);
 
 /// The running thread. Dropping it ends it.
@@ -68,6 +68,7 @@ struct Watch {
     /// The newest root and the list of which it was said whether they are kept.
     said: Option<(u8, (u8, u32))>,
     reminded: Option<Instant>,
+    reminded_of_delegation: Option<Instant>,
     commander: Commander,
     lines: Lines,
 }
@@ -89,6 +90,7 @@ impl Watch {
             stored: started.revocations_edition(),
             said: None,
             reminded: None,
+            reminded_of_delegation: None,
             commander,
             lines,
         }
@@ -113,6 +115,12 @@ impl Watch {
             self.remind(snapshot.certificate_not_after_s, of_old_root);
         } else {
             self.reminded = None;
+        }
+        match status.issuer.filter(|issuer| issuer.delegation_ends_soon) {
+            Some(issuer) => {
+                self.remind_of_delegation(issuer.delegation_not_after_s, &snapshot.name)
+            }
+            None => self.reminded_of_delegation = None,
         }
         let edition = (snapshot.revocations_root, snapshot.revocations_version);
         if snapshot.root <= self.kept_root && edition <= self.stored {
@@ -198,6 +206,30 @@ impl Watch {
                 .to_owned(),
             (_, None) => format!(
                 "the certificate ends in {} days: run `sinew net renew` before",
+                left_s.div_ceil(86_400)
+            ),
+        });
+    }
+}
+
+impl Watch {
+    fn remind_of_delegation(&mut self, not_after_s: u64, name: &str) {
+        let reminded = self.reminded_of_delegation;
+        if reminded.is_some_and(|at| at.elapsed() < REMINDER) {
+            return;
+        }
+        self.reminded_of_delegation = Some(Instant::now());
+        let left_s = not_after_s.saturating_sub(Clock::new().unix_s());
+        let then = format!(
+            "run `sinew net delegate DIR {name}` where the root key is, copy {name}/node.delegation here, and restart the node"
+        );
+        self.lines.warn(&match left_s {
+            0 => format!(
+                "the delegation of this issuer has ENDED: it invites nobody and renews no certificates; {then}"
+            ),
+            _ => format!(
+                "the delegation of this issuer ends in {} days: no certificate that it signs lasts longer, and then it \
+                 invites nobody and renews none; {then}",
                 left_s.div_ceil(86_400)
             ),
         });

@@ -9,8 +9,11 @@
 //! all of them together are limited in rate. A standard error that does not take what is written (a
 //! stopped terminal, a full pipe) holds nobody up: lines are lost then, and their number is told.
 
+mod fields;
+mod journal;
 mod lines;
 
+pub use fields::Fields;
 pub use lines::{Flushed, Format, Level, Lines};
 
 use base::token_bucket::TokenBucket;
@@ -65,28 +68,32 @@ impl Log {
 
     /// Logs an event, if it is one that an operator wants to read.
     pub fn event(&mut self, now: Time, event: &Event) {
+        // Most events are of packets, and have none.
+        let fields = || Fields::of(event);
         match *event {
-            Event::Established { peer, at } => self.session(now, peer, at),
+            Event::Established { peer, at } => self.session(now, (peer, at), fields),
             Event::Refused { from, why } => {
                 let text = format!("handshake with {from} refused: {why}");
-                self.about(now, from, why.label(), &text);
+                self.about(now, (from, why.label()), &text, fields);
             }
-            Event::EndRefused { node, why } => self
-                .lines
-                .warn(&format!("no session from end to end with {node}: {why}")),
+            Event::EndRefused { node, why } => {
+                let text = format!("no session from end to end with {node}: {why}");
+                self.lines.tell(Level::Warning, &text, fields);
+            }
             Event::Unanswered { peer, at, silence } => {
                 let seconds = silence.as_millis() / 1_000;
-                self.lines.warn(&format!(
+                let text = format!(
                     "no answer from {at}: is UDP open there? ({peer}, for {seconds} s; it may also \
                      not run, or be of another network)"
-                ));
+                );
+                self.lines.tell(Level::Warning, &text, fields);
             }
             Event::PathBad { to, lost } => {
                 let text = format!(
                     "a path to {to} lost {} % more than its links say: others are tried",
                     f64::from(lost) / 10.0
                 );
-                self.limited(now, "paths", &text);
+                self.limited(now, "paths", &text, fields);
             }
             Event::Suspected {
                 suspect,
@@ -98,11 +105,12 @@ impl Log {
                     0 | 1 => String::new(),
                     many => format!(" (or another of {many})"),
                 };
-                self.lines.warn(&format!(
+                let text = format!(
                     "{suspect}{among} swallows {} % of what goes to {to}, though its links look well: \
                      packets go around it",
                     f64::from(lost) / 10.0
-                ));
+                );
+                self.lines.tell(Level::Warning, &text, fields);
             }
             Event::GroupStarved { group, to, lost } => {
                 let text = format!(
@@ -110,56 +118,71 @@ impl Log {
                      packet a second time",
                     f64::from(lost) / 10.0
                 );
-                self.limited(now, "trees", &text);
+                self.limited(now, "trees", &text, fields);
             }
             Event::GroupWhole { group, to } => {
                 let text = format!("the tree of {group} carries packets to {to} again");
-                self.limited(now, "trees", &text);
+                self.limited(now, "trees", &text, fields);
             }
             Event::Unsuspected { suspect, to } => {
-                self.line(&format!("{suspect} carries packets to {to} again"));
+                let text = format!("{suspect} carries packets to {to} again");
+                self.lines.tell(Level::Info, &text, fields);
             }
             Event::LinkUp { peer } => {
                 self.sessions.remove(&peer);
-                self.line(&format!("link to {peer} is up"));
+                let text = format!("link to {peer} is up");
+                self.lines.tell(Level::Info, &text, fields);
             }
             Event::LinkDown { peer, why } => {
-                self.lines.warn(&format!("link to {peer} is down: {why}"));
+                let text = format!("link to {peer} is down: {why}");
+                self.lines.tell(Level::Warning, &text, fields);
             }
-            Event::Way { peer, is_stream } => self.line(&match is_stream {
-                true => format!("link to {peer} runs over TCP: UDP has no answer"),
-                false => format!("link to {peer} runs over UDP again"),
-            }),
+            Event::Way { peer, is_stream } => {
+                let text = match is_stream {
+                    true => format!("link to {peer} runs over TCP: UDP has no answer"),
+                    false => format!("link to {peer} runs over UDP again"),
+                };
+                self.lines.tell(Level::Info, &text, fields);
+            }
             Event::PathChanged {
                 peer,
                 from,
                 to,
                 why,
-            } => self.line(&format!(
-                "link to {peer}: path changed from {from} (socket {}) to {to} (socket {}): {why}",
-                from.socket, to.socket
-            )),
-            Event::Moved { peer, at } => self.line(&format!("{peer} is reached at {at} now")),
+            } => {
+                let text = format!(
+                    "link to {peer}: path changed from {from} (socket {}) to {to} (socket {}): {why}",
+                    from.socket, to.socket
+                );
+                self.lines.tell(Level::Info, &text, fields);
+            }
+            Event::Moved { peer, at } => {
+                let text = format!("{peer} is reached at {at} now");
+                self.lines.tell(Level::Info, &text, fields);
+            }
             Event::RecordRefused { origin } => {
                 let text = format!("a record that claims to be of {origin} was refused");
-                self.limited(now, "records", &text);
+                self.limited(now, "records", &text, fields);
             }
-            Event::RootSucceeded { number, until_s } => self.lines.warn(&format!(
-                "the network has root key {number} now: certificates of older ones count until {}",
-                crate::date::until(until_s)
-            )),
+            Event::RootSucceeded { number, until_s } => {
+                let text = format!(
+                    "the network has root key {number} now: certificates of older ones count until {}",
+                    crate::date::until(until_s)
+                );
+                self.lines.tell(Level::Warning, &text, fields);
+            }
             Event::RootRefused { number } => {
                 let text = format!(
                     "another root key {number} than the known one was refused: if the old root key signed it, somebody \
                      else has that key"
                 );
-                self.limited(now, "roots", &text);
+                self.limited(now, "roots", &text, fields);
             }
             Event::GroupsIgnored { by, group, prefix } => {
                 let text = format!(
                     "what {by} says of {group}/{prefix} is ignored: its certificate does not let it set these groups"
                 );
-                self.limited(now, "groups", &text);
+                self.limited(now, "groups", &text, fields);
             }
             _ => {}
         }
@@ -172,12 +195,18 @@ impl Log {
 
     /// Writes a line that others can provoke, or counts it under `label` when there are too many.
     /// True if it was written.
-    pub fn limited(&mut self, now: Time, label: &'static str, text: &str) -> bool {
+    pub fn limited(
+        &mut self,
+        now: Time,
+        label: &'static str,
+        text: &str,
+        fields: impl FnOnce() -> Fields,
+    ) -> bool {
         if !self.provoked.try_take(now, 1.0) {
             *self.left_out.entry(label).or_default() += 1;
             return false;
         }
-        self.lines.warn(text);
+        self.lines.tell(Level::Warning, text, fields);
         for (label, count) in core::mem::take(&mut self.left_out) {
             self.lines.warn(&format!(
                 "{count} more lines of this kind left out: {label}"
@@ -187,7 +216,12 @@ impl Log {
     }
 
     /// A session that comes to nothing begins again every few seconds: it is said once a minute.
-    fn session(&mut self, now: Time, peer: NodeAddr, at: UnderlayAddr) {
+    fn session(
+        &mut self,
+        now: Time,
+        (peer, at): (NodeAddr, UnderlayAddr),
+        fields: impl FnOnce() -> Fields,
+    ) {
         let mut text = format!("session with {peer} at {at}");
         if let Some(said) = self.sessions.get_mut(&peer) {
             if now.since(said.at) < REPEATED {
@@ -207,11 +241,17 @@ impl Log {
             left_out: 0,
         };
         self.sessions.insert(peer, said);
-        self.line(&text);
+        self.lines.tell(Level::Info, &text, fields);
     }
 
     /// The same for a line about an address that may repeat what was said of it: once a minute.
-    fn about(&mut self, now: Time, from: UnderlayAddr, label: &'static str, text: &str) {
+    fn about(
+        &mut self,
+        now: Time,
+        (from, label): (UnderlayAddr, &'static str),
+        text: &str,
+        fields: impl FnOnce() -> Fields,
+    ) {
         let key = (from.ip, label);
         if let Some(said) = self.said.get_mut(&key) {
             if now.since(said.at) < REPEATED {
@@ -220,12 +260,13 @@ impl Log {
             }
             let left_out = core::mem::take(&mut said.left_out);
             said.at = now;
-            return self.lines.warn(&match left_out {
+            let text = match left_out {
                 0 => text.to_owned(),
                 _ => format!("{text} ({left_out} more times since this was said last)"),
-            });
+            };
+            return self.lines.tell(Level::Warning, &text, fields);
         }
-        if !self.limited(now, label, text) {
+        if !self.limited(now, label, text, fields) {
             return;
         }
         if self.said.len() >= MAX_KINDS {

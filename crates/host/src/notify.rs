@@ -1,6 +1,14 @@
 //! What the service manager is told, as sd_notify(3) has it: one datagram with lines to the socket
 //! that it names. Nothing happens where none does.
+//!
+//! ```text
+//!   Notify     ready, reloading, status, stopping      any thread
+//!   Watchdog   "the loop has done a turn"              the loop alone: it has the only value
+//! ```
+//! A manager with a watchdog ends a process that it has not heard of for `WATCHDOG_USEC`. A thread with a timer would
+//! report even if the loop hangs, so the loop reports itself, after a turn.
 
+use base::{Duration, Time};
 use net::clock::Clock;
 use std::ffi::OsString;
 use std::io;
@@ -10,6 +18,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The variable with the socket's name.
 const VARIABLE: &str = "NOTIFY_SOCKET";
+/// How long the manager waits for a report, in microseconds; and whose report, if it is not that of a child.
+const PATIENCE: &str = "WATCHDOG_USEC";
+const PROCESS: &str = "WATCHDOG_PID";
 
 /// The service manager.
 #[derive(Debug, Default)]
@@ -63,9 +74,100 @@ impl Notify {
     }
 }
 
+/// A manager that ends this process if the loop stands still. It is not to be copied: the loop has it.
+#[derive(Debug)]
+pub struct Watchdog {
+    notify: Notify,
+    every: Duration,
+    next: Time,
+}
+
+impl Watchdog {
+    /// The one of the manager that has started this process, if it has one.
+    pub fn from_environment() -> Option<Watchdog> {
+        let read = |name| std::env::var(name).ok();
+        let (patience, process) = (read(PATIENCE), read(PROCESS));
+        let every = every(patience.as_deref(), process.as_deref(), std::process::id())?;
+        Some(Watchdog::new(Notify::from_environment(), every))
+    }
+
+    /// Tells `notify` of progress, once in `every` at most. The first time is at once.
+    pub(crate) fn new(notify: Notify, every: Duration) -> Watchdog {
+        Watchdog {
+            notify,
+            every,
+            next: Time::ZERO,
+        }
+    }
+
+    /// How long the loop may wait: it has to come by even if there is nothing to do.
+    pub(crate) fn wait(&self, now: Time) -> Duration {
+        self.next.since(now)
+    }
+
+    /// The loop has done a turn.
+    pub(crate) fn on_turn(&mut self, now: Time) {
+        if now >= self.next {
+            self.next = now + self.every;
+            self.notify.say("WATCHDOG=1\n");
+        }
+    }
+}
+
+/// How often to report, as sd_watchdog_enabled(3) advises: at half of the time that the manager waits.
+fn every(patience: Option<&str>, process: Option<&str>, own: u32) -> Option<Duration> {
+    if process.is_some_and(|process| process.parse() != Ok(own)) {
+        return None;
+    }
+    let patience_us: u64 = patience?.parse().ok()?;
+    (patience_us > 1).then(|| Duration::from_micros(patience_us / 2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watchdog_is_fed_at_half_of_its_patience() {
+        let half = |us| Some(Duration::from_micros(us));
+        assert_eq!(every(Some("20000000"), None, 7), half(10_000_000));
+        assert_eq!(every(Some("20000000"), Some("7"), 7), half(10_000_000));
+        // Meant for another process, off, and nonsense.
+        assert_eq!(every(Some("20000000"), Some("8"), 7), None);
+        for patience in [None, Some("0"), Some(""), Some("-1")] {
+            assert_eq!(every(patience, None, 7), None);
+        }
+    }
+
+    #[test]
+    fn turns_are_reported_once_in_a_period_and_only_turns() {
+        let dir = crate::files::test_directory("watchdog");
+        let path = dir.join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let heard = || {
+            let mut buffer = [0; 256];
+            let length = manager.recv(&mut buffer).ok()?;
+            Some(String::from_utf8(buffer[..length].to_vec()).unwrap())
+        };
+        let every = Duration::from_secs(10);
+        let notify = Notify::to(Some(path.into())).unwrap();
+        let mut watchdog = Watchdog::new(notify, every);
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        assert_eq!((watchdog.wait(at(3)), heard()), (Duration::ZERO, None));
+        watchdog.on_turn(at(3));
+        assert_eq!(heard().as_deref(), Some("WATCHDOG=1\n"));
+        for second in 4..13 {
+            watchdog.on_turn(at(second));
+        }
+        assert_eq!(watchdog.wait(at(12)), Duration::from_secs(1));
+        assert_eq!(heard(), None);
+        // A loop that stood still reports late, and once.
+        assert_eq!(watchdog.wait(at(60)), Duration::ZERO);
+        watchdog.on_turn(at(60));
+        assert!(heard().is_some() && heard().is_none());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn a_manager_is_told_by_a_file_or_an_abstract_name() {

@@ -1,10 +1,13 @@
 //! Everything about a running node at one moment: what its engine tells, the counters, and what
 //! only the host knows. Plain data, ready for JSON; the keys are a contract.
 
+use crate::admission::ends_s;
 use crate::counters::Counters;
-use base::{Duration, NodeAddr};
+use base::{Duration, NodeAddr, Time};
 use overlay::link_state::Database;
 use overlay::snapshot::{GroupTotals, Snapshot};
+use secure::network::EXPIRY_NOTICE_S;
+use secure::{Delegation, Network};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::certificate::Certificate;
@@ -33,6 +36,28 @@ pub struct Status {
     pub gate: Option<GateStatus>,
     /// The port that the router in front of the node leads to it.
     pub mapping: Option<MappingStatus>,
+    /// What the node may certify, if it is an issuer.
+    pub issuer: Option<IssuerStatus>,
+}
+
+/// What an issuer may certify, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct IssuerStatus {
+    /// The last second in which it may invite and renew.
+    pub delegation_not_after_s: u64,
+    /// That is within [`EXPIRY_NOTICE_S`], or over.
+    pub delegation_ends_soon: bool,
+}
+
+impl IssuerStatus {
+    /// What it is at second `unix_s`, by what the node knows of its network.
+    pub(crate) fn of(delegation: &Delegation, network: &Network, unix_s: u64) -> IssuerStatus {
+        let delegation_not_after_s = ends_s(delegation, network);
+        IssuerStatus {
+            delegation_not_after_s,
+            delegation_ends_soon: unix_s + EXPIRY_NOTICE_S >= delegation_not_after_s,
+        }
+    }
 }
 
 /// The port that the router in front of the node leads to it.
@@ -278,6 +303,9 @@ pub struct KnownNode {
     pub links: usize,
     /// The version of the program that it runs; none of an older one, which does not tell.
     pub version: Option<String>,
+    /// By how many seconds its clock is ahead of this host's, or behind if negative. For this node itself: by how much
+    /// the host's clock was set back since the node started.
+    pub clock_ahead_s: Option<i64>,
 }
 
 /// The loop and its sockets.
@@ -349,12 +377,12 @@ pub struct UdpStatus {
 }
 
 impl KnownNode {
-    /// All that a database tells of at second `unix_s`, with the ways there that `snapshot` has, and
+    /// All that a database tells of `now`, at second `unix_s`, with the ways there that `snapshot` has, and
     /// for how long there has been one.
     pub(crate) fn all(
         database: &Database,
         snapshot: &Snapshot,
-        unix_s: u64,
+        (now, unix_s): (Time, u64),
         reachable_for: impl Fn(NodeAddr) -> Option<Duration>,
     ) -> Vec<KnownNode> {
         let ways: BTreeMap<&str, f64> = snapshot
@@ -383,6 +411,9 @@ impl KnownNode {
                 reachable_s: reachable_for(node).map(Duration::as_secs_f64),
                 links: database.links_of(node).map_or(0, <[_]>::len),
                 version: database.version_of(node).map(str::to_owned),
+                clock_ahead_s: database
+                    .clock_of(now, node)
+                    .map(|clock_s| clock_s.cast_signed() - unix_s.cast_signed()),
                 address,
             }
         };

@@ -40,6 +40,16 @@ impl Clock {
     }
 }
 
+/// Whether a program such as an NTP daemon keeps the machine's clock right, as it has told the kernel; none where the
+/// kernel does not say so.
+pub fn is_synchronised() -> Option<bool> {
+    // SAFETY: all zero is a valid `timex`, which asks and sets nothing: "modes: zero".
+    let mut told: libc::timex = unsafe { core::mem::zeroed() };
+    // SAFETY: a structure of the right size, which is ours.
+    let state = unsafe { libc::adjtimex(&raw mut told) };
+    (state >= 0).then_some(told.status & libc::STA_UNSYNC == 0)
+}
+
 /// Nanoseconds on one of the kernel's clocks.
 pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec {

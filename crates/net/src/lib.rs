@@ -9,7 +9,7 @@
 //!
 //! Of all crates only this one talks to the kernel, so unsafe code is at home here; every block
 //! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`],
-//! [`poll::poll`], [`hops::probe`], [`rist::Receiver::receive`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
+//! [`poll::poll`], [`hops::probe`], [`resolver::ask`], [`rist::Receiver::receive`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
 //!
 //! [`bare`] holds the leanest forwarders that we know how to write over the same calls: the
 //! baselines that the node is measured against.
@@ -30,6 +30,7 @@ pub mod places;
 pub mod poll;
 pub mod quota;
 pub mod raw_key;
+pub mod resolver;
 pub mod rist;
 pub mod sched;
 pub mod signals;

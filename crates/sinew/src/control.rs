@@ -92,7 +92,11 @@ impl Control {
     /// The same for a node that may just be starting: one that is named, and whose directory is
     /// there, is waited for.
     pub fn find_soon(node: Option<&Path>) -> Result<Control, Failure> {
-        let until = Instant::now() + SOON;
+        Control::find_within(node, SOON)
+    }
+
+    fn find_within(node: Option<&Path>, patience: Duration) -> Result<Control, Failure> {
+        let until = Instant::now() + patience;
         loop {
             match Control::find(node) {
                 Err(Failure::Failed(_)) if is_prepared(node) && Instant::now() < until => {
@@ -109,6 +113,24 @@ impl Control {
         loop {
             let status = self.status()?;
             if ready(&status) || !is_settling(&status) || Instant::now() >= until {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The status of a node that was just started, as soon as it is `ready`; as it is when that takes longer than
+    /// `patience`.
+    pub fn status_within(
+        node: &Path,
+        patience: Duration,
+        ready: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Failure> {
+        let until = Instant::now() + patience;
+        let mut control = Control::find_within(Some(node), patience)?;
+        loop {
+            let status = control.status()?;
+            if ready(&status) || Instant::now() >= until {
                 return Ok(status);
             }
             std::thread::sleep(LOOK);

@@ -1,22 +1,30 @@
 //! `sinew doctor`: what is wrong with this host or its node, and what to do next.
 //!
 //! ```text
-//!   host    UDP, offload, buffers, priority, descriptors, names, MTU   needs no node
-//!   files   node.toml, certificate, clock, disk, neighbours' names     a node's directory
+//!   clock   against whatever else tells of the time                    first: all else goes by it
+//!   host    UDP, offload, buffers, priority, descriptors, DNS, MTU     needs no node
 //!   node    is it running, links, NAT, port mapping, MTU of paths,     its control socket
 //!           kernel drops
+//!   files   node.toml, certificate, disk, neighbours' names            a node's directory
 //! ```
 //! Each finding says what was looked at and what was seen; what is not good has the next step. Nothing is
 //! changed. Exit status 1 if something is bad.
 
+mod clock;
+mod disk;
 mod files;
 mod host;
 mod mapping;
+mod names;
 mod reach;
 mod running;
 mod tcp;
 
+pub use clock::HostClock;
+
+use crate::config::Config;
 use crate::failure::{Failure, Outcome};
+use crate::launch::SERVICES;
 use crate::terminal;
 use clap::Args;
 use serde_json::json;
@@ -26,7 +34,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// The node's directory, with its node.toml; without it, this host and the node that runs here
+    #[arg(conflicts_with = "node")]
     pub dir: Option<PathBuf>,
+    /// The control socket of the node, or a directory with it; its files too where they are beside it
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -34,7 +46,8 @@ pub struct Doctor {
 
 /// How good something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+pub enum State {
+    /// As it is to be.
     Good,
     /// It works, worse than it could.
     Weak,
@@ -54,12 +67,15 @@ impl State {
 
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    what: &'static str,
-    state: State,
-    seen: String,
+pub struct Finding {
+    /// In a word.
+    pub what: &'static str,
+    /// How good it is.
+    pub state: State,
+    /// What was seen.
+    pub seen: String,
     /// What to do; empty if it is good.
-    next: String,
+    pub next: String,
 }
 
 impl Finding {
@@ -91,12 +107,7 @@ impl Finding {
 
 /// Looks at everything, and says it.
 pub fn run(args: &Doctor) -> Outcome {
-    let mut findings = host::look();
-    findings.extend(reach::interfaces());
-    let is_running = running::look(args.dir.as_deref(), &mut findings);
-    if let Some(dir) = &args.dir {
-        files::look(dir, is_running, &mut findings);
-    }
+    let findings = examine(args, HostClock::read());
     tell(args, &findings)?;
     match findings.iter().filter(|it| it.state == State::Bad).count() {
         0 => Ok(()),
@@ -104,6 +115,52 @@ pub fn run(args: &Doctor) -> Outcome {
         bad => Err(Failure::failed(format_args!(
             "{bad} things are bad: see their next steps above"
         ))),
+    }
+}
+
+/// Looks at everything, at the time that the host's clock shows.
+pub fn examine(args: &Doctor, at: HostClock) -> Vec<Finding> {
+    let asked = names::ask();
+    let path = args.configuration();
+    let config = path.as_ref().map(|path| Config::load(path));
+    let (loaded, wrong) = match config {
+        Some(Ok(config)) => (Some(config), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    let config = loaded.as_ref();
+    let told = running::ask(args.dir.as_deref().or(args.node.as_deref()), config);
+    let mut findings = vec![clock::look(at, config, told.as_ref().ok())];
+    findings.extend(host::look());
+    findings.push(asked.look());
+    findings.extend(reach::interfaces());
+    running::look(&told, config, &mut findings);
+    if let Some(error) = wrong {
+        let next = "write what it expects; `sinew node --check` says so again";
+        findings.push(Finding::bad("configuration", error.to_string(), next));
+    }
+    if let (Some(path), Some(config)) = (&path, config) {
+        let is_running = matches!(told, Ok(_) | Err(Failure::Misused(_)));
+        files::look((path, config), at, is_running, &mut findings);
+    }
+    findings
+}
+
+impl Doctor {
+    /// The configuration that is looked at: that of the directory, or the one that belongs to a socket if there is one.
+    fn configuration(&self) -> Option<PathBuf> {
+        if let Some(dir) = &self.dir {
+            return Some(configuration(dir));
+        }
+        let node = self.node.as_deref()?;
+        let dir = match node.is_dir() {
+            true => node,
+            false => node.parent()?,
+        };
+        let service = dir.strip_prefix(client::SYSTEM).ok();
+        let service = service.map(|name| Path::new(SERVICES).join(name));
+        let dirs = [Some(dir.to_owned()), service].into_iter().flatten();
+        dirs.map(|dir| configuration(&dir)).find(|it| it.exists())
     }
 }
 

@@ -17,5 +17,5 @@ mod token;
 
 pub use invite::{Invite, run as invite};
 pub(crate) use join::host_name;
-pub use join::{Join, run as join};
+pub use join::{Join, run as join, run_at as join_at};
 pub use token::{BadToken, Token};

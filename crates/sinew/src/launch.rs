@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::node::{self, NodeArgs};
-use crate::terminal;
+use crate::{show, terminal};
 use clap::{Args, ValueEnum};
 use host::log::Format;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Where a package puts the unit, and where an administrator does.
 const UNITS: [&str; 3] = [
@@ -18,6 +19,9 @@ const UNITS: [&str; 3] = [
 const SYSTEMD: &str = "/run/systemd/system";
 /// Where nodes that are services have their files.
 pub const SERVICES: &str = "/etc/sinew";
+
+/// How long a new service's links are waited for. Choice: they need 0.2 to 0.7 s by UDP, and 5 s where that is blocked.
+const LINKS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What starts a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -72,8 +76,8 @@ impl Launch {
         })
     }
 
-    /// Starts it, and is it where it runs here.
-    pub fn start(&self, name: &str, config: &Path) -> Outcome {
+    /// Starts it, and is it where it runs here. Of a service, people see the links; programs have had their JSON.
+    pub fn start(&self, name: &str, config: &Path, is_json: bool) -> Outcome {
         match self.how()? {
             Start::No => Ok(()),
             Start::Here => node::run(&NodeArgs {
@@ -89,20 +93,29 @@ impl Launch {
                     config.display()
                 )))
             }
-            Start::Service => serve(name, config),
+            Start::Service => serve(name, config, is_json),
         }
     }
 }
 
 /// Has systemd run it, as the user of the unit.
-fn serve(name: &str, config: &Path) -> Outcome {
+fn serve(name: &str, config: &Path, is_json: bool) -> Outcome {
     let dir = config.parent().unwrap_or(Path::new("."));
     run("chown", &["-R", "sinew:", &dir.to_string_lossy()])?;
     let unit = format!("sinew@{name}");
     run("systemctl", &["enable", "--now", &unit])?;
+    if is_json {
+        return Ok(());
+    }
+    terminal::line(&format!("{unit} runs, and starts with this host"))?;
+    let node = Path::new(client::SYSTEM).join(name);
+    // A node that cannot be asked runs all the same, as far as systemd knows.
+    if let Ok(links) = show::links_once_up(&node, LINKS_PATIENCE, &terminal::look()) {
+        terminal::line(links.trim_end())?;
+    }
     terminal::line(&format!(
-        "{unit} runs, and starts with this host\nwatch it with: sinew links --node {}/{name}",
-        client::SYSTEM
+        "watch it with: sinew links --node {0}; if a link is missing: sinew doctor --node {0}",
+        node.display()
     ))
 }
 

@@ -148,7 +148,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew doctor
-  sinew doctor net/ams --json")]
+  sinew doctor net/ams
+  sinew doctor --node /run/sinew/ams --json")]
     Doctor(doctor::Doctor),
     /// Show a running node: links, packets, drops, certificate
     #[command(after_help = "Example:\n  sinew status --node net/ams --watch")]

@@ -23,7 +23,7 @@ use host::keeper::Keeper;
 use host::log::{Format, Lines};
 use host::mapping::{Mapping, Wishes};
 use host::metrics::{Hosts, Metrics};
-use host::notify::Notify;
+use host::notify::{Notify, Watchdog};
 use host::relay::{Limits, ServeError, Service, Settings};
 use host::renewal::{Renewal, Source};
 use host::resolve::{Named, Resolver, socket_for};
@@ -154,6 +154,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     lines.say(&first_line(&config, &identity, &driver));
     let attended = Attended::start(&config, &driver, &lines, (hangup, running))?;
     attended.notify.ready("running");
+    driver.report_to(Watchdog::from_environment());
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);

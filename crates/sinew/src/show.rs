@@ -6,14 +6,15 @@ mod status;
 
 pub(crate) use flows::worst_in_words;
 
-use crate::control::Watched;
+use crate::control::{Control, Watched};
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::table::{Cell, Column, Look, Page, Table, Wish};
 use crate::watch::{self, Rates};
 use clap::Args;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Arguments of the commands that show something.
 #[derive(Debug, Args)]
@@ -109,6 +110,15 @@ pub fn run(what: What, args: &Show) -> Outcome {
         let page = page(what, &status, &mut drawing)?;
         Ok(page.of(text(&status["snapshot"]["name"])))
     })
+}
+
+/// The table of links of a node that was just started, once all that it dials are up, or after `patience`. A node that
+/// dials nobody has none, and is not waited for.
+pub fn links_once_up(node: &Path, patience: Duration, look: &Look) -> Result<String, Failure> {
+    let is_done = |status: &Value| list(&status["snapshot"]["links"]).is_empty() || are_up(status);
+    let status = Control::status_within(node, patience, is_done)?;
+    let mut drawing = Drawing { look, rates: None };
+    Ok(links::page(&status, &mut drawing)?.to_string())
 }
 
 /// The node has links, and all of them are up.

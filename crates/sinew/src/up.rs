@@ -69,7 +69,7 @@ pub fn run(args: &Up) -> Outcome {
             config.display()
         ));
     }
-    args.launch.start(&node, &config)
+    args.launch.start(&node, &config, false)
 }
 
 fn make(args: &Up, dir: &Path, node: &str) -> Outcome {

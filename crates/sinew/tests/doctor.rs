@@ -3,6 +3,7 @@
 
 mod world;
 
+use cli::doctor::{Doctor, Finding, HostClock, State, examine};
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -114,4 +115,68 @@ fn mistakes_in_files_are_found_by_both() {
     assert_eq!(finding(&world, "net/a", "certificate")["state"], "bad");
     let (status, _) = failure(&world.try_sinew("node --config net/a/node.toml --check"));
     assert_eq!(status, 2);
+}
+
+/// What the doctor says of a node where the host's clock is wrong by so much.
+fn by_clock(world: &World, wrong_s: i64) -> Vec<Finding> {
+    let args = Doctor {
+        dir: Some(world.node("a")),
+        node: None,
+        json: false,
+    };
+    let now_s = net::Clock::new().unix_s().checked_add_signed(wrong_s);
+    let at = HostClock {
+        now_s: now_s.unwrap(),
+        is_synchronised: Some(false),
+    };
+    examine(&args, at)
+}
+
+#[test]
+fn a_clock_that_is_wrong_by_a_year_is_said_before_all_else() {
+    const YEAR_S: i64 = 365 * 86_400;
+    let world = World::new("doctor-clock");
+    world.add("a", 1, "");
+    let of = |findings: &[Finding], what: &str| {
+        let mut findings = findings.iter();
+        findings.find(|it| it.what == what).unwrap().clone()
+    };
+    let right = by_clock(&world, 0);
+    for what in ["clock", "certificate"] {
+        assert_eq!(of(&right, what).state, State::Good);
+    }
+    let behind = by_clock(&world, -YEAR_S);
+    assert_eq!(behind[0].what, "clock");
+    assert_eq!(behind[0].state, State::Bad, "{behind:?}");
+    assert!(behind[0].seen.contains("the clock is behind"), "{behind:?}");
+    assert!(of(&behind, "certificate").next.contains("clock first"));
+    // Two years: the certificate has one.
+    let ahead = by_clock(&world, 2 * YEAR_S);
+    assert_eq!(ahead[0].state, State::Weak, "{ahead:?}");
+    assert!(
+        ahead[0]
+            .next
+            .contains("compare it with another clock first")
+    );
+    let certificate = of(&ahead, "certificate");
+    assert_eq!(certificate.state, State::Bad);
+    assert!(certificate.next.starts_with("check the clock first"));
+}
+
+#[test]
+fn a_node_is_named_by_its_directory_or_as_other_commands_have_it() {
+    let mut world = World::new("doctor-node");
+    world.add("a", 1, "");
+    world.start("a");
+    for words in ["net/a", "--node net/a", "--node net/a/a.ctl"] {
+        assert_eq!(finding(&world, words, "node")["state"], "good");
+        let certificate = finding(&world, words, "certificate");
+        assert_eq!(certificate["state"], "good", "{words}");
+        let disk = finding(&world, words, "disk")["seen"].to_string();
+        assert!(disk.contains("free"), "{disk}");
+    }
+    // DNS needs no node.
+    assert!(finding(&world, "", "DNS")["seen"].is_string());
+    let (status, why) = failure(&world.try_sinew("doctor net/a --node net/a"));
+    assert!(status == 2 && why.contains("cannot be used with"), "{why}");
 }

@@ -3,6 +3,7 @@
 
 mod world;
 
+use clap::Parser;
 use secure::{Authority, Certificate, Delegation, Mandate, Validity};
 use std::collections::BTreeSet;
 use std::fs;
@@ -89,6 +90,61 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
     fs::write(world.dir.join("home.cert"), shown).unwrap();
     world.sinew("net revoke net home --certificate home.cert --node net/a");
     world.wait("the link is down", || world.link("a", "home") != "up");
+}
+
+#[test]
+fn a_service_shows_its_links_once_they_are_up_and_waits_for_them_no_longer_than_is_said() {
+    let mut world = issuer("join-links");
+    let token = invite(&world, "");
+    world.sinew(&join(&world, &token, "home", 2));
+    let shown = |world: &World, name: &str, patience| {
+        let look = cli::terminal::look_for(&cli::table::Wish::default());
+        let node = world.dir.join("net").join(name);
+        cli::show::links_once_up(&node, patience, &look).unwrap()
+    };
+    // Who dials nobody has none, and does not wait.
+    let none = shown(&world, "a", Duration::from_secs(60));
+    assert!(none.contains("no links"), "{none}");
+    // As `systemctl enable --now` does, which comes back before there are links.
+    world.launch("home");
+    let links = shown(&world, "home", Duration::from_secs(60));
+    let row = links.lines().find(|line| line.starts_with("a ")).unwrap();
+    assert!(row.contains(" up "), "{links}");
+    world.stop("a");
+    world.wait("the link is gone", || world.link("home", "a") != "up");
+    let links = shown(&world, "home", Duration::from_millis(100));
+    assert!(!links.contains(" up "), "{links}");
+}
+
+#[test]
+fn an_issuer_says_in_time_that_its_delegation_ends() {
+    let mut world = World::new("join-delegation");
+    world.add("a", 1, "");
+    world.sinew("net delegate net a --days 20");
+    let config = world.node("a").join("node.toml");
+    let metrics = world.endpoint(9);
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("metrics = \"{metrics}\"\n{text}")).unwrap();
+    world.start("a");
+    let line = world.wait_for_line("a", "the delegation of this issuer ends in 20 days");
+    assert!(line.contains("sinew net delegate DIR a"), "{line}");
+    let issuer = &world.status("a")["issuer"];
+    assert_eq!(issuer["delegation_ends_soon"], true, "{issuer}");
+    let shown = world.sinew("status --node net/a");
+    assert!(shown.contains("WRONG") && shown.contains("SOON"), "{shown}");
+    let page = world.get(metrics);
+    let ends_s = issuer["delegation_not_after_s"].as_u64().unwrap();
+    let gauge = format!("sinew_delegation_expiry_timestamp_seconds {ends_s}\n");
+    assert!(page.contains(&gauge), "{page}");
+    let told = world.try_sinew("doctor net/a").stdout;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("weak  delegation"), "{told}");
+    // One that lasts is no news.
+    world.stop("a");
+    world.sinew("net delegate net a --days 200");
+    world.start("a");
+    assert_eq!(world.status("a")["issuer"]["delegation_ends_soon"], false);
+    assert_eq!(world.log("a").matches("this issuer ends").count(), 1);
 }
 
 #[test]
@@ -301,6 +357,34 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     };
     let (_, why) = failure(&plain.try_sinew(&join(&plain, &asked.to_string(), "x", 3)));
     assert!(why.contains("issues no certificates"), "{why}");
+}
+
+/// What `sinew join` says where the host's clock is wrong by so much.
+fn join_by_clock(world: &World, token: &str, name: &str, wrong_s: i64) -> Result<(), String> {
+    let words = join(world, token, name, 5);
+    let words = words.replace("--dir net/", &format!("--dir {}/net/", world.dir.display()));
+    let cli = cli::Cli::try_parse_from(std::iter::once("sinew").chain(words.split(' '))).unwrap();
+    let cli::Command::Join(args) = cli.command else {
+        panic!("{words}");
+    };
+    let now_s = net::Clock::new().unix_s().checked_add_signed(wrong_s);
+    let done = cli::invitation::join_at(&args, now_s.unwrap());
+    done.map_err(|why| why.text().to_owned())
+}
+
+#[test]
+fn a_host_whose_clock_is_wrong_by_a_year_is_told_of_the_clock() {
+    const YEAR_S: i64 = 365 * 86_400;
+    let world = issuer("join-clock");
+    let token = invite(&world, "");
+    let ahead = join_by_clock(&world, &token, "home", YEAR_S).unwrap_err();
+    assert!(ahead.contains("check the clock first"), "{ahead}");
+    let behind = join_by_clock(&world, &token, "home", -YEAR_S).unwrap_err();
+    for words in ["this host's clock shows", "set the clock", "still holds"] {
+        assert!(behind.contains(words), "{behind}");
+    }
+    // It does hold, and the certificate is the same one.
+    join_by_clock(&world, &token, "home", 0).unwrap();
 }
 
 #[test]

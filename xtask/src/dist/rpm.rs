@@ -23,9 +23,8 @@ impl Package {
         let top = self.out.join("rpm");
         let stage = top.join("stage");
         self.install(program, &stage, "usr")?;
-        let unit = stage.join("usr/lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/bin/sinew")?, 0o644)?;
-        make_dir(&stage.join("etc/sinew"))?;
+        self.units("/usr/bin/sinew", &stage.join("usr/lib/systemd/system"))?;
+        make_dir(&stage.join("etc/sinew/gateways"))?;
         // Fedora's zsh looks elsewhere than Debian's.
         let words = stage.join("usr/share/zsh/vendor-completions");
         let place = stage.join("usr/share/zsh/site-functions");

@@ -4,6 +4,7 @@ use super::{Driver, TOKEN_CLIENTS, TOKEN_STREAMS};
 use crate::clients::{
     ACCEPTS_PER_TURN, Change, Clients, READS_PER_TURN, STREAM_READS_PER_TURN, Which,
 };
+use crate::log::Fields;
 use base::{ClientId, Engine, Input, Outbox};
 use net::epoll::{Interest, Ready};
 use overlay::Request;
@@ -34,9 +35,9 @@ impl Driver {
                 Ok(None) => return,
                 Err(error) => {
                     let text = format!("a client was turned away: {error}");
-                    self.io
-                        .log
-                        .limited(self.io.now, "clients turned away", &text);
+                    let fields = || Fields::event("client-turned-away").with("why", &error);
+                    let label = "clients turned away";
+                    self.io.log.limited(self.io.now, label, &text, fields);
                     return;
                 }
             }

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   text      2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
-//!   json      {"time":"2026-11-23T08:40:05.123Z","level":"info","node":"ams","text":"link to 10.7.0.2 is up"}
-//!   journal   <6>ams: link to 10.7.0.2 is up          systemd takes the number as PRIORITY, and has the time
+//!   json      {"event":"link-up","level":"info","node":"ams","peer":"10.7.0.2","text":"link to 10.7.0.2 is up",
+//!              "time":"2026-11-23T08:40:05.123Z"}
+//!   journal   an entry with fields, by [`super::journal`]; where that is not there, on standard error:
+//!             <6>ams: link to 10.7.0.2 is up          systemd takes the number as PRIORITY, and has the time
 //! ```
 //! A file has times whatever standard error has: systemd adds them to that alone.
 
+use super::fields::Fields;
+use super::journal::{self, Journal};
 use crate::date::moment;
 use net::clock::Clock;
 use std::fs::{File, OpenOptions};
@@ -67,6 +71,7 @@ pub struct Lines {
     lost: Arc<AtomicU64>,
     /// What matters less is not said.
     level: Arc<AtomicU8>,
+    format: Format,
 }
 
 /// What is the same of all lines.
@@ -82,14 +87,18 @@ impl Style {
             unix_ms,
             level,
             text,
+            fields,
         } = said;
         let name = &self.name;
         match format {
             Format::Text => format!("{} {} {name}: {text}\n", moment(*unix_ms), level.label()),
             Format::Json => {
-                let line = serde_json::json!({
+                let mut line = serde_json::json!({
                     "time": moment(*unix_ms), "level": level.label(), "node": name, "text": text,
                 });
+                for (key, value) in fields.iter() {
+                    line[key] = value.into();
+                }
                 format!("{line}\n")
             }
             // The journal takes each line for a message: one without a number would have the priority of what happens, and
@@ -118,6 +127,7 @@ struct Said {
     unix_ms: u64,
     level: Level,
     text: String,
+    fields: Fields,
 }
 
 /// What the thread that writes is told.
@@ -130,6 +140,8 @@ enum Message {
 /// Where lines are written.
 enum Sink {
     Console(Box<dyn Write + Send>),
+    /// The journal, and standard error for what it does not take.
+    Journal(Journal, Box<dyn Write + Send>),
     File(File),
 }
 
@@ -178,10 +190,22 @@ impl Lines {
 
     /// The same in another format.
     pub fn formatted(name: &str, clock: Clock, quiet: bool, format: Format) -> (Flushed, Lines) {
-        Lines::to((name, clock, format), (!quiet).then(io::stderr))
+        let sink = (!quiet).then(io::stderr);
+        Lines::by(journal::of_standard_error(), (name, clock, format), sink)
     }
 
+    /// The same without a journal, to what tests can read.
+    #[cfg(test)]
     pub(super) fn to<W: Write + Send + 'static>(
+        of: (&str, Clock, Format),
+        sink: Option<W>,
+    ) -> (Flushed, Lines) {
+        Lines::by(None, of, sink)
+    }
+
+    /// The same with a journal that listens at a path, if there is one.
+    fn by<W: Write + Send + 'static>(
+        journal: Option<&Path>,
         (name, clock, format): (&str, Clock, Format),
         sink: Option<W>,
     ) -> (Flushed, Lines) {
@@ -189,6 +213,7 @@ impl Lines {
             name: name.into(),
             format,
         };
+        let journal = journal.map(Path::to_owned);
         let (finished, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let queue = sink.and_then(|sink| {
@@ -197,7 +222,7 @@ impl Lines {
             let thread = std::thread::Builder::new()
                 .name("log".into())
                 .spawn(move || {
-                    let sink = Sink::Console(Box::new(sink));
+                    let sink = Sink::console(Box::new(sink), format, journal.as_deref());
                     write_all(sink, &messages, (&lost, clock), &style);
                     let _ = finished.send(());
                 });
@@ -210,6 +235,7 @@ impl Lines {
                 queue,
                 lost,
                 level: Arc::new(AtomicU8::new(Level::Info as u8)),
+                format,
             },
         )
     }
@@ -232,26 +258,32 @@ impl Lines {
     /// Writes to standard error from now on.
     pub fn to_standard_error(&self) {
         if let Some(queue) = &self.queue {
-            let _ = queue.send(Message::Sink(Sink::Console(Box::new(io::stderr()))));
+            let console = Sink::console(
+                Box::new(io::stderr()),
+                self.format,
+                journal::of_standard_error(),
+            );
+            let _ = queue.send(Message::Sink(console));
         }
     }
 
     /// Writes one line about what happens.
     pub fn say(&self, text: &str) {
-        self.at(Level::Info, text);
+        self.tell(Level::Info, text, Fields::default);
     }
 
     /// Writes one line about what is not as it should be.
     pub fn warn(&self, text: &str) {
-        self.at(Level::Warning, text);
+        self.tell(Level::Warning, text, Fields::default);
     }
 
     /// Writes one line about what does not work.
     pub fn error(&self, text: &str) {
-        self.at(Level::Error, text);
+        self.tell(Level::Error, text, Fields::default);
     }
 
-    fn at(&self, level: Level, text: &str) {
+    /// Writes one line, with `fields` for programs.
+    pub fn tell(&self, level: Level, text: &str, fields: impl FnOnce() -> Fields) {
         let Some(queue) = &self.queue else { return };
         if level as u8 > self.level.load(Ordering::Relaxed) {
             return;
@@ -260,6 +292,7 @@ impl Lines {
             unix_ms: self.clock.unix_ms(),
             level,
             text: text.to_owned(),
+            fields: fields(),
         };
         if queue.try_send(Message::Said(said)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -296,6 +329,7 @@ fn write_all(
                 unix_ms: clock.unix_ms(),
                 level: Level::Warning,
                 text: format!("{left_out} lines were lost: standard error was not read"),
+                fields: Fields::event("lines-lost").with("lines", left_out),
             };
             sink.write(style, &said);
         }
@@ -304,9 +338,24 @@ fn write_all(
 }
 
 impl Sink {
+    /// Standard error, and the journal before it if that is the format and it is there.
+    fn console(console: Box<dyn Write + Send>, format: Format, journal: Option<&Path>) -> Sink {
+        let journal = journal.filter(|_| format == Format::Journal);
+        match journal.and_then(Journal::at) {
+            Some(journal) => Sink::Journal(journal, console),
+            None => Sink::Console(console),
+        }
+    }
+
     fn write(&mut self, style: &Style, said: &Said) {
+        if let Sink::Journal(journal, _) = self {
+            let of = (&*style.name, said.level.priority());
+            if journal.write(of, &said.text, &said.fields).is_ok() {
+                return;
+            }
+        }
         let format = match self {
-            Sink::Console(_) => style.format,
+            Sink::Console(_) | Sink::Journal(..) => style.format,
             Sink::File(_) => style.of_file(),
         };
         // Nobody can be told that standard error is gone.
@@ -319,7 +368,7 @@ impl Sink {
 
     fn writer(&mut self) -> &mut dyn Write {
         match self {
-            Sink::Console(console) => console,
+            Sink::Console(console) | Sink::Journal(_, console) => console,
             Sink::File(file) => file,
         }
     }

@@ -49,6 +49,13 @@ fn node(page: &mut Page, status: &Status) {
         "The last second in which the node's certificate counts, since 1970.",
         snapshot.certificate_not_after_s,
     );
+    if let Some(issuer) = status.issuer {
+        page.gauge(
+            "sinew_delegation_expiry_timestamp_seconds",
+            "The last second in which the node may certify others, since 1970.",
+            issuer.delegation_not_after_s,
+        );
+    }
     page.gauge(
         "sinew_root",
         "How often the root key of the network was replaced.",

@@ -32,7 +32,7 @@ use super::willing::Teller;
 use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
-use crate::log::{Lines, Log};
+use crate::log::{Fields, Lines, Log};
 use crate::tunnel;
 use base::NodeAddr;
 use net::Clock;
@@ -134,6 +134,9 @@ impl Service {
             Arc::clone(&strangers),
         ));
         commander.tell_of(&ledger);
+        if let Some(admission) = &settings.admission {
+            commander.tell_of_issuer(admission.delegation());
+        }
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
         let teller = Teller::start(commander.clone(), Arc::clone(&ledger), &settings.passes)?;
@@ -241,7 +244,8 @@ impl Node {
     /// Writes a line that whoever comes in can provoke.
     fn log(&self, text: &str) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.limited(self.clock.now(), "bulk transfers", text);
+        let fields = || Fields::event("bulk-refused");
+        log.limited(self.clock.now(), "bulk transfers", text, fields);
     }
 
     /// Gives one who comes a thread.

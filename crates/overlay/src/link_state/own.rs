@@ -79,6 +79,14 @@ impl Database {
         told_s.min(u16::try_from(since_s).unwrap_or(u16::MAX))
     }
 
+    /// The second since 1970 that a node's own clock shows now, as far as its link-state record tells: that is numbered by
+    /// the second in which it was made, or by a few more if it made several in one.
+    pub fn clock_of(&self, now: Time, node: NodeAddr) -> Option<u64> {
+        let made = self.link_state_of(node)?;
+        let is_second = made.seq.0 >= SECONDS_FROM;
+        is_second.then(|| u64::from(made.seq.0) + u64::from(made.age_s(now)))
+    }
+
     /// Of equal editions the youngest counts.
     pub(super) fn follow_age(&mut self, now: Time, key: Key, record: &Record<'_>) {
         let entry = self.entries.get_mut(&Name::of(key));

@@ -52,4 +52,5 @@ mod targeted_groups;
 mod tunnels;
 mod two_ways;
 mod uplinks;
+mod victims;
 mod video;

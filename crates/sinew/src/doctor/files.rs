@@ -1,34 +1,33 @@
 //! What a node has in its directory.
 
-use super::{Finding, configuration};
+use super::clock::HostClock;
+use super::{Finding, disk, names};
 use crate::config::Config;
 use crate::date::day;
 use crate::identity;
-use host::files::write_whole;
+use host::admission::ends_s;
 use secure::network::EXPIRY_NOTICE_S;
-use secure::{CertificateError, Identity, Network};
-use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
+use secure::{CertificateError, Delegation, Identity, Network};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 
-pub(super) fn look(dir: &Path, is_running: bool, findings: &mut Vec<Finding>) {
-    let path = configuration(dir);
-    let config = match Config::load(&path) {
-        Ok(config) => config,
-        Err(error) => {
-            let next = "write what it expects; `sinew node --check` says so again";
-            return findings.push(Finding::bad("configuration", error.to_string(), next));
-        }
-    };
+pub(super) fn look(
+    (path, config): (&Path, &Config),
+    clock: HostClock,
+    is_running: bool,
+    findings: &mut Vec<Finding>,
+) {
     findings.push(Finding::good("configuration", path.display().to_string()));
-    findings.push(certificate(&config));
-    findings.push(disk(&config));
+    findings.push(certificate(config, clock));
+    findings.extend(delegation(config, clock));
+    findings.extend(disk::look(config));
     if !is_running {
-        findings.extend(ports(&config));
+        findings.extend(ports(config));
     }
-    findings.extend(neighbors(&config));
+    findings.extend(names::configured(config));
 }
 
-fn certificate(config: &Config) -> Finding {
+fn certificate(config: &Config, clock: HostClock) -> Finding {
     let what = "certificate";
     let read = identity::identity(&config.key, &config.certificate).and_then(|own| {
         let certificate = Some(own.certificate());
@@ -46,7 +45,6 @@ fn certificate(config: &Config) -> Finding {
             );
         }
     };
-    let now_s = net::Clock::new().unix_s();
     let root = network.root_of(own.certificate());
     let until_s = root.and_then(|root| network.counts_until_s(root));
     let not_after_s = own.certificate().fields().not_after_s;
@@ -73,6 +71,7 @@ fn certificate(config: &Config) -> Finding {
         }
         None => "run `sinew net renew` where the root key is",
     };
+    let now_s = clock.now_s;
     match network.verify(own.certificate(), now_s) {
         Ok(_) if until_s.is_some() => Finding::weak(what, seen, renewed),
         Ok(_)
@@ -84,29 +83,50 @@ fn certificate(config: &Config) -> Finding {
         Err(CertificateError::NotYetValid) => Finding::bad(
             what,
             format!("{seen}: it does not count yet"),
-            "set this host's clock",
+            "set this host's clock first: see above",
         ),
         Err(CertificateError::Expired | CertificateError::OldRoot) => {
-            Finding::bad(what, format!("{seen}: it has ended"), renewed)
+            let next = match clock.may_be_ahead() {
+                true => format!("check the clock first, see above. If it is right: {renewed}"),
+                false => renewed.to_owned(),
+            };
+            Finding::bad(what, format!("{seen}: it has ended"), next)
         }
         Err(why) => Finding::bad(what, why.to_string(), "join the network again"),
     }
 }
 
-/// The node keeps its certificate and the list of revocations.
-fn disk(config: &Config) -> Finding {
-    let dir = config.certificate.parent().unwrap_or(Path::new("."));
-    let probe = dir.join("doctor.probe");
-    let written = write_whole(&probe, "x", 0o600);
-    let _ = std::fs::remove_file(&probe);
-    match written {
-        Ok(()) => Finding::good("disk", format!("{} takes files", dir.display())),
-        Err(error) => Finding::bad(
-            "disk",
-            format!("{}: {error}", dir.display()),
-            "make room, or let the node's user write there: a renewed certificate would be lost",
+/// What an issuer may certify by; none of a node that is none.
+fn delegation(config: &Config, clock: HostClock) -> Option<Finding> {
+    let what = "delegation";
+    let file = &config.issuer.as_ref()?.delegation;
+    let read = identity::read_as(file, Delegation::from_text).and_then(|delegation| {
+        let network = identity::network(&config.network, config.revocations.as_deref(), None)?;
+        Ok((delegation, network))
+    });
+    let next = "run `sinew net delegate DIR NODE` where the root key is, copy node.delegation here, and restart the node";
+    let (delegation, network) = match read {
+        Ok(read) => read,
+        Err(error) => return Some(Finding::bad(what, error.to_string(), next)),
+    };
+    let ends_s = ends_s(&delegation, &network);
+    let seen = format!("may certify until {}", day(ends_s));
+    Some(match ends_s.checked_sub(clock.now_s) {
+        Some(left_s) if left_s > EXPIRY_NOTICE_S => Finding::good(what, seen),
+        Some(_) => Finding::weak(
+            what,
+            format!("{seen}: that is soon, and no certificate that it signs lasts longer"),
+            next,
         ),
-    }
+        None => Finding::bad(
+            what,
+            format!("{seen}: it has ended, so this issuer invites nobody and renews nothing"),
+            match clock.may_be_ahead() {
+                true => format!("check the clock first, see above. If it is right: {next}"),
+                false => next.to_owned(),
+            },
+        ),
+    })
 }
 
 fn ports(config: &Config) -> Vec<Finding> {
@@ -128,40 +148,6 @@ fn ports(config: &Config) -> Vec<Finding> {
                 let next =
                     "end the program that has it (`ss -lnup`, `ss -lntp`), or change `listen`";
                 Finding::bad("ports", why, next)
-            })
-            .collect(),
-    }
-}
-
-/// Names that no name server knows.
-fn neighbors(config: &Config) -> Vec<Finding> {
-    let endpoints = config
-        .neighbors
-        .iter()
-        .flat_map(|neighbor| &neighbor.endpoints);
-    let renewal = config.renewal.iter().flat_map(|renewal| &renewal.from);
-    let mut unknown = Vec::new();
-    let mut count = 0;
-    for endpoint in endpoints.chain(renewal) {
-        count += 1;
-        if let Err(error) = endpoint.to_socket_addrs() {
-            unknown.push(format!("{endpoint}: {error}"));
-        }
-    }
-    match (unknown.is_empty(), count) {
-        (true, 0) => vec![],
-        (true, _) => vec![Finding::good(
-            "names",
-            format!("{count} endpoints are known"),
-        )],
-        (false, _) => unknown
-            .into_iter()
-            .map(|why| {
-                Finding::bad(
-                    "names",
-                    why,
-                    "see /etc/resolv.conf, or write its address instead",
-                )
             })
             .collect(),
     }

@@ -5,39 +5,12 @@ use crate::node;
 use net::sched::{self, Scheduling};
 use net::udp::{LARGER_BUFFERS, Options, SMALL_BUFFER_BYTES, Socket};
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The real-time priority that a node asks for.
 const PRIORITY: u8 = 10;
-/// This code is younger than any clock that shows less: 2026-01-01.
-const NOT_BEFORE_S: u64 = 1_767_225_600;
 
 pub(super) fn look() -> Vec<Finding> {
-    vec![
-        clock(),
-        priority(),
-        descriptors(),
-        udp("0.0.0.0:0"),
-        udp("[::]:0"),
-    ]
-}
-
-fn clock() -> Finding {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_s = now_s.map_or(0, |since| since.as_secs());
-    let seen = format!(
-        "{} {} UTC",
-        host::date::day(now_s),
-        host::date::clock(now_s)
-    );
-    match now_s < NOT_BEFORE_S {
-        false => Finding::good("clock", seen),
-        true => Finding::bad(
-            "clock",
-            seen,
-            "set it, by NTP best: certificates do not count yet for a clock that is behind",
-        ),
-    }
+    vec![priority(), descriptors(), udp("0.0.0.0:0"), udp("[::]:0")]
 }
 
 fn priority() -> Finding {
@@ -98,23 +71,60 @@ fn udp(at: &str) -> Finding {
         }
     };
     let (receive, send) = socket.kernel_buffers().unwrap_or((0, 0));
-    let offload = match (socket.gso(), socket.gro()) {
+    judge_udp(what, (socket.gso(), socket.gro()), (receive, send))
+}
+
+/// What the kernel does for a UDP socket: whether it sends and receives bursts whole, and how many bytes it holds.
+fn judge_udp(
+    what: &'static str,
+    (gso, gro): (bool, bool),
+    (receive, send): (usize, usize),
+) -> Finding {
+    let offload = match (gso, gro) {
         (true, true) => "bursts sent and received whole",
-        (true, false) => "bursts sent whole",
-        (false, true) => "bursts received whole",
-        (false, false) => "no bursts",
+        (true, false) => "bursts sent whole (GSO), received packet by packet (no GRO)",
+        (false, true) => "bursts received whole (GRO), sent packet by packet (no GSO)",
+        (false, false) => "packets sent and received one by one (no GSO, no GRO)",
     };
     let seen = format!(
         "{offload}; kernel holds {} kB in, {} kB out",
         receive / 1_000,
         send / 1_000
     );
-    match receive < SMALL_BUFFER_BYTES {
-        false => Finding::good(what, seen),
-        true => Finding::weak(
-            what,
-            seen,
-            format!("{LARGER_BUFFERS}: packets are lost while the host is busy"),
-        ),
+    let mut next = Vec::new();
+    if receive < SMALL_BUFFER_BYTES {
+        next.push(format!(
+            "{LARGER_BUFFERS}: packets are lost while the host is busy"
+        ));
+    }
+    if !(gso && gro) {
+        next.push(
+            "run Linux 5.0 or newer, without a sandbox that has its own network: a node then needs a fraction of the \
+             processor time for streams and copies; calls do not need it"
+                .to_owned(),
+        );
+    }
+    match next.is_empty() {
+        true => Finding::good(what, seen),
+        false => Finding::weak(what, seen, next.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_lacks_for_bursts_has_a_next_step() {
+        let room = (SMALL_BUFFER_BYTES, SMALL_BUFFER_BYTES);
+        assert_eq!(judge_udp("UDP", (true, true), room).state, State::Good);
+        for offload in [(false, true), (true, false), (false, false)] {
+            let found = judge_udp("UDP", offload, room);
+            assert_eq!(found.state, State::Weak, "{found:?}");
+            assert!(found.next.starts_with("run Linux 5.0"), "{found:?}");
+        }
+        let both = judge_udp("UDP", (false, false), (1_000, 1_000)).next;
+        assert!(both.contains(LARGER_BUFFERS) && both.contains("Linux 5.0"));
     }
 }

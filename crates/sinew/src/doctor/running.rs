@@ -1,6 +1,6 @@
 //! The node that runs, as it tells itself.
 
-use super::{Finding, configuration, mapping, reach, tcp};
+use super::{Finding, mapping, reach, tcp};
 use crate::config::Config;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -10,33 +10,33 @@ use std::panic;
 use std::path::Path;
 use std::thread;
 
-/// Looks at the running node; false if there is none.
-pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
+/// What the running node tells of itself.
+pub(super) fn ask(node: Option<&Path>, config: Option<&Config>) -> Result<Value, Failure> {
     // The one of the directory, wherever its socket is.
-    let config = dir.and_then(|dir| Config::load(&configuration(dir)).ok());
-    let configured = config
-        .as_ref()
-        .and_then(|config| config.control_socket.clone());
-    let found = match (&configured, dir) {
+    let configured = config.and_then(|config| config.control_socket.as_ref());
+    let found = match (configured, node) {
         (Some(socket), _) => Control::connect(socket),
-        (None, dir) => Control::find(dir),
+        (None, node) => Control::find(node),
     };
-    let status = found.and_then(|mut control| control.status());
-    match status {
-        Ok(status) => {
-            findings.extend(node(&status, config.as_ref()));
-            true
-        }
+    found.and_then(|mut control| control.status())
+}
+
+/// Judges it, and says why there is nothing to judge.
+pub(super) fn look(
+    told: &Result<Value, Failure>,
+    config: Option<&Config>,
+    findings: &mut Vec<Finding>,
+) {
+    match told {
+        Ok(status) => findings.extend(node(status, config)),
         // Which of several is meant has to be said.
         Err(why @ Failure::Misused(_)) => {
-            let next = "name one: `sinew doctor DIR`";
+            let next = "name one: `sinew doctor --node DIR`";
             findings.push(Finding::weak("node", why.text(), next));
-            true
         }
         Err(_) => {
             let next = "start it: `sinew node --config FILE`, or the service";
             findings.push(Finding::weak("node", "none is running", next));
-            false
         }
     }
 }

@@ -97,11 +97,7 @@ pub fn run(args: &Invite) -> Outcome {
     let now_s = net::Clock::new().unix_s();
     let identity = identity::identity(&config.key, &config.certificate)?;
     let network = identity::network(&config.network, None, Some(identity.certificate()))?;
-    // It ends with the time of the root key that signed it, if that was replaced.
-    let root = network.root_of_delegation(&delegation);
-    let until_s = root.and_then(|root| network.counts_until_s(root));
-    let ends_s = delegation.fields().not_after_s;
-    let ends_s = ends_s.min(until_s.unwrap_or(u64::MAX));
+    let ends_s = host::admission::ends_s(&delegation, &network);
     if now_s > ends_s {
         return Err(Failure::failed(format_args!(
             "the delegation of this issuer has ended on {}: `sinew net delegate` makes a new one",

@@ -4,14 +4,14 @@ use super::token::Token;
 use crate::authority::{
     Joined, check_node_name, fresh_keys, is_endpoint, is_file_name, joined, listen_here,
 };
-use crate::date::day;
+use crate::date::{day, span, until};
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_secret_as, write, write_secret};
 use crate::launch::{Launch, Start};
 use crate::terminal;
 use clap::Args;
 use host::relay::join::{Ask, AskError, Given, ask};
-use secure::{Certificate, Identity, Keys, Network};
+use secure::{Certificate, CertificateError, Identity, Keys, Network};
 use serde_json::json;
 use std::fs;
 use std::io::Read;
@@ -50,6 +50,11 @@ pub struct Join {
 
 /// Does what the command line asks.
 pub fn run(args: &Join) -> Outcome {
+    run_at(args, net::Clock::new().unix_s())
+}
+
+/// The same in the second that the host's clock shows.
+pub fn run_at(args: &Join, now_s: u64) -> Outcome {
     let token = token(&args.token)?;
     let network = Network::new(token.root).map_err(Failure::failed)?;
     let wanted = match &args.name {
@@ -65,15 +70,18 @@ pub fn run(args: &Join) -> Outcome {
         Some(dir) => dir.clone(),
         None => args.launch.dir(&wanted)?,
     };
-    let now_s = net::Clock::new().unix_s();
     if let Some(member) = member(&dir, &network, now_s)? {
         tell(args, &member, &dir.join("node.toml"))?;
-        return args.launch.start(member.name(), &dir.join("node.toml"));
+        let config = dir.join("node.toml");
+        return args.launch.start(member.name(), &config, args.json);
     }
     if now_s > token.expires_s {
         return Err(Failure::failed(format_args!(
-            "this token has expired on {}: ask for a new one (or check this host's clock)",
-            day(token.expires_s)
+            "this host's clock shows {}, and by it this token expired on {}, {} ago: check the clock first; if it is \
+             right, ask for a new token",
+            until(now_s),
+            until(token.expires_s),
+            span((now_s - token.expires_s) as f64)
         )));
     }
     let bad = args.addresses.iter().find(|address| !is_endpoint(address));
@@ -103,7 +111,7 @@ pub fn run(args: &Join) -> Outcome {
     let config = dir.join("node.toml");
     install(args, &token, &dir, &network, &identity, &given)?;
     tell(args, &identity, &config)?;
-    args.launch.start(identity.name(), &config)
+    args.launch.start(identity.name(), &config, args.json)
 }
 
 /// The node of this network that the directory already holds. A command that is run again, by hand or by a container
@@ -197,11 +205,7 @@ fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Ne
         network.restore(list).map_err(Failure::failed)?;
     }
     let verified = network.verify(&given.certificate, now_s);
-    verified.map_err(|why| {
-        Failure::failed(format_args!(
-            "the certificate that came does not count: {why}"
-        ))
-    })?;
+    verified.map_err(|why| not_counting(&given.certificate, why, now_s))?;
     // What others have said of themselves goes into a configuration.
     for (_, _, endpoints) in &mut given.neighbors {
         endpoints.retain(|endpoint| is_endpoint(endpoint));
@@ -218,6 +222,25 @@ fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Ne
     match given.neighbors.is_empty() {
         true => Err(Failure::failed("no node was named that could be dialled")),
         false => Ok((given, network)),
+    }
+}
+
+/// A certificate that has just been signed, and has ended or not begun, is one of a clock that is wrong.
+fn not_counting(certificate: &Certificate, why: CertificateError, now_s: u64) -> Failure {
+    match why {
+        CertificateError::NotYetValid | CertificateError::Expired => {
+            let fields = certificate.fields();
+            Failure::failed(format_args!(
+                "this host's clock shows {}, and the issuer gave it a certificate from {} until {}: set the clock, by \
+                 NTP best (`timedatectl set-ntp true`), and run this again; the token still holds",
+                until(now_s),
+                until(fields.not_before_s),
+                until(fields.not_after_s)
+            ))
+        }
+        why => Failure::failed(format_args!(
+            "the certificate that came does not count: {why}"
+        )),
     }
 }
 

@@ -44,6 +44,9 @@ fn entries(status: &Value) -> String {
     entry("listen", listen.join(", "));
     entry("scheduling", text(&host["scheduling"]).to_owned());
     entry("certificate", certificate(snapshot));
+    if status["issuer"].is_object() {
+        entry("delegation", delegation(&status["issuer"]));
+    }
     if let root @ 1.. = total(&snapshot["root"]) {
         entry("root key", format!("number {root}"));
     }
@@ -200,6 +203,9 @@ fn wrong(status: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     if snapshot["certificate_expires_soon"] == true || old_root(snapshot).is_some() {
         wrong.push(format!("certificate {}", certificate(snapshot)));
+    }
+    if status["issuer"]["delegation_ends_soon"] == true {
+        wrong.push(format!("delegation {}", delegation(&status["issuer"])));
     }
     for link in list(&snapshot["links"]) {
         let [name, state] = ["name", "state"].map(|key| text(&link[key]));
@@ -388,6 +394,18 @@ fn certificate(snapshot: &Value) -> String {
         }
         None if is_soon => format!("until {until}, SOON: run `sinew net renew`"),
         None => format!("until {until}"),
+    }
+}
+
+/// Until when the node may certify others.
+fn delegation(issuer: &Value) -> String {
+    let not_after_s = total(&issuer["delegation_not_after_s"]);
+    let until = day(not_after_s);
+    let is_soon = issuer["delegation_ends_soon"] == true;
+    match (is_soon, not_after_s > net::Clock::new().unix_s()) {
+        (_, false) => format!("ENDED on {until}: run `sinew net delegate`"),
+        (true, true) => format!("until {until}, SOON: run `sinew net delegate`"),
+        (false, true) => format!("until {until}"),
     }
 }
 

@@ -50,6 +50,56 @@ fn programs_get_an_object_and_the_journal_a_priority() {
 }
 
 #[test]
+fn programs_get_the_fields_of_an_event_and_people_do_not() {
+    use crate::log::Log;
+    use overlay::event::Event;
+    let dir = crate::files::test_directory("log-fields");
+    let path = dir.join("socket");
+    let down = Event::LinkDown {
+        peer: base::NodeAddr(0x0a07_0002),
+        why: "silence",
+    };
+    let written = |format| {
+        let sink = Sink::default();
+        let of = ("ams", Clock::new(), format);
+        let (flushed, lines) = Lines::by(Some(&path), of, Some(sink.clone()));
+        let mut log = Log::new(lines);
+        log.event(base::Time::ZERO, &down);
+        drop(log);
+        drop(flushed);
+        sink.text()
+    };
+    let line: serde_json::Value = serde_json::from_str(&written(Format::Json)).unwrap();
+    for (key, value) in [
+        ("event", "link-down"),
+        ("peer", "10.7.0.2"),
+        ("why", "silence"),
+        ("node", "ams"),
+        ("level", "warning"),
+        ("text", "link to 10.7.0.2 is down: silence"),
+    ] {
+        assert_eq!(line[key], value, "{line}");
+    }
+    let text = written(Format::Text);
+    assert!(
+        text.ends_with("ams: link to 10.7.0.2 is down: silence\n"),
+        "{text}"
+    );
+    // Without a journal, standard error has the line; with one, the journal.
+    let said = "<4>ams: link to 10.7.0.2 is down: silence\n";
+    assert_eq!(written(Format::Journal), said);
+    let journal = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    assert_eq!(written(Format::Journal), "");
+    let mut buffer = [0; 1_024];
+    let length = journal.recv(&mut buffer).unwrap();
+    let entry = std::str::from_utf8(&buffer[..length]).unwrap();
+    for field in ["PRIORITY=4", "SINEW_EVENT=link-down", "SINEW_PEER=10.7.0.2"] {
+        assert!(entry.lines().any(|line| line == field), "{entry}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
     let dir = crate::files::test_directory("log");
     let path = dir.join("sinew.log");

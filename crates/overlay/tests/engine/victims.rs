@@ -1,0 +1,98 @@
+//! A member that announces somebody else's address as its own: what the nodes that believe it send there.
+//!
+//! ```text
+//!   1 (the liar) ── 0 ── 2, 3, 4      they have traffic for 1, and dial where it says that it is
+//!                        └──▶ the victim, who is no node and has proved nothing
+//! ```
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use crate::world::party::{Party, Traffic};
+use crate::world::streams::{Stream, Streams};
+use crate::world::{Nodes, addr, voice};
+use base::Duration;
+use overlay::Settings;
+use overlay::request::Operation;
+use wire::Endpoint;
+
+const LIAR: usize = 1;
+const DIALLERS: [usize; 3] = [2, 3, 4];
+/// The victim's, of the addresses for documentation.
+const VICTIM: [u8; 4] = [203, 0, 113, 5];
+
+fn victim(port: u16) -> Endpoint {
+    let mut ip = [0; 16];
+    ip[10..12].fill(0xff);
+    ip[12..].copy_from_slice(&VICTIM);
+    Endpoint { ip, port }
+}
+
+/// All that a node has sent to the victim.
+fn sent(nodes: &Nodes, i: usize) -> Traffic {
+    let party: &Party = nodes.world.engine(nodes.hosts[i]).unwrap();
+    let mut all = Traffic::default();
+    for (_, traffic) in party
+        .sent
+        .iter()
+        .filter(|((to, _), _)| to.ip == victim(0).ip)
+    {
+        all.datagrams += traffic.datagrams;
+        all.bytes += traffic.bytes;
+    }
+    all
+}
+
+/// An hour of traffic for the liar, which says every `every` that it is at another port of the victim.
+fn an_hour(ports: u16, every: Duration) -> Vec<Traffic> {
+    let settings = Settings {
+        direct_links: true,
+        ..Settings::modern()
+    };
+    let edges = [(1, 0), (2, 0), (3, 0), (4, 0)];
+    let mut nodes = Nodes::with(7, 5, &edges, "delay=30ms", settings);
+    nodes.run_ms(5_000);
+    // Enough for all to want a direct link the whole time.
+    let stream = |from| Stream {
+        from,
+        to: LIAR,
+        interval: Duration::from_secs(4),
+        phase: Duration::ZERO,
+        options: voice(),
+    };
+    let mut traffic = Streams::begin(&mut nodes, DIALLERS.map(stream).to_vec());
+    let end = nodes.world.now() + Duration::from_secs(3_600);
+    let mut port = 0;
+    while nodes.world.now() < end {
+        let at = victim(40_000 + port % ports);
+        nodes.operate(LIAR, Operation::Mapped(Some(at)));
+        traffic.run(&mut nodes, every);
+        port += 1;
+    }
+    let known = nodes.running(2).unwrap().database();
+    let known = known.endpoints_of(addr(LIAR));
+    assert!(
+        known.iter().any(|it| it.ip == victim(0).ip),
+        "nobody heard the lie"
+    );
+    DIALLERS.map(|i| sent(&nodes, i)).to_vec()
+}
+
+/// The most that one node sends for one lie: two dials of six Inits each in the 5 s for which an endpoint is dialled, and
+/// six such turns in the first hour, because the rest between them is 60 s at first and twice as long each time.
+const INITS_MAX: u64 = 2 * 6 * 6;
+
+#[test]
+fn a_victim_gets_few_handshakes_however_often_a_member_lies_about_its_address() {
+    // One address for the whole hour, and another port every 3 s, so that no two dials go to the same one.
+    for (ports, every) in [(1, 600), (3_000, 3)] {
+        let all = an_hour(ports, Duration::from_secs(every));
+        for sent in &all {
+            eprintln!("{ports} ports, one node in an hour: {sent:?}");
+            assert!(sent.datagrams > 0, "nobody has believed the lie");
+            assert!(sent.datagrams <= INITS_MAX, "{ports} ports: {sent:?}");
+            assert!(
+                sent.bytes <= INITS_MAX * overlay::mtu::DEFAULT as u64,
+                "{sent:?}"
+            );
+        }
+    }
+}
