@@ -24,6 +24,8 @@ pub(super) struct Meter {
     predicted: Option<Prediction>,
     as_json: bool,
     is_quiet: bool,
+    /// Nothing is copied.
+    is_dry: bool,
     /// Every file's digest is wanted.
     lists: bool,
     draws: bool,
@@ -58,7 +60,7 @@ struct State {
     digests: BTreeMap<Vec<u8>, Digest>,
     spared: BTreeMap<String, String>,
     spared_count: u64,
-    /// Entries and bytes that would be copied.
+    /// Entries and bytes that would be copied, and what would be removed.
     would: (u64, u64),
     /// An attempt has reached its end; when something moved last, and whether in this attempt.
     begun: bool,
@@ -69,11 +71,15 @@ struct State {
     probed: base::Duration,
     said: String,
     kept: (u64, u64),
+    /// What was said last of what is expected.
+    foretold: String,
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
     pace: Pace,
+    /// How far each end is in this attempt, and since when.
+    ends: BTreeMap<NodeAddr, (u64, base::Time)>,
     drawn: Option<base::Time>,
 }
 
@@ -128,6 +134,10 @@ struct Told {
     waited: u64,
     starved: u64,
 }
+/// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
+const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
+/// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
+const SMALL_BYTES: u64 = 1_000_000;
 
 impl Told {
     fn idle(&self) -> u64 {
@@ -161,6 +171,7 @@ impl Meter {
     /// An attempt begins.
     pub(super) fn begin(
         &mut self,
+            is_dry: args.dry_run,
         names: &Names,
         predicted: Option<Prediction>,
         ends: BTreeSet<NodeAddr>,
@@ -200,6 +211,31 @@ impl Meter {
 
     /// The present attempt ends here: segments are measured before what was told that comes.
     pub(super) fn turn_to_probe(&self) {
+    /// Says what is expected of the copy before it runs, once for each prediction. Choice: not of what is small,
+    /// unless it is known to last: the end says it, too.
+    pub(super) fn foretell(&self) {
+        if self.is_dry {
+            return;
+        }
+        let total = self.total();
+        let known = self.predicted.filter(|predicted| predicted.is_known);
+        let lasts = |total| known.is_some_and(|known| lasts_s(total, known.rate_bps) >= 1.0);
+        let is_short = total.is_some_and(|total| total < SMALL_BYTES && !lasts(total));
+        let text = expected(known, total);
+        let mut state = self.state();
+        if !is_short && state.foretold != text {
+            self.say(&text);
+            state.foretold = text;
+        }
+    }
+
+    /// These ends write what is copied: none of them has written anything in this attempt.
+    pub(super) fn await_ends(&mut self, ends: impl Iterator<Item = NodeAddr>) {
+        let now = self.clock.now();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.ends = ends.map(|node| (node, (0, now))).collect();
+    }
+
         self.state().to_probe = true;
     }
 
@@ -429,11 +465,10 @@ impl Meter {
             terminal::json(&self.value(&state, word, paths, done, seconds, achieved))?;
             return outcome;
         }
-        if !io::stderr().is_terminal() {
-            return outcome;
+        if !self.is_quiet {
+            let text = self.text(&state, (word, paths), done.bytes, seconds);
+            let _ = writeln!(io::stderr(), "{text}");
         }
-        let text = self.text(&state, (word, paths), done.bytes, seconds);
-        let _ = writeln!(io::stderr(), "{text}");
         outcome
     }
 
@@ -574,6 +609,33 @@ mod tests {
             is_known,
         };
         assert_eq!(foretold(predicted(false), 1e6), ", unknown before");
+/// What is expected: the rate with its range, and how long all takes at it.
+fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
+    let Some(predicted) = predicted else {
+        return "the rate of this path is unknown before the copy".to_owned();
+    };
+    let mbit = |bps: u64| bps as f64 / 1e6;
+    let (low, rate) = (mbit(predicted.low_bps), mbit(predicted.rate_bps));
+    let range = match predicted.high_bps {
+        Some(high) => format!("{low:.1} to {:.1}", mbit(high)),
+        None => format!("{low:.1} or more"),
+    };
+    let mut text = format!(
+        "expects {rate:.1} Mbit/s ({range}, {})",
+        predicted.confidence
+    );
+    if let Some(total) = total {
+        let time = crate::date::span(lasts_s(total, predicted.rate_bps).ceil());
+        text += &format!(": {time} for all {:.1} MB", total as f64 / 1e6);
+    }
+    text
+}
+
+/// How long so many bytes take at a rate.
+fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
+    bytes as f64 * 8.0 / rate_bps.max(1) as f64
+}
+
         assert_eq!(
             foretold(predicted(true), 10_800_000.0),
             ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
@@ -617,6 +679,30 @@ mod tests {
             written: 500_000,
             segments: BTreeMap::from([
                 ((node(1), node(2)), told(12_000_000, 20_000_000)),
+    #[test]
+    fn what_is_expected_is_said_with_its_range_and_its_time() {
+        let predicted = Prediction {
+            rate_bps: 12_000_000,
+            low_bps: 9_000_000,
+            high_bps: Some(15_000_000),
+            confidence: "measured",
+            is_known: true,
+        };
+        assert_eq!(
+            expected(Some(predicted), Some(36_000_000)),
+            "expects 12.0 Mbit/s (9.0 to 15.0, measured): 24s for all 36.0 MB"
+        );
+        let open = Prediction {
+            high_bps: None,
+            ..predicted
+        };
+        assert_eq!(
+            expected(Some(open), None),
+            "expects 12.0 Mbit/s (9.0 or more, measured)"
+        );
+        assert!(expected(None, Some(5)).contains("unknown"));
+    }
+
                 ((node(2), node(3)), told(9_700_000, 16_000_000)),
             ]),
             ..State::default()
