@@ -62,6 +62,7 @@ struct State {
     spared_count: u64,
     /// Entries and bytes that would be copied, and what would be removed.
     would: (u64, u64),
+    gone: u64,
     /// An attempt has reached its end; when something moved last, and whether in this attempt.
     begun: bool,
     moved: Option<base::Time>,
@@ -191,7 +192,7 @@ impl Meter {
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
         state.through = 0;
-        (state.spared_count, state.would) = (0, (0, 0));
+        (state.spared_count, state.would, state.gone) = (0, (0, 0), 0);
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
@@ -383,6 +384,20 @@ impl Meter {
                 told.last = segment;
                 told.at = now;
                 told.seconds += 1;
+            Progress::Gone(node, path) => {
+                state.gone += 1;
+                if !self.as_json && !self.is_quiet {
+                    let mut line = b"deleting ".to_vec();
+                    line.extend_from_slice(path);
+                    // The own node is among the ends.
+                    if self.ends.len() > 2 {
+                        let node = node.to_string();
+                        line.extend(format!(" at {}", self.names.name(&node)).bytes());
+                    }
+                    line.push(b'\n');
+                    let _ = io::stdout().write_all(&line);
+                }
+            }
                 told.waited += u64::from(segment.waited);
                 told.starved += u64::from(segment.starved);
             }
@@ -575,6 +590,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// What was predicted, and how far what was achieved is from it.
 fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
     let mbit = |bps: u64| bps as f64 / 1e6;
+            "would_delete": state.gone,
     if !predicted.is_known {
         return ", unknown before".to_owned();
     }
