@@ -28,6 +28,12 @@ const PROFILE: &str = "packed";
 const DEB_BYTES_MAX: u64 = 10_000_000;
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 
+/// The units of systemd, and where they go below its directory.
+const UNITS: [(&str, &str); 2] = [
+    ("system", "sinew@.service"),
+    ("user", "sinew-transfers.service"),
+];
+
 type Result<T> = core::result::Result<T, String>;
 
 /// Builds everything.
@@ -121,23 +127,27 @@ impl Package {
         Ok(())
     }
 
-    fn unit(&self, program: &str) -> Result<String> {
-        let path = self.root.join("packaging/sinew@.service");
-        let unit =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let here = "/usr/local/bin/sinew";
-        match unit.contains(here) {
-            true => Ok(unit.replace(here, program)),
-            false => Err(format!("{} does not run {here}", path.display())),
+    /// The units of systemd, below this directory and for a program that is installed there.
+    fn units(&self, systemd: &Path, program: &str) -> Result<()> {
+        for (place, name) in UNITS {
+            let path = self.root.join("packaging").join(name);
+            let unit = fs::read_to_string(&path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let here = "/usr/local/bin/sinew";
+            if !unit.contains(here) {
+                return Err(format!("{} does not run {here}", path.display()));
+            }
+            let unit = unit.replace(here, program);
+            write(&systemd.join(place).join(name), &unit, 0o644)?;
         }
+        Ok(())
     }
 
     fn archive(&self, program: &Path) -> Result<()> {
         let name = format!("sinew-{}-linux-{}", self.version, self.arch);
         let dir = self.out.join(&name);
         self.install(program, &dir, "")?;
-        let unit = dir.join("lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/local/bin/sinew")?, 0o644)?;
+        self.units(&dir.join("lib/systemd"), "/usr/local/bin/sinew")?;
         let file = format!("{name}.tar.gz");
         let words = [
             "-C",
@@ -156,8 +166,7 @@ impl Package {
     fn deb(&self, program: &Path) -> Result<()> {
         let dir = self.out.join("deb");
         self.install(program, &dir, "usr")?;
-        let unit = dir.join("lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/bin/sinew")?, 0o644)?;
+        self.units(&dir.join("lib/systemd"), "/usr/bin/sinew")?;
         write(&dir.join("DEBIAN/control"), &self.control(&dir)?, 0o644)?;
         for script in ["postinst", "prerm", "postrm"] {
             let from = self.root.join("packaging/deb").join(script);

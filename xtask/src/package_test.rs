@@ -22,6 +22,7 @@ const FILES: [&str; 6] = [
     "usr/share/zsh/vendor-completions/_sinew",
     "usr/share/fish/vendor_completions.d/sinew.fish",
     "lib/systemd/system/sinew@.service",
+    "lib/systemd/user/sinew-transfers.service",
 ];
 
 /// What a newcomer does first, in order. Each must succeed.

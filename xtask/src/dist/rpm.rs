@@ -23,8 +23,7 @@ impl Package {
         let top = self.out.join("rpm");
         let stage = top.join("stage");
         self.install(program, &stage, "usr")?;
-        let unit = stage.join("usr/lib/systemd/system/sinew@.service");
-        write(&unit, &self.unit("/usr/bin/sinew")?, 0o644)?;
+        self.units(&stage.join("usr/lib/systemd"), "/usr/bin/sinew")?;
         make_dir(&stage.join("etc/sinew"))?;
         // Fedora's zsh looks elsewhere than Debian's.
         let words = stage.join("usr/share/zsh/vendor-completions");
