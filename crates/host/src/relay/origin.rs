@@ -79,6 +79,8 @@ pub enum Progress<'a> {
     Gone(NodeAddr, &'a [u8]),
     /// A sink has all, as it was sent.
     Done(NodeAddr, Done),
+    /// A sink has written so many bytes of the stream.
+    At(NodeAddr, u64),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.
@@ -187,14 +189,17 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             let mut seen = Seen::default();
             let heard = hear(here, here, control, &transfer, |_, message| {
                 note(&feedback, message).map_err(|why| why.at(here))?;
-                if let Some(sink) = is_done(message) {
-                    transfer.on_done(sink);
                 for (sink, path) in feedback.with(Feedback::take_gone) {
                     report(Progress::Gone(sink, &path));
                 }
+                if let Some(sink) = is_done(message) {
+                    transfer.on_done(sink);
                 }
                 match *message {
-                    Message::Ack(..) => report(Progress::Written(feedback.with(|f| f.acked()))),
+                    Message::Ack(sink, offset) => {
+                        report(Progress::At(sink, offset));
+                        report(Progress::Written(feedback.with(|f| f.acked())));
+                    }
                     Message::Segment(from, to, segment) => {
                         seen.report((from, to), segment, report);
                         order.go_on()?;

@@ -71,16 +71,16 @@ struct State {
     /// Spent on measuring segments.
     probed: base::Duration,
     said: String,
-    kept: (u64, u64),
     /// What was said last of what is expected.
     foretold: String,
+    kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
-    pace: Pace,
     /// How far each end is in this attempt, and since when.
     ends: BTreeMap<NodeAddr, (u64, base::Time)>,
+    pace: Pace,
     drawn: Option<base::Time>,
 }
 
@@ -106,6 +106,19 @@ impl State {
         carried.min().unwrap_or(0).max(self.written)
     }
 
+    /// The end that the others wait for: it is behind all of them, and has written nothing of late.
+    fn awaited(&self, now: base::Time) -> Option<NodeAddr> {
+        let open = || {
+            let ends = self.ends.iter();
+            ends.filter(|(node, _)| !self.done.contains_key(*node))
+        };
+        let (last, (bytes, since)) = open().min_by_key(|(_, (bytes, _))| *bytes)?;
+        let is_ahead = |(node, (other, _)): (&NodeAddr, &(u64, _))| node != last && other > bytes;
+        let is_behind = open().count() > 1 && self.ends.iter().any(is_ahead);
+        let stands = now.since(*since) >= STANDS_AFTER;
+        (is_behind && stands).then_some(*last)
+    }
+
     /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
     /// came in between. An attempt that broke early had not told all that was there, so no more counts than
     /// the ends had written.
@@ -121,6 +134,10 @@ impl State {
     }
 }
 
+/// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
+const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
+/// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
+const SMALL_BYTES: u64 = 1_000_000;
 /// Attempts after which a copy is not broken off for a faster way.
 const TURNS_MAX: u64 = 3;
 /// How often a segment is told of.
@@ -135,10 +152,6 @@ struct Told {
     waited: u64,
     starved: u64,
 }
-/// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
-const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
-/// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
-const SMALL_BYTES: u64 = 1_000_000;
 
 impl Told {
     fn idle(&self) -> u64 {
@@ -158,6 +171,7 @@ impl Meter {
             predicted: None,
             as_json: args.json,
             is_quiet: args.quiet,
+            is_dry: args.dry_run,
             lists: args.manifest.is_some(),
             // Data that scrolls by on the same terminal would be torn apart.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
@@ -172,7 +186,6 @@ impl Meter {
     /// An attempt begins.
     pub(super) fn begin(
         &mut self,
-            is_dry: args.dry_run,
         names: &Names,
         predicted: Option<Prediction>,
         ends: BTreeSet<NodeAddr>,
@@ -198,20 +211,6 @@ impl Meter {
         state.segments.clear();
     }
 
-    /// Segments were measured since then, where there was something to find out.
-    pub(super) fn on_probed(&mut self, since: base::Time) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.probed += self.clock.now().since(since);
-        state.has_probed = true;
-    }
-
-    /// Segments were measured once.
-    pub(super) fn has_probed(&self) -> bool {
-        self.state().has_probed
-    }
-
-    /// The present attempt ends here: segments are measured before what was told that comes.
-    pub(super) fn turn_to_probe(&self) {
     /// Says what is expected of the copy before it runs, once for each prediction. Choice: not of what is small,
     /// unless it is known to last: the end says it, too.
     pub(super) fn foretell(&self) {
@@ -237,6 +236,20 @@ impl Meter {
         state.ends = ends.map(|node| (node, (0, now))).collect();
     }
 
+    /// Segments were measured since then, where there was something to find out.
+    pub(super) fn on_probed(&mut self, since: base::Time) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.probed += self.clock.now().since(since);
+        state.has_probed = true;
+    }
+
+    /// Segments were measured once.
+    pub(super) fn has_probed(&self) -> bool {
+        self.state().has_probed
+    }
+
+    /// The present attempt ends here: segments are measured before what was told that comes.
+    pub(super) fn turn_to_probe(&self) {
         self.state().to_probe = true;
     }
 
@@ -371,19 +384,6 @@ impl Meter {
                     let _ = io::stdout().write_all(&line);
                 }
             }
-            Progress::Entry(bytes) => {
-                state.announced += bytes;
-                state.entries += 1;
-            }
-            Progress::Done(node, done) => {
-                state.done.insert(node, done);
-            }
-            Progress::Written(bytes) => state.written = bytes,
-            Progress::Segment(from, to, segment) => {
-                let told = state.segments.entry((from, to)).or_default();
-                told.last = segment;
-                told.at = now;
-                told.seconds += 1;
             Progress::Gone(node, path) => {
                 state.gone += 1;
                 if !self.as_json && !self.is_quiet {
@@ -398,6 +398,25 @@ impl Meter {
                     let _ = io::stdout().write_all(&line);
                 }
             }
+            Progress::Entry(bytes) => {
+                state.announced += bytes;
+                state.entries += 1;
+            }
+            Progress::Done(node, done) => {
+                state.done.insert(node, done);
+            }
+            Progress::At(node, bytes) => {
+                let end = state.ends.get_mut(&node);
+                if let Some(end) = end.filter(|(at, _)| bytes > *at) {
+                    *end = (bytes, now);
+                }
+            }
+            Progress::Written(bytes) => state.written = bytes,
+            Progress::Segment(from, to, segment) => {
+                let told = state.segments.entry((from, to)).or_default();
+                told.last = segment;
+                told.at = now;
+                told.seconds += 1;
                 told.waited += u64::from(segment.waited);
                 told.starved += u64::from(segment.starved);
             }
@@ -439,7 +458,9 @@ impl Meter {
         if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
             more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
+        if let Some(node) = state.awaited(now) {
+            more += &format!("  waits for {}", self.names.name(&node.to_string()));
+        } else if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
             more += &format!("  slowest: {}", self.segment(ends));
         }
         progress::line((arrived, total), rate_bps, seconds, &more, width)
@@ -569,6 +590,7 @@ impl Meter {
             "total_files": state.total.map(|total| total.files),
             "files": state.files, "spared": spared, "spared_count": state.spared_count,
             "would_send": state.would.0, "would_send_bytes": state.would.1,
+            "would_delete": state.gone,
             "resumed_entries": found.0, "resumed_bytes": found.1,
             "attempts": state.attempts, "waited_s": state.waited.as_secs_f64(),
             "probed_s": state.probed.as_secs_f64(),
@@ -587,10 +609,36 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What is expected: the rate with its range, and how long all takes at it.
+fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
+    let Some(predicted) = predicted else {
+        return "the rate of this path is unknown before the copy".to_owned();
+    };
+    let mbit = |bps: u64| bps as f64 / 1e6;
+    let (low, rate) = (mbit(predicted.low_bps), mbit(predicted.rate_bps));
+    let range = match predicted.high_bps {
+        Some(high) => format!("{low:.1} to {:.1}", mbit(high)),
+        None => format!("{low:.1} or more"),
+    };
+    let mut text = format!(
+        "expects {rate:.1} Mbit/s ({range}, {})",
+        predicted.confidence
+    );
+    if let Some(total) = total {
+        let time = crate::date::span(lasts_s(total, predicted.rate_bps).ceil());
+        text += &format!(": {time} for all {:.1} MB", total as f64 / 1e6);
+    }
+    text
+}
+
+/// How long so many bytes take at a rate.
+fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
+    bytes as f64 * 8.0 / rate_bps.max(1) as f64
+}
+
 /// What was predicted, and how far what was achieved is from it.
 fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
     let mbit = |bps: u64| bps as f64 / 1e6;
-            "would_delete": state.gone,
     if !predicted.is_known {
         return ", unknown before".to_owned();
     }
@@ -625,37 +673,34 @@ mod tests {
             is_known,
         };
         assert_eq!(foretold(predicted(false), 1e6), ", unknown before");
-/// What is expected: the rate with its range, and how long all takes at it.
-fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
-    let Some(predicted) = predicted else {
-        return "the rate of this path is unknown before the copy".to_owned();
-    };
-    let mbit = |bps: u64| bps as f64 / 1e6;
-    let (low, rate) = (mbit(predicted.low_bps), mbit(predicted.rate_bps));
-    let range = match predicted.high_bps {
-        Some(high) => format!("{low:.1} to {:.1}", mbit(high)),
-        None => format!("{low:.1} or more"),
-    };
-    let mut text = format!(
-        "expects {rate:.1} Mbit/s ({range}, {})",
-        predicted.confidence
-    );
-    if let Some(total) = total {
-        let time = crate::date::span(lasts_s(total, predicted.rate_bps).ceil());
-        text += &format!(": {time} for all {:.1} MB", total as f64 / 1e6);
-    }
-    text
-}
-
-/// How long so many bytes take at a rate.
-fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
-    bytes as f64 * 8.0 / rate_bps.max(1) as f64
-}
-
         assert_eq!(
             foretold(predicted(true), 10_800_000.0),
             ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
         );
+    }
+
+    #[test]
+    fn what_is_expected_is_said_with_its_range_and_its_time() {
+        let predicted = Prediction {
+            rate_bps: 12_000_000,
+            low_bps: 9_000_000,
+            high_bps: Some(15_000_000),
+            confidence: "measured",
+            is_known: true,
+        };
+        assert_eq!(
+            expected(Some(predicted), Some(36_000_000)),
+            "expects 12.0 Mbit/s (9.0 to 15.0, measured): 24s for all 36.0 MB"
+        );
+        let open = Prediction {
+            high_bps: None,
+            ..predicted
+        };
+        assert_eq!(
+            expected(Some(open), None),
+            "expects 12.0 Mbit/s (9.0 or more, measured)"
+        );
+        assert!(expected(None, Some(5)).contains("unknown"));
     }
 
     #[test]
@@ -695,30 +740,6 @@ fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
             written: 500_000,
             segments: BTreeMap::from([
                 ((node(1), node(2)), told(12_000_000, 20_000_000)),
-    #[test]
-    fn what_is_expected_is_said_with_its_range_and_its_time() {
-        let predicted = Prediction {
-            rate_bps: 12_000_000,
-            low_bps: 9_000_000,
-            high_bps: Some(15_000_000),
-            confidence: "measured",
-            is_known: true,
-        };
-        assert_eq!(
-            expected(Some(predicted), Some(36_000_000)),
-            "expects 12.0 Mbit/s (9.0 to 15.0, measured): 24s for all 36.0 MB"
-        );
-        let open = Prediction {
-            high_bps: None,
-            ..predicted
-        };
-        assert_eq!(
-            expected(Some(open), None),
-            "expects 12.0 Mbit/s (9.0 or more, measured)"
-        );
-        assert!(expected(None, Some(5)).contains("unknown"));
-    }
-
                 ((node(2), node(3)), told(9_700_000, 16_000_000)),
             ]),
             ..State::default()
@@ -728,6 +749,28 @@ fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
         assert_eq!(state.arrived(at(500)), 10_700_000, "it goes on meanwhile");
         assert_eq!(state.arrived(at(9_000)), 11_700_000, "but not for ever");
         assert_eq!(State::default().arrived(at(0)), 0);
+    }
+
+    #[test]
+    fn the_end_that_stands_behind_the_others_is_waited_for() {
+        let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
+        let node = NodeAddr;
+        let mut state = State {
+            ends: BTreeMap::from([(node(1), (9_000, at(1_000))), (node(2), (5_000, at(1_000)))]),
+            ..State::default()
+        };
+        assert_eq!(state.awaited(at(2_999)), None, "it may go on");
+        assert_eq!(state.awaited(at(3_000)), Some(node(2)));
+        state.ends.insert(node(2), (9_000, at(1_000)));
+        assert_eq!(state.awaited(at(9_000)), None, "all stand: the source does");
+        state.ends.insert(node(2), (5_000, at(1_000)));
+        let done = Done {
+            bytes: 9_000,
+            entries: 1,
+            digest: [0; 32],
+        };
+        state.done.insert(node(1), done);
+        assert_eq!(state.awaited(at(9_000)), None, "the others have it");
     }
 
     #[test]
