@@ -24,11 +24,16 @@ use std::process::Command;
 
 /// The profile of what is packed, in Cargo.toml.
 const PROFILE: &str = "packed";
-/// A node and a gateway as services, in `packaging`.
-const UNITS: [&str; 2] = ["sinew@.service", "sinew-gateway@.service"];
 /// What a package may weigh at most.
 const DEB_BYTES_MAX: u64 = 10_000_000;
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
+
+/// The units of systemd, and where they go below its directory.
+const UNITS: [(&str, &str); 3] = [
+    ("system", "sinew@.service"),
+    ("system", "sinew-gateway@.service"),
+    ("user", "sinew-transfers.service"),
+];
 
 type Result<T> = core::result::Result<T, String>;
 
@@ -123,9 +128,9 @@ impl Package {
         Ok(())
     }
 
-    /// The units, which run `program`, in the directory `into`.
-    fn units(&self, program: &str, into: &Path) -> Result<()> {
-        for name in UNITS {
+    /// The units of systemd, below this directory and for a program that is installed there.
+    fn units(&self, systemd: &Path, program: &str) -> Result<()> {
+        for (place, name) in UNITS {
             let path = self.root.join("packaging").join(name);
             let unit = fs::read_to_string(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -133,7 +138,8 @@ impl Package {
             if !unit.contains(here) {
                 return Err(format!("{} does not run {here}", path.display()));
             }
-            write(&into.join(name), &unit.replace(here, program), 0o644)?;
+            let unit = unit.replace(here, program);
+            write(&systemd.join(place).join(name), &unit, 0o644)?;
         }
         Ok(())
     }
@@ -142,7 +148,7 @@ impl Package {
         let name = format!("sinew-{}-linux-{}", self.version, self.arch);
         let dir = self.out.join(&name);
         self.install(program, &dir, "")?;
-        self.units("/usr/local/bin/sinew", &dir.join("lib/systemd/system"))?;
+        self.units(&dir.join("lib/systemd"), "/usr/local/bin/sinew")?;
         let file = format!("{name}.tar.gz");
         let words = [
             "-C",
@@ -161,7 +167,7 @@ impl Package {
     fn deb(&self, program: &Path) -> Result<()> {
         let dir = self.out.join("deb");
         self.install(program, &dir, "usr")?;
-        self.units("/usr/bin/sinew", &dir.join("lib/systemd/system"))?;
+        self.units(&dir.join("lib/systemd"), "/usr/bin/sinew")?;
         write(&dir.join("DEBIAN/control"), &self.control(&dir)?, 0o644)?;
         for script in ["postinst", "prerm", "postrm"] {
             let from = self.root.join("packaging/deb").join(script);

@@ -17,7 +17,7 @@ use std::{fs, io};
 type Result<T> = core::result::Result<T, String>;
 
 /// What a package of this kind must bring.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "usr/bin/sinew",
     "usr/share/man/man1/sinew.1.gz",
     "usr/share/bash-completion/completions/sinew",
@@ -25,6 +25,7 @@ const FILES: [&str; 7] = [
     "usr/share/fish/vendor_completions.d/sinew.fish",
     "lib/systemd/system/sinew@.service",
     "lib/systemd/system/sinew-gateway@.service",
+    "lib/systemd/user/sinew-transfers.service",
 ];
 
 /// What a newcomer does first, in order. Each must succeed. The last two are what `systemctl enable` does, which a bare

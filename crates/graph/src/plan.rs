@@ -20,7 +20,8 @@
 //! known of the links: see [`Confidence`] and [`Interval`]. What one connection had is not what many have:
 //! they share what the link carries, which transfers find out ([`crate::width::Known`]).
 //!
-//! Nodes that do not relay are not planned as relays [Liu04 §IV-D]: see [`Topology::relaying`].
+//! Nodes that do not relay are not planned as relays [Liu04 §IV-D]: see [`Topology::relaying`]. Of ways that are
+//! nearly as fast, the one whose busiest relay is the least busy is taken.
 
 mod answer;
 
@@ -89,7 +90,33 @@ impl Question {
 }
 
 /// Plans a transfer. A pure function: equal topologies and questions have equal plans.
+///
+/// Choice: the paper removes a relay that has as many transfers as it may, and computes anew on what is left
+/// [Liu04 §IV-D]. That spreads load only once relays are full. Here the busiest are left out first, as long as
+/// what is left is narrower by no more than the margin, and no less sure.
 pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
+    let fastest = plan_below(topology, question, u8::MAX)?;
+    let busy = |relay| {
+        topology
+            .index(relay)
+            .map_or(0, |index| topology.busy(index))
+    };
+    let best = fastest.best();
+    let busiest = best.relays().map(busy).max().unwrap_or(0);
+    let required = best.rate.less_by(question.margin);
+    for quarters in 1..=busiest {
+        let spared = plan_below(topology, question, quarters)?;
+        let way = spared.best();
+        let is_sure = way.confidence <= best.confidence || way.interval.low >= required;
+        if way.rate >= required && is_sure {
+            return Ok(spared);
+        }
+    }
+    Ok(fastest)
+}
+
+/// The fastest way over relays of which fewer quarters are taken.
+fn plan_below(topology: &Topology, question: &Question, quarters: u8) -> Result<Plan, NoPath> {
     let (from, to) = ends(topology, question.src, question.dst)?;
     let relays = question.relays.min(RELAYS_MAX);
     let least_latency = Tree::new(topology, from, Metric::Latency).path(to);
@@ -103,7 +130,7 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     let direct = Way::of(vec![direct]);
     let (pipelined, shortest, striped) = match question.view {
         View::Overlay => {
-            let topology = topology.relaying(from);
+            let topology = topology.relaying_below(from, quarters);
             over_links(&topology, question, (from, to), (relays, &direct))
         }
         View::Path => {

@@ -48,6 +48,8 @@ pub struct Topology {
     known: Map<(NodeIndex, NodeIndex), Known>,
     /// The nodes that relay no bulk data.
     shut: std::collections::BTreeSet<NodeIndex>,
+    /// How busy the others are that relay for somebody, in quarters of what they may.
+    busy: std::collections::BTreeMap<NodeIndex, u8>,
     /// Significant bits of widths, if they are quantised.
     width_bits: Option<u32>,
     formula: Formula,
@@ -156,12 +158,36 @@ impl Topology {
         self.shut.contains(&node)
     }
 
+    /// Notes how busy a node is with what it relays: so many quarters of its places are taken.
+    pub fn set_busy(&mut self, node: NodeAddr, quarters: u8) {
+        if let Some(index) = self.index(node) {
+            match quarters {
+                0 => self.busy.remove(&index),
+                _ => self.busy.insert(index, quarters),
+            };
+        }
+    }
+
+    /// How busy a node is with what it relays.
+    pub fn busy(&self, node: NodeIndex) -> u8 {
+        self.busy.get(&node).copied().unwrap_or(0)
+    }
+
     /// The relay topology of transfers that begin at `from`: without the nodes that do not relay, which
     /// can still be source or destination [Liu04 §IV-D]. They keep the links that lead to them.
     #[must_use]
     pub fn relaying(&self, from: NodeIndex) -> Topology {
+        self.relaying_below(from, u8::MAX)
+    }
+
+    /// The same without the nodes of which so many quarters, or more, are taken.
+    #[must_use]
+    pub(crate) fn relaying_below(&self, from: NodeIndex, quarters: u8) -> Topology {
         let mut reduced = self.clone();
-        for &node in self.shut.iter().filter(|node| **node != from) {
+        let busy = self.busy.iter().filter(|(_, busy)| **busy >= quarters);
+        let mut out: std::collections::BTreeSet<_> = busy.map(|(node, _)| *node).collect();
+        out.extend(&self.shut);
+        for &node in out.iter().filter(|node| **node != from) {
             let ends = self.links_from(node).iter().map(|edge| edge.peer);
             for to in ends {
                 reduced.set_link(self.addr(node), self.addr(to), None);

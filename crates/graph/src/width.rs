@@ -11,7 +11,6 @@
 //!   shortest-widest   of all widest paths the shortest, by any length      (shortest_widest)
 //!   constrained       the shortest of all that are wide enough             (shortest_of_width)
 //!   relaxed           the same, narrower than the widest by a margin       (relaxed)
-//!   load-limited      paths for many pairs, no node relaying too many      (load_limited)
 //! ```
 //!
 //! None of these is safe by table: a piece of such a path need not be such a path, and with ties
@@ -21,7 +20,6 @@
 mod constrained;
 mod improved;
 mod limited;
-mod load;
 pub mod model;
 mod pairs;
 mod spanning;
@@ -33,7 +31,6 @@ pub use constrained::{
 };
 pub use improved::Dense;
 pub use limited::{HopLimited, widest_within};
-pub use load::{LoadLimited, load_limited};
 pub use model::{Known, of_link};
 pub use pairs::{AllPairs, all_pairs_within};
 pub use spanning::SpanningTree;

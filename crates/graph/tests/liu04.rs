@@ -7,7 +7,7 @@ use graph::pipeline::{Pipeline, Rate, Rates, pipeline, pipelines, smallest};
 use graph::stripes::{striped, stripes_of};
 use graph::width::{
     Dense, Known, LOGICAL_HOPS, Length, SpanningTree, Width, Widths, all_pairs_within,
-    all_shortest_widest, load_limited, relaxed, shortest_of_width, shortest_widest, widest_within,
+    all_shortest_widest, relaxed, shortest_of_width, shortest_widest, widest_within,
 };
 use graph::{LinkCost, Metric, NodeIndex, Parameters, Topology};
 use proptest::prelude::{
@@ -222,38 +222,6 @@ proptest! {
     }
 
     #[test]
-    fn no_node_relays_for_more_pairs_than_it_may(
-        list in links(6, 30), pairs in proptest::collection::vec((0u32..6, 0u32..6), 1..12),
-        most in 0u32..4,
-    ) {
-        let t = topology(&list, 6);
-        let demands: Vec<_> = pairs.iter()
-            .map(|&(a, b)| (NodeIndex::of(&t, a), NodeIndex::of(&t, b)))
-            .collect();
-        let found = load_limited(&t, &demands, most, LOGICAL_HOPS);
-        let mut relays = [0; 6];
-        for (&(s, d), path) in demands.iter().zip(&found.paths) {
-            let direct = t.link(s, d).is_some();
-            let Some(path) = path else {
-                prop_assert!(!direct, "a direct link needs no relay");
-                continue;
-            };
-            let nodes = nodes_of(&t, path);
-            prop_assert_eq!((nodes[0], nodes[nodes.len() - 1]), (s, d));
-            nodes[1..nodes.len() - 1].iter().for_each(|node| relays[node.place()] += 1);
-            prop_assert!(most > 0 || nodes.len() == 2, "[Liu04 §IV-D] transmitted directly");
-        }
-        prop_assert_eq!(&found.relays_for[..], &relays[..]);
-        prop_assert!(relays.iter().all(|count| *count <= most));
-        // Without a limit everybody has its shortest-widest path.
-        let free = load_limited(&t, &demands, u32::MAX, LOGICAL_HOPS);
-        for (&(s, d), path) in demands.iter().zip(&free.paths) {
-            let best = shortest_widest(&t, t.addr(s), t.addr(d), LOGICAL_HOPS).ok();
-            prop_assert_eq!(path, &best);
-        }
-    }
-
-    #[test]
     fn pipelines_are_the_best_of_all_partitions(rates in path_rates(), m in 1usize..8) {
         let n = rates.links();
         let all = pipelines(&rates);
@@ -430,45 +398,4 @@ fn quantised_widths_let_the_shorter_path_win() {
     assert_eq!(best(&t), [a, c, b, d], "a thousandth wider");
     t.quantise_widths(Some(4));
     assert_eq!(best(&t), [a, b, d]);
-}
-
-/// As the heuristic goes, step by step: the widest pair takes the hub, the other goes around.
-#[test]
-fn wide_pairs_choose_their_relays_first() {
-    let nodes = [1, 2, 3, 4, 5, 6].map(NodeAddr);
-    let [a, b, c, d, hub, detour] = nodes;
-    let mut t = Topology::new(Parameters::default());
-    let mut link = |from, to, kbps: u64| {
-        t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
-        let known = Known {
-            one: Some(Width(kbps * 1_000)),
-            ..Known::default()
-        };
-        t.set_known(from, to, known);
-    };
-    for (from, to, kbps) in [
-        (a, hub, 900),
-        (hub, b, 900),
-        (c, hub, 800),
-        (hub, d, 800),
-        (c, detour, 500),
-        (detour, d, 500),
-        (c, d, 100),
-    ] {
-        link(from, to, kbps);
-    }
-    let at = |addr| t.index(addr).unwrap();
-    let demands = [(at(c), at(d)), (at(a), at(b))];
-    let widths = |most| {
-        let found = load_limited(&t, &demands, most, LOGICAL_HOPS);
-        let width = |path: &Option<graph::paths::Path>| path.as_ref().map_or(0, |p| p.width().0);
-        found.paths.iter().map(width).collect::<Vec<_>>()
-    };
-    assert_eq!(widths(2), [800_000, 900_000]);
-    assert_eq!(widths(1), [500_000, 900_000]);
-    assert_eq!(
-        widths(0),
-        [100_000, 0],
-        "the pair without a link of its own has none"
-    );
 }

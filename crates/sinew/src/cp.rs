@@ -450,6 +450,12 @@ fn attempt(
     }
     let ends: BTreeSet<NodeAddr> = work.ends().into_keys().chain([route.own()]).collect();
     meter.begin(&names, planned.predicted, ends);
+    if let Work::Push(..) = work {
+        meter.await_ends(work.ends().into_keys());
+    }
+    if meter.total().is_some() {
+        meter.foretell();
+    }
     let fresh = command.fresh.is_due(job);
     let order = order((args, fresh), &route, &socket, &planned);
     let meter = &*meter;
@@ -473,6 +479,10 @@ fn attempt(
         } else if order.fresh && is_first {
             // Every end has removed what was there before.
             command.fresh.on_begun(job);
+        }
+        // Of what comes from elsewhere the total is known now, and of a stream it never is.
+        if matches!(told, Progress::Total(_) | Progress::Entry(_)) && !meter.turns_to_probe() {
+            meter.foretell();
         }
         if let (Progress::Segment(from, to, segment), Some(doubt)) = (told, &doubt) {
             doubt.on_segment((from, to), &segment);

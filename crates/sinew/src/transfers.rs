@@ -146,20 +146,10 @@ pub(crate) fn detach(args: &Copy) -> Outcome {
     }
     let node = control::socket(args.node.as_deref())?;
     let node = std::path::absolute(node).map_err(Failure::failed)?;
-    let mut words = Vec::new();
-    for word in undetached(std::env::args_os()) {
-        let word = word.into_string().map_err(|word| {
-            let shown = word.to_string_lossy().into_owned();
-            Failure::misused(format_args!(
-                "`{shown}` is no UTF-8: copy it without --detach"
-            ))
-        })?;
-        words.push(word);
-    }
+    let mut words = undetached(std::env::args_os());
     if args.node.is_none() {
         // In front: what follows `--` are paths.
-        let node = ["--node".to_owned(), node.to_string_lossy().into_owned()];
-        words.splice(0..0, node);
+        words.splice(0..0, [OsString::from("--node"), node.into_os_string()]);
     }
     let job = Job {
         words,
@@ -311,8 +301,9 @@ struct Alone {
     copy: Copy,
 }
 
-pub(crate) fn parse(words: &[String]) -> Result<Copy, Failure> {
-    let words = ["cp".to_owned()].into_iter().chain(words.iter().cloned());
+pub(crate) fn parse<W: Clone + Into<OsString>>(words: &[W]) -> Result<Copy, Failure> {
+    let words = words.iter().cloned().map(Into::into);
+    let words = [OsString::from("cp")].into_iter().chain(words);
     let alone = Alone::try_parse_from(words).map_err(Failure::misused)?;
     Ok(alone.copy)
 }
@@ -458,13 +449,21 @@ fn list(spool: &Spool, as_json: bool) -> Outcome {
         table.row([
             number.to_string(),
             text(&told["state"]).to_owned(),
-            job.words.join(" "),
+            shown(job).join(" "),
             text(&told["text"]).to_owned(),
         ]);
     }
     let nothing = "there are no detached copies: start one with `sinew cp --detach`";
     let page = table.page(&terminal::look(), nothing)?;
     terminal::line(page.to_string().trim_end())
+}
+
+/// The words of a copy, for people.
+fn shown(job: &Job) -> Vec<String> {
+    let words = job.words.iter();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 fn value(number: u32, job: &Job, state: &State) -> Value {
@@ -476,8 +475,8 @@ fn value(number: u32, job: &Job, state: &State) -> Value {
         State::Ended(end) => ("failed", end.text.clone(), Some(end.ended_s)),
     };
     json!({
-        "transfer": number, "state": word, "text": about, "copy": job.words,
-        "directory": job.directory, "begun_s": job.begun_s, "ended_s": ended_s,
+        "transfer": number, "state": word, "text": about, "copy": shown(job),
+        "directory": job.directory.to_string_lossy(), "begun_s": job.begun_s, "ended_s": ended_s,
     })
 }
 

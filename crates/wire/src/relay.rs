@@ -60,8 +60,8 @@ pub use control::{
     head,
 };
 pub use ends::{
-    END_PART_BYTES, END_VERSIONS, Ended, SPEAKS, Said, WRAPPED_BYTES, Wrapped, WrappedKeys,
-    end_part,
+    END_PART_BYTES, END_VERSIONS, Ended, GONE, GONE_VERSION, SPEAKS, Said, WRAPPED_BYTES, Wrapped,
+    WrappedKeys, end_part,
 };
 pub use order::{ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Ordered};
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};

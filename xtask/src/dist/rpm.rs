@@ -23,7 +23,7 @@ impl Package {
         let top = self.out.join("rpm");
         let stage = top.join("stage");
         self.install(program, &stage, "usr")?;
-        self.units("/usr/bin/sinew", &stage.join("usr/lib/systemd/system"))?;
+        self.units(&stage.join("usr/lib/systemd"), "/usr/bin/sinew")?;
         make_dir(&stage.join("etc/sinew/gateways"))?;
         // Fedora's zsh looks elsewhere than Debian's.
         let words = stage.join("usr/share/zsh/vendor-completions");

@@ -78,6 +78,32 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
     }
 }
 
+/// Two ways of which these percent are lost on each link, and how busy their relays are: which relay is taken.
+fn relay_of_two(lost: [f64; 2], busy: [u8; 2]) -> Vec<u32> {
+    let mut t = topology(&[
+        (0, 9, 40, 2.0),
+        (0, 1, 10, lost[0]),
+        (1, 9, 10, lost[0]),
+        (0, 2, 10, lost[1]),
+        (2, 9, 10, lost[1]),
+    ]);
+    for (node, busy) in [1, 2].into_iter().zip(busy) {
+        t.set_busy(NodeAddr(node), busy);
+    }
+    relays(plan(&t, &ask(0, 9)).unwrap().best())
+}
+
+#[test]
+fn of_relays_that_are_nearly_as_fast_the_less_busy_one_is_taken() {
+    assert_eq!(relay_of_two([0.5, 0.52], [0, 0]), [1]);
+    assert_eq!(relay_of_two([0.5, 0.52], [2, 0]), [2]);
+    assert_eq!(relay_of_two([0.5, 0.52], [3, 1]), [2]);
+    assert_eq!(relay_of_two([0.5, 0.52], [2, 2]), [1], "as busy");
+    assert_eq!(relay_of_two([0.52, 0.5], [1, 2]), [1]);
+    // Not at any price.
+    assert_eq!(relay_of_two([0.5, 1.0], [3, 0]), [1]);
+}
+
 #[test]
 fn a_path_gets_no_more_relays_than_reach_the_bound() {
     let t = topology(&[

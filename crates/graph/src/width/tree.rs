@@ -31,16 +31,6 @@ pub struct Widths {
 impl Widths {
     /// The widths from `root`, from scratch.
     pub fn new(topology: &Topology, root: NodeIndex) -> Widths {
-        Widths::over(topology, root, |_, _| true)
-    }
-
-    /// The widths from `root` over the links for which `usable(from, to)` is true. What an update
-    /// takes in has to be usable.
-    pub(super) fn over(
-        topology: &Topology,
-        root: NodeIndex,
-        usable: impl Fn(NodeIndex, NodeIndex) -> bool,
-    ) -> Widths {
         let mut widths = Widths {
             root,
             width: Vec::new(),
@@ -50,7 +40,7 @@ impl Widths {
         };
         widths.cover(topology);
         widths.heap.push((Width::UNLIMITED, root));
-        widths.settle(topology, usable, &mut Work::default());
+        widths.settle(topology, &mut Work::default());
         widths
     }
 
@@ -82,7 +72,7 @@ impl Widths {
                 self.offer(from, to, edge.width());
             }
         }
-        self.settle(topology, |_, _| true, &mut work);
+        self.settle(topology, &mut work);
         work
     }
 
@@ -127,12 +117,7 @@ impl Widths {
         self.loose.push(node);
     }
 
-    fn settle(
-        &mut self,
-        topology: &Topology,
-        usable: impl Fn(NodeIndex, NodeIndex) -> bool,
-        work: &mut Work,
-    ) {
+    fn settle(&mut self, topology: &Topology, work: &mut Work) {
         while let Some((width, node)) = self.heap.pop() {
             if width < self.width[node.place()] {
                 continue;
@@ -140,9 +125,7 @@ impl Widths {
             work.settled += 1;
             for edge in topology.links_from(node) {
                 work.links += 1;
-                if usable(node, edge.peer) {
-                    self.offer(node, edge.peer, edge.width());
-                }
+                self.offer(node, edge.peer, edge.width());
             }
         }
     }

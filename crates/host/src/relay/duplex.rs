@@ -155,12 +155,12 @@ impl Duplex {
                     let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
                     inbox.drain(..whole);
                     let received = Received { kind, body };
-                    // A later version says more than is known here, and than has to be. Versions of ends are nothing
-                    // that relays say.
+                    // A later version says more than is known here, and than has to be. What ends say to each
+                    // other alone is nothing that relays say.
                     if is_optional(kind)
                         && matches!(
                             received.message(),
-                            Ok(Message::Unknown { .. } | Message::Speaks(..))
+                            Ok(Message::Unknown { .. } | Message::Speaks(..) | Message::Gone(..))
                         )
                     {
                         // Who sends only such messages is not waited for longer.

@@ -222,7 +222,8 @@ impl Sinks {
             Message::Kept(node, _)
             | Message::Have(node, _)
             | Message::Done(node, _)
-            | Message::Speaks(node, _) => Err(Untrue::Forged(*node).into()),
+            | Message::Speaks(node, _)
+            | Message::Gone(node, _) => Err(Untrue::Forged(*node).into()),
             _ => Ok(()),
         }
     }
@@ -272,6 +273,7 @@ impl Known {
             | Message::Have(from, _)
             | Message::Done(from, _)
             | Message::Speaks(from, _)
+            | Message::Gone(from, _)
                 if from == node && is_done == said.is_done =>
             {
                 Ok(inner)
@@ -415,7 +417,8 @@ pub(super) fn say(
             Message::Kept(node, _)
             | Message::Have(node, _)
             | Message::Done(node, _)
-            | Message::Speaks(node, _),
+            | Message::Speaks(node, _)
+            | Message::Gone(node, _),
         ) => (speech, *node),
         _ => return send(message),
     };

@@ -75,8 +75,12 @@ pub enum Progress<'a> {
     Spared(&'a [u8], &'a str),
     /// An entry that would be sent, of so many bytes.
     Would(&'a [u8], u64),
+    /// A sink would remove something: which one, and the path.
+    Gone(NodeAddr, &'a [u8]),
     /// A sink has all, as it was sent.
     Done(NodeAddr, Done),
+    /// A sink has written so many bytes of the stream.
+    At(NodeAddr, u64),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.
@@ -173,7 +177,8 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
     let sinks = open.route.ends();
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
-    let feedback = Shared::new(Feedback::new(sinks, Sinks::of(order.node, &open, key)));
+    let feedback = Feedback::new(sinks, Sinks::of(order.node, &open, key));
+    let feedback = Shared::new(feedback.listing_gone());
     let frames = Shared::new(Fan::new(1, 1, relay::QUEUE_BYTES));
     let here = order.node;
     let at = Ends { here, peer: here };
@@ -184,11 +189,17 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             let mut seen = Seen::default();
             let heard = hear(here, here, control, &transfer, |_, message| {
                 note(&feedback, message).map_err(|why| why.at(here))?;
+                for (sink, path) in feedback.with(Feedback::take_gone) {
+                    report(Progress::Gone(sink, &path));
+                }
                 if let Some(sink) = is_done(message) {
                     transfer.on_done(sink);
                 }
                 match *message {
-                    Message::Ack(..) => report(Progress::Written(feedback.with(|f| f.acked()))),
+                    Message::Ack(sink, offset) => {
+                        report(Progress::At(sink, offset));
+                        report(Progress::Written(feedback.with(|f| f.acked())));
+                    }
                     Message::Segment(from, to, segment) => {
                         seen.report((from, to), segment, report);
                         order.go_on()?;

@@ -12,6 +12,7 @@
 
 mod basis;
 mod files;
+mod gone;
 mod journal;
 pub mod orphans;
 mod partial;
@@ -24,6 +25,7 @@ use super::pump::Outcome;
 use base::NodeAddr;
 use basis::Changed;
 use files::Files;
+use gone::Gone;
 use net::beneath::Directory;
 use relay::Event;
 use relay::resume::{KEYS_MAX, PIECE_BYTES};
@@ -211,6 +213,8 @@ pub(super) struct Writing {
     here: NodeAddr,
     to: To,
     asked: Option<Asked>,
+    /// What would be removed, where nothing is.
+    gone: Option<Gone>,
 }
 
 /// A source waits for the keys of what is there.
@@ -243,6 +247,7 @@ impl Writing {
         place: Place,
         manner: &Manner,
     ) -> Result<(Writing, There), Failure> {
+        let mut gone = None;
         let (to, there) = match place {
             Place::Named(place) if manner.dry => {
                 let there = there::look(&place, manner);
@@ -250,6 +255,7 @@ impl Writing {
                     let name = shown(&place.name);
                     Failure::file(here, format_args!("`{name}`"), &error)
                 })?;
+                gone = manner.delete.then(|| Gone::of(place)).flatten();
                 (To::Discard, there)
             }
             Place::Named(place) => {
@@ -274,6 +280,7 @@ impl Writing {
             here,
             to,
             asked: None,
+            gone,
         };
         Ok((writing, there))
     }
@@ -368,9 +375,18 @@ impl Writing {
         }
     }
 
+    /// The paths of what would be removed, as far as the stream has come and they were not given before.
+    pub(super) fn gone(&mut self) -> Vec<Vec<u8>> {
+        self.gone.as_mut().map_or_else(Vec::new, Gone::take)
+    }
+
     /// Does what the stream says.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let here = self.here;
+        if let Some(gone) = &mut self.gone {
+            let looked = gone.on_event(event);
+            looked.map_err(|error| Failure::file(here, "what is there", &error))?;
+        }
         match &mut self.to {
             To::Files(files) => {
                 let done = files.on_event(event);

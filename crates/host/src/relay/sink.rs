@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use wire::bytes::Writer;
 use wire::handshake::VersionRange;
 use wire::relay::entry::EntryKind;
-use wire::relay::{Done, END_VERSIONS, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
+use wire::relay::{Done, END_VERSIONS, FRAME_HEAD_BYTES, GONE_VERSION, KEYS_MAX, Keys, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
@@ -171,6 +171,8 @@ impl Sink<'_> {
         let (mut compares, mut at) = (false, 0);
         let mut acked_at = Instant::now();
         let mut digest = None;
+        // The source takes what would be removed.
+        let mut lists = false;
         loop {
             if writing.is_awaited(at) {
                 self.tell_keys(&writing.keys(), &mut speech)?;
@@ -214,7 +216,9 @@ impl Sink<'_> {
                                     return Err(self.over());
                                 }
                             }
-                            Event::Speaks(versions) => self.agree(*versions, &mut speech)?,
+                            Event::Speaks(versions) => {
+                                lists = self.agree(*versions, &mut speech)? >= GONE_VERSION;
+                            }
                             Event::Kept(entry) => tell(Progress::Kept(entry.kind, entry.size)),
                             Event::Entry(entry, behind) => {
                                 if *behind > 0 {
@@ -246,6 +250,7 @@ impl Sink<'_> {
                         }
                         let ends = matches!(event, Event::FileEnd(_) | Event::GivenUp);
                         writing.on_event(&event)?;
+                        self.tell_gone((&mut writing, lists), &mut speech, &mut tell)?;
                         if ends && writing.end_answer() {
                             self.tell_keys(&[], &mut speech)?;
                         }
@@ -278,6 +283,7 @@ impl Sink<'_> {
             return Err(Failure::new(here, FailureKind::Corrupt, text));
         };
         writing.on_event(&Event::End(digest))?;
+        self.tell_gone((&mut writing, lists), &mut speech, &mut tell)?;
         let done = Done {
             bytes: content,
             entries: decoder.walk().entries(),
@@ -289,15 +295,31 @@ impl Sink<'_> {
     }
 
     /// The source has said which versions it speaks: it is told the own ones. The highest that both speak counts.
-    fn agree(&self, versions: VersionRange, speech: &mut Option<Speech>) -> Outcome {
-        if END_VERSIONS.common(versions).is_none() {
+    fn agree(&self, versions: VersionRange, speech: &mut Option<Speech>) -> Result<u8, Failure> {
+        let Some(common) = END_VERSIONS.common(versions) else {
             return Err(ends::no_version(self.here, self.peer, versions));
+        };
+        // Nothing is agreed on where nothing is kept.
+        if speech.is_some() {
+            self.say(&Message::Speaks(self.here, END_VERSIONS), speech)?;
         }
-        match speech {
-            Some(_) => self.say(&Message::Speaks(self.here, END_VERSIONS), speech),
-            // Nothing is agreed on where nothing is kept.
-            None => Ok(()),
+        Ok(common)
+    }
+
+    /// Tells what would be removed, here and to a source that takes that.
+    fn tell_gone(
+        &self,
+        (writing, lists): (&mut Writing, bool),
+        speech: &mut Option<Speech>,
+        tell: &mut impl FnMut(Progress<'_>),
+    ) -> Outcome {
+        for path in writing.gone() {
+            tell(Progress::Gone(self.here, &path));
+            if lists && speech.is_some() {
+                self.say(&Message::Gone(self.here, &path), speech)?;
+            }
         }
+        Ok(())
     }
 
     fn tell_keys(&self, keys: &[u64], speech: &mut Option<Speech>) -> Outcome {

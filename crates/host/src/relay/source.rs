@@ -48,6 +48,9 @@ pub(super) struct Feedback {
     pieces: Pieces<NodeAddr>,
     window: Window,
     dones: BTreeMap<NodeAddr, Done>,
+    /// What sinks would remove is wanted, and this has been told since somebody looked.
+    lists_gone: bool,
+    gone: Vec<(NodeAddr, Vec<u8>)>,
 }
 
 impl Feedback {
@@ -59,7 +62,22 @@ impl Feedback {
             pieces: Pieces::new(sinks),
             window: Window::new(sinks),
             dones: BTreeMap::new(),
+            lists_gone: false,
+            gone: Vec::new(),
         }
+    }
+
+    /// The same, which keeps what sinks would remove until [`Feedback::take_gone`].
+    pub(super) fn listing_gone(self) -> Feedback {
+        Feedback {
+            lists_gone: true,
+            ..self
+        }
+    }
+
+    /// What sinks have said that they would remove. To be asked after each message, so that it stays little.
+    pub(super) fn take_gone(&mut self) -> Vec<(NodeAddr, Vec<u8>)> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Takes in what a sink says.
@@ -76,7 +94,7 @@ impl Feedback {
             Message::Have(node, have) => self.on_have(node, have),
             Message::Ack(node, offset) => self.on_ack(node, offset)?,
             Message::Done(node, done) => self.on_done(node, done),
-            // What is agreed on has one meaning as yet.
+            Message::Gone(node, path) if self.lists_gone => self.gone.push((node, path.to_vec())),
             Message::Speaks(node, versions) if END_VERSIONS.common(versions).is_none() => {
                 return Err(Unfit::Version(node, versions));
             }

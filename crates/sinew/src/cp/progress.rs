@@ -24,6 +24,8 @@ pub(super) struct Meter {
     predicted: Option<Prediction>,
     as_json: bool,
     is_quiet: bool,
+    /// Nothing is copied.
+    is_dry: bool,
     /// Every file's digest is wanted.
     lists: bool,
     draws: bool,
@@ -58,8 +60,9 @@ struct State {
     digests: BTreeMap<Vec<u8>, Digest>,
     spared: BTreeMap<String, String>,
     spared_count: u64,
-    /// Entries and bytes that would be copied.
+    /// Entries and bytes that would be copied, and what would be removed.
     would: (u64, u64),
+    gone: u64,
     /// An attempt has reached its end; when something moved last, and whether in this attempt.
     begun: bool,
     moved: Option<base::Time>,
@@ -68,11 +71,15 @@ struct State {
     /// Spent on measuring segments.
     probed: base::Duration,
     said: String,
+    /// What was said last of what is expected.
+    foretold: String,
     kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
+    /// How far each end is in this attempt, and since when.
+    ends: BTreeMap<NodeAddr, (u64, base::Time)>,
     pace: Pace,
     drawn: Option<base::Time>,
 }
@@ -99,6 +106,19 @@ impl State {
         carried.min().unwrap_or(0).max(self.written)
     }
 
+    /// The end that the others wait for: it is behind all of them, and has written nothing of late.
+    fn awaited(&self, now: base::Time) -> Option<NodeAddr> {
+        let open = || {
+            let ends = self.ends.iter();
+            ends.filter(|(node, _)| !self.done.contains_key(*node))
+        };
+        let (last, (bytes, since)) = open().min_by_key(|(_, (bytes, _))| *bytes)?;
+        let is_ahead = |(node, (other, _)): (&NodeAddr, &(u64, _))| node != last && other > bytes;
+        let is_behind = open().count() > 1 && self.ends.iter().any(is_ahead);
+        let stands = now.since(*since) >= STANDS_AFTER;
+        (is_behind && stands).then_some(*last)
+    }
+
     /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
     /// came in between. An attempt that broke early had not told all that was there, so no more counts than
     /// the ends had written.
@@ -114,6 +134,10 @@ impl State {
     }
 }
 
+/// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
+const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
+/// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
+const SMALL_BYTES: u64 = 1_000_000;
 /// Attempts after which a copy is not broken off for a faster way.
 const TURNS_MAX: u64 = 3;
 /// How often a segment is told of.
@@ -147,6 +171,7 @@ impl Meter {
             predicted: None,
             as_json: args.json,
             is_quiet: args.quiet,
+            is_dry: args.dry_run,
             lists: args.manifest.is_some(),
             // Data that scrolls by on the same terminal would be torn apart.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
@@ -180,10 +205,35 @@ impl Meter {
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
         state.through = 0;
-        (state.spared_count, state.would) = (0, (0, 0));
+        (state.spared_count, state.would, state.gone) = (0, (0, 0), 0);
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
+    }
+
+    /// Says what is expected of the copy before it runs, once for each prediction. Choice: not of what is small,
+    /// unless it is known to last: the end says it, too.
+    pub(super) fn foretell(&self) {
+        if self.is_dry {
+            return;
+        }
+        let total = self.total();
+        let known = self.predicted.filter(|predicted| predicted.is_known);
+        let lasts = |total| known.is_some_and(|known| lasts_s(total, known.rate_bps) >= 1.0);
+        let is_short = total.is_some_and(|total| total < SMALL_BYTES && !lasts(total));
+        let text = expected(known, total);
+        let mut state = self.state();
+        if !is_short && state.foretold != text {
+            self.say(&text);
+            state.foretold = text;
+        }
+    }
+
+    /// These ends write what is copied: none of them has written anything in this attempt.
+    pub(super) fn await_ends(&mut self, ends: impl Iterator<Item = NodeAddr>) {
+        let now = self.clock.now();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.ends = ends.map(|node| (node, (0, now))).collect();
     }
 
     /// Segments were measured since then, where there was something to find out.
@@ -334,12 +384,32 @@ impl Meter {
                     let _ = io::stdout().write_all(&line);
                 }
             }
+            Progress::Gone(node, path) => {
+                state.gone += 1;
+                if !self.as_json && !self.is_quiet {
+                    let mut line = b"deleting ".to_vec();
+                    line.extend_from_slice(path);
+                    // The own node is among the ends.
+                    if self.ends.len() > 2 {
+                        let node = node.to_string();
+                        line.extend(format!(" at {}", self.names.name(&node)).bytes());
+                    }
+                    line.push(b'\n');
+                    let _ = io::stdout().write_all(&line);
+                }
+            }
             Progress::Entry(bytes) => {
                 state.announced += bytes;
                 state.entries += 1;
             }
             Progress::Done(node, done) => {
                 state.done.insert(node, done);
+            }
+            Progress::At(node, bytes) => {
+                let end = state.ends.get_mut(&node);
+                if let Some(end) = end.filter(|(at, _)| bytes > *at) {
+                    *end = (bytes, now);
+                }
             }
             Progress::Written(bytes) => state.written = bytes,
             Progress::Segment(from, to, segment) => {
@@ -388,7 +458,9 @@ impl Meter {
         if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
             more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
+        if let Some(node) = state.awaited(now) {
+            more += &format!("  waits for {}", self.names.name(&node.to_string()));
+        } else if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
             more += &format!("  slowest: {}", self.segment(ends));
         }
         progress::line((arrived, total), rate_bps, seconds, &more, width)
@@ -429,11 +501,10 @@ impl Meter {
             terminal::json(&self.value(&state, word, paths, done, seconds, achieved))?;
             return outcome;
         }
-        if !io::stderr().is_terminal() {
-            return outcome;
+        if !self.is_quiet {
+            let text = self.text(&state, (word, paths), done.bytes, seconds);
+            let _ = writeln!(io::stderr(), "{text}");
         }
-        let text = self.text(&state, (word, paths), done.bytes, seconds);
-        let _ = writeln!(io::stderr(), "{text}");
         outcome
     }
 
@@ -519,6 +590,7 @@ impl Meter {
             "total_files": state.total.map(|total| total.files),
             "files": state.files, "spared": spared, "spared_count": state.spared_count,
             "would_send": state.would.0, "would_send_bytes": state.would.1,
+            "would_delete": state.gone,
             "resumed_entries": found.0, "resumed_bytes": found.1,
             "attempts": state.attempts, "waited_s": state.waited.as_secs_f64(),
             "probed_s": state.probed.as_secs_f64(),
@@ -535,6 +607,33 @@ fn tell(path: &Path, text: &str) {
 /// Bytes as `b3sum` writes them.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What is expected: the rate with its range, and how long all takes at it.
+fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
+    let Some(predicted) = predicted else {
+        return "the rate of this path is unknown before the copy".to_owned();
+    };
+    let mbit = |bps: u64| bps as f64 / 1e6;
+    let (low, rate) = (mbit(predicted.low_bps), mbit(predicted.rate_bps));
+    let range = match predicted.high_bps {
+        Some(high) => format!("{low:.1} to {:.1}", mbit(high)),
+        None => format!("{low:.1} or more"),
+    };
+    let mut text = format!(
+        "expects {rate:.1} Mbit/s ({range}, {})",
+        predicted.confidence
+    );
+    if let Some(total) = total {
+        let time = crate::date::span(lasts_s(total, predicted.rate_bps).ceil());
+        text += &format!(": {time} for all {:.1} MB", total as f64 / 1e6);
+    }
+    text
+}
+
+/// How long so many bytes take at a rate.
+fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
+    bytes as f64 * 8.0 / rate_bps.max(1) as f64
 }
 
 /// What was predicted, and how far what was achieved is from it.
@@ -578,6 +677,30 @@ mod tests {
             foretold(predicted(true), 10_800_000.0),
             ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
         );
+    }
+
+    #[test]
+    fn what_is_expected_is_said_with_its_range_and_its_time() {
+        let predicted = Prediction {
+            rate_bps: 12_000_000,
+            low_bps: 9_000_000,
+            high_bps: Some(15_000_000),
+            confidence: "measured",
+            is_known: true,
+        };
+        assert_eq!(
+            expected(Some(predicted), Some(36_000_000)),
+            "expects 12.0 Mbit/s (9.0 to 15.0, measured): 24s for all 36.0 MB"
+        );
+        let open = Prediction {
+            high_bps: None,
+            ..predicted
+        };
+        assert_eq!(
+            expected(Some(open), None),
+            "expects 12.0 Mbit/s (9.0 or more, measured)"
+        );
+        assert!(expected(None, Some(5)).contains("unknown"));
     }
 
     #[test]
@@ -626,6 +749,28 @@ mod tests {
         assert_eq!(state.arrived(at(500)), 10_700_000, "it goes on meanwhile");
         assert_eq!(state.arrived(at(9_000)), 11_700_000, "but not for ever");
         assert_eq!(State::default().arrived(at(0)), 0);
+    }
+
+    #[test]
+    fn the_end_that_stands_behind_the_others_is_waited_for() {
+        let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
+        let node = NodeAddr;
+        let mut state = State {
+            ends: BTreeMap::from([(node(1), (9_000, at(1_000))), (node(2), (5_000, at(1_000)))]),
+            ..State::default()
+        };
+        assert_eq!(state.awaited(at(2_999)), None, "it may go on");
+        assert_eq!(state.awaited(at(3_000)), Some(node(2)));
+        state.ends.insert(node(2), (9_000, at(1_000)));
+        assert_eq!(state.awaited(at(9_000)), None, "all stand: the source does");
+        state.ends.insert(node(2), (5_000, at(1_000)));
+        let done = Done {
+            bytes: 9_000,
+            entries: 1,
+            digest: [0; 32],
+        };
+        state.done.insert(node(1), done);
+        assert_eq!(state.awaited(at(9_000)), None, "the others have it");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub struct Copy {
     /// Remove files from the target's directory that the source does not have
     #[arg(long)]
     pub delete: bool,
-    /// Copy nothing: print what would be copied
+    /// Copy nothing: print what would be copied and, with --delete, what would be removed
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Write the BLAKE3 digest of every file to this file, in the format of b3sum

@@ -13,11 +13,14 @@
 //! Which state a copy is in follows from the lock and from whether there is an end: nothing has to be put right
 //! after the host went down.
 
+mod word;
+
 use crate::failure::Failure;
 use host::files;
 use net::beneath::try_lock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -33,8 +36,10 @@ const TURNS: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
     /// Words of `sinew cp`.
-    pub(super) words: Vec<String>,
+    #[serde(with = "word::list")]
+    pub(super) words: Vec<OsString>,
     /// Where they were written.
+    #[serde(with = "word::path")]
     pub(super) directory: PathBuf,
     /// A shell runs this at the end.
     pub(super) notify: Option<String>,
@@ -265,7 +270,7 @@ mod tests {
         let spool = Spool(dir.clone());
         assert!(spool.numbers().unwrap().is_empty());
         let job = Job {
-            words: vec!["a".to_owned(), "b:c".to_owned()],
+            words: vec![OsString::from("a"), OsString::from("b:c")],
             directory: PathBuf::from("/tmp"),
             notify: None,
             begun_s: 5,

@@ -242,3 +242,23 @@ fn what_is_discarded_is_checked_and_leaves_nothing() {
     assert_eq!(done["bytes"], 100_000_000, "{done}");
     assert!(names(&chain.root("lon")).is_empty());
 }
+
+#[test]
+fn the_end_is_told_where_nobody_watches_too() {
+    let chain = Chain::new("cp-told", 2);
+    let data = fs::read(chain.file("data", 300_000)).unwrap();
+    let said = |words: &str| {
+        let output = chain.try_cp(words);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = said("data fra:copy");
+    let digest = format!("BLAKE3 {}", blake3::hash(&data).to_hex());
+    assert!(text.contains(&digest), "{text}");
+    assert!(
+        text.contains("to fra:copy: 0.3 MB in ")
+            && (text.contains(", unknown before") || text.contains(" predicted (")),
+        "{text}"
+    );
+    assert_eq!(said("data fra:again --quiet"), "");
+}

@@ -2,7 +2,9 @@
 
 use crate::chain::{Chain, part};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
 
 /// `sinew` with a place of its own for such copies.
@@ -25,6 +27,19 @@ fn states(chain: &Chain) -> Vec<String> {
     let all = all.as_array().unwrap().iter();
     all.map(|one| one["state"].as_str().unwrap().to_owned())
         .collect()
+}
+
+/// The words by which the user unit resumes copies after a reboot.
+fn resuming() -> String {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let unit = fs::read_to_string(root.join("packaging/sinew-transfers.service")).unwrap();
+    let has = |line: &str| unit.lines().any(|own| own == line);
+    // Copies outlive what has started them, and one that cannot start ends no others.
+    assert!(has("Type=oneshot") && has("RemainAfterExit=yes") && has("WantedBy=default.target"));
+    let words = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=-/usr/local/bin/sinew "));
+    words.unwrap().to_owned()
 }
 
 #[test]
@@ -59,7 +74,7 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
         states(&chain) == ["done", "interrupted"]
     });
     chain.world.start("fra");
-    assert!(sinew(&chain, "transfers resume").status.success());
+    assert!(sinew(&chain, &resuming()).status.success());
     chain
         .world
         .wait("it is done, too", || states(&chain) == ["done", "done"]);
@@ -128,4 +143,52 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
     assert!(!left.exists());
     assert!(sinew(&chain, "transfers clear").status.success());
     assert!(states(&chain).is_empty());
+}
+
+#[test]
+fn of_several_targets_the_one_that_is_waited_for_is_named() {
+    let chain = Chain::new("cp-waits-for", 3);
+    let data = fs::read(chain.file("data", 120_000_000)).unwrap();
+    let words = "cp data fra:copy lon:copy --stripes 1 --no-probe --detach --node net/ams";
+    told(&chain, words);
+    let there = part(&chain.root("lon").join("copy"));
+    chain.world.wait("it has begun", || there.exists());
+    chain.signal("lon", "-STOP");
+    chain.world.wait("lon is waited for", || {
+        let all = told(&chain, "transfers");
+        let text = all[0]["text"].as_str().unwrap();
+        text.contains("waits for lon")
+    });
+    chain.signal("lon", "-CONT");
+    chain
+        .world
+        .wait("it is done", || states(&chain) == ["done"]);
+    for node in ["fra", "lon"] {
+        assert!(fs::read(chain.root(node).join("copy")).unwrap() == data);
+    }
+}
+
+#[test]
+fn names_of_any_bytes_are_copied_by_themselves_too() {
+    let chain = Chain::new("cp-detached-bytes", 2);
+    let odd = OsStr::from_bytes(b"odd\xff\xfe");
+    let place = chain.world.dir.join(odd);
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join(odd), "odd").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    // The directory in which it begins has such a name, too.
+    command.current_dir(&place);
+    command.env("XDG_STATE_HOME", chain.world.dir.join("state"));
+    command.args(["cp", "--detach", "--node"]);
+    command.arg(chain.world.dir.join("net/ams"));
+    command.arg(odd).arg("fra:./");
+    let begun = command.output().unwrap();
+    assert!(begun.status.success(), "{begun:?}");
+    chain.world.wait("it is done", || {
+        let states = states(&chain);
+        assert_ne!(states, ["failed"], "{}", told(&chain, "transfers"));
+        states == ["done"]
+    });
+    let copy = chain.root("fra").join(odd);
+    assert_eq!(fs::read(copy).unwrap(), b"odd");
 }

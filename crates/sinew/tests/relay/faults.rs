@@ -92,6 +92,42 @@ fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     assert_eq!(fs::metadata(&target).unwrap().len(), 200_000_004, "{done}");
 }
 
+#[test]
+fn with_skip_errors_a_file_that_changes_costs_only_itself() {
+    let chain = Chain::new("cp-changed-spared", 2);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "z"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    // More than what is on its way at any time.
+    fs::write(tree.join("big"), vec![0; 200_000_000]).unwrap();
+    chain.signal("fra", "-STOP");
+    let child = chain.begin_cp("tree/ fra:copy --plain --skip-errors --no-probe");
+    let target = chain.root("fra").join("copy");
+    chain.signal("fra", "-CONT");
+    let there = part(&target).join(".big.sinew-part");
+    chain.world.wait("it has begun", || there.exists());
+    chain.signal("fra", "-STOP");
+    let mut big = fs::File::options().append(true).open(tree.join("big"));
+    big.as_mut().unwrap().write_all(b"more").unwrap();
+    chain.signal("fra", "-CONT");
+    let output = child.wait_with_output().unwrap();
+    let (status, text) = failure(&output);
+    assert!(
+        status == 1 && text.contains("1 could not be read") && text.contains("  big: "),
+        "{text}"
+    );
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(done["spared_count"], 1, "{done}");
+    assert_eq!(done["spared"][0]["path"], "big", "{done}");
+    assert_eq!(names(&target), ["a", "z"], "nothing of it is left");
+    // The next run brings it.
+    let done = chain.cp("tree/ fra:copy --plain --skip-errors --no-probe");
+    assert_eq!(done["files"], 1, "{done}");
+    assert_eq!(fs::metadata(target.join("big")).unwrap().len(), 200_000_004);
+}
+
 /// Makes a directory a file system of 2 MiB, where that is permitted.
 fn mount(small: &Path) -> bool {
     let mounted = Command::new("mount")

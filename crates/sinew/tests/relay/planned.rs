@@ -16,11 +16,15 @@ fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
         said.contains("ams to fra ") && said.contains("fra to lon "),
         "{said}"
     );
+    // And then what is expected of the whole, before anything is copied.
+    let (last, probed) = said.trim_end().rsplit_once('\n').unwrap();
     assert!(
-        said.lines()
+        probed
+            .lines()
             .all(|line| line.contains(" has ") || line.contains("too little went through")),
         "{said}"
     );
+    assert!(is_expected(last), "{said}");
     let copy = std::fs::read(chain.root("lon").join("copy")).unwrap();
     assert_eq!(copy.len(), 8_000_000);
     chain.world.wait("no transfer is left", || {
@@ -31,6 +35,12 @@ fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
         let bulk = &chain.world.status(name)["bulk"];
         assert_eq!(bulk["failed"], serde_json::json!({}), "{name}: {bulk}");
     }
+}
+
+/// What is said of the whole copy before it runs.
+fn is_expected(line: &str) -> bool {
+    let rate = line.contains("expects ") && line.contains(" Mbit/s (");
+    rate || line.contains("is unknown before the copy")
 }
 
 #[test]
@@ -49,13 +59,16 @@ fn what_comes_from_another_node_is_asked_about_once_its_size_is_known() {
     };
     let (said, done) = pull("fra:large large");
     assert!(said.contains("fra to ams "), "{said}");
+    assert!(is_expected(said.lines().last().unwrap()), "{said}");
+    assert_eq!(said.lines().filter(|line| is_expected(line)).count(), 1);
     assert_eq!(done["total_bytes"], 300 << 20, "{done}");
     assert_eq!(done["bytes"], 300 << 20, "{done}");
     let copy = std::fs::metadata(chain.world.dir.join("large")).unwrap();
     assert_eq!(copy.len(), 300 << 20);
-    for words in ["fra:large again --no-probe", "fra:small small"] {
-        assert_eq!(pull(words).0, "", "{words}");
-    }
+    let (said, _) = pull("fra:large again --no-probe");
+    assert!(said.lines().all(is_expected), "{said}");
+    assert_eq!(pull("fra:large quiet --no-probe --quiet").0, "");
+    assert_eq!(pull("fra:small small").0, "", "it is over at once");
 }
 
 #[test]

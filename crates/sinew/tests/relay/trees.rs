@@ -64,6 +64,40 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
         "sub/f007\nsub/f0071\n"
     );
     assert_ne!(fs::read(there.join("sub/f007")).unwrap(), b"changed");
+    // What would be removed is said, by the node that has it: behind a relay, and without a word of what is left out.
+    let lines = |words: &str| {
+        let output = chain.try_cp(words);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        lines("tree/ lon:tree -n --delete --exclude f007* --exclude large"),
+        ["deleting sub/f010", "deleting sub/own"]
+    );
+    assert!(there.join("sub/own").exists() && there.join("sub/f010").exists());
+    let told = chain.cp("tree/ lon:tree -n --delete");
+    assert_eq!(
+        (&told["would_send"], &told["would_delete"]),
+        (&2.into(), &2.into())
+    );
+    fs::create_dir_all(chain.world.dir.join("old/tree/sub/deep")).unwrap();
+    fs::write(chain.world.dir.join("old/tree/sub/deep/x"), "x").unwrap();
+    let pulled = lines("lon:tree old -n --delete");
+    assert_eq!(
+        pulled
+            .iter()
+            .filter(|line| line.starts_with("deleting "))
+            .count(),
+        1,
+        "{pulled:?}"
+    );
+    assert!(
+        pulled.contains(&"deleting sub/deep".to_owned()),
+        "{pulled:?}"
+    );
     let third = chain.cp("tree/ lon:tree");
     assert_eq!(sent(&third), (2, 10), "{third}");
     assert!(there.join("sub/own").exists() && there.join("sub/f010").exists());

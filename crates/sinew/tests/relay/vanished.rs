@@ -105,12 +105,18 @@ impl Row {
     }
 
     fn begin_cp(&self) -> Child {
+        let mut command = self.cp();
+        command.args(["--give-up", "0"]).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// The copy, with as much patience as it has by itself.
+    fn cp(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.current_dir(&self.world.dir);
         command.args(["cp", "data", "lon:copy", "--json", "--node", "net/ams"]);
-        command.args(["--give-up", "0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(Stdio::piped()).spawn().unwrap()
+        command
     }
 
     fn end_of(&self, mut child: Child) -> Output {
@@ -165,6 +171,41 @@ fn a_relay_that_vanishes_is_noticed_on_both_sides_and_the_copy_goes_on() {
     assert!(output.status.success(), "{}", failure(&output).1);
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(done["resumed_bytes"].as_u64() > Some(0), "{done}");
+    assert_eq!(fs::read(&target).unwrap(), noise(BYTES));
+}
+
+#[test]
+fn one_command_lives_through_an_outage() {
+    let test = "one_command_lives_through_an_outage";
+    if let Err(why) = available() {
+        println!("SKIPPED: {test}: {why}");
+        return;
+    }
+    let row = Row::new("cp-outage");
+    fs::write(row.world.dir.join("data"), noise(BYTES)).unwrap();
+    let target = row.root().join("copy");
+    let said = row.world.dir.join("said");
+    let log = fs::File::create(&said).unwrap();
+    let mut child = row.cp().stderr(log).spawn().unwrap();
+    let is_under_way = || fs::metadata(part(&target)).is_ok_and(|part| part.len() > 1_000_000);
+    row.world.wait("a part of it is there", is_under_way);
+    // So it cannot be over before the cable is out.
+    row.nodes[2].signal("-STOP");
+    assert!(!target.exists(), "the copy was over too soon");
+    row.set_middle("down");
+    row.nodes[2].signal("-CONT");
+    let has_said = |text: &str| fs::read_to_string(&said).is_ok_and(|all| all.contains(text));
+    row.world.wait("it waits", || has_said("waits: "));
+    assert!(child.try_wait().unwrap().is_none(), "it has ended");
+    row.set_middle("up");
+    let output = row.end_of(child);
+    let all = fs::read_to_string(&said).unwrap();
+    assert!(output.status.success(), "{all}");
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(done["attempts"].as_u64() > Some(1), "{done}");
+    // The last attempt has sent what was missing.
+    let sent = done["segments"][0]["bytes"].as_u64();
+    assert!(sent < Some(BYTES as u64 - 1_000_000), "{done}");
     assert_eq!(fs::read(&target).unwrap(), noise(BYTES));
 }
 

@@ -48,6 +48,7 @@ impl View {
             topology.add_node(addr);
             if let Some(bulk) = node.bulk {
                 topology.set_shut(addr, bulk.is_shut());
+                topology.set_busy(addr, bulk.load);
                 if bulk.by_rate {
                     by_rate.insert(addr);
                 }

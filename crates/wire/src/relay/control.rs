@@ -25,10 +25,13 @@
 //!              Done (the rest)
 //!   96 Speaks  in Said, from sink to source: node, the lowest and the highest version that it speaks as an end,
 //!              8 bits each; later ones may have more behind
+//!   97 Gone    in Said, from sink to source, where nothing is written: node, the path of what would be removed (the
+//!              rest)
 //!   64 to 127  others of later versions, and optional: who does not know the kind skips the message
 //! ```
 
-use super::ends::{Ended, SPEAKS, Said, WrappedKeys, read_versions};
+use super::ends::{Ended, GONE, SPEAKS, Said, WrappedKeys, read_versions};
+use super::entry::is_path;
 use super::join::{Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
@@ -310,6 +313,8 @@ pub enum Message<'a> {
     Said(Said<'a>),
     /// A sink says which versions it speaks with its source. Nothing outside of a [`Message::Said`].
     Speaks(NodeAddr, VersionRange),
+    /// A sink that writes nothing says what it would remove, by its path. Nothing outside of a [`Message::Said`].
+    Gone(NodeAddr, &'a [u8]),
     /// Of a kind that this code does not know and may do without; to be stepped over, and not passed on.
     Unknown {
         /// Its kind: one of those that [`super::OPTIONAL`] marks.
@@ -438,6 +443,13 @@ impl<'a> Message<'a> {
                 let node = NodeAddr(r.u32()?);
                 return Ok(Message::Speaks(node, read_versions(&mut r)?));
             }
+            GONE => {
+                let (node, path) = (NodeAddr(r.u32()?), r.rest());
+                return match !path.is_empty() && is_path(path) {
+                    true => Ok(Message::Gone(node, path)),
+                    false => Err(Malformed::Value),
+                };
+            }
             kind if is_optional(kind) => return Ok(Message::Unknown { kind, body }),
             _ => return Err(Malformed::Kind),
         };
@@ -464,6 +476,7 @@ impl<'a> Message<'a> {
             Message::Wrapped(_) => 15,
             Message::Said(_) => 16,
             Message::Speaks(..) => SPEAKS,
+            Message::Gone(..) => GONE,
             Message::Unknown { kind, .. } => *kind,
         }
     }
@@ -543,6 +556,10 @@ impl<'a> Message<'a> {
             Message::Speaks(node, versions) => {
                 w.u32(node.0)?;
                 w.put(&[versions.min, versions.max])?;
+            }
+            Message::Gone(node, path) => {
+                w.u32(node.0)?;
+                w.put(path)?;
             }
             Message::Unknown { body, .. } => w.put(body)?,
             Message::Kept(node, keys) => {

@@ -12,7 +12,8 @@
 //! Relays agree on versions from one to the next; what the ends say to each other passes through all of them, and has
 //! versions of its own ([`END_VERSIONS`]). Both ends say which they speak, and the highest that both do counts. A source
 //! that does not say it speaks version 1, and so does a sink that does not answer: those were there before
-//! versions were named, and skip what names them.
+//! versions were named, and skip what names them. From version 2 on, a sink that writes nothing tells what it would
+//! remove.
 //!
 //! The order is in [`super::Ordered`]. The node at which the transfer begins verifies what the ends show.
 //!
@@ -29,10 +30,14 @@ use crate::{Full, Malformed, TAG_BYTES};
 use base::NodeAddr;
 
 /// The versions of a stream, and of what its sinks say, that are spoken here.
-pub const END_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+pub const END_VERSIONS: VersionRange = VersionRange { min: 1, max: 2 };
 /// The kind of the item, and of the message, that names the versions of an end. Optional.
 /// Choice: tests of this program and of earlier ones use 64, 102 and 127 as kinds that nobody knows.
 pub const SPEAKS: u8 = 96;
+/// The kind of the message by which a sink tells what it would remove. Optional.
+pub const GONE: u8 = 97;
+/// The first version of an end that takes such messages.
+pub const GONE_VERSION: u8 = 2;
 
 /// A key of 32 bytes, sealed.
 pub const WRAPPED_BYTES: usize = KEY_BYTES + TAG_BYTES;

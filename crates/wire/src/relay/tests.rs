@@ -494,6 +494,21 @@ fn ends_name_the_versions_that_they_speak() {
 }
 
 #[test]
+fn a_sink_names_what_it_would_remove_by_paths_that_stay_inside() {
+    let message = Message::Gone(NodeAddr(0x0a07_0001), b"a/\xff");
+    let mut bytes = [0xa5; 12];
+    assert_eq!(message.emit(&mut bytes), Ok(11));
+    assert_eq!(bytes[..11], [97, 0, 0, 7, 10, 7, 0, 1, b'a', b'/', 0xff]);
+    assert_eq!(Message::parse(97, &bytes[4..11]), Ok(message));
+    for path in [&b""[..], b"../a", b"/a", b"a//b"] {
+        let body = [&[10, 7, 0, 1][..], path].concat();
+        let parsed = Message::parse(97, &body);
+        assert_eq!(parsed, Err(Malformed::Value), "{path:?}");
+    }
+    assert_eq!(Message::parse(97, &[10, 7, 0]), Err(Malformed::Short));
+}
+
+#[test]
 fn a_long_text_is_cut_between_characters() {
     let text = "ü".repeat(TEXT_BYTES_MAX);
     let message = Message::Failed {

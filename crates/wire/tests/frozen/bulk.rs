@@ -2,12 +2,16 @@
 
 use super::{A, B, C, open, written};
 use wire::bytes::{Reader, Writer};
+use wire::handshake::VersionRange;
 use wire::relay::entry::{Entry, EntryKind, Item, NO_TIME, Owner, SPARSE, Total};
 use wire::relay::join::{Endpoints, Join, Joined, Neighbors};
 use wire::relay::{
-    Carried, Done, END_VERSIONS, Ended, FailureKind, Frame, FrameKind, Have, Hop, HopRepr, Keys,
-    Message, Open, Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
+    Carried, Done, Ended, FailureKind, Frame, FrameKind, Have, Hop, HopRepr, Keys, Message, Open,
+    Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
 };
+
+/// As it was frozen, with the versions of then.
+const FIRST: VersionRange = VersionRange { min: 1, max: 1 };
 
 #[test]
 fn beginnings_and_frames() {
@@ -199,7 +203,8 @@ fn control_of_a_transfer() {
         };
         check(&mut fixtures, &format!("failed-{}", kind.label()), failed);
     }
-    check(&mut fixtures, "speaks", Message::Speaks(B, END_VERSIONS));
+    check(&mut fixtures, "speaks", Message::Speaks(B, FIRST));
+    check(&mut fixtures, "gone", Message::Gone(B, b"a/e"));
     let part = end_part(&[1; 16], (A, &[2; 32]), &[3; 32]);
     // Nobody reads what is signed: who verifies it writes it, too.
     fixtures.hold("signed-by-an-end", &part, |frozen| {
@@ -321,7 +326,7 @@ fn the_stream_of_a_copy() {
         ("attribute", attribute(false)),
         ("attribute-goes-on", attribute(true)),
         ("compare", Item::Compare),
-        ("speaks", Item::Speaks(END_VERSIONS)),
+        ("speaks", Item::Speaks(FIRST)),
         (
             "spared",
             Item::Spared {

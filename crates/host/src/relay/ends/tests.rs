@@ -143,7 +143,15 @@ fn the_versions_of_a_sink_are_heard_from_itself_alone() {
     assert!(matches!(forged, Untrue::Forged(LON)), "{forged}");
     let repeated = hear(&mut sinks, &came(&bytes)).unwrap_err();
     assert!(matches!(repeated, Untrue::Forged(LON)), "{repeated}");
-    let none = no_version(AMS, LON, VersionRange { min: 2, max: 3 });
+    // So with what it would remove.
+    let gone = Message::Gone(LON, b"a/b");
+    let bytes = sent(&gone, &mut speech);
+    assert_eq!(bytes[0], 16);
+    let heard = hear(&mut sinks, &came(&bytes)).unwrap();
+    assert_eq!(heard, format!("{gone:?}"));
+    let forged = hear(&mut sinks, &gone).unwrap_err();
+    assert!(matches!(forged, Untrue::Forged(LON)), "{forged}");
+    let none = no_version(AMS, LON, VersionRange { min: 3, max: 4 });
     let text = none.to_string();
-    assert!(text.contains("speaks 2 to 3, this node 1 to 1"), "{text}");
+    assert!(text.contains("speaks 3 to 4, this node 1 to 2"), "{text}");
 }

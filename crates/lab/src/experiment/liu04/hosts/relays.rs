@@ -147,7 +147,7 @@ impl Relays {
             command.args(["--stripes", &stripes.join(",")]);
         }
         command.args(copy.probes.then_some("--probe"));
-        command.args(copy.scavenges.then_some("--scavenge"));
+        command.args(copy.scavenges.then_some("--background"));
         command
     }
 

@@ -117,6 +117,12 @@ impl Kind {
         self.links.iter().map(link).collect()
     }
 
+    /// Other programs, which know no relays, have a link to where the copy goes.
+    pub(super) fn is_direct(&self) -> bool {
+        let mut links = self.links.iter();
+        links.any(|(ends, _)| *ends == [0, self.to] || *ends == [self.to, 0])
+    }
+
     /// All placements that are tried: relays, and connections on each segment.
     pub(super) fn placements(&self) -> Vec<(Vec<usize>, u8)> {
         let ways = self.ways.iter();
@@ -147,6 +153,13 @@ impl Kind {
 mod tests {
     use super::*;
     use base::impair::Model;
+
+    #[test]
+    fn other_programs_copy_wherever_there_is_a_link() {
+        let direct = KINDS.each_ref().map(Kind::is_direct);
+        assert_eq!(direct, [true, true, false, true, true, true, true]);
+        assert_eq!(KINDS[2].name, "three lossy");
+    }
 
     #[test]
     fn links_are_such_as_can_be_emulated_and_ways_lead_over_them() {

@@ -89,7 +89,7 @@ impl Experiment for Kinds {
             mbit,
             span: Duration::from_secs_f64(cell.parameter("seconds")),
             congestion: CONTROLS[control],
-            has_others: kind == 0,
+            has_others: KINDS[kind].is_direct(),
             seed,
             stop: &plan.stop,
         };

@@ -83,10 +83,11 @@ impl Trial<'_> {
         write(&file, bytes).map_err(failed)?;
         let rtt_ms = self.copy(&site, &pings, &file, row)?;
         tell(row, &tried, &idle, &rtt_ms);
-        drop(beside);
         if self.has_others {
             others::measure(&site, self.kind.to, (&file, bytes), self.span, row)?;
         }
+        // The others had to share the link, too.
+        drop(beside);
         Ok(())
     }
 

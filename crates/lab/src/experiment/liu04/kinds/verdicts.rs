@@ -167,8 +167,11 @@ pub(super) fn table(rows: &Rows) -> Vec<Vec<String>> {
         "copy",
     ];
     let others = others::PROGRAMS.iter().map(|program| (*program).to_owned());
-    let is_first = |row: &&Row| row.parameter("kind") == 0.0;
-    let has_others = rows.0.iter().any(|row| is_first(&row));
+    let had_others = |row: &Row| {
+        let mut programs = others::PROGRAMS.iter();
+        programs.any(|program| row.value(&format!("{program}_bps")).is_finite())
+    };
+    let has_others = rows.0.iter().any(had_others);
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines[0].extend(others.filter(|_| has_others));
     for row in &rows.0 {

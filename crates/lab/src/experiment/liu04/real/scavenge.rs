@@ -2,12 +2,12 @@
 //! the first leaves unused.
 //!
 //! ```text
-//!   a ═══ 20 Mbit/s, 10 ms, a queue of 400 packets ═══ b      20 calls there and back; sinew cp ─▶
+//!   a ═══ 2, 20 or 200 Mbit/s, 10 ms, a queue of 240 ms ═══ b      5 calls there and back; pings; sinew cp ─▶
 //! ```
 
 use crate::bench::copying::Copying;
 use crate::bench::credentials::name;
-use crate::experiment::liu04::hosts::{Copy, Relays, Site};
+use crate::experiment::liu04::hosts::{Copy, Pings, Relays, Site};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
 use serde_json::Value;
@@ -18,19 +18,21 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub(in super::super) const SCAVENGE: Scavenge = Scavenge;
 
-/// With a queue as long as those of many access links: 240 ms of full packets.
-const LINK: &str = "rate=20mbit delay=10ms queue=400";
-const LINK_BPS: f64 = 20e6;
+/// What the link carries.
+const RATES: [f64; 3] = [2.0, 20.0, 200.0];
+/// A queue as long as those of many access links: 240 ms of full packets.
+const QUEUE_PKTS_PER_MBIT: f64 = 20.0;
 /// What the kernels use.
 const CONGESTION: &str = "cubic";
-const CALLS: u32 = 20;
+const CALLS: u32 = 5;
 /// What a copy has to find its rate.
 const WARM: Duration = Duration::from_secs(5);
 /// What a copy carries beside its payload: segments of 1448 bytes in packets of 1500, and TLS.
 const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
-/// What calls may lose, and what a copy has to use.
-const MOS: f64 = 0.1;
-const SHARE: f64 = 0.7;
+/// What calls and pings may lose, and what a copy has to use.
+const MOS: f64 = 0.02;
+const PING_MS: f64 = 15.0;
+const SHARE: f64 = 0.85;
 const ALONE: f64 = 0.9;
 
 /// Who is on the link.
@@ -63,24 +65,29 @@ impl Experiment for Scavenge {
 
     fn method(&self, size: Size) -> String {
         format!(
-            "Two network namespaces joined by an emulated link ({LINK}), a node in each, and {CALLS} calls of {} s between them \
-             (sinew call, G.711, both ways): alone, beside sinew cp --scavenge, and beside sinew cp with CUBIC; and the \
-             scavenging copy alone. Copies begin {} s before. What calls leave is the link's rate less theirs, as the \
-             interface counts it.",
+            "Two network namespaces joined by an emulated link ({}), a node in each, and {CALLS} calls of {} s between them \
+             (sinew call, G.711, both ways): alone, beside sinew cp --background, and beside sinew cp with CUBIC; and the \
+             background copy alone. Copies begin {} s before. What calls leave is the link's rate less theirs, as the \
+             interface counts it. Pings are means of 20 round trips in a second while the calls last.",
+            RATES.map(link).join("; "),
             seconds(size),
             WARM.as_secs()
         )
     }
 
     fn cells(&self, _: Size) -> Vec<Cell> {
-        (0..LOADS.len())
-            .map(|load| Cell::at(&[("load", load as f64)]))
+        let cell = |mbit: f64, load: usize| Cell::at(&[("load", load as f64), ("mbit", mbit)]);
+        let rates = RATES.into_iter();
+        rates
+            .flat_map(|mbit| (0..LOADS.len()).map(move |load| cell(mbit, load)))
             .collect()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
         let load = LOADS[cell.parameter("load") as usize];
-        let site = Site::chain(&[LINK], CONGESTION, seed)?;
+        let link = link(cell.parameter("mbit"));
+        let site = Site::chain(&[&link], CONGESTION, seed)?;
+        let pings = Pings::start(&site)?;
         let relays = Relays::start(&plan.program, &site, &[])?;
         let mut row = Row::of(cell);
         let copying = match load {
@@ -89,7 +96,6 @@ impl Experiment for Scavenge {
                 let copy = Copy {
                     to: 1,
                     via: Some(Vec::new()),
-                    stripes: vec![1],
                     scavenges: load != Load::CallsAndCopy,
                     ..Copy::default()
                 };
@@ -111,6 +117,7 @@ impl Experiment for Scavenge {
         let rate = |from: u64, to: u64| (to - from) as f64 * 8.0 / span;
         row.set("link_bps", rate(before.1, site.counted(0, 0)?.1));
         row.set("copy_bps", rate(before.2, fed(&copying)));
+        row.set("ping_ms", pings.between(before.0, Instant::now())[0]);
         drop(calls);
         if let Some(copying) = copying {
             copying.stop().map_err(io)?;
@@ -119,12 +126,25 @@ impl Experiment for Scavenge {
     }
 
     fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
-        let mos = (0..3).map(|load| (f64::from(load), value(rows, load, "mos")));
+        let series = RATES.iter().enumerate().map(|(color, &mbit)| {
+            let at = At { rows, mbit };
+            let mos = LOADS[..3].iter().map(|load| {
+                let place = f64::from(*load as u8);
+                (place, at.value(*load, "mos"))
+            });
+            Series {
+                name: format!("{mbit} Mbit/s").into(),
+                color: color as u8,
+                mark: Mark::Dots,
+                points: mos.filter(|(_, mos)| mos.is_finite()).collect(),
+            }
+        });
         Findings {
             charts: vec![Chart {
                 title: self.title().into(),
                 x: Axis {
-                    label: "calls alone, beside a scavenging copy, beside an ordinary one".into(),
+                    label: "calls alone, beside a copy in the background, beside an ordinary one"
+                        .into(),
                     min: -0.5,
                     max: 2.5,
                 },
@@ -133,12 +153,7 @@ impl Experiment for Scavenge {
                     min: 1.0,
                     max: 4.5,
                 },
-                series: vec![Series {
-                    name: "calls".into(),
-                    color: 0,
-                    mark: Mark::Dots,
-                    points: mos.collect(),
-                }],
+                series: series.collect(),
             }],
             verdicts: verdicts(rows),
         }
@@ -147,6 +162,12 @@ impl Experiment for Scavenge {
     fn is_real_time(&self) -> bool {
         true
     }
+}
+
+/// The link, in the emulator's words.
+fn link(mbit: f64) -> String {
+    let queue = (mbit * QUEUE_PKTS_PER_MBIT).round();
+    format!("rate={mbit}mbit delay=10ms queue={queue}")
 }
 
 /// Somebody who answers calls, until this is dropped.
@@ -195,47 +216,86 @@ fn row_of_calls(relays: &Relays, size: Size, row: &mut Row) -> Result<(), CellEr
 }
 
 fn verdicts(rows: &Rows) -> Vec<Verdict> {
-    let mos = |load| value(rows, load, "mos");
-    let mbit = |load, key| value(rows, load, key) / 1e6;
-    let harm = mos(0) - mos(1);
-    let left = (LINK_BPS - value(rows, 0, "link_bps")) * PAYLOAD_SHARE;
-    let share = value(rows, 1, "copy_bps") / left;
-    let alone = value(rows, 3, "copy_bps") / (LINK_BPS * PAYLOAD_SHARE);
-    vec![
-        Verdict::of(
-            "scavenge-voice",
-            harm < MOS,
-            format!("{harm:.3} MOS lost: {:.3} instead of {:.3}", mos(1), mos(0)),
+    let harm = |at: &At| at.value(Load::Calls, "mos") - at.value(Load::CallsAndScavenger, "mos");
+    let added =
+        |at: &At| at.value(Load::CallsAndScavenger, "ping_ms") - at.value(Load::Calls, "ping_ms");
+    let left = |at: &At| (at.bps() - at.value(Load::Calls, "link_bps")) * PAYLOAD_SHARE;
+    let share = |at: &At| at.value(Load::CallsAndScavenger, "copy_bps") / left(at);
+    let alone = |at: &At| at.value(Load::Scavenger, "copy_bps") / (at.bps() * PAYLOAD_SHARE);
+    let beside = |at: &At| {
+        format!(
+            "{} Mbit/s: MOS {:.3}, ping {:.1} ms, {:.1} Mbit/s",
+            at.mbit,
+            at.value(Load::CallsAndCopy, "mos"),
+            at.value(Load::CallsAndCopy, "ping_ms"),
+            at.value(Load::CallsAndCopy, "copy_bps") / 1e6
         )
+    };
+    let ordinary: Vec<String> = RATES.map(|mbit| beside(&At { rows, mbit })).into();
+    vec![
+        each(rows, "scavenge-voice", |at| {
+            let (before, with) = (
+                at.value(Load::Calls, "mos"),
+                at.value(Load::CallsAndScavenger, "mos"),
+            );
+            let text = format!("{:.3} MOS lost, {with:.3} instead of {before:.3}", harm(at));
+            (harm(at) <= MOS, text)
+        })
         .note(format!(
-            "beside a copy that does not scavenge: {:.3}, with {:.1} Mbit/s",
-            mos(2),
-            mbit(2, "copy_bps")
+            "beside a copy that does not give way: {}",
+            ordinary.join("; ")
         )),
-        Verdict::of(
-            "scavenge-share",
-            share >= SHARE,
-            format!(
-                "{:.0} % of {:.1} Mbit/s: {:.1}",
-                share * 100.0,
-                left / 1e6,
-                mbit(1, "copy_bps")
-            ),
-        ),
-        Verdict::of(
-            "scavenge-alone",
-            alone >= ALONE,
-            format!(
-                "{:.0} % of the {:.1} Mbit/s that a connection could have",
-                alone * 100.0,
-                LINK_BPS * PAYLOAD_SHARE / 1e6
-            ),
-        ),
+        each(rows, "scavenge-ping", |at| {
+            let text = format!(
+                "{:+.1} ms to {:.1}",
+                added(at),
+                at.value(Load::Calls, "ping_ms")
+            );
+            (added(at) <= PING_MS, text)
+        }),
+        each(rows, "scavenge-share", |at| {
+            let text = format!("{:.0} % of {:.1} Mbit/s", share(at) * 100.0, left(at) / 1e6);
+            (share(at) >= SHARE, text)
+        }),
+        each(rows, "scavenge-alone", |at| {
+            let text = format!(
+                "{:.0} % of {:.1} Mbit/s",
+                alone(at) * 100.0,
+                at.bps() * PAYLOAD_SHARE / 1e6
+            );
+            (alone(at) >= ALONE, text)
+        }),
     ]
 }
 
-fn value(rows: &Rows, load: u32, key: &str) -> f64 {
-    rows.value(&[("load", f64::from(load))], key)
+/// What was measured at one rate of the link.
+struct At<'a> {
+    rows: &'a Rows,
+    mbit: f64,
+}
+
+impl At<'_> {
+    fn bps(&self) -> f64 {
+        self.mbit * 1e6
+    }
+
+    fn value(&self, load: Load, key: &str) -> f64 {
+        let load = load as u8;
+        let cell = [("load", f64::from(load)), ("mbit", self.mbit)];
+        self.rows.value(&cell, key)
+    }
+}
+
+/// A verdict over the rates, which holds if it does at each.
+fn each(rows: &Rows, claim: &'static str, judge: impl Fn(&At<'_>) -> (bool, String)) -> Verdict {
+    let judged = RATES.map(|mbit| {
+        let (holds, text) = judge(&At { rows, mbit });
+        let mark = if holds { "" } else { "NOT " };
+        (holds, format!("{mark}{mbit} Mbit/s: {text}"))
+    });
+    let holds = judged.iter().all(|(holds, _)| *holds);
+    let said = judged.map(|(_, text)| text);
+    Verdict::of(claim, holds, said.join("; "))
 }
 
 fn fed(copying: &Option<Copying>) -> u64 {
@@ -250,5 +310,67 @@ fn seconds(size: Size) -> u64 {
     match size {
         Size::Quick => 24,
         Size::Full => 120,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::impair::Model;
+
+    /// At each rate: what is called so with this load is so much.
+    fn rows(with: [f64; 4]) -> Rows {
+        let [mos, ping_ms, copy_share, alone_share] = with;
+        let cell = |mbit: f64, load: Load| {
+            let place = f64::from(load as u8);
+            let mut row = Row::of(&Cell::at(&[("load", place), ("mbit", mbit)]));
+            let is_beside = load != Load::Calls;
+            row.set("mos", if is_beside { 4.344 - mos } else { 4.344 });
+            row.set("ping_ms", if is_beside { 20.0 + ping_ms } else { 20.0 });
+            row.set("link_bps", 0.25 * mbit * 1e6);
+            let share = match load {
+                Load::Scavenger => alone_share,
+                _ => 0.75 * copy_share,
+            };
+            row.set("copy_bps", share * mbit * 1e6 * PAYLOAD_SHARE);
+            row
+        };
+        let rates = RATES.into_iter();
+        Rows(
+            rates
+                .flat_map(|mbit| LOADS.map(|load| cell(mbit, load)))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn each_bar_is_held_against_every_rate() {
+        let holds = |with| -> Vec<_> {
+            let verdicts = verdicts(&rows(with));
+            verdicts.iter().map(|verdict| verdict.holds).collect()
+        };
+        let [yes, no] = [true, false].map(Some);
+        assert_eq!(holds([0.019, 14.9, 0.851, 0.901]), [yes; 4]);
+        assert_eq!(holds([0.021, 14.9, 0.851, 0.901]), [no, yes, yes, yes]);
+        assert_eq!(holds([0.019, 15.1, 0.851, 0.901]), [yes, no, yes, yes]);
+        assert_eq!(holds([0.019, 14.9, 0.849, 0.899]), [yes, yes, no, no]);
+        // At one of them.
+        let mut some = rows([0.019, 14.9, 0.851, 0.901]);
+        let slow = some.0.iter_mut().find(|row| {
+            row.parameter("mbit") == 2.0
+                && row.parameter("load") == Load::CallsAndScavenger as u8 as f64
+        });
+        slow.unwrap().set("mos", 4.3);
+        assert_eq!(verdicts(&some)[0].holds, Some(false));
+        some.0.retain(|row| row.parameter("mbit") != 200.0);
+        assert_eq!(verdicts(&some)[1].holds, Some(false), "it was not measured");
+    }
+
+    #[test]
+    fn links_are_such_as_can_be_emulated() {
+        for mbit in RATES {
+            let model = link(mbit).parse::<Model>();
+            assert!(model.is_ok(), "{mbit}: {model:?}");
+        }
     }
 }
