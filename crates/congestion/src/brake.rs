@@ -24,8 +24,11 @@
 //! that would be late behind what stands there are dropped meanwhile, so it is empty soon. If it does not shrink
 //! although less is sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
 //!
-//! More is tried after a second, and after twice as long each time that it was too much: packets of refused flows
-//! pass again, a quarter more each second at most, until a queue stands or the flow has room.
+//! More is tried after a second (`tries`). Where it is known what leaves, packets beyond the rate pass as long as the queue
+//! that they would make is short, and the answers to the next questions tell whether they have waited. If not, twice as
+//! much leaves, and so on with each answer. A try in vain costs a short queue, and the next one comes when that is gone.
+//! Where it is not known what leaves, the rate grows by a quarter each second at first, after twice as long each time that
+//! it was too much. Either ends when a queue stands or the flows have room.
 //!
 //! A path that has become longer looks like a queue at first. What tells them apart is that a queue
 //! answers: given less it falls, and one that is not given less grows. So
@@ -68,7 +71,7 @@ mod tries;
 
 pub use growth::Echo;
 
-use epoch::Epoch;
+use epoch::{Epoch, Run};
 use flows::{Flows, State};
 use growth::Growth;
 use limit::Limit;
@@ -120,6 +123,7 @@ pub struct Brake {
     epoch: Epoch,
     /// What has happened since the round trip has been level above its baseline.
     trial: Epoch,
+    run: Run,
     /// What has happened lately since a rise was taken for the path's, and how often that is looked at.
     probation: Option<(Epoch, u8)>,
     /// The share that it may lose.
@@ -202,6 +206,7 @@ impl Brake {
             baseline: Baseline::new(Time::ZERO, settings.margin()),
             epoch: Epoch::new(Time::ZERO),
             trial: Epoch::new(Time::ZERO),
+            run: Run::default(),
             probation: None,
             tolerated: 0.0,
             loss: 0.0,
@@ -251,6 +256,9 @@ impl Brake {
         self.epoch.sent += 1;
         self.epoch.sent_bytes += bytes as u64;
         self.lane_bytes += bytes as u64;
+        if let Some(limit) = &mut self.limit {
+            limit.on_sent(now, bytes);
+        }
         Verdict::Sent
     }
 
@@ -258,6 +266,7 @@ impl Brake {
     #[cold]
     fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
         let waits = self.waits(now);
+        let is_tried = self.has_room_to_try(now, packet.bytes);
         let may_try = self.may_try(now);
         let stands = self.stands();
         let Some(limit) = &mut self.limit else {
@@ -275,9 +284,9 @@ impl Brake {
         let mut shares = || limit.admits(now, bytes, packet.priority, self.packet_bytes, left_bps);
         match state {
             State::Served => Verdict::Sent,
-            State::Open if shares() => Verdict::Sent,
+            State::Open if shares() || is_tried => Verdict::Sent,
             State::Open => Verdict::Braked,
-            State::Refused(_) if may_try && shares() => Verdict::Sent,
+            State::Refused(_) if may_try && shares() || is_tried => Verdict::Sent,
             State::Refused(_) => Verdict::Refused,
         }
     }
@@ -307,11 +316,20 @@ impl Brake {
     /// usual until the moment.
     pub fn watches(&mut self, now: Time) -> Option<Time> {
         let began = core::mem::take(&mut self.has_begun);
-        let is_long = self
-            .growth
-            .last()
-            .is_some_and(|echo| self.baseline.is_long(echo.there));
+        let last = self.growth.last();
+        let is_long = last.is_some_and(|echo| self.baseline.is_long(echo.there));
+        // Questions take a part of a narrow link, which the flows that are served may need.
+        let is_long = match self.flows.served_bps() > 0.0 && self.own_packets().is_some() {
+            true => self.stands(),
+            false => is_long || self.tries(now),
+        };
         (began || is_long).then(|| now + WATCHED)
+    }
+
+    /// How long a question that is sent now would wait behind the lane's packets if no more left than is known.
+    pub fn modelled(&self, now: Time) -> Duration {
+        let limit = self.limit.as_ref();
+        limit.map_or(Duration::ZERO, |limit| limit.modelled(now))
     }
 
     /// What the lane has sent for the first time.
@@ -332,6 +350,7 @@ impl Brake {
         self.growth.on_echo(echo);
         self.baseline.on_echo(now, echo.sent, echo.rtt);
         self.judge_if_due(now, echo.rtt);
+        self.look_for_room(now, &echo);
         self.look_for_growth(now);
     }
 

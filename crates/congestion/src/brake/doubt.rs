@@ -19,6 +19,7 @@ const PROBATION_PACKETS: u64 = 200;
 impl Brake {
     /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
     pub(super) fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
+        self.run.add(now, epoch);
         let Some(steady) = self.baseline.steady() else {
             return Doubt::None;
         };
@@ -55,6 +56,7 @@ impl Brake {
         match lost {
             _ if steady.has_moved => Doubt::None,
             lost if lost <= as_usual => Doubt::AsUsual,
+            _ if self.run.is_outage() => Doubt::Outage,
             lost if lost <= FEW_LOST => Doubt::Few,
             _ => Doubt::None,
         }
@@ -97,6 +99,8 @@ pub(super) enum Doubt {
     None,
     /// No more than before it rose.
     AsUsual,
+    /// So few at once that they may be an outage's.
+    Outage,
     /// Few: they may be random.
     Few,
 }

@@ -56,6 +56,7 @@ impl Brake {
         match (&self.limit, epoch.lost > 0, queued) {
             (_, true, true) if others_answer => self.congested = true,
             (None, true, true) if is_usual => {}
+            (None, true, true) if doubt == Doubt::Outage => self.congested = true,
             // What was sent before the rate fell is lost still: one cut for each round trip.
             (Some(limit), true, true) if now < limit.deaf_until => self.congested = true,
             (Some(limit), true, true) if doubt != Doubt::None || limit.cut.is_some() => {

@@ -17,8 +17,16 @@ impl Brake {
     /// A round trip has come: slows down for a queue that grows, ends a try, or lets go.
     pub(super) fn look_for_growth(&mut self, now: Time) {
         let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
-        if self.stands() {
+        let stands = self.stands();
+        if stands {
             self.measure_again(fell);
+        }
+        if let Some(limit) = &mut self.limit
+            && self.growth.last().is_some_and(|last| last.sent > fell)
+        {
+            // What has stood and no longer does has answered, even where a packet of the lane takes as long as a short queue.
+            limit.is_proved |= limit.has_stood && !stands;
+            limit.has_stood |= stands;
         }
         if !self.baseline.is_queued() {
             let last = self.growth.last();
@@ -83,6 +91,7 @@ impl Brake {
         limit.rate_bps = rate_bps.min(held);
         limit.leaves = Some((leaves, line.other_bps));
         limit.first_bps = leaves;
+        limit.raised = None;
         limit.cut = None;
         self.falls(now, limit);
         self.congested = true;
@@ -92,14 +101,6 @@ impl Brake {
     pub(super) fn waits(&self, now: Time) -> Option<Duration> {
         let limit = self.limit.as_ref()?;
         let (leaves_bps, other_bps) = limit.leaves?;
-        // Where more is tried that disturbs none, it is taken to leave as well, until answers tell otherwise.
-        let is_quick = self.flows.none_fits(limit.known_bps()?);
-        let tried = if is_quick {
-            limit.rate_bps + other_bps
-        } else {
-            0.0
-        };
-        let leaves_bps = leaves_bps.max(tried);
         let last = self.growth.last()?;
         let since = now.since(last.sent).as_secs_f64();
         let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
