@@ -54,9 +54,9 @@ impl Brake {
             return Doubt::None;
         }
         match lost {
-            _ if steady.has_moved => Doubt::None,
-            lost if lost <= as_usual => Doubt::AsUsual,
+            lost if !steady.has_moved && lost <= as_usual => Doubt::AsUsual,
             _ if self.run.is_outage() => Doubt::Outage,
+            _ if steady.has_moved => Doubt::None,
             lost if lost <= FEW_LOST => Doubt::Few,
             _ => Doubt::None,
         }
