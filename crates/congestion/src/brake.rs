@@ -24,8 +24,11 @@
 //! that would be late behind what stands there are dropped meanwhile, so it is empty soon. If it does not shrink
 //! although less is sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
 //!
-//! More is tried after a second, and after twice as long each time that it was too much: packets of refused flows
-//! pass again, a quarter more each second at most, until a queue stands or the flow has room.
+//! More is tried after a second (`tries`). Where it is known what leaves, packets beyond the rate pass as long as the queue
+//! that they would make is short, and the answers to the next questions tell whether they have waited. If not, twice as
+//! much leaves, and so on with each answer. A try in vain costs a short queue, and the next one comes when that is gone.
+//! Where it is not known what leaves, the rate grows by a quarter each second at first, after twice as long each time that
+//! it was too much. Either ends when a queue stands or the flows have room.
 //!
 //! A path that has become longer looks like a queue at first. What tells them apart is that a queue
 //! answers: given less it falls, and one that is not given less grows. So
@@ -54,22 +57,26 @@
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
 mod answer;
+mod doubt;
 mod epoch;
 mod flows;
 mod growth;
+mod judge;
 mod limit;
+mod slowing;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod tries;
 
 pub use growth::Echo;
 
-use answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
-use epoch::Epoch;
+use epoch::{Epoch, Run};
 use flows::{Flows, State};
-use growth::{Growth, Line};
-use limit::{DRAINING, Limit};
+use growth::Growth;
+use limit::Limit;
 use standing::EMPTYING;
+use tries::TRY_AFTER;
 
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
@@ -90,10 +97,6 @@ pub struct Settings {
     pub queue_share: f64,
 }
 
-/// A level rise is the path's after so long, and four times the rise, if nothing is braked.
-const STEADY_FREE: Duration = Duration::from_secs(3);
-/// The same while less is sent than is offered: a queue of that length would have emptied by half.
-const STEADY_BRAKED: Duration = Duration::from_secs(1);
 /// Losses up to this share may be random. Choice: what recovery on the hop is made for; a link that
 /// is given a twentieth too much loses more.
 const FEW_LOST: f64 = 0.03;
@@ -101,44 +104,14 @@ const FEW_LOST: f64 = 0.03;
 /// second of a call and its hellos; a queue that is given six times what leaves it lets more through.
 const OUTAGE_PACKETS: u64 = 8;
 const OUTAGE_SHARE: u64 = 5;
-/// By how much the losses of a few packets vary more than if each were lost by itself. Choice: runs of which every
-/// second loss is followed by another: (1 + 1/2) / (1 - 1/2).
-const LOSSES_TOGETHER: f64 = 3.0;
 /// Less is sent than offered if it is less than this share of it.
 const HELD_BACK: f64 = 0.97;
-/// A path that has become longer is judged by the losses of so many packets and so much time.
-/// Choice: bursts of random losses are evened out.
-const PROBATION: Duration = Duration::from_secs(2);
-const PROBATION_PACKETS: u64 = 200;
-/// And so many times: a queue that is full loses all the time, and what is lost later is no sign of this one.
+/// A path that has become longer is judged so many times: a queue that is full loses all the time, and what is lost later is no sign of this one.
 const PROBATIONS: u8 = 2;
 /// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
-/// The brake lets go when the rate is so many times what is offered.
-const FREE_AT: f64 = 1.25;
-/// The rate grows by no more than this share in the first second of trying. Choice: a queue that grows by a
-/// quarter of a second per second is known before it is a tenth long.
-const GROWTH_FIRST: f64 = 0.25;
-/// By twice as much in each further second without a queue, up to this share: a path that carries many times
-/// what it did is found within seconds.
-const GROWTH_MOST: f64 = 1.0;
-/// More is tried so long after the rate fell, twice as long when that was too much, and so on.
-const TRY_AFTER: Duration = Duration::from_secs(1);
-const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
-/// The same while no flow is served whole: a trial disturbs nobody then.
-const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
 /// Where others give more than this share to the link, it is not clear who makes the queue.
 const OTHERS_SHARE: f64 = 0.25;
-/// A queue that was others' is let grow for so long.
-const OTHERS_FOR: Duration = Duration::from_secs(30);
-/// A queue is let grow as long as it makes nothing late within so much time and two round trips. Choice: a tenth of a
-/// second until the next line is seen, and one until what is given less shows.
-const REACTION: Duration = Duration::from_millis(200);
-/// Choice: longer than this, many queues lose.
-const QUEUE_MOST: Duration = Duration::from_millis(100);
-/// So many packets a second more are tried at least where no flow is served whole. Choice: a lane that was left nothing, because hellos
-/// fill the link, is as wide as a call four seconds after the link is.
-const TRIED_LEAST: f64 = 4.0;
 /// For so long after a flow begins, or a round trip was long, questions come more often.
 const WATCHED: Duration = Duration::from_millis(800);
 
@@ -150,6 +123,7 @@ pub struct Brake {
     epoch: Epoch,
     /// What has happened since the round trip has been level above its baseline.
     trial: Epoch,
+    run: Run,
     /// What has happened lately since a rise was taken for the path's, and how often that is looked at.
     probation: Option<(Epoch, u8)>,
     /// The share that it may lose.
@@ -232,6 +206,7 @@ impl Brake {
             baseline: Baseline::new(Time::ZERO, settings.margin()),
             epoch: Epoch::new(Time::ZERO),
             trial: Epoch::new(Time::ZERO),
+            run: Run::default(),
             probation: None,
             tolerated: 0.0,
             loss: 0.0,
@@ -281,6 +256,9 @@ impl Brake {
         self.epoch.sent += 1;
         self.epoch.sent_bytes += bytes as u64;
         self.lane_bytes += bytes as u64;
+        if let Some(limit) = &mut self.limit {
+            limit.on_sent(now, bytes);
+        }
         Verdict::Sent
     }
 
@@ -288,6 +266,7 @@ impl Brake {
     #[cold]
     fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
         let waits = self.waits(now);
+        let is_tried = self.has_room_to_try(now, packet.bytes);
         let may_try = self.may_try(now);
         let stands = self.stands();
         let Some(limit) = &mut self.limit else {
@@ -305,36 +284,11 @@ impl Brake {
         let mut shares = || limit.admits(now, bytes, packet.priority, self.packet_bytes, left_bps);
         match state {
             State::Served => Verdict::Sent,
-            State::Open if shares() => Verdict::Sent,
+            State::Open if shares() || is_tried => Verdict::Sent,
             State::Open => Verdict::Braked,
-            State::Refused(_) if may_try && shares() => Verdict::Sent,
+            State::Refused(_) if may_try && shares() || is_tried => Verdict::Sent,
             State::Refused(_) => Verdict::Refused,
         }
-    }
-
-    /// How long a packet that is sent now would wait in the queue; none if nothing is known of it.
-    fn waits(&self, now: Time) -> Option<Duration> {
-        let limit = self.limit.as_ref()?;
-        let (leaves_bps, other_bps) = limit.leaves?;
-        // Where more is tried that disturbs none, it is taken to leave as well, until answers tell otherwise.
-        let is_quick = self.flows.none_fits(limit.known_bps()?);
-        let tried = if is_quick {
-            limit.rate_bps + other_bps
-        } else {
-            0.0
-        };
-        let leaves_bps = leaves_bps.max(tried);
-        let last = self.growth.last()?;
-        let since = now.since(last.sent).as_secs_f64();
-        let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
-        let given_s = (lane_bits + other_bps * since) / leaves_bps.max(1.0);
-        let waits_s = self.baseline.above(last.there).as_secs_f64() + given_s - since;
-        Some(Duration::from_secs_f64(waits_s.max(0.0)))
-    }
-
-    fn may_try(&self, now: Time) -> bool {
-        let limit = self.limit.as_ref();
-        limit.is_some_and(|limit| now.since(limit.fell) >= self.try_after)
     }
 
     /// Decides whom the lane serves.
@@ -362,11 +316,20 @@ impl Brake {
     /// usual until the moment.
     pub fn watches(&mut self, now: Time) -> Option<Time> {
         let began = core::mem::take(&mut self.has_begun);
-        let is_long = self
-            .growth
-            .last()
-            .is_some_and(|echo| self.baseline.is_long(echo.there));
+        let last = self.growth.last();
+        let is_long = last.is_some_and(|echo| self.baseline.is_long(echo.there));
+        // Questions take a part of a narrow link, which the flows that are served may need.
+        let is_long = match self.flows.served_bps() > 0.0 && self.own_packets().is_some() {
+            true => self.stands(),
+            false => is_long || self.tries(now),
+        };
         (began || is_long).then(|| now + WATCHED)
+    }
+
+    /// How long a question that is sent now would wait behind the lane's packets if no more left than is known.
+    pub fn modelled(&self, now: Time) -> Duration {
+        let limit = self.limit.as_ref();
+        limit.map_or(Duration::ZERO, |limit| limit.modelled(now))
     }
 
     /// What the lane has sent for the first time.
@@ -387,115 +350,8 @@ impl Brake {
         self.growth.on_echo(echo);
         self.baseline.on_echo(now, echo.sent, echo.rtt);
         self.judge_if_due(now, echo.rtt);
+        self.look_for_room(now, &echo);
         self.look_for_growth(now);
-    }
-
-    fn look_for_growth(&mut self, now: Time) {
-        let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
-        if self.stands() {
-            self.measure_again(fell);
-        }
-        if !self.baseline.is_queued() {
-            let last = self.growth.last();
-            let is_gone = last.is_some_and(|e| e.sent > fell && !self.baseline.is_above(e.rtt));
-            if let Some(limit) = &mut self.limit {
-                limit.is_proved |= is_gone;
-            }
-            if is_gone && self.was_chance(now, fell) {
-                self.chance_at = Some(now);
-                self.release(now);
-            }
-            return;
-        }
-        if self.is_others(fell) {
-            self.others_until = now + OTHERS_FOR;
-            self.release(now);
-            return;
-        }
-        if !self.is_there() {
-            return;
-        }
-        let leaves = self.limit.as_ref().and_then(|limit| limit.leaves);
-        if leaves.is_some() && self.may_try(now) {
-            return self.try_no_more(now);
-        }
-        let jitter = self.baseline.jitter();
-        if now >= self.others_until
-            && let Some(line) = self.growth.rising(fell, jitter)
-            && self.is_urgent(&line)
-        {
-            self.slow_down(now, &line);
-        }
-    }
-
-    /// What makes the round trip long is not on the way back.
-    fn is_there(&self) -> bool {
-        let last = self.growth.last();
-        last.is_none_or(|last| self.baseline.is_long(last.there))
-    }
-
-    /// A queue that grows so makes packets late before it could be known to answer.
-    fn is_urgent(&self, line: &Line) -> bool {
-        let Some(last) = self.growth.last() else {
-            return false;
-        };
-        let most = self.slack.min(self.epoch.slack).min(QUEUE_MOST);
-        let left = most.saturating_sub(self.baseline.above(last.there));
-        let grows_s = line.slope * (REACTION + last.rtt * 2).as_secs_f64();
-        left.as_secs_f64() <= grows_s
-    }
-
-    /// A queue grows: the lane sends what leaves it, less a little.
-    fn slow_down(&mut self, now: Time, line: &Line) {
-        if line.other_bps > OTHERS_SHARE * line.given_bps {
-            return;
-        }
-        let leaves = line.served_bps();
-        let rate_bps = ((leaves - line.other_bps) * DRAINING).max(0.0);
-        let before = self.limit.take();
-        let held = before.as_ref().map_or(f64::MAX, |limit| limit.rate_bps);
-        let mut limit = before.unwrap_or_else(|| Limit::new(now, rate_bps, self.baseline.jitter()));
-        limit.rate_bps = rate_bps.min(held);
-        limit.leaves = Some((leaves, line.other_bps));
-        limit.first_bps = leaves;
-        limit.cut = None;
-        self.falls(now, limit);
-        self.congested = true;
-    }
-
-    /// More was tried, and a queue stands: back to what leaves it.
-    fn try_no_more(&mut self, now: Time) {
-        let Some(mut limit) = self.limit.take() else {
-            return;
-        };
-        limit.rate_bps = limit.rate_bps.min(limit.known_bps().unwrap_or(f64::MAX));
-        self.falls(now, limit);
-    }
-
-    /// The rate has fallen to that of `limit`.
-    fn falls(&mut self, now: Time, mut limit: Limit) {
-        limit.rate_bps = limit.rate_bps.max(self.heard_least_bps());
-        if now.since(limit.fell) >= self.try_after {
-            // What was tried was too much.
-            let most = match self.flows.served_bps() > 0.0 {
-                true => TRY_AFTER_MAX,
-                false => TRY_AFTER_UNSERVED,
-            };
-            self.try_after = (self.try_after * 2).min(most);
-        }
-        limit.fell = now;
-        let rtt = self.baseline.latest();
-        limit.deaf_until = now + rtt * 2 + EPOCH_LEAST;
-        self.limit = Some(limit);
-        self.flows.measure(now);
-        self.decide(now);
-    }
-
-    fn release(&mut self, now: Time) {
-        self.limit = None;
-        self.congested = false;
-        self.try_after = TRY_AFTER;
-        self.decide(now);
     }
 
     /// Another lane of the sender, one that waits, has sent so much.
@@ -567,192 +423,6 @@ impl Brake {
             ..Brake::new(self.settings)
         };
     }
-
-    fn judge(&mut self, now: Time, rtt: Duration, span: Duration, epoch: &Epoch) {
-        let per_s = 8.0 / span.as_secs_f64();
-        let share = epoch.lost_share();
-        self.loss = match self.loss {
-            0.0 => share,
-            loss => 0.75 * loss + 0.25 * share,
-        };
-        self.packet_bytes = epoch.sent_bytes as f64 / epoch.sent as f64;
-        let packet_bps = self.packet_bytes * 8.0 / rtt.as_secs_f64().max(1e-3);
-        let flows = epoch.flows();
-        let doubt = self.doubt(now, epoch);
-        let lost_so_far = match self.baseline.steady() {
-            Some(_) if self.trial.told > 0 => self.trial.lost_share(),
-            _ => self.loss,
-        };
-        self.try_out(now, rtt, epoch);
-        self.hear_answer(now, epoch);
-        let queued = self.baseline.is_queued() && self.is_there();
-        let may_try = self.may_try(now);
-        let stands = self.stands();
-        // Nor what was lost while a queue may have begun to stand.
-        let there = self.growth.last().map_or(rtt, |last| last.there);
-        if !queued && !self.baseline.is_above(there) {
-            self.usual_loss += 0.1 * (share - self.usual_loss);
-        }
-        let is_usual = doubt == Doubt::AsUsual
-            || now < self.unanswered_until && self.loss <= self.usual_most(ANSWER_PACKETS);
-        let is_few = self.loss <= self.usual_most(ANSWER_PACKETS).max(FEW_LOST);
-        // What is told to be lost now was sent in this epoch or in the last.
-        let beside = epoch.waited_beside();
-        let others_answer = core::mem::replace(&mut self.waited_beside, beside) || beside;
-        match (&mut self.limit, epoch.lost > 0, queued) {
-            (_, true, true) if others_answer => self.congested = true,
-            (None, true, true) if is_usual => {}
-            // What was sent before the rate fell is lost still: one cut for each round trip.
-            (Some(limit), true, true) if now < limit.deaf_until => {
-                self.congested = true;
-            }
-            (Some(limit), true, true) if doubt != Doubt::None || limit.cut.is_some() => {
-                self.congested = true;
-            }
-            // It sends less than leaves, which is measured; few losses are random.
-            (Some(limit), true, true) if limit.leaves.is_some() && is_few => {
-                self.congested = true;
-            }
-            (limit, true, true) => {
-                self.congested = true;
-                let arrived = epoch.sent_bytes as f64 * per_s * (1.0 - share);
-                let held = limit.as_ref().map_or(f64::MAX, |limit| limit.rate_bps);
-                // An epoch in which little was sent says little.
-                let slower = held
-                    .min(arrived)
-                    .max(if held < f64::MAX { held / 2.0 } else { 0.0 });
-                // Mathis et al. 1997: a TCP has 1.22 / √p packets per round trip.
-                let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
-                let slower = slower * (1.0 - self.settings.gamma);
-                let mut limit = limit
-                    .take()
-                    .unwrap_or_else(|| Limit::new(now, slower, self.baseline.jitter()));
-                // To hear an answer a lane sends less than is fair, for a while, if it must send less at all.
-                let is_too_much = fair < epoch.offered_bytes as f64 * per_s;
-                let asks = now >= limit.asks_from && is_too_much && self.loss <= ASKS_BELOW;
-                limit.rate_bps = if asks { slower } else { slower.max(fair) };
-                if asks {
-                    limit.cut = Some(Cut {
-                        lost_share: share.min(lost_so_far),
-                        fair_bps: fair,
-                        since: Epoch::new(now),
-                    });
-                }
-                // It loses what was thought to leave it.
-                limit.leaves = None;
-                self.falls(now, limit);
-            }
-            // Without a queue losses are random, and no reason to stay slow.
-            (Some(limit), _, false) if may_try && !stands => {
-                let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
-                let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
-                let tried = now.since(limit.fell).saturating_sub(self.try_after);
-                let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
-                let whole = limit.rate_bps * span.as_secs_f64();
-                // Where no flow can be served whole, a trial disturbs none, and what succeeds serves one the sooner. It
-                // ends when a queue stands, at what is known to leave it.
-                let known = limit.known_bps();
-                // A rate of nothing would never grow.
-                let least = TRIED_LEAST * self.packet_bytes * 8.0 * span.as_secs_f64();
-                let is_quick = known.is_some_and(|known| self.flows.none_fits(known));
-                limit.rate_bps += match is_quick {
-                    true => GROWTH_MOST * whole.max(least),
-                    false => fair.min(growth * whole),
-                };
-                limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
-            }
-            _ => {}
-        }
-        self.congested &= queued;
-        let offered = (epoch.offered_bytes as f64 * per_s).max(self.flows.offered_bps());
-        let is_wide = |limit: &Limit| limit.rate_bps > FREE_AT * offered;
-        if !queued && may_try && self.limit.as_ref().is_some_and(is_wide) {
-            self.release(now);
-        }
-    }
-
-    /// Whether what was taken for a longer path loses as a queue does.
-    fn try_out(&mut self, now: Time, rtt: Duration, epoch: &Epoch) {
-        let Some((trial, left)) = &mut self.probation else {
-            return;
-        };
-        trial.add(epoch);
-        if trial.sent < PROBATION_PACKETS || now.since(trial.since) < PROBATION {
-            return;
-        }
-        if trial.lost_share() > self.tolerated {
-            self.baseline.go_back(now, rtt);
-            self.probation = None;
-        } else if *left > 1 {
-            (*trial, *left) = (Epoch::new(now), *left - 1);
-        } else {
-            self.probation = None;
-        }
-    }
-
-    /// The share of so many packets that may be lost where no more is lost than without a queue.
-    fn usual_most(&self, told: u64) -> f64 {
-        let usual = self.usual_loss;
-        if usual <= 1e-3 {
-            return 0.0;
-        }
-        let deviation = (LOSSES_TOGETHER * usual / told.max(1) as f64).sqrt();
-        (2.0 * usual + 0.01).max(usual + 3.0 * deviation)
-    }
-
-    /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
-    fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
-        let Some(steady) = self.baseline.steady() else {
-            return Doubt::None;
-        };
-        if self.trial.since != steady.since {
-            self.trial = Epoch::new(steady.since);
-        }
-        self.trial.add(epoch);
-        let patience = if steady.has_moved { 3 } else { 1 };
-        let lost = self.trial.lost_share();
-        let as_usual = self.usual_most(self.trial.told);
-        let is_held = self.trial.sent_bytes as f64 <= HELD_BACK * self.trial.offered_bytes as f64;
-        let (is_clear, after) = match self.limit {
-            None => (lost <= as_usual, STEADY_FREE),
-            Some(_) if lost > 0.0 => {
-                let is_few = lost <= as_usual.max(FEW_LOST);
-                (is_few && is_held, STEADY_BRAKED)
-            }
-            Some(_) => (is_held, STEADY_BRAKED),
-        };
-        // What the lane's own packets explain is no longer path.
-        let is_more = self.own_packets().is_none_or(|own| steady.above > own);
-        let is_clear = is_clear && is_more;
-        if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
-            self.baseline.follow(now);
-            self.probation = Some((Epoch::new(now), PROBATIONS));
-            // What it lost before it became longer it may lose still.
-            self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
-            // Without losses it may be a longer path that is full as well: more is tried.
-            if lost > 0.0 || self.limit.is_none() {
-                self.release(now);
-            }
-            return Doubt::None;
-        }
-        match lost {
-            _ if steady.has_moved => Doubt::None,
-            lost if lost <= as_usual => Doubt::AsUsual,
-            lost if lost <= FEW_LOST => Doubt::Few,
-            _ => Doubt::None,
-        }
-    }
-}
-
-/// What losses say while the round trip is level above its baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
-    /// It is a queue, or there is nothing to doubt.
-    None,
-    /// No more than before it rose.
-    AsUsual,
-    /// Few: they may be random.
-    Few,
 }
 
 impl Settings {

@@ -3,6 +3,36 @@
 use super::OTHERS_SHARE;
 use base::{Duration, Time};
 
+/// So many packets of an outage are taken for lost at most.
+const OUTAGE_COUNTED: u64 = 3;
+/// Losses that are less apart belong together.
+const APART: Duration = Duration::from_secs(1);
+
+/// The last losses that belong together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    lost: u64,
+    last: Time,
+}
+
+impl Run {
+    /// Takes in what was lost in an epoch that ends now.
+    pub(super) fn add(&mut self, now: Time, epoch: &Epoch) {
+        if epoch.lost == 0 {
+            return;
+        }
+        if now.since(self.last) > APART {
+            self.lost = 0;
+        }
+        (self.lost, self.last) = (self.lost + epoch.lost, now);
+    }
+
+    /// They are no more than what counts of an outage: a queue that is full goes on to lose.
+    pub(super) fn is_outage(&self) -> bool {
+        self.lost <= OUTAGE_COUNTED
+    }
+}
+
 /// What has happened since the last judgement.
 #[derive(Clone, Debug)]
 pub(super) struct Epoch {

@@ -20,6 +20,8 @@ const FLOWS_MAX: usize = 1024;
 const BIN: Duration = Duration::from_millis(200);
 /// A flow that is younger has the rate of all its packets.
 const YOUNG: Duration = Duration::from_millis(600);
+/// A flow is quiet while it sends less than this share of its rate.
+const QUIET: f64 = 0.25;
 /// A flow that is silent for so long is forgotten. Choice: longer than pauses in speech.
 const IDLE: Duration = Duration::from_secs(30);
 /// What a refused flow needs, in times of its rate, and for how long, before it is served.
@@ -40,6 +42,8 @@ pub(super) struct Flow {
     bytes: u64,
     total_bytes: u64,
     rate_bps: f64,
+    /// For so long next to nothing has come: what comes then may be what its host catches up with.
+    quiet: Duration,
     pub(super) state: State,
 }
 
@@ -116,11 +120,6 @@ impl Flows {
         self.flows.iter().map(|flow| flow.rate_bps).sum()
     }
 
-    /// No flow is so small that it would be served whole.
-    pub(super) fn none_fits(&self, limit_bps: f64) -> bool {
-        self.flows.iter().all(|flow| flow.rate_bps > limit_bps)
-    }
-
     /// What the flows that are served take.
     pub(super) fn served_bps(&self) -> f64 {
         self.served_bps
@@ -142,7 +141,10 @@ impl Flows {
                 let counted = age.max(BIN.div(2)).as_secs_f64();
                 flow.rate_bps = flow.total_bytes as f64 * 8.0 / counted;
             } else if span >= BIN.div(2) {
-                let present = flow.bytes as f64 * 8.0 / span.as_secs_f64();
+                let counted = span + flow.quiet;
+                let present = flow.bytes as f64 * 8.0 / counted.as_secs_f64();
+                let is_quiet = flow.bytes as f64 * 8.0 < QUIET * flow.rate_bps * span.as_secs_f64();
+                flow.quiet = if is_quiet { counted } else { Duration::ZERO };
                 // Slow to fall: a pause in speech keeps its place.
                 let weight = if present > flow.rate_bps { 0.2 } else { 0.05 };
                 flow.rate_bps += weight * (present - flow.rate_bps);
@@ -261,6 +263,7 @@ impl Flows {
             bytes: 0,
             total_bytes: 0,
             rate_bps: 0.0,
+            quiet: Duration::ZERO,
             state: State::Open,
         });
         Some(at)
@@ -331,6 +334,24 @@ mod tests {
         assert_eq!(served(&flows), [0u64; 0]);
         assert_eq!(flows.refused_since(1), None);
         assert!(flows.refused_since(2).is_some());
+    }
+
+    #[test]
+    fn what_a_host_catches_up_with_is_no_higher_rate() {
+        let mut flows = Flows::default();
+        for from_ms in [0, 1_000, 2_000] {
+            second(&mut flows, from_ms, 1e9, &[(1, 4)]);
+        }
+        // It stands still for two seconds, and then sends at once what was due.
+        for _ in 0..100 {
+            flows.note(ms(5_000), 1, 4, 200, false);
+            if flows.is_due(ms(5_000)) {
+                flows.measure(ms(5_000));
+            }
+        }
+        second(&mut flows, 5_000, 1e9, &[(1, 4)]);
+        let offered = flows.offered_bps();
+        assert!((70e3..95e3).contains(&offered), "{offered}");
     }
 
     #[test]

@@ -28,6 +28,10 @@ const RISE_LEAST_S: f64 = 0.012;
 /// most, by whatever round trips in between.
 const STRAIGHT: f64 = 10.0;
 
+/// Answers are missing where the longest gap is more than so many times the mean of the others. Choice: two in a row that
+/// are lost by chance break no line.
+const GAP: u64 = 3;
+
 /// A round trip, and what had been sent before its question.
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
@@ -41,6 +45,8 @@ pub struct Echo {
     pub link_bytes: u64,
     /// Those of them that the lane had sent for the first time.
     pub lane_bytes: u64,
+    /// What [`Brake::modelled`](super::Brake::modelled) was then.
+    pub modelled: Duration,
 }
 
 /// A line through round trips.
@@ -98,7 +104,8 @@ impl Growth {
         (fewest..=self.after(since)).find_map(|count| {
             let (line, rise_s, off_s) = self.line(count)?;
             let is_rise = rise_s > RISE_LEAST_S + jitter.as_secs_f64();
-            (is_rise && rise_s > STRAIGHT * off_s).then_some(line)
+            let is_straight = rise_s > STRAIGHT * off_s && !self.is_broken(count, line.span);
+            (is_rise && is_straight).then_some(line)
         })
     }
 
@@ -113,6 +120,16 @@ impl Growth {
     fn after(&self, since: Time) -> usize {
         let after = self.echoes.iter().rev();
         after.take_while(|echo| echo.sent > since).count()
+    }
+
+    /// Answers are missing in the middle of the last `count`: any two heaps of points lie on a line, so what is behind an outage
+    /// would look like growth wherever the path is longer after it.
+    fn is_broken(&self, count: usize, span: Duration) -> bool {
+        let echoes = self.echoes.range(self.echoes.len() - count..);
+        let gaps = echoes.clone().zip(echoes.skip(1));
+        let longest = gaps.map(|(a, b)| b.sent.since(a.sent)).max();
+        let others = (count as u64 - 2).max(1);
+        longest.is_some_and(|longest| longest * others > (span - longest) * GAP)
     }
 
     /// The line through the last `count`, what it rises by, and the mean distance from it.
@@ -175,6 +192,7 @@ mod tests {
                 there: Duration::from_secs_f64(rtt_ms / 1e3),
                 link_bytes: 1_200 * i,
                 lane_bytes: 1_000 * i,
+                modelled: Duration::ZERO,
             });
         }
     }
@@ -193,6 +211,34 @@ mod tests {
         assert!((line.served_bps() - 160e3).abs() < 6e3, "{line:?}");
         let later = Time::ZERO + Duration::from_millis(200);
         assert!(growth.rising(later, Duration::ZERO).is_none(), "too few");
+    }
+
+    /// Answers are missing where the path was down, and it is longer after.
+    #[test]
+    fn a_step_behind_a_gap_does_not_grow() {
+        for gap_ms in [150, 300, 500, 900] {
+            for before in 1..12 {
+                for rtt_ms in [55.0, 80.0, 170.0] {
+                    let mut growth = Growth::default();
+                    for i in 0..before + 12 {
+                        let is_before = i < before;
+                        let at = i * 60 + if is_before { 0 } else { gap_ms };
+                        let rtt =
+                            Duration::from_secs_f64(if is_before { 0.04 } else { rtt_ms / 1e3 });
+                        growth.on_echo(Echo {
+                            sent: Time::ZERO + Duration::from_millis(1 + at),
+                            rtt,
+                            there: rtt,
+                            link_bytes: 1_200 * i,
+                            lane_bytes: 1_000 * i,
+                            modelled: Duration::ZERO,
+                        });
+                        let line = growth.rising(Time::ZERO, Duration::ZERO);
+                        assert!(line.is_none(), "{gap_ms} {before} {i} {rtt_ms}: {line:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -60,7 +60,10 @@ impl Brake {
             return;
         }
         let leaves = line.served_bps().min(limit.first_bps);
-        let leaves = leaves.max(limit.first_bps * MEASURED_LEAST);
+        let first_bps = limit
+            .raised
+            .map_or(limit.first_bps, |raised| raised.first_bps);
+        let leaves = leaves.max(first_bps * MEASURED_LEAST);
         limit.leaves = Some((leaves, other_bps));
         let known = limit.known_bps().unwrap_or(f64::MAX).max(least);
         limit.rate_bps = limit.rate_bps.min(known);

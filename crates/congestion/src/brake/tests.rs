@@ -1,6 +1,7 @@
 //! What the brake does to a lane that meets queues, losses and longer paths.
 
 mod narrow;
+mod outage;
 
 use super::*;
 
@@ -404,6 +405,7 @@ fn grow(slope: f64, for_ms: u64) -> Brake {
             let queue_s = (tick * 20).saturating_sub(1_000) as f64 / 1e3 * slope;
             let rtt = RTT + Duration::from_secs_f64(queue_s);
             let lane_bytes = brake.lane_bytes();
+            let modelled = brake.modelled(now);
             brake.on_echo(
                 now + rtt,
                 Echo {
@@ -412,6 +414,7 @@ fn grow(slope: f64, for_ms: u64) -> Brake {
                     there: rtt,
                     link_bytes: lane_bytes,
                     lane_bytes,
+                    modelled,
                 },
             );
         }
@@ -429,49 +432,4 @@ fn a_queue_that_makes_nothing_late_yet_is_let_grow() {
     assert!(slow.growth.last().unwrap().rtt < RTT + Duration::from_millis(90));
     // A queue that would be too long before it could answer.
     assert!(grow(0.4, 160).limit.is_some());
-}
-
-#[test]
-fn an_outage_behind_a_longer_path_is_no_queue() {
-    let mut brake = Brake::new(Settings::default());
-    let all = |admitted: Vec<f64>| admitted.iter().all(|share| *share == 1.0);
-    let calm = |rtt: Duration| {
-        move |brake: &mut Brake, now_ms: u64| {
-            lose(brake, 0);
-            brake.on_round_trip(ms(now_ms), rtt);
-        }
-    };
-    assert!(all(drive(&mut brake, 0, 50, &[4], calm(RTT))));
-    // The path is longer for good, and later it is down for half a second, and again.
-    assert!(all(drive(&mut brake, 10_000, 60, &[4], calm(QUEUED))));
-    for outage in 0..3 {
-        let from_ms = 22_000 + outage * 2_000;
-        let lost = |brake: &mut Brake, now_ms: u64| {
-            brake.on_told(1, 25);
-            brake.on_round_trip(ms(now_ms), QUEUED);
-        };
-        assert!(all(drive(&mut brake, from_ms, 1, &[4], lost)), "{outage}");
-        let admitted = drive(&mut brake, from_ms + 200, 9, &[4], calm(QUEUED));
-        assert!(all(admitted), "{outage}");
-    }
-}
-
-#[test]
-fn a_longer_path_that_has_proved_itself_is_none_of_what_is_lost_later() {
-    let mut brake = Brake::new(Settings::default());
-    let network = |lost: u64| {
-        move |brake: &mut Brake, now_ms: u64| {
-            lose(brake, lost);
-            brake.on_round_trip(ms(now_ms), QUEUED);
-        }
-    };
-    let short = |brake: &mut Brake, now_ms: u64| {
-        lose(brake, 0);
-        brake.on_round_trip(ms(now_ms), RTT);
-    };
-    drive(&mut brake, 0, 50, &[4], short);
-    drive(&mut brake, 10_000, 90, &[4], network(0));
-    // A tenth is lost from now on.
-    let admitted = drive(&mut brake, 28_000, 100, &[4], network(1));
-    assert_eq!(admitted, [1.0]);
 }

@@ -64,6 +64,7 @@ impl Link {
                 + self.counts.control_out_bytes
                 + self.counts.repair_out_bytes,
             lane_bytes: brake.lane_bytes(),
+            modelled: brake.modelled(now),
         };
         self.asked.push_back((stamp_us, echo));
     }

@@ -29,6 +29,7 @@ fn call(kbps: impl Fn(u64) -> f64, seconds: u64) -> Vec<f64> {
             if now_ms % 60 == 0 {
                 let queue = Duration::from_secs_f64(waiting_bits / kbps(now_ms) / 1e3);
                 let (rtt, lane_bytes) = (RTT + queue, brake.lane_bytes());
+                let modelled = brake.modelled(ms(now_ms));
                 brake.on_told(sent - told, 0);
                 told = sent;
                 let echo = Echo {
@@ -37,6 +38,7 @@ fn call(kbps: impl Fn(u64) -> f64, seconds: u64) -> Vec<f64> {
                     there: rtt,
                     link_bytes: lane_bytes,
                     lane_bytes,
+                    modelled,
                 };
                 brake.on_echo(ms(now_ms) + rtt, echo);
             }
@@ -100,12 +102,23 @@ impl Link {
 
 /// The share of a call's packets that come within 150 ms, of each second. The link carries `kbps` from the fifth second to
 /// the thirtieth, and all before and after.
-fn in_time(seed: u64, [one_way_ms, jitter_ms]: [u64; 2], loss: f64, kbps: f64) -> Vec<f64> {
-    let seconds = 40;
+fn in_time(seed: u64, ways: [u64; 2], loss: f64, kbps: f64) -> Vec<f64> {
     let kbps = |now_ms: u64| match now_ms {
         5_000..30_000 => kbps,
         _ => 100_000.0,
     };
+    calls_in_time(seed, ways, loss, 1, kbps)
+}
+
+/// The same of so many calls, over a link of so many kbit/s in each millisecond.
+fn calls_in_time(
+    seed: u64,
+    [one_way_ms, jitter_ms]: [u64; 2],
+    loss: f64,
+    calls: u64,
+    kbps: impl Fn(u64) -> f64,
+) -> Vec<f64> {
+    let seconds = 40;
     let mut brake = Brake::new(Settings::default());
     let mut link = Link {
         rng: base::Rng::new(seed),
@@ -139,6 +152,7 @@ fn in_time(seed: u64, [one_way_ms, jitter_ms]: [u64; 2], loss: f64, kbps: f64) -
         if now_ms >= next_hello {
             next_hello = now_ms + if us(now_us) < watched { 60 } else { 100 };
             let lane_bytes = brake.lane_bytes();
+            let modelled = brake.modelled(us(now_us));
             let link_bytes = link.link_bytes;
             if let Some(came) = link.send(now_us, 90, kbps(now_ms)) {
                 let back = link.one_way_us + link.rng.below(link.jitter_us + 1);
@@ -150,16 +164,17 @@ fn in_time(seed: u64, [one_way_ms, jitter_ms]: [u64; 2], loss: f64, kbps: f64) -
                     there: rtt - extra,
                     link_bytes,
                     lane_bytes,
+                    modelled,
                 };
                 link.answers
                     .insert(came + back, (echo, link.arrived, link.lost));
             }
         }
-        if now_ms % 20 == 7 {
+        for flow in (0..calls).filter(|flow| now_ms % 20 == (7 + 3 * flow) % 20) {
             let packet = Packet {
                 bytes: 230,
                 priority: 4,
-                flow: 0,
+                flow,
                 is_elastic: false,
                 slack: Duration::from_millis(150 - one_way_ms),
             };
@@ -168,7 +183,7 @@ fn in_time(seed: u64, [one_way_ms, jitter_ms]: [u64; 2], loss: f64, kbps: f64) -
                     .send(now_us, 230, kbps(now_ms))
                     .is_some_and(|came| came <= now_us + 150_000)
             {
-                shares[(now_ms / 1_000) as usize] += 0.02;
+                shares[(now_ms / 1_000) as usize] += 0.02 / calls as f64;
             }
         }
     }
@@ -207,6 +222,34 @@ fn a_link_that_had_room_for_nothing_is_found_again() {
             let shares = in_time(seed, [65, 5], 0.007, kbps);
             let after = shares[38..].iter().all(|share| *share > 0.8);
             assert!(after, "{seed} {kbps}: {shares:?}");
+        }
+    }
+}
+
+/// Calls that were refused come back within a second and a half after there is room for them, also if the link has been too narrow for long.
+#[test]
+fn a_link_that_carries_all_calls_again_is_found_soon() {
+    let links = [
+        ([44, 0], 0.0, 3, 103.0, 0.3),
+        ([5, 17], 0.0, 3, 101.0, 0.25),
+        ([25, 1], 0.04, 3, 74.0, 0.18),
+        ([66, 3], 0.006, 1, 37.0, 0.0),
+        ([3, 16], 0.0, 1, 34.0, 0.12),
+        ([2, 0], 0.0, 6, 400.0, 0.6),
+    ];
+    for (ways, loss, calls, kbps, least) in links {
+        for seed in 0..8 {
+            let kbps = |now_ms: u64| match now_ms {
+                5_000..30_000 => kbps,
+                _ => 10_000.0,
+            };
+            let shares = calls_in_time(seed, ways, loss, calls, kbps);
+            let lost_s: f64 = shares[30..].iter().map(|share| 1.0 - loss - share).sum();
+            let brought = shares[10..30].iter().sum::<f64>() / 20.0;
+            assert!(
+                lost_s < 1.6 && brought > least,
+                "{seed} {ways:?}: {lost_s:.2} {shares:?}"
+            );
         }
     }
 }
