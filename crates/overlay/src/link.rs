@@ -428,7 +428,7 @@ impl Link {
 
     /// When the next one of so many places is to be dialled, if some of them have been.
     pub(crate) fn next_step(&self, now: Time, places: usize) -> Option<Time> {
-        let is_between = self.path.dials as usize % places.max(1) != 0;
+        let is_between = !(self.path.dials as usize).is_multiple_of(places.max(1));
         let dialled = self.path.dialled.filter(|_| is_between)?;
         let next = match dialled + DIAL_STEP {
             // All of them are being dialled.

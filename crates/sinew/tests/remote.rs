@@ -508,7 +508,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
     let raw = node.bind(0, Options::best_effort()).unwrap();
     let by = raw.local();
     let (raw, _) = raw.into_raw(near.local()).unwrap();
-    let raw = std::fs::File::from(raw);
+    let raw = fs::File::from(raw);
     let mut i = 0;
     world.wait("payloads go by UDP both ways", || {
         i += 1;
@@ -566,7 +566,7 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
         .unwrap();
     let file = world.dir.join("sent");
     let sent = bytes(500_000, 3);
-    std::fs::write(&file, &sent).unwrap();
+    fs::write(&file, &sent).unwrap();
     let server = thread::spawn(move || {
         let mut got = Vec::new();
         listener
@@ -588,7 +588,7 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
         ("net clients net/ams --listen 0.0.0.0:7443", "--endpoint"),
         ("net clients net/ams --listen 127.0.0.1:7443", "[clients]"),
     ] {
-        let (status, text) = world::failure(&world.try_sinew(words));
+        let (status, text) = failure(&world.try_sinew(words));
         assert!(status == 2 && text.contains(expected), "{words}: {text}");
     }
 }
@@ -700,7 +700,7 @@ fn a_program_finds_its_node_by_a_domain_and_another_one_when_that_is_gone() {
     assert_eq!(ports, [7_799, 7_801, 7_802]);
     assert_eq!(endpoints[1]["from"], "srv");
     let nothing = world.try_sinew(&format!("discover x.test --server {}", server.at));
-    assert_eq!(world::failure(&nothing).0, 1);
+    assert_eq!(failure(&nothing).0, 1);
 
     // Whoever has not the key of ams does not talk to it, whatever the DNS says.
     let settings = Settings {
@@ -717,7 +717,7 @@ fn a_program_finds_its_node_by_a_domain_and_another_one_when_that_is_gone() {
     let both: String = ["ams", "fra"]
         .map(|name| format!("{}\n", place(&world, name)))
         .concat();
-    std::fs::write(&keys, both).unwrap();
+    fs::write(&keys, both).unwrap();
     let text = format!(
         "dns:example.org?keys={}&server={}",
         keys.display(),

@@ -119,7 +119,11 @@ impl Brake {
         if limit.found < FOUND && limit.raised.is_none() {
             return;
         }
-        let more = if limit.raised.is_some() { RAISED } else { RAISED_FIRST };
+        let more = if limit.raised.is_some() {
+            RAISED
+        } else {
+            RAISED_FIRST
+        };
         limit.raise(now, (leaves, others), leaves * more);
         self.try_after = TRY_AFTER;
         if limit.rate_bps > FREE_AT * self.flows.offered_bps() {

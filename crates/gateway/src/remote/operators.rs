@@ -65,7 +65,7 @@ impl Shared {
             (Holder::Operator, is_some(&operators.operator)),
         ];
         let found = found.into_iter().filter(|(_, it)| bool::from(*it));
-        found.map(|(holder, _)| holder).last()
+        found.map(|(holder, _)| holder).next_back()
     }
 
     /// A connection to the operator's socket with the rights of this holder, and the place that it takes.

@@ -240,7 +240,7 @@ mod tests {
         );
         let here = |endpoints: &[&str], has_ipv6| {
             let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
-            let listen = super::listen_here(&endpoints, has_ipv6);
+            let listen = listen_here(&endpoints, has_ipv6);
             listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>()
         };
         let both = ["0.0.0.0:7700", "[::]:7700"];

@@ -18,12 +18,16 @@ pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<b
             let all = configuration::listen_here(endpoints, true);
             all.iter().map(ToString::to_string).collect()
         };
-        let forms: [&dyn Fn(&[String]) -> Vec<String>; 2] = [&configuration::listen, &of_both];
-        let form = forms
-            .iter()
-            .find(|form| listens.as_deref() == Some(&form(before)));
+        let listens = listens.as_deref();
+        let form = if listens == Some(&configuration::listen(before)) {
+            Some(configuration::listen(now))
+        } else if listens == Some(&of_both(before)) {
+            Some(of_both(now))
+        } else {
+            None
+        };
         if let Some(form) = form {
-            document["listen"] = value(Array::from_iter(form(now)));
+            document["listen"] = value(Array::from_iter(form));
         }
     })
 }
