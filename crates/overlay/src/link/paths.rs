@@ -67,6 +67,15 @@ pub(super) fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     usize::from(is_near) + usize::from(is_far)
 }
 
+/// The same for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
+/// uplink, nearly always.
+pub(super) fn ends_shared_by_bulk(one: UnderlayAddr, other: UnderlayAddr) -> usize {
+    match one.is_ipv4() == other.is_ipv4() {
+        true => ends_shared(one, other),
+        false => 2,
+    }
+}
+
 impl Choice {
     /// A change for the cost is too soon after the last one.
     fn rests(&self, now: Time) -> bool {

@@ -10,7 +10,7 @@
 //!
 //! Which spares these are is chosen where hellos or paths change; a flush asks only whether one of them is in doubt.
 
-use super::paths::place_mut;
+use super::paths::{ends_shared_by_bulk, place_mut};
 use super::{Link, MAX_PATHS, Path, PathId};
 use crate::reliable::Open;
 use crate::settings::Uplinks;
@@ -104,7 +104,8 @@ impl Link {
         is_chosen && !is_of_calls && of_datagrams && spare.is_sound(now)
     }
 
-    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink,
+    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink, as two of
+    /// different families do,
     /// and two windows there would take twice what is the lane's; so where there are paths without a common end, only
     /// those count.
     pub(crate) fn choose_shares(&mut self, now: Time) {
@@ -118,7 +119,7 @@ impl Link {
         let longest = self.path.rtt() + LONGER_MAX;
         let common = |one: &Path, other: &Path| {
             let ends = one.at.zip(other.at);
-            ends.map_or(2, |(one, other)| super::paths::ends_shared(one, other))
+            ends.map_or(2, |(one, other)| ends_shared_by_bulk(one, other))
         };
         let mut fit: Vec<(u64, &Path)> = self
             .spares
@@ -153,5 +154,38 @@ impl Link {
         let place = self.spares.iter().position(|spare| spare.id == id);
         let path = place_mut(&mut self.path, &mut self.spares, place);
         (&mut self.reliable.sender, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_shared_by_bulk;
+    use base::UnderlayAddr;
+
+    #[test]
+    fn both_families_of_a_host_are_one_uplink_for_bulk_data() {
+        let at = |ip: [u8; 16], socket| UnderlayAddr {
+            ip,
+            port: 7700,
+            socket,
+            local: 0,
+        };
+        let v4 = |net, socket| {
+            let ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, net, 0, 2];
+            at(ip, socket)
+        };
+        let v6 = |net, socket| {
+            let ip = [0x20, 1, 0xd, 0xb8, 0, net, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+            at(ip, socket)
+        };
+        for (one, other, shared) in [
+            (v4(1, 0), v4(2, 1), 0),
+            (v4(1, 0), v4(2, 0), 1),
+            (v4(1, 0), v4(1, 1), 1),
+            (v4(1, 0), v6(1, 1), 2),
+            (v6(1, 0), v6(2, 1), 0),
+        ] {
+            assert_eq!(ends_shared_by_bulk(one, other), shared, "{one:?} {other:?}");
+        }
     }
 }
