@@ -124,12 +124,7 @@ impl fmt::Display for UnderlayAddr {
             let [a, b, c, d] = [self.ip[12], self.ip[13], self.ip[14], self.ip[15]];
             write!(f, "{a}.{b}.{c}.{d}:{}", self.port)?;
         } else {
-            write!(f, "[")?;
-            for (i, pair) in self.ip.chunks_exact(2).enumerate() {
-                let colon = if i == 0 { "" } else { ":" };
-                write!(f, "{colon}{:x}", u16::from_be_bytes([pair[0], pair[1]]))?;
-            }
-            write!(f, "]:{}", self.port)?;
+            write!(f, "[{}]:{}", core::net::Ipv6Addr::from(self.ip), self.port)?;
         }
         match self.is_stream() {
             true => f.write_str(" over TCP"),

@@ -178,15 +178,14 @@ mod tests {
     fn a_node_listens_at_the_addresses_of_its_host_that_others_can_have() {
         let both = [
             "[192.168.1.7]:7700",
-            "[2001:db8::7]:7701",
+            "[2001:db8::7]:7700",
             "[192.168.2.7]:7700",
-            "[fd00::7]:7701",
+            "[fd00::7]:7700",
         ];
-        assert_eq!(chosen(&["0.0.0.0:7700", "[::]:7701"]), both);
+        assert_eq!(chosen(&["0.0.0.0:7700", "[::]:7700"]), both);
         assert_eq!(chosen(&["0.0.0.0:7700"]), [both[0], both[2]]);
         // One socket for both families.
-        let one = chosen(&["[::]:7700"]);
-        assert_eq!(one, both.map(|at| at.replace("7701", "7700")));
+        assert_eq!(chosen(&["[::]:7700"]), both);
         // What was chosen is told, and nothing else.
         assert_eq!(chosen(&["172.17.0.1:1"]), ["[172.17.0.1]:1"]);
         let none: [&str; 0] = [];

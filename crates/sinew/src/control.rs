@@ -267,9 +267,9 @@ fn named(given: Option<&Path>) -> Option<PathBuf> {
     })
 }
 
-/// A node is named, and the directory is there in which its socket will be.
+/// A node of this host is named, and the directory is there in which its socket will be.
 fn is_prepared(given: Option<&Path>) -> bool {
-    let Some(path) = named(given) else {
+    let Some(path) = named(given).filter(|path| remote_place(path).is_none()) else {
         return false;
     };
     path.is_dir() || path.parent().is_some_and(Path::is_dir)

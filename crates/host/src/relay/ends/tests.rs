@@ -144,6 +144,8 @@ fn the_versions_of_a_sink_are_heard_from_itself_alone() {
     let repeated = hear(&mut sinks, &came(&bytes)).unwrap_err();
     assert!(matches!(repeated, Untrue::Forged(LON)), "{repeated}");
     // So with what it would remove.
+    let (mut sinks, agreed) = pair();
+    let (mut speech, _) = agreed.speech();
     let gone = Message::Gone(LON, b"a/b");
     let bytes = sent(&gone, &mut speech);
     assert_eq!(bytes[0], 16);
