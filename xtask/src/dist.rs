@@ -28,12 +28,9 @@ const PROFILE: &str = "packed";
 const DEB_BYTES_MAX: u64 = 10_000_000;
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 
-/// The units of systemd, and where they go below its directory.
-const UNITS: [(&str, &str); 3] = [
-    ("system", "sinew@.service"),
-    ("system", "sinew-gateway@.service"),
-    ("user", "sinew-transfers.service"),
-];
+/// The units of systemd, in `packaging`.
+const UNITS: [&str; 2] = ["sinew@.service", "sinew-gateway@.service"];
+const USER_UNIT: &str = "sinew-transfers.service";
 
 type Result<T> = core::result::Result<T, String>;
 
@@ -128,9 +125,10 @@ impl Package {
         Ok(())
     }
 
-    /// The units of systemd, below this directory and for a program that is installed there.
-    fn units(&self, systemd: &Path, program: &str) -> Result<()> {
-        for (place, name) in UNITS {
+    /// The units of systemd for a program that is installed there: those of the system and of users in these directories.
+    fn units(&self, [system, user]: [&Path; 2], program: &str) -> Result<()> {
+        let of_system = UNITS.map(|name| (system, name));
+        for (place, name) in of_system.into_iter().chain([(user, USER_UNIT)]) {
             let path = self.root.join("packaging").join(name);
             let unit = fs::read_to_string(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -139,7 +137,7 @@ impl Package {
                 return Err(format!("{} does not run {here}", path.display()));
             }
             let unit = unit.replace(here, program);
-            write(&systemd.join(place).join(name), &unit, 0o644)?;
+            write(&place.join(name), &unit, 0o644)?;
         }
         Ok(())
     }
@@ -148,7 +146,8 @@ impl Package {
         let name = format!("sinew-{}-linux-{}", self.version, self.arch);
         let dir = self.out.join(&name);
         self.install(program, &dir, "")?;
-        self.units(&dir.join("lib/systemd"), "/usr/local/bin/sinew")?;
+        let places = ["lib/systemd/system", "lib/systemd/user"].map(|place| dir.join(place));
+        self.units([&places[0], &places[1]], "/usr/local/bin/sinew")?;
         let file = format!("{name}.tar.gz");
         let words = [
             "-C",
@@ -167,7 +166,9 @@ impl Package {
     fn deb(&self, program: &Path) -> Result<()> {
         let dir = self.out.join("deb");
         self.install(program, &dir, "usr")?;
-        self.units(&dir.join("lib/systemd"), "/usr/bin/sinew")?;
+        // Where there are both, systemd looks for those of users below /usr only.
+        let places = ["lib/systemd/system", "usr/lib/systemd/user"].map(|place| dir.join(place));
+        self.units([&places[0], &places[1]], "/usr/bin/sinew")?;
         write(&dir.join("DEBIAN/control"), &self.control(&dir)?, 0o644)?;
         for script in ["postinst", "prerm", "postrm"] {
             let from = self.root.join("packaging/deb").join(script);

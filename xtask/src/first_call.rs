@@ -1,7 +1,7 @@
 //! `cargo xtask first-call ROOT DEB`: what a newcomer does on two bare hosts, up to a measured call between them.
 //!
 //! ```text
-//!   host a (copy of ROOT) ── veth, 10 ms each way ── host b (copy of ROOT)
+//!   host a (copy of ROOT) ────────── veth ────────── host b (copy of ROOT)
 //!   apt install              no file is copied        apt install
 //!   sinew up --invite   ── a line that you paste ──▶  sinew join TOKEN
 //!   sinew test-call b   ◀────────── calls ──────────  sinew test-call --answer
@@ -25,6 +25,8 @@ const COMMANDS_MAX: usize = 6;
 const TIME_MAX: Duration = Duration::from_secs(180);
 /// What a command may take until it has said what is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a call over a cable that loses nothing has at least.
+const MOS_LEAST: f64 = 4.0;
 
 /// Follows the steps, and prints each with its time.
 pub(crate) fn run(bare: &Path, package: &Path) -> Outcome {
@@ -61,6 +63,10 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
     let took = trial.began.map(|began| began.elapsed()).unwrap_or_default();
     let commands = trial.commands;
     println!("first-call: {verdict}");
+    let mos = mos_of(&verdict).ok_or_else(|| format!("no score in `{verdict}`"))?;
+    if mos < MOS_LEAST {
+        return Err(format!("MOS {mos}, less than {MOS_LEAST}"));
+    }
     println!(
         "first-call: {commands} commands, {:.0} s",
         took.as_secs_f64()
@@ -72,6 +78,15 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
             TIME_MAX.as_secs()
         )),
     }
+}
+
+/// The least of the scores in the row `MOS (G.107)`: beside the overlay and through it.
+fn mos_of(row: &str) -> Option<f64> {
+    let (_, after) = row.split_once("MOS (G.107)")?;
+    let scores = after
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok());
+    scores.reduce(f64::min)
 }
 
 fn file_name(path: &Path) -> Result<String> {
@@ -106,6 +121,8 @@ impl Trial {
         let inside = root.join("mnt").join(file_name(package)?);
         fs::copy(package, &inside).map_err(|error| format!("{}: {error}", package.display()))?;
         let name = format!("first-call-{name}");
+        // One that was killed has left it.
+        let _ = call("ip", &["netns", "del", &name]);
         call("ip", &["netns", "add", &name])?;
         self.networks.push(name.clone());
         Ok(Host { name, root })
@@ -211,7 +228,17 @@ fn said(lines: &Receiver<String>, words: &str) -> Result<String> {
 
 /// Waits for its good end.
 fn ended(lines: &Receiver<String>, child: &mut Child) -> Result<String> {
-    let told: Vec<String> = lines.iter().collect();
+    let began = Instant::now();
+    let mut told = Vec::new();
+    loop {
+        match lines.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {
+            Ok(line) => told.push(line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("not over after {PATIENCE:?}:\n{}", told.join("\n")));
+            }
+        }
+    }
     let status = child.wait().map_err(|error| error.to_string())?;
     match status.success() {
         true => Ok(told.last().cloned().unwrap_or_default()),

@@ -25,7 +25,7 @@ const FILES: [&str; 8] = [
     "usr/share/fish/vendor_completions.d/sinew.fish",
     "lib/systemd/system/sinew@.service",
     "lib/systemd/system/sinew-gateway@.service",
-    "lib/systemd/user/sinew-transfers.service",
+    "usr/lib/systemd/user/sinew-transfers.service",
 ];
 
 /// What a newcomer does first, in order. Each must succeed. The last two are what `systemctl enable` does, which a bare

@@ -266,7 +266,7 @@ impl Brake {
     #[cold]
     fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
         let waits = self.waits(now);
-        let is_tried = self.has_room_to_try(now, packet.bytes);
+        let is_tried = state != State::Served && self.has_room_to_try(now, packet.bytes);
         let may_try = self.may_try(now);
         let stands = self.stands();
         let Some(limit) = &mut self.limit else {

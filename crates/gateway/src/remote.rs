@@ -9,7 +9,8 @@
 //! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
 //! strangers cannot keep others from being greeted. A stream that comes in waits
 //! in `Waiting` until the client that it was offered to fetches it over a
-//! connection of its own. An operator's lines go to the operator's socket (`operators`). Datagrams go beside the connections, over UDP (`WaySocket`), where that works.
+//! connection of its own. An operator's lines go to the operator's socket (`operators`). Datagrams go
+//! beside the connections, over UDP (`WaySocket`), where that works.
 //! [Amir06 §III-A]
 
 mod counters;
@@ -112,8 +113,9 @@ struct Shared {
     tls: Arc<ServerConfig>,
     token: [u8; TOKEN_BYTES],
     operators: Operators,
-    /// Operators at once.
+    /// Operators at once, and observers.
     operating: Slots,
+    observing: Slots,
     node: PathBuf,
     patience: Duration,
     waiting: Waiting,
@@ -170,6 +172,7 @@ impl Gate {
                 token: settings.token,
                 operators: settings.operators.clone(),
                 operating: Slots::new(OPERATORS_MAX),
+                observing: Slots::new(OPERATORS_MAX),
                 node: settings.node.clone(),
                 patience: settings.patience,
                 waiting: Waiting::default(),

@@ -20,8 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Addresses of each family that the node is told. It tells others fewer.
 const MOST: usize = 4;
 /// What interfaces are called that lead to containers and virtual machines of this host, or into this network itself.
-const INSIDE: [&str; 13] = [
-    "br-", "cali", "cni", "docker", "flannel", "kube", "lxcbr", "lxdbr", "podman", "sinew", "veth",
+const INSIDE: [&str; 12] = [
+    "cali", "cni", "docker", "flannel", "kube", "lxcbr", "lxdbr", "podman", "sinew", "veth",
     "virbr", "vnet",
 ];
 
@@ -84,10 +84,9 @@ fn choose(
     found: &[Address],
     towards_router: Option<Ipv4Addr>,
 ) -> Vec<Endpoint> {
-    let is_inside = |it: &&Address| INSIDE.iter().any(|name| it.interface.starts_with(name));
     let outside: Vec<IpAddr> = found
         .iter()
-        .filter(|it| !is_inside(it))
+        .filter(|it| !is_inside(&it.interface))
         .map(|it| it.ip)
         .collect();
     let of = |ipv4: bool| {
@@ -124,6 +123,14 @@ fn choose(
     hosts
 }
 
+/// It leads to containers, virtual machines or this network. A bridge of Docker is named by 12 hexadecimal digits; other
+/// bridges may be the local network, as `br-lan` is.
+fn is_inside(interface: &str) -> bool {
+    let id = interface.strip_prefix("br-").unwrap_or_default();
+    let is_docker = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_docker || INSIDE.iter().any(|name| interface.starts_with(name))
+}
+
 fn endpoint(at: SocketAddr) -> Endpoint {
     let ip = match at.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -143,7 +150,8 @@ mod tests {
         let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();
         let found = [
             ("docker0", "172.17.0.1"),
-            ("wlan0", "192.168.2.7"),
+            ("br-0123456789ab", "172.18.0.1"),
+            ("br-lan", "192.168.2.7"),
             ("wlan0", "fe80::7"),
             ("wlan0", "fd00::7"),
             ("eth0", "192.168.1.7"),

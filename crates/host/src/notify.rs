@@ -66,11 +66,12 @@ impl Notify {
         self.say("STOPPING=1\n");
     }
 
-    fn say(&self, lines: &str) {
-        if let Some((socket, addr)) = &self.0 {
+    /// True if it was sent, or nobody is to be told.
+    fn say(&self, lines: &str) -> bool {
+        self.0.as_ref().is_none_or(|(socket, addr)| {
             // A manager that has gone is told nothing.
-            let _ = socket.send_to_addr(lines.as_bytes(), addr);
-        }
+            socket.send_to_addr(lines.as_bytes(), addr).is_ok()
+        })
     }
 }
 
@@ -93,6 +94,10 @@ impl Watchdog {
 
     /// Tells `notify` of progress, once in `every` at most. The first time is at once.
     pub(crate) fn new(notify: Notify, every: Duration) -> Watchdog {
+        if let Some((socket, _)) = &notify.0 {
+            // The loop waits for no manager that does not read. Where this fails, it waits as other threads do.
+            let _ = socket.set_nonblocking(true);
+        }
         Watchdog {
             notify,
             every,
@@ -108,8 +113,14 @@ impl Watchdog {
     /// The loop has done a turn.
     pub(crate) fn on_turn(&mut self, now: Time) {
         if now >= self.next {
-            self.next = now + self.every;
-            self.notify.say("WATCHDOG=1\n");
+            // A report that the manager could not take is made again soon.
+            let is_sent = self.notify.say("WATCHDOG=1\n");
+            self.next = now
+                + if is_sent {
+                    self.every
+                } else {
+                    self.every.div(8)
+                };
         }
     }
 }

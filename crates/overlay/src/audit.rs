@@ -385,7 +385,7 @@ impl Audit {
             None => {
                 let mut known = self.stamped.iter();
                 let known = known.position(|(known, _)| known == stamp);
-                let known = known.map(|at| self.stamped.remove(at).1.way);
+                let known = known.map(|at| self.stamped[at].1.way);
                 let way = known.filter(|way| way.is_none_or(|way| self.ways.has(way)));
                 let way = way.unwrap_or_else(|| path().map(|path| self.ways.enter(now, path)));
                 before.map_or(Taken::first(way), |before| before.next(way))

@@ -132,6 +132,8 @@ pub struct Hello {
     /// Until when the link is tried though it is down.
     tried_until: Option<Time>,
     downs: u64,
+    /// When the newest own hello that the other end has echoed was sent.
+    answered: Time,
 }
 
 impl Hello {
@@ -165,6 +167,7 @@ impl Hello {
             price: Price::new(settings.price),
             tried_until: None,
             downs: 0,
+            answered: Time::ZERO,
         }
     }
 
@@ -277,6 +280,11 @@ impl Hello {
         }
     }
 
+    /// Both ways have worked since then: the newest own hello that the other end has echoed was sent then.
+    pub(crate) fn answered(&self) -> Time {
+        self.answered
+    }
+
     /// Data goes to the other end.
     #[inline]
     pub fn on_data_sent(&mut self, now: Time) {
@@ -328,6 +336,11 @@ impl Hello {
             // A difference below zero reads as 35 minutes and more, which `Rtt` ignores.
             self.rtt
                 .on_sample(now, Duration::from_micros(u64::from(us)));
+            let ago = clock(came).wrapping_sub(echo.stamp_us);
+            if us < 1 << 31 && ago < 1 << 31 {
+                let sent = came - Duration::from_micros(u64::from(ago));
+                self.answered = self.answered.max(sent);
+            }
         }
         if hello.closing {
             return self.on_closing(now);
@@ -368,7 +381,10 @@ impl Hello {
     /// harm. The caller enters the number of the node's start in the hello.
     pub fn on_timeout(&mut self, now: Time, loss_in: Loss) -> Output {
         self.forgive_stall(now);
-        if self.active && now.since(self.active_at) >= self.settings.active_for {
+        // Silence is judged by the pace at which it began: else a host that was not scheduled would ask more seldom just when
+        // it hears nothing, and tell nobody.
+        let is_over = now.since(self.active_at) >= self.settings.active_for;
+        if self.active && self.state != State::Probing && is_over {
             self.active = false;
         }
         let event = self.judge_silence(now).or_else(|| self.judge_try(now));

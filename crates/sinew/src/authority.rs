@@ -38,7 +38,7 @@ use std::path::PathBuf;
 
 pub use add::{Added, add};
 pub(crate) use add::{fresh_keys, init};
-pub(crate) use configuration::{Joined, is_endpoint, joined, listen_here};
+pub(crate) use configuration::{DEFAULT_PORT, Joined, is_endpoint, joined, listen_here};
 pub(crate) use delegate::delegate;
 pub use register::{Entry, Prefix, Register};
 pub(crate) use register::{check_node_name, is_file_name};

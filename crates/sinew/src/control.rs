@@ -34,6 +34,8 @@ pub struct Control {
     path: PathBuf,
     /// Where the node is, in words: the path may be a text with a secret.
     at: String,
+    /// The node is on another host.
+    is_remote: bool,
 }
 
 impl Control {
@@ -64,6 +66,7 @@ impl Control {
             stream: BufReader::new(stream),
             path: path.to_owned(),
             at: path.display().to_string(),
+            is_remote: false,
         })
     }
 
@@ -81,6 +84,7 @@ impl Control {
             stream: BufReader::new(stream),
             path: path.to_owned(),
             at: endpoint,
+            is_remote: true,
         })
     }
 
@@ -149,9 +153,9 @@ impl Control {
 
     /// The socket beside the operator's that ends so. Only the node's own host has it.
     pub fn beside(&self, suffix: &str) -> Result<PathBuf, Failure> {
-        match remote_place(&self.path) {
-            None => Ok(self.path.with_extension(suffix)),
-            Some(_) => Err(Failure::misused(
+        match self.is_remote {
+            false => Ok(self.path.with_extension(suffix)),
+            true => Err(Failure::misused(
                 "this is done in the name of the node: run it on the node's own host",
             )),
         }
@@ -249,6 +253,11 @@ pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
+/// The node that is meant is on another host.
+pub fn is_elsewhere(given: Option<&Path>) -> bool {
+    named(given).is_some_and(|path| remote_place(&path).is_some())
+}
+
 /// The node on another host that this names; none if it is a path on this one.
 fn remote_place(path: &Path) -> Option<Result<Place, Failure>> {
     let text = path.to_string_lossy();
@@ -269,7 +278,7 @@ fn named(given: Option<&Path>) -> Option<PathBuf> {
 
 /// A node of this host is named, and the directory is there in which its socket will be.
 fn is_prepared(given: Option<&Path>) -> bool {
-    let Some(path) = named(given).filter(|path| remote_place(path).is_none()) else {
+    let Some(path) = named(given).filter(|_| !is_elsewhere(given)) else {
         return false;
     };
     path.is_dir() || path.parent().is_some_and(Path::is_dir)

@@ -480,7 +480,7 @@ fn attempt(
             // Every end has removed what was there before.
             command.fresh.on_begun(job);
         }
-        // Of what comes from elsewhere the total is known now, and of a stream it never is.
+        // A pull knows its total only now; a stream never has one.
         if matches!(told, Progress::Total(_) | Progress::Entry(_)) && !meter.turns_to_probe() {
             meter.foretell();
         }

@@ -23,6 +23,7 @@ mod tcp;
 pub use clock::HostClock;
 
 use crate::config::Config;
+use crate::control;
 use crate::failure::{Failure, Outcome};
 use crate::launch::SERVICES;
 use crate::terminal;
@@ -120,6 +121,10 @@ pub fn run(args: &Doctor) -> Outcome {
 
 /// Looks at everything, at the time that the host's clock shows.
 pub fn examine(args: &Doctor, at: HostClock) -> Vec<Finding> {
+    if control::is_elsewhere(args.dir.as_deref().or(args.node.as_deref())) {
+        let next = "run `sinew doctor` on the node's own host: it looks at that host, too";
+        return vec![Finding::bad("node", "it is on another host", next)];
+    }
     let asked = names::ask();
     let path = args.configuration();
     let config = path.as_ref().map(|path| Config::load(path));

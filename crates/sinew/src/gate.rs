@@ -21,7 +21,9 @@ use host::status::{GateStatus, GateWay};
 use secure::Identity;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,12 +166,15 @@ fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {
     })?)
 }
 
-/// A kind of file for other hosts, by the ends of its name, of its token's file and of the key in `[clients]`.
+/// A kind of file for other hosts: what its name ends in, the key in `[clients]` and the file of its token, what it is for,
+/// and what to do with it.
 struct Kind {
     of: &'static str,
     key: &'static str,
     token: &'static str,
     for_what: &'static str,
+    next: &'static str,
+    file: fn(&Clients) -> Option<&PathBuf>,
 }
 
 const CLIENT: Kind = Kind {
@@ -177,18 +182,24 @@ const CLIENT: Kind = Kind {
     key: "token_file",
     token: TOKEN_FILE,
     for_what: "programs on other hosts reach",
+    next: "for programs: SINEW_NODE=",
+    file: |clients| Some(&clients.token_file),
 };
 const OBSERVER: Kind = Kind {
     of: ".observer",
     key: "observer_token_file",
     token: "observer.token",
     for_what: "you look from other hosts at",
+    next: "to look at the node: sinew status --node ",
+    file: |clients| clients.observer_token_file.as_ref(),
 };
 const OPERATOR: Kind = Kind {
     of: ".operator",
     key: "operator_token_file",
     token: "operator.token",
     for_what: "you operate from other hosts",
+    next: "to operate the node, with all rights: sinew reload --node ",
+    file: |clients| clients.operator_token_file.as_ref(),
 };
 
 /// Runs `sinew net clients`.
@@ -225,22 +236,18 @@ pub fn run(args: &NetClients) -> Outcome {
         .collect();
     configure(&path, args.listen, &kinds)?;
     let config = Config::load(&path).map_err(Failure::misused)?;
-    let clients = config.clients.as_ref();
-    let clients = clients.expect("`[clients]` was written above");
     let name = identity.name();
     let mut made = Vec::new();
     for kind in &kinds {
-        let files = (&clients.observer_token_file, &clients.operator_token_file);
-        let token_file = match (kind.key, files) {
-            ("observer_token_file", (Some(file), _)) | ("operator_token_file", (_, Some(file))) => {
-                file
-            }
-            _ => &clients.token_file,
-        };
+        let token_file = config.clients.as_ref().and_then(kind.file);
+        let token_file = token_file.ok_or_else(|| {
+            Failure::failed(format_args!("{} has no {}", path.display(), kind.key))
+        })?;
         if !token_file.exists() {
             let token = crate::authority::directory::entropy()?;
             let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
             write_secret(token_file, &(hex + "\n"))?;
+            give(token_file, &args.dir)?;
         }
         let place = Place {
             endpoint: endpoint.clone(),
@@ -283,9 +290,23 @@ fn configure(path: &Path, listen: SocketAddr, kinds: &[Kind]) -> Outcome {
             is_changed = true;
         }
     }
-    match is_changed {
-        true => Ok(write(path, &document.to_string())?),
-        false => Ok(()),
+    if is_changed {
+        write(path, &document.to_string())?;
+        give(path, path.parent().unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
+/// The node's own user can read the file, whoever runs this command: its owner is that of the node's directory.
+fn give(file: &Path, dir: &Path) -> Outcome {
+    let fail = |error| Failure::failed(format_args!("{}: {error}", file.display()));
+    let (of, is) = (
+        fs::metadata(dir).map_err(fail)?,
+        fs::metadata(file).map_err(fail)?,
+    );
+    match (of.uid(), of.gid()) == (is.uid(), is.gid()) {
+        true => Ok(()),
+        false => chown(file, Some(of.uid()), Some(of.gid())).map_err(fail),
     }
 }
 
@@ -306,11 +327,7 @@ fn tell(args: &NetClients, name: &str, made: &[(&Kind, String, String)]) -> Outc
         args.listen
     ))?;
     for (kind, _, remote) in made {
-        terminal::line(&match kind.of {
-            "" => format!("give them {remote}, and have them set SINEW_NODE={remote}"),
-            ".observer" => format!("to look at the node: sinew status --node {remote}"),
-            _ => format!("to operate the node, with all rights: sinew reload --node {remote}"),
-        })?;
+        terminal::line(&format!("{}{remote}", kind.next))?;
     }
     Ok(())
 }

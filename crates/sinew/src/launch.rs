@@ -76,7 +76,8 @@ impl Launch {
         })
     }
 
-    /// Starts it, and is it where it runs here. Of a service, people see the links; programs have had their JSON.
+    /// Starts the node: as a service, or in this process. For a service, it then prints the links, unless JSON was printed
+    /// already.
     pub fn start(&self, name: &str, config: &Path, is_json: bool) -> Outcome {
         match self.how()? {
             Start::No => Ok(()),

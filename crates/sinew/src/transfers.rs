@@ -144,6 +144,11 @@ pub(crate) fn detach(args: &Copy) -> Outcome {
             "a copy that goes on by itself has no standard input or output: name files",
         ));
     }
+    if control::is_elsewhere(args.node.as_deref()) {
+        return Err(Failure::misused(
+            "a copy is made in the name of the node: run it on the node's own host",
+        ));
+    }
     let node = control::socket(args.node.as_deref())?;
     let node = std::path::absolute(node).map_err(Failure::failed)?;
     let mut words = undetached(std::env::args_os());

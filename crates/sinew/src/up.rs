@@ -1,6 +1,6 @@
 //! `sinew up`: a network, its first node, which may invite others, and that node running.
 
-use crate::authority::{Add, Delegate, Init, add, delegate, init, listen_here};
+use crate::authority::{Add, DEFAULT_PORT, Delegate, Init, add, delegate, init, listen_here};
 use crate::failure::{Failure, Outcome};
 use crate::invitation::{Invite, host_name, invite};
 use crate::launch::{Launch, SERVICES, Start};
@@ -9,9 +9,6 @@ use clap::Args;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-
-/// The port of a node, unless another one is said.
-const PORT: u16 = 7700;
 
 /// Arguments of `sinew up`.
 #[derive(Debug, Args)]
@@ -126,20 +123,26 @@ fn own_addresses() -> Result<Vec<String>, Failure> {
     // Addresses of documentation: they are on no host, and a route to them is one to the Internet.
     let own = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;
+        net::udp::prefer_lasting(&socket);
         socket.connect(to).ok()?;
         let ip = socket.local_addr().ok()?.ip();
-        (!ip.is_unspecified()).then(|| SocketAddr::new(ip, PORT).to_string())
+        (!ip.is_unspecified()).then(|| SocketAddr::new(ip, DEFAULT_PORT))
     };
     let all = [
         own("0.0.0.0:0", "192.0.2.1:9"),
-        own("[::]:0", "[2001:db8::1]:9"),
+        own("[::]:0", "[2001:db8::1]:9").filter(is_public),
     ];
     match all.iter().flatten().count() {
         0 => Err(Failure::misused(
             "this host has no address that others reach: say one by --address HOST:PORT",
         )),
-        _ => Ok(all.into_iter().flatten().collect()),
+        _ => Ok(all.into_iter().flatten().map(|at| at.to_string()).collect()),
     }
+}
+
+/// An address of IPv6 that hosts of other sites reach.
+fn is_public(at: &SocketAddr) -> bool {
+    matches!(at, SocketAddr::V6(at) if at.ip().octets()[0] & 0xe0 == 0x20)
 }
 
 /// A service has its sockets where commands look for them.

@@ -61,7 +61,8 @@ impl Pair {
     /// What becomes of UDP of a family at `b`.
     fn set(&self, family: &str, verdict: &str) -> bool {
         let rules = format!(
-            "table {family} families\ndelete table {family} families\n             table {family} families {{\nchain input {{\ntype filter hook input priority 0;\n             meta l4proto udp {verdict};\n}}\n}}\n"
+            "table {family} families\ndelete table {family} families\ntable {family} families {{\n\
+             chain input {{\ntype filter hook input priority 0;\nmeta l4proto udp {verdict};\n}}\n}}\n"
         );
         nft::load(&self.hosts[1], &rules)
     }

@@ -593,8 +593,6 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
     }
 }
 
-/// A name server that knows the gates of `world`: ams first, then fra, and before both of them a
-/// host where nobody listens.
 #[test]
 fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
     let mut world = World::new("remote-operator");
@@ -651,7 +649,7 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
     let (_, why) = failure(&world.try_sinew(&format!("status --node {client}")));
     assert!(why.contains("this file is for programs"), "{why}");
     let (_, why) = failure(&world.try_sinew(&format!("ping 10.7.0.2 --count 1 --node {observer}")));
-    assert!(why.contains("this file is for the operator"), "{why}");
+    assert!(why.contains("programs need NAME.remote"), "{why}");
     // What is done in the name of the node is done there.
     let (_, why) = failure(&world.try_sinew(&format!("cp a fra:/b --node {operator}")));
     assert!(why.contains("on the node's own host"), "{why}");
@@ -662,10 +660,13 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
         })
         .map(|remote| Arc::new(remote.unwrap()).operate(Instant::now() + Duration::from_secs(10)))
         .collect();
-    assert!(places.iter().filter(|place| place.is_ok()).count() <= 8);
+    let open = places.iter().filter(|place| place.is_ok()).count();
+    assert!((1..=4).contains(&open), "{open}");
     assert_eq!(world.status("ams")["snapshot"]["name"], "ams");
 }
 
+/// A name server that knows the gates of `world`: ams first, then fra, and before both of them a
+/// host where nobody listens.
 fn name_server(world: &World) -> Server {
     let [nobody, ams, fra] = [99, 101, 102].map(|number| world.endpoint(number));
     Server::start(move |name, kind| {

@@ -23,7 +23,8 @@ impl Package {
         let top = self.out.join("rpm");
         let stage = top.join("stage");
         self.install(program, &stage, "usr")?;
-        self.units(&stage.join("usr/lib/systemd"), "/usr/bin/sinew")?;
+        let places = ["usr/lib/systemd/system", "usr/lib/systemd/user"].map(|at| stage.join(at));
+        self.units([&places[0], &places[1]], "/usr/bin/sinew")?;
         make_dir(&stage.join("etc/sinew/gateways"))?;
         // Fedora's zsh looks elsewhere than Debian's.
         let words = stage.join("usr/share/zsh/vendor-completions");

@@ -14,8 +14,8 @@ const GROWTH_MOST: f64 = 1.0;
 /// More is tried so long after the rate fell, twice as long when that was too much, and so on.
 pub(super) const TRY_AFTER: Duration = Duration::from_secs(1);
 const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
-/// The same where it is known what leaves: what a try queues, and a half more, is to be gone by then. Choice: it is about a twentieth of a
-/// second, on a link that the flows that are served fill nearly.
+/// The same where it is known what leaves. Choice: a try queues about 50 ms of packets. The next one comes when these and half as
+/// many more have left beside the flows that are served.
 const TRIED_S: f64 = 0.08;
 const TRY_AFTER_KNOWN: Duration = Duration::from_secs(8);
 /// The same while no flow is served whole: a trial disturbs nobody then.
@@ -28,8 +28,8 @@ const DENIED: u32 = 2;
 const FOUND: u32 = 2;
 /// When packets have not waited as modelled, so many times as much leaves, or more.
 const RAISED: f64 = 2.0;
-/// The same for the first that is found. Choice: what leaves may be known a fifth too low, and then twice as much is a
-/// queue that the flows that are served wait in.
+/// The same for the first that is found. Choice: what leaves may be known a fifth too low. Twice as much would then make a
+/// queue, in which the flows that are served wait, too.
 const RAISED_FIRST: f64 = 1.25;
 /// The brake lets go when the rate is so many times what is offered.
 pub(super) const FREE_AT: f64 = 1.25;

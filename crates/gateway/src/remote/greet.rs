@@ -27,7 +27,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// From one attempt to reach the node to the next, while many others connect to it.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// What carries for one who was let in, and an operator's place.
+/// The pump of an accepted connection. An operator's holds its place until the pump ends.
 type Greeted = (Pump, Option<Slot>);
 
 impl Comer {
@@ -126,7 +126,7 @@ impl Shared {
                 ),
                 (Purpose::Operator, Some(holder)) => Ok((purpose, holder)),
                 (_, Some(Holder::Client)) => Ok((purpose, Holder::Client)),
-                (_, Some(_)) => Err("this file is for the operator: programs need NAME.remote"),
+                (_, Some(_)) => Err("this file is for looking at the node or operating it: programs need NAME.remote"),
             }),
             _ => Err(ChannelError::Frame(wire::Malformed::Kind)),
         })??;
@@ -220,9 +220,4 @@ impl Ground for Shared {
     fn open(&self, keys: &Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>> {
         self.ways.as_ref().ok()?.open(keys, control)
     }
-}
-
-/// An error that says in words why it is refused.
-pub(super) fn wrong(why: &'static str) -> io::Error {
-    io::Error::other(why)
 }

@@ -3,12 +3,11 @@
 //! ```text
 //!   operator, observer ═══ TLS: lines ═══ gate ─── operator's socket ─── node
 //! ```
-//! The token decides what a connection may do, and each kind has a file of its own: who lets programs in lets nobody look at
-//! the node, and who looks changes nothing. For an observer, the gate gives up the right to change anything before it
+//! The token decides what a connection may do. Each kind has a token of its own: with a client's token nobody can look at the
+//! node, and with an observer's nobody can change it. For an observer, the gate gives up the right to change anything before it
 //! carries a line ([`Operators::observing`]).
 
 use super::Shared;
-use super::greet::wrong;
 use crate::slots::Slot;
 use client::remote::TOKEN_BYTES;
 use core::time::Duration;
@@ -18,8 +17,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use subtle::{Choice, ConstantTimeEq};
 
-/// Operators at once. Choice: half of what the operator's socket takes, so that somebody on the node's own host finds room.
-pub(super) const OPERATORS_MAX: usize = 8;
+/// Operators at once, and as many observers. Choice: together half of what the operator's socket takes, so that somebody on
+/// the node's own host finds room.
+pub(super) const OPERATORS_MAX: usize = 4;
 /// How long the operator's socket may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -68,12 +68,20 @@ impl Shared {
         found.map(|(holder, _)| holder).next_back()
     }
 
-    /// A connection to the operator's socket with the rights of this holder, and the place that it takes.
+    /// A connection to the operator's socket with the rights of this holder, and the place that it takes. An error of kind
+    /// `Other` has a text for the client.
     pub(super) fn operate(&self, holder: Holder) -> io::Result<(UnixStream, Slot)> {
         let socket = self.operators.socket.as_ref();
-        let socket = socket.ok_or_else(|| wrong("this node has no control socket"))?;
-        let slot = self.operating.take();
-        let slot = slot.ok_or_else(|| wrong("8 operators are connected from other hosts"))?;
+        let socket = socket.ok_or_else(|| io::Error::other("this node has no control socket"))?;
+        let (places, they) = match holder {
+            Holder::Observer => (&self.observing, "observers"),
+            Holder::Operator | Holder::Client => (&self.operating, "operators"),
+        };
+        let slot = places.take().ok_or_else(|| {
+            io::Error::other(format!(
+                "{OPERATORS_MAX} {they} are connected from other hosts: end one, or ask on the node's own host"
+            ))
+        })?;
         let mut stream = UnixStream::connect(socket)?;
         if holder == Holder::Observer {
             stream.set_read_timeout(Some(PATIENCE))?;

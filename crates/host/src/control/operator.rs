@@ -421,9 +421,10 @@ impl Operator {
     /// Answers one line by one line.
     pub fn answer(&mut self, line: &str, rights: &mut Rights) -> String {
         let answered = match serde_json::from_str::<Ask>(line) {
-            Ok(ask) if *rights == Rights::Observe && !ask.only_looks() => {
-                Err("this connection may only look: it came with an observer's file".to_owned())
-            }
+            Ok(ask) if *rights == Rights::Observe && !ask.only_looks() => Err(
+                "this connection may only look: use NAME.operator.remote to change something"
+                    .to_owned(),
+            ),
             Ok(ask) => self.act(ask, rights),
             Err(error) => Err(format!(
                 "not a request ({error}): write {{\"cmd\":\"snapshot\"}}, one of {COMMANDS}"

@@ -178,7 +178,11 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
     let feedback = Feedback::new(sinks, Sinks::of(order.node, &open, key));
-    let feedback = Shared::new(feedback.listing_gone());
+    // What a sink would remove is of interest where it was asked for, and a lie elsewhere.
+    let feedback = Shared::new(match open.dry && open.delete {
+        true => feedback.listing_gone(),
+        false => feedback,
+    });
     let frames = Shared::new(Fan::new(1, 1, relay::QUEUE_BYTES));
     let here = order.node;
     let at = Ends { here, peer: here };

@@ -242,9 +242,9 @@ struct Node {
 
 impl Node {
     /// Writes a line that whoever comes in can provoke.
-    fn log(&self, text: &str) {
+    fn log(&self, event: &'static str, text: &str) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let fields = || Fields::event("bulk-refused");
+        let fields = || Fields::event(event);
         log.limited(self.clock.now(), "bulk transfers", text, fields);
     }
 
@@ -257,7 +257,10 @@ impl Node {
             .spawn(move || node.greet(guest));
         if started.is_err() {
             self.ledger.turn_away(TurnedAway::NoRoom);
-            self.log("a bulk transfer was turned away: no thread could be started");
+            self.log(
+                "bulk-refused",
+                "a bulk transfer was turned away: no thread could be started",
+            );
         }
     }
 
@@ -357,7 +360,10 @@ impl Node {
         };
         if let Err(failure) = served {
             control.fail(&failure);
-            self.log(&format!("a bulk transfer has failed: {failure}"));
+            self.log(
+                "bulk-failed",
+                &format!("a bulk transfer has failed: {failure}"),
+            );
         }
         control.close();
     }
@@ -382,7 +388,10 @@ impl Node {
             }
             Err(why) => {
                 self.ledger.refuse(why.kind);
-                self.log(&format!("a host was not admitted: {}", why.text));
+                self.log(
+                    "admission-refused",
+                    &format!("a host was not admitted: {}", why.text),
+                );
                 return control.fail(&Failure::new(here, why.kind, why.text));
             }
         };
@@ -394,7 +403,10 @@ impl Node {
         match sent {
             Ok(()) if admitted.is_repeated => {}
             Ok(()) => self.lines.say(&line),
-            Err(error) => self.log(&format!("{line}, and has gone before it was told: {error}")),
+            Err(error) => self.log(
+                "admission-lost",
+                &format!("{line}, and has gone before it was told: {error}"),
+            ),
         }
     }
 

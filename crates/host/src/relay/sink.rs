@@ -250,7 +250,9 @@ impl Sink<'_> {
                         }
                         let ends = matches!(event, Event::FileEnd(_) | Event::GivenUp);
                         writing.on_event(&event)?;
-                        self.tell_gone((&mut writing, lists), &mut speech, &mut tell)?;
+                        if !matches!(event, Event::Content(..)) {
+                            self.tell_gone((&mut writing, lists), &mut speech, &mut tell)?;
+                        }
                         if ends && writing.end_answer() {
                             self.tell_keys(&[], &mut speech)?;
                         }

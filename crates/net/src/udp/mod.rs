@@ -322,7 +322,17 @@ fn set_fragments(fd: BorrowedFd<'_>, is_v4: bool, fragments: Fragments) -> io::R
 
 /// This kernel knows IPv6 at all. It may have no address of it.
 pub fn has_ipv6() -> bool {
-    sys::socket(libc::AF_INET6, libc::SOCK_DGRAM).is_ok()
+    let socket = sys::socket(libc::AF_INET6, libc::SOCK_DGRAM);
+    !matches!(socket, Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT))
+}
+
+/// What this socket sends by IPv6 comes from an address of the host that lasts, and not from one that is soon another
+/// (RFC 5014), where the kernel can.
+pub fn prefer_lasting(socket: &std::net::UdpSocket) {
+    /// `IPV6_ADDR_PREFERENCES` and `IPV6_PREFER_SRC_PUBLIC` of linux/in6.h.
+    const NAME: libc::c_int = 72;
+    const PUBLIC: libc::c_int = 2;
+    let _ = sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, NAME, PUBLIC);
 }
 
 /// A datagram socket of the standard library, non-blocking and of its address's family only, for

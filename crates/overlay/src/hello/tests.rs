@@ -178,6 +178,28 @@ fn a_silently_dead_active_link_is_down_within_450_ms() {
     }
 }
 
+/// A host that is not scheduled for moments goes on asking, and tells the other end that it hears nothing.
+#[test]
+fn a_path_that_falls_silent_is_asked_at_the_fast_pace_whatever_the_host_stalls() {
+    let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);
+    world.run(SECOND * 10);
+    let (end, began) = (&mut world.ends[0], world.now);
+    end.watch_closely(began);
+    let mut now = began;
+    let (mut doubts, mut down) = (0, None);
+    while down.is_none() && now.since(began) < SECOND * 10 {
+        let late = if doubts < 6 { 120 } else { 0 };
+        now = end.next_timeout().max(now) + Duration::from_millis(late);
+        let output = end.on_timeout(now, Loss::NONE);
+        doubts += u32::from(output.hello.is_some_and(|hello| hello.doubts));
+        down = output.event;
+    }
+    assert!(matches!(down, Some(Event::Down { .. })), "{down:?}");
+    let took = now.since(began);
+    assert!(took < SECOND * 2, "{took}, {doubts} hellos told of it");
+    assert!(doubts >= 3, "{doubts}");
+}
+
 #[test]
 fn a_link_that_dies_while_idle_is_down_450_ms_after_it_is_used() {
     let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);

@@ -15,6 +15,8 @@ use base::{Duration, Time, UnderlayAddr};
 /// six Inits of 1152 bytes, so 7 kbit/s at first, and mostly nothing.
 const OPEN_REST: Duration = Duration::from_secs(8);
 const OPEN_REST_MAX: Duration = Duration::from_secs(512);
+/// Where a neighbour is dialled, one after the other. Choice: two uplinks at each end and both families.
+const PLACES: usize = 8;
 /// Pairs of addresses that are remembered: four sockets towards four addresses.
 const PAIRS: usize = 16;
 
@@ -127,7 +129,8 @@ impl Link {
     }
 
     /// Where it is dialled, in this order: [`Link::dialled_at`], where it says that it is, and, as a link that is down may
-    /// come up by any path, each pair of addresses.
+    /// come up by any path, each pair of addresses; first those that have least in common with the ones before, because
+    /// what answers first is used. A pair of both uplinks fails with either of them.
     pub(crate) fn places(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
         let Some(first) = self.dialled_at() else {
             return Vec::new();
@@ -136,17 +139,17 @@ impl Link {
         if self.is_up() || first.is_stream() {
             return places;
         }
-        let mut pairs = match self.uplinks {
+        let pairs = match self.uplinks {
             Uplinks::Off => Vec::new(),
             Uplinks::One | Uplinks::Copies => self.pairs(own),
         };
-        pairs.iter_mut().for_each(|at| *at = at.remote());
-        pairs.sort_unstable();
-        for at in self.announced.iter().copied().chain(pairs) {
+        for at in self.announced.iter().copied() {
             if places.iter().all(|place| place.remote() != at.remote()) {
                 places.push(at);
             }
         }
+        apart(&mut places, pairs);
+        places.truncate(PLACES);
         places
     }
 
@@ -158,9 +161,43 @@ impl Link {
     }
 }
 
+/// Adds the pairs that are not among the places yet, each time the one that has least in common with them.
+fn apart(places: &mut Vec<UnderlayAddr>, pairs: Vec<UnderlayAddr>) {
+    let shared = |at: UnderlayAddr, place: &UnderlayAddr| ends_shared(*place, at);
+    let pairs = pairs.into_iter().map(UnderlayAddr::remote);
+    let mut rest: Vec<(usize, UnderlayAddr)> = pairs
+        .filter(|at| places.iter().all(|place| place.remote() != *at))
+        .map(|at| (places.iter().map(|place| shared(at, place)).sum(), at))
+        .collect();
+    while let Some(next) = rest.iter().copied().min() {
+        rest.retain(|(_, at)| *at != next.1);
+        for (count, at) in &mut rest {
+            *count += shared(*at, &next.1);
+        }
+        places.push(next.1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_uplinks_are_dialled_straight_before_they_are_dialled_across() {
+        let at = |end: u8, socket: u8| UnderlayAddr {
+            ip: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 91, end, 2],
+            port: 7700,
+            socket,
+            local: 0,
+        };
+        let all = vec![at(1, 0), at(1, 1), at(2, 0), at(2, 1), at(1, 0)];
+        let mut places = vec![at(1, 0)];
+        apart(&mut places, all.clone());
+        assert_eq!(places, [at(1, 0), at(2, 1), at(1, 1), at(2, 0)]);
+        let mut places = vec![at(1, 1)];
+        apart(&mut places, all);
+        assert_eq!(places, [at(1, 1), at(2, 0), at(1, 0), at(2, 1)]);
+    }
 
     #[test]
     fn many_pairs_do_not_make_the_rest_of_each_the_shortest() {

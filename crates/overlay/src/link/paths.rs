@@ -8,7 +8,8 @@
 //!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
 //! ```
 //! Each end chooses for what it sends. A spare takes packets once its own handshake with that address is complete and the
-//! neighbour has answered a hello under its session. Where the answer came from is not checked. A spare never follows a
+//! neighbour has answered a hello under its session; while the path in use is in doubt, first one that has answered since.
+//! Where the answer came from is not checked. A spare never follows a
 //! datagram to another address; the path in use does.
 
 use super::path::{MAX_PATHS, Path, PathId};
@@ -58,6 +59,8 @@ pub(crate) struct Choice {
     dearer: Option<(Time, Duration)>,
     /// The spare that costs less than the path in use, and since when.
     cheaper: Option<(PathId, Time)>,
+    /// Since when the path in use is in doubt.
+    doubted: Option<Time>,
 }
 
 /// Of two pairs of addresses, the ends that are the same: what has failed at one of them is likely to be there.
@@ -92,7 +95,7 @@ impl Choice {
             };
             self.dearer = Some((now, rest.min(CHANGE_REST_MAX)));
         }
-        (self.changed, self.cheaper) = (Some((now, why)), None);
+        (self.changed, self.cheaper, self.doubted) = (Some((now, why)), None, None);
     }
 
     /// Why the path in use is the one.
@@ -212,12 +215,35 @@ impl Link {
             .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
     }
 
-    /// The best spare beside a path that is in doubt, or for copies: its place. One that has an end in common with the
-    /// path in use fails with it.
+    /// The best spare beside a path that is in doubt, or for copies: its place. One whose both ways have worked since the
+    /// doubt began comes first: what is heard proves one way only. One that has an end in common with the path in use fails
+    /// with it.
     pub(super) fn best_spare(&self, now: Time) -> Option<usize> {
         self.least_spare(now, |path| {
-            (self.ends_shared(path), self.cost_of(now, path))
+            let shared = self.ends_shared(path);
+            (self.is_unproved(path), shared, self.cost_of(now, path))
         })
+    }
+
+    /// Nothing has gone to and fro by this spare since the path in use is in doubt.
+    fn is_unproved(&self, spare: &Path) -> bool {
+        let doubted = self.choice.doubted;
+        doubted.is_some_and(|at| spare.hello.answered() < at)
+    }
+
+    /// Looks whether the path in use is in doubt: then the spares are asked at once, because it must be known soon which of
+    /// them is better.
+    pub(crate) fn watch_spares(&mut self, now: Time) {
+        let is_doubtful = self.path.is_doubtful(now);
+        self.choice.doubted = is_doubtful.then(|| self.choice.doubted.unwrap_or(now));
+        if is_doubtful {
+            self.ask_spares(now);
+        }
+    }
+
+    fn ask_spares(&mut self, now: Time) {
+        let up = self.spares.iter_mut().filter(|spare| spare.is_up());
+        up.for_each(|spare| spare.hello.watch_closely(now));
     }
 
     /// The place of the least of the spares that nothing speaks against.
@@ -284,6 +310,7 @@ impl Link {
                 let path = &self.spares[*place];
                 let shared = self.ends_shared(path);
                 (
+                    self.is_unproved(path),
                     !path.is_sound(now),
                     shared,
                     self.cost_of(now, path),
@@ -357,6 +384,10 @@ impl Link {
         self.pilot.on_new_path();
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
+        if is_gone {
+            // Others may have failed with it: in one direction, perhaps, of which only their own hellos tell.
+            self.ask_spares(now);
+        }
         let to = self.path.as_way();
         self.reliable.sender.on_new_path(now, to, is_gone);
         self.choose_shares(now);

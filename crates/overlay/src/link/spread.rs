@@ -104,10 +104,9 @@ impl Link {
         is_chosen && !is_of_calls && of_datagrams && spare.is_sound(now)
     }
 
-    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink, as two of
-    /// different families do,
-    /// and two windows there would take twice what is the lane's; so where there are paths without a common end, only
-    /// those count.
+    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink, and two
+    /// windows there would take twice what is the lane's; so where there are paths without a common end, only those count.
+    /// Choice: two of different families count as one uplink.
     pub(crate) fn choose_shares(&mut self, now: Time) {
         (self.shares.chosen, self.shares.of_copies) = Default::default();
         if !self.shares.spreads || self.spares.is_empty() || self.is_over_stream() {

@@ -80,8 +80,12 @@ impl Database {
     }
 
     /// The second since 1970 that a node's own clock shows now, as far as its link-state record tells: that is numbered by
-    /// the second in which it was made, or by a few more if it made several in one.
+    /// the second in which it was made, or by a few more if it made several in one. A node that comes back after its clock was
+    /// ahead numbers on from what others remember, for a quarter of an hour at most.
     pub fn clock_of(&self, now: Time, node: NodeAddr) -> Option<u64> {
+        if node == self.own {
+            return Some(self.unix_s(now));
+        }
         let made = self.link_state_of(node)?;
         let is_second = made.seq.0 >= SECONDS_FROM;
         is_second.then(|| u64::from(made.seq.0) + u64::from(made.age_s(now)))

@@ -70,7 +70,13 @@ impl Node {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
             let is_dialled = |place: &UnderlayAddr| place.remote() == at.remote();
-            if !link.is_up() && link.places(&self.own_sockets).iter().any(is_dialled) {
+            // A stranger at a place that the neighbour has announced says nothing of one that is configured.
+            let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
+            let mut places: Vec<UnderlayAddr> = configured.collect();
+            if places.is_empty() {
+                places = link.places(&self.own_sockets);
+            }
+            if !link.is_up() && places.iter().any(is_dialled) {
                 link.dialling.on_obstacle(now, what);
             }
         }
@@ -435,6 +441,9 @@ impl Node {
         let measured = path.hello.rtt().samples();
         let event = path.hello.on_hello(now, waited, hello);
         let is_answer = path.hello.rtt().samples() > measured;
+        if !link.spares.is_empty() {
+            link.watch_spares(now);
+        }
         link.on_stamp(now - waited, id, hello.stamp_us, measured);
         if !is_spare {
             link.on_told(hello.arrived, hello.lost);
@@ -483,13 +492,9 @@ impl Node {
             self.on_path_timeout(now, index, id, out);
         }
         let link = self.links.at_mut(index);
-        if link.path.is_doubtful(now) {
-            // Whether a spare is better must be known soon.
-            let spares = link.spares.iter_mut().filter(|spare| spare.is_up());
-            spares.for_each(|spare| spare.hello.watch_closely(now));
-            if self.watches_reach && self.links.at(index).is_in_doubt(now) {
-                self.watch_others(now, index);
-            }
+        link.watch_spares(now);
+        if link.path.is_doubtful(now) && self.watches_reach && link.is_in_doubt(now) {
+            self.watch_others(now, index);
         }
     }
 

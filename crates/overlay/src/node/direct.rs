@@ -239,7 +239,7 @@ impl Node {
             None => 0,
         };
         // Streams are dialled one after the other.
-        let turns = if gets_none { places } else { 1 };
+        let turns = if gets_none && !is_first { places } else { 1 };
         if turn >= turns {
             attempt.dialled = None;
             attempt.rests_until = now + attempt.rest;

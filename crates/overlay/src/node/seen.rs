@@ -179,7 +179,7 @@ impl Node {
     }
 
     /// Where others can dial this node: where neighbours see it, and the endpoint that the router maps. The mapped one is open
-    /// to all, but may lead nowhere, and partners dial one endpoint after the other. It comes first if neighbours see several
+    /// to all, but may lead nowhere, and partners of earlier versions dial one endpoint after the other. It comes first if neighbours see several
     /// ports at its address, which others cannot use, and right after the one that they see if they see only one. If no
     /// neighbour sees that address, the router may be wrong about it: then it comes last. If the record has no room for
     /// all, it stays, and what neighbours see at its address is left out first. A node that gets no datagrams does not

@@ -266,6 +266,54 @@ fn of_four_paths_the_one_that_has_no_end_in_common_takes_over() {
     nodes.world.close().unwrap();
 }
 
+/// A path from one uplink to the other one's address leaves by one uplink, and its answers come by the other: hosts send by
+/// the uplink that leads to the address. When one uplink dies, both such paths lose one direction.
+#[test]
+fn a_path_across_two_uplinks_is_left_for_the_one_that_works_both_ways() {
+    for (dead, whole) in [(0, 1), (1, 0)] {
+        let plan = Plan {
+            edges: vec![(0, 1)],
+            attachments: vec![(0, 2), (1, 2)],
+            settings: settings(Uplinks::One),
+            ..Plan::of(2)
+        };
+        let mut nodes = Nodes::planned(19, plan);
+        nodes.link_path((0, 0), (1, 1), "delay=10ms");
+        nodes.run_ms(6_000);
+        nodes.link(0, 1, "delay=10ms");
+        nodes.link_path((0, 1), (1, 1), "delay=10ms");
+        nodes.link_path((0, 1), (1, 0), "delay=10ms");
+        nodes.run_ms(60_000);
+        assert_eq!((up(&nodes, 0), up(&nodes, 1)), (4, 4));
+        let across = nodes.called((1, 1), 0).to_string();
+        assert_eq!(used(&nodes, 0).at, Some(across));
+        let mut streams = calls(&mut nodes);
+        streams.run(&mut nodes, MS * 2_000);
+        for socket in [0, 1] {
+            let (there, here) = (
+                nodes.called((1, dead), socket),
+                nodes.called((0, dead), socket),
+            );
+            nodes.world.set_outage_by(nodes.hosts[0], there, true);
+            nodes.world.set_outage_by(nodes.hosts[1], here, true);
+        }
+        streams.run(&mut nodes, MS * 4_000);
+        streams.finish(&mut nodes);
+        let gap = longest_gap(&streams);
+        assert!(gap <= MS * 600, "uplink {dead}: {gap}");
+        for i in [0, 1] {
+            let straight = nodes.called((1 - i, whole), whole).to_string();
+            assert_eq!(
+                used(&nodes, i).at,
+                Some(straight),
+                "uplink {dead}, node {i}"
+            );
+        }
+        assert_eq!(nodes.totals.downs, []);
+        nodes.world.close().unwrap();
+    }
+}
+
 /// Whoever does not know paths is never asked for one: its link is what it was.
 #[test]
 fn beside_a_node_that_knows_no_paths_there_is_one() {

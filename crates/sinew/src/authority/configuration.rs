@@ -6,7 +6,7 @@ use base::NodeAddr;
 use std::net::{IpAddr, SocketAddr};
 
 /// The port of a node that has no address of its own to be reached at.
-const DEFAULT_PORT: u16 = 7700;
+pub(crate) const DEFAULT_PORT: u16 = 7700;
 
 /// What `sinew join` configures beside certificate and key.
 pub(crate) struct Joined<'a> {

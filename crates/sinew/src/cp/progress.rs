@@ -71,8 +71,8 @@ struct State {
     /// Spent on measuring segments.
     probed: base::Duration,
     said: String,
-    /// What was said last of what is expected.
-    foretold: String,
+    /// For what the expectation was said last: the bytes, and the rate.
+    foretold: Option<(Option<u64>, Option<u64>)>,
     kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
@@ -221,12 +221,11 @@ impl Meter {
         let known = self.predicted.filter(|predicted| predicted.is_known);
         let lasts = |total| known.is_some_and(|known| lasts_s(total, known.rate_bps) >= 1.0);
         let is_short = total.is_some_and(|total| total < SMALL_BYTES && !lasts(total));
-        let text = expected(known, total);
-        let mut state = self.state();
-        if !is_short && state.foretold != text {
-            self.say(&text);
-            state.foretold = text;
+        let of = Some((total, known.map(|known| known.rate_bps)));
+        if is_short || std::mem::replace(&mut self.state().foretold, of) == of {
+            return;
         }
+        self.say(&expected(known, total));
     }
 
     /// These ends write what is copied: none of them has written anything in this attempt.
@@ -379,7 +378,7 @@ impl Meter {
                 state.would.0 += 1;
                 state.would.1 += bytes;
                 if !self.as_json && !self.is_quiet {
-                    let mut line = path.to_vec();
+                    let mut line = shown(path);
                     line.push(b'\n');
                     let _ = io::stdout().write_all(&line);
                 }
@@ -388,7 +387,7 @@ impl Meter {
                 state.gone += 1;
                 if !self.as_json && !self.is_quiet {
                     let mut line = b"deleting ".to_vec();
-                    line.extend_from_slice(path);
+                    line.extend(shown(path));
                     // The own node is among the ends.
                     if self.ends.len() > 2 {
                         let node = node.to_string();
@@ -657,6 +656,18 @@ fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
 fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr, NodeAddr)> {
     let slowest = segments.iter().min_by_key(|(_, told)| told.idle());
     slowest.map(|(ends, _)| *ends)
+}
+
+/// A path as a line of its own: it comes from another node. A terminal gets no control characters, as with `ls`.
+fn shown(path: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: &u8| !byte.is_ascii_control();
+    match io::stdout().is_terminal() || path.contains(&b'\n') {
+        true => path
+            .iter()
+            .map(|byte| if is_plain(byte) { *byte } else { b'?' })
+            .collect(),
+        false => path.to_vec(),
+    }
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn judge(at: HostClock, known: &Known) -> Finding {
         let seen = format!("{shown}, but {}: the clock is behind", made.what);
         return Finding::bad(WHAT, seen, SET);
     }
-    if let Some(ahead_s) = middle(&known.others_ahead_s).filter(|it| is_much(*it)) {
+    if let Some(ahead_s) = most_say(&known.others_ahead_s) {
         let others = match known.others_ahead_s.len() {
             1 => "that of the only other node".to_owned(),
             many => format!("those of {many} other nodes"),
@@ -182,7 +182,7 @@ fn judge(at: HostClock, known: &Known) -> Finding {
             "{shown}: by it the node's certificate ended {} ago{youngest}",
             span(now_s.cast_signed() - ends_s.cast_signed())
         );
-        let next = "compare it with another clock first: if this one is ahead, set it, by NTP best (`timedatectl \
+        let next = "compare it with another clock first: if this one is ahead, set it, preferably by NTP (`timedatectl \
                     set-ntp true`), and nothing else is wrong";
         return Finding::weak(WHAT, seen, next);
     }
@@ -199,11 +199,17 @@ fn is_much(seconds: i64) -> bool {
     seconds.unsigned_abs() > CLOCK_SKEW_S
 }
 
-/// The middle one: a few clocks that are wrong do not count.
-fn middle(all: &[i64]) -> Option<i64> {
-    let mut all = all.to_vec();
-    all.sort_unstable();
-    all.get(all.len() / 2).copied()
+/// How far ahead the clocks of most others are, by the one of these that differs least; none if most agree with this one.
+/// A few clocks that are wrong do not count.
+fn most_say(all: &[i64]) -> Option<i64> {
+    let (ahead, behind): (Vec<i64>, Vec<i64>) = all
+        .iter()
+        .filter(|it| is_much(**it))
+        .partition(|it| **it > 0);
+    [ahead, behind]
+        .into_iter()
+        .find(|side| side.len() * 2 > all.len())
+        .and_then(|side| side.into_iter().min_by_key(|it| it.unsigned_abs()))
 }
 
 fn span(seconds: i64) -> String {
@@ -273,7 +279,18 @@ mod tests {
             ..known()
         };
         // One wrong clock among several is that node's trouble.
-        assert_eq!(judge(at(NOW_S), &with(&[0, 2, 90_000])).state, State::Good);
+        for agree in [
+            &[0, 2, 90_000][..],
+            &[0, 90_000],
+            &[-90_000, 0],
+            &[-90_000, 90_000],
+        ] {
+            assert_eq!(
+                judge(at(NOW_S), &with(agree)).state,
+                State::Good,
+                "{agree:?}"
+            );
+        }
         let behind = judge(at(NOW_S), &with(&[90_000, 90_001, 0]));
         assert_eq!(behind.state, State::Bad);
         assert!(behind.seen.contains("1d 01h behind those of 3 other nodes"));

@@ -35,8 +35,8 @@ impl<'a> LinkState<'a> {
             Endpoint::of_ipv4([a, b, c, d], u16::from_be_bytes([high, low]))
         });
         let all = of_ipv4.chain(of_ipv6.iter().map(Endpoint::from_bytes));
-        all.take(HOSTS_MAX)
-            .filter(|host| host.is_dialable() && !host.is_link_local())
+        all.filter(|host| host.is_dialable() && !host.is_link_local())
+            .take(HOSTS_MAX)
     }
 }
 
