@@ -50,24 +50,26 @@
 //! key = "d75a98…"                    # the issuer's public key
 //! ```
 
+mod groups;
 mod parse;
+mod relay;
+
+pub use self::relay::{Passes, Relay, Root, RootRights};
+pub use groups::{Group, Multicast};
 
 use base::NodeAddr;
 use gateway::allow::Rule;
-use host::control::{AskedWays, GroupSet};
 use host::log::Level;
 use host::mapping::Wish;
 use parse::{
-    congestion, default_mode, flows, group_address, hops, key, listen, mode, neighbors,
-    node_address, one_or_more, one_text, rate, rules, settings, some_listen, span, strikes, text,
-    wish, yes,
+    congestion, default_mode, flows, hops, key, listen, mode, neighbors, node_address, one_or_more,
+    one_text, rate, settings, strikes, text, wish, yes,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
-use wire::certificate::{BadPattern, Pattern};
 use wire::relay::join::ENDPOINTS_MAX;
 
 /// What the file says.
@@ -245,165 +247,6 @@ impl Neighbor {
     }
 }
 
-/// A bridge for IP multicast: the options of `sinew gateway multicast`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Multicast {
-    /// The TAP interface that is made; `sinew0` unless `interface` is named.
-    pub tap: Option<String>,
-    /// The interface of which the bridge is a port.
-    pub interface: Option<String>,
-    /// The TAP's address, like `10.1.0.1/24`.
-    pub address: Option<String>,
-    /// The TAP's longest packet.
-    pub mtu: Option<u16>,
-    /// Groups that may cross.
-    pub groups: Option<String>,
-    /// How long a packet is of use, in milliseconds.
-    pub deadline_ms: Option<u64>,
-    /// The share of packets that may stay lost on a link.
-    pub target: Option<f64>,
-    /// Repair packets per packet at most.
-    pub repair: Option<f64>,
-    /// What packets need: `video` or `best-effort`.
-    #[serde(alias = "class")]
-    pub service: Option<String>,
-    /// Hand packets over as they come.
-    pub unordered: bool,
-    /// Drop packets with TTL 1.
-    pub router_ttl: bool,
-    /// Do not ask for members.
-    pub no_querier: bool,
-    /// Groups that are joined in any case.
-    pub join: Vec<String>,
-    /// Groups that one host may be the first to join.
-    pub host_groups: Option<u32>,
-    /// What one source may send, in Mbit/s.
-    pub source_rate: Option<u32>,
-    /// Which of several bridges carries: the lowest.
-    pub priority: Option<u8>,
-}
-
-impl Multicast {
-    /// The same on a command line.
-    pub fn words(&self) -> Vec<String> {
-        let number = |number: Option<u64>| number.map(|number| number.to_string());
-        let share = |share: Option<f64>| share.map(|share| share.to_string());
-        let values = [
-            ("--tap", self.tap.clone()),
-            ("--interface", self.interface.clone()),
-            ("--address", self.address.clone()),
-            ("--mtu", number(self.mtu.map(u64::from))),
-            ("--groups", self.groups.clone()),
-            ("--deadline", number(self.deadline_ms)),
-            ("--target", share(self.target)),
-            ("--repair", share(self.repair)),
-            ("--service", self.service.clone()),
-            ("--host-groups", number(self.host_groups.map(u64::from))),
-            ("--source-rate", number(self.source_rate.map(u64::from))),
-            ("--priority", number(self.priority.map(u64::from))),
-        ];
-        let flags = [
-            ("--unordered", self.unordered),
-            ("--router-ttl", self.router_ttl),
-            ("--no-querier", self.no_querier),
-        ];
-        let mut words = vec!["multicast".to_owned()];
-        for (name, value) in values {
-            words.extend(value.map(|value| format!("{name}={value}")));
-        }
-        words.extend(
-            flags
-                .iter()
-                .filter(|(_, on)| *on)
-                .map(|(name, _)| (*name).to_owned()),
-        );
-        words.extend(self.join.iter().map(|group| format!("--join={group}")));
-        words
-    }
-}
-
-/// How a group is to be carried, for the whole network.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Group {
-    /// Its address, or a range like `239.192.0.0/14`.
-    #[serde(deserialize_with = "group_address")]
-    pub address: String,
-    /// What its sources send together, like `10mbit`.
-    #[serde(default, deserialize_with = "rate")]
-    pub rate: Option<u64>,
-    /// How soon its packets have to be there, like `500ms`.
-    #[serde(default, deserialize_with = "span")]
-    pub deadline: Option<base::Duration>,
-    /// `best-effort`, `real-time` or `reliable`.
-    #[serde(default)]
-    pub link: Option<String>,
-    /// The metric that makes its tree short.
-    #[serde(default)]
-    pub routing: Option<String>,
-    /// 0 to 7.
-    #[serde(default)]
-    pub priority: Option<u8>,
-    /// `link-state` or `scribe`.
-    #[serde(default)]
-    pub tree: Option<String>,
-    /// 1, 2 for two trees, `"targeted"` for a second way to members in trouble, or `"auto"`.
-    #[serde(default)]
-    pub ways: Option<AskedWays>,
-    /// `as-it-comes`, `in-order` or `as-sent`.
-    #[serde(default)]
-    pub delivery: Option<String>,
-    /// How long after its sending a packet is handed over.
-    #[serde(default, deserialize_with = "span")]
-    pub release: Option<base::Duration>,
-    /// The share of its packets that may stay lost on a link.
-    #[serde(default)]
-    pub target: Option<f64>,
-    /// Repair packets per packet at most.
-    #[serde(default)]
-    pub repair: Option<f64>,
-    /// Who may send: nodes (`ams`, `*-cam`, `10.7.0.3`), tags (`tag:studio`) and domains (`@example.com`) of certificates;
-    /// everybody unless given.
-    #[serde(default)]
-    pub send: Option<Vec<String>>,
-    /// Who may receive.
-    #[serde(default)]
-    pub receive: Option<Vec<String>>,
-}
-
-impl Group {
-    /// The same as the operator would say it.
-    pub fn wanted(&self) -> GroupSet {
-        // What is not written is not limited, whatever was before.
-        let words = |words: &Option<Vec<String>>| {
-            Some(words.clone().unwrap_or_else(|| vec!["*".to_owned()]))
-        };
-        let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
-        let ms = |time: Option<base::Duration>| {
-            let ms = time.map_or(0, |time| time.as_millis().max(1));
-            u16::try_from(ms).unwrap_or(u16::MAX)
-        };
-        GroupSet {
-            group: self.address.clone(),
-            rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
-            deadline_ms: ms(self.deadline),
-            link: self.link.clone(),
-            routing: self.routing.clone(),
-            priority: self.priority,
-            tree: self.tree.clone(),
-            ways: self.ways.clone(),
-            delivery: self.delivery.clone(),
-            release_ms: ms(self.release),
-            target: self.target,
-            repair: self.repair,
-            send: words(&self.send),
-            receive: words(&self.receive),
-            force: true,
-        }
-    }
-}
-
 /// What `[[exit]]` lists: ports with one target each, and what gateways may ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exits {
@@ -448,156 +291,6 @@ impl Clients {
         let more = [&mut self.observer_token_file, &mut self.operator_token_file];
         let more = more.into_iter().filter_map(Option::as_mut);
         core::iter::once(&mut self.token_file).chain(more)
-    }
-}
-
-/// Bulk data through and to the node.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Relay {
-    /// TCP addresses; those of `listen` for UDP unless given.
-    #[serde(deserialize_with = "some_listen")]
-    pub listen: Option<Vec<SocketAddr>>,
-    /// How many transfers it has a part in at the same time; with 0 it serves none.
-    pub transfers: usize,
-    /// For whom it passes on what other nodes send to others.
-    pub passes: Passes,
-    /// Bytes that it sends at most to find out what a segment carries; with 0 it does not.
-    pub probe: u64,
-    /// The directories whose files it keeps and gives.
-    pub roots: Vec<Root>,
-    /// The addresses that it dials for other nodes, besides those of its neighbours.
-    #[serde(deserialize_with = "rules")]
-    pub allow: Vec<Rule>,
-}
-
-/// For whom a node relays.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "true, false, or a list of nodes: [\"ams\", \"*-lab\", \"10.7.0.3\", \"tag:lab\", \"@lab.example\"]"
-)]
-pub enum Passes {
-    /// For all or for nobody.
-    All(bool),
-    /// For transfers that these nodes have begun: by name, how names end, address, or tag or domain of the
-    /// certificate.
-    Some(Vec<String>),
-}
-
-impl Passes {
-    /// The same for the service.
-    pub fn open(&self) -> host::relay::Passes {
-        match self {
-            Passes::All(true) => host::relay::Passes::All,
-            Passes::All(false) => host::relay::Passes::Nobody,
-            Passes::Some(nodes) => host::relay::Passes::Some(nodes.clone()),
-        }
-    }
-}
-
-/// A directory that is served: its path, or that and what is done with it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a path, or a table of path, read, write and from: { path = \"/srv\", from = [\"ams\"] }"
-)]
-pub enum Root {
-    /// It gives and keeps.
-    Open(PathBuf),
-    /// It does what is said.
-    Told(RootRights),
-}
-
-/// What is done with a directory.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RootRights {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its files are given.
-    #[serde(default = "yes")]
-    pub read: bool,
-    /// Files are kept in it.
-    #[serde(default = "yes")]
-    pub write: bool,
-    /// What comes may keep its owner, its set-user-id and its extended attributes.
-    #[serde(default)]
-    pub owners: bool,
-    /// The nodes whose transfers it is for, in words as `passes` takes; unless given, those of all.
-    #[serde(default)]
-    pub from: Option<Vec<String>>,
-}
-
-impl Root {
-    /// The same for the service.
-    pub fn open(&self) -> host::relay::Root {
-        match self {
-            Root::Open(path) => host::relay::Root::open(path.clone()),
-            Root::Told(told) => host::relay::Root {
-                path: told.path.clone(),
-                read: told.read,
-                write: told.write,
-                owners: told.owners,
-                from: told.from.clone(),
-            },
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Root::Open(path) => path,
-            Root::Told(told) => &told.path,
-        }
-    }
-
-    fn path_mut(&mut self) -> &mut PathBuf {
-        match self {
-            Root::Open(path) => path,
-            Root::Told(told) => &mut told.path,
-        }
-    }
-}
-
-impl Relay {
-    /// Two roots of which one is in the other, with other rights.
-    fn at_odds(&self) -> Option<(&Path, &Path)> {
-        let rights = |root: &host::relay::Root| (root.read, root.write, root.from.clone());
-        let mut pairs = self.roots.iter().flat_map(|inner| {
-            let others = self.roots.iter();
-            others.map(move |outer| (inner, outer))
-        });
-        let (inner, outer) = pairs.find(|(inner, outer)| {
-            inner.path().starts_with(outer.path()) && rights(&inner.open()) != rights(&outer.open())
-        })?;
-        Some((inner.path(), outer.path()))
-    }
-
-    /// The first word of `passes` or of `from` that names no nodes, and why not.
-    fn misnamed(&self) -> Option<(&str, BadPattern)> {
-        let passes = match &self.passes {
-            Passes::All(_) => &[][..],
-            Passes::Some(words) => words,
-        };
-        let from = self.roots.iter().filter_map(|root| match root {
-            Root::Open(_) => None,
-            Root::Told(told) => told.from.as_deref(),
-        });
-        let mut words = passes.iter().chain(from.flatten());
-        words.find_map(|word| Some((word.as_str(), Pattern::parse(word).err()?)))
-    }
-}
-
-impl Default for Relay {
-    fn default() -> Relay {
-        Relay {
-            listen: None,
-            transfers: relay::TRANSFERS,
-            passes: Passes::All(true),
-            probe: relay::PROBE_BYTES,
-            roots: Vec::new(),
-            allow: Vec::new(),
-        }
     }
 }
 

@@ -1,0 +1,164 @@
+//! How groups are carried, and where IP multicast enters: `[[group]]` and `[multicast]`.
+
+use super::parse::{group_address, rate, span};
+use host::control::{AskedWays, GroupSet};
+use serde::Deserialize;
+
+/// A bridge for IP multicast: the options of `sinew gateway multicast`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Multicast {
+    /// The TAP interface that is made; `sinew0` unless `interface` is named.
+    pub tap: Option<String>,
+    /// The interface of which the bridge is a port.
+    pub interface: Option<String>,
+    /// The TAP's address, like `10.1.0.1/24`.
+    pub address: Option<String>,
+    /// The TAP's longest packet.
+    pub mtu: Option<u16>,
+    /// Groups that may cross.
+    pub groups: Option<String>,
+    /// How long a packet is of use, in milliseconds.
+    pub deadline_ms: Option<u64>,
+    /// The share of packets that may stay lost on a link.
+    pub target: Option<f64>,
+    /// Repair packets per packet at most.
+    pub repair: Option<f64>,
+    /// What packets need: `video` or `best-effort`.
+    #[serde(alias = "class")]
+    pub service: Option<String>,
+    /// Hand packets over as they come.
+    pub unordered: bool,
+    /// Drop packets with TTL 1.
+    pub router_ttl: bool,
+    /// Do not ask for members.
+    pub no_querier: bool,
+    /// Groups that are joined in any case.
+    pub join: Vec<String>,
+    /// Groups that one host may be the first to join.
+    pub host_groups: Option<u32>,
+    /// What one source may send, in Mbit/s.
+    pub source_rate: Option<u32>,
+    /// Which of several bridges carries: the lowest.
+    pub priority: Option<u8>,
+}
+
+impl Multicast {
+    /// The same on a command line.
+    pub fn words(&self) -> Vec<String> {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let share = |share: Option<f64>| share.map(|share| share.to_string());
+        let values = [
+            ("--tap", self.tap.clone()),
+            ("--interface", self.interface.clone()),
+            ("--address", self.address.clone()),
+            ("--mtu", number(self.mtu.map(u64::from))),
+            ("--groups", self.groups.clone()),
+            ("--deadline", number(self.deadline_ms)),
+            ("--target", share(self.target)),
+            ("--repair", share(self.repair)),
+            ("--service", self.service.clone()),
+            ("--host-groups", number(self.host_groups.map(u64::from))),
+            ("--source-rate", number(self.source_rate.map(u64::from))),
+            ("--priority", number(self.priority.map(u64::from))),
+        ];
+        let flags = [
+            ("--unordered", self.unordered),
+            ("--router-ttl", self.router_ttl),
+            ("--no-querier", self.no_querier),
+        ];
+        let mut words = vec!["multicast".to_owned()];
+        for (name, value) in values {
+            words.extend(value.map(|value| format!("{name}={value}")));
+        }
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, on)| *on)
+                .map(|(name, _)| (*name).to_owned()),
+        );
+        words.extend(self.join.iter().map(|group| format!("--join={group}")));
+        words
+    }
+}
+
+/// How a group is to be carried, for the whole network.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its address, or a range like `239.192.0.0/14`.
+    #[serde(deserialize_with = "group_address")]
+    pub address: String,
+    /// What its sources send together, like `10mbit`.
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<u64>,
+    /// How soon its packets have to be there, like `500ms`.
+    #[serde(default, deserialize_with = "span")]
+    pub deadline: Option<base::Duration>,
+    /// `best-effort`, `real-time` or `reliable`.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// The metric that makes its tree short.
+    #[serde(default)]
+    pub routing: Option<String>,
+    /// 0 to 7.
+    #[serde(default)]
+    pub priority: Option<u8>,
+    /// `link-state` or `scribe`.
+    #[serde(default)]
+    pub tree: Option<String>,
+    /// 1, 2 for two trees, `"targeted"` for a second way to members in trouble, or `"auto"`.
+    #[serde(default)]
+    pub ways: Option<AskedWays>,
+    /// `as-it-comes`, `in-order` or `as-sent`.
+    #[serde(default)]
+    pub delivery: Option<String>,
+    /// How long after its sending a packet is handed over.
+    #[serde(default, deserialize_with = "span")]
+    pub release: Option<base::Duration>,
+    /// The share of its packets that may stay lost on a link.
+    #[serde(default)]
+    pub target: Option<f64>,
+    /// Repair packets per packet at most.
+    #[serde(default)]
+    pub repair: Option<f64>,
+    /// Who may send: nodes (`ams`, `*-cam`, `10.7.0.3`), tags (`tag:studio`) and domains (`@example.com`) of certificates;
+    /// everybody unless given.
+    #[serde(default)]
+    pub send: Option<Vec<String>>,
+    /// Who may receive.
+    #[serde(default)]
+    pub receive: Option<Vec<String>>,
+}
+
+impl Group {
+    /// The same as the operator would say it.
+    pub fn wanted(&self) -> GroupSet {
+        // What is not written is not limited, whatever was before.
+        let words = |words: &Option<Vec<String>>| {
+            Some(words.clone().unwrap_or_else(|| vec!["*".to_owned()]))
+        };
+        let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
+        let ms = |time: Option<base::Duration>| {
+            let ms = time.map_or(0, |time| time.as_millis().max(1));
+            u16::try_from(ms).unwrap_or(u16::MAX)
+        };
+        GroupSet {
+            group: self.address.clone(),
+            rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
+            deadline_ms: ms(self.deadline),
+            link: self.link.clone(),
+            routing: self.routing.clone(),
+            priority: self.priority,
+            tree: self.tree.clone(),
+            ways: self.ways.clone(),
+            delivery: self.delivery.clone(),
+            release_ms: ms(self.release),
+            target: self.target,
+            repair: self.repair,
+            send: words(&self.send),
+            receive: words(&self.receive),
+            force: true,
+        }
+    }
+}
