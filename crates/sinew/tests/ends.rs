@@ -5,8 +5,8 @@
 //!   giver ── ams (its node) ══ mid (the relay) ══ fra (its node) ── taker
 //! ```
 //! A transfer goes from shell to shell, from one C program to another, or from TCP to TCP through both
-//! halves of a forward, either of which is the near one. The victim is struck when its taker has got
-//! so many bytes, drawn from a seed.
+//! halves of a forward, either of which is the near one, or through a SOCKS gateway and the far half.
+//! The victim is struck when its taker has got so many bytes, drawn from a seed.
 
 #![allow(
     clippy::print_stdout,
@@ -44,6 +44,8 @@ enum Kind {
     Download,
     /// The near half is the giver's.
     Upload,
+    /// The same with a SOCKS gateway for the near half.
+    Socks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,8 @@ enum Begin {
     Shell(String),
     C(PathBuf, String),
     Tcp(String, TcpListener),
+    /// The gateway, the port at the taker's node, and the taker.
+    Socks(String, u16, TcpListener),
 }
 
 /// What became of transfers.
@@ -215,9 +219,9 @@ impl Ends {
                 let give = format!("give 10.7.0.3 {} sent", port.trim());
                 (None, taker, Begin::C(program, give))
             }
-            Kind::Download | Kind::Upload => {
+            Kind::Download | Kind::Upload | Kind::Socks => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let port = 2_000 + number;
+                let port = 2_000 + number as u16;
                 let target = listener.local_addr().unwrap();
                 let (near, far) = match kind {
                     Kind::Download => (("fra", "10.7.0.3"), ("ams", "10.7.0.2")),
@@ -226,11 +230,18 @@ impl Ends {
                 let exit = format!("forward --serve {port} --to {target} --json");
                 let mut exit = self.sinew(&exit, far.0);
                 first_line(exit.stdout.as_mut().unwrap());
-                let mut half = self.sinew(&format!("forward 0 {}:{port} --json", far.1), near.0);
+                let half = match kind {
+                    Kind::Socks => "gateway socks --listen 127.0.0.1:0 --json".to_owned(),
+                    _ => format!("forward 0 {}:{port} --json", far.1),
+                };
+                let mut half = self.sinew(&half, near.0);
                 let said = first_line(half.stdout.as_mut().unwrap());
                 let said: serde_json::Value = serde_json::from_str(&said).unwrap();
                 let at = said["at"].as_str().unwrap().to_owned();
-                let begin = Begin::Tcp(at, listener);
+                let begin = match kind {
+                    Kind::Socks => Begin::Socks(at, port, listener),
+                    _ => Begin::Tcp(at, listener),
+                };
                 match kind {
                     Kind::Download => (Some(exit), half, begin),
                     _ => (Some(half), exit, begin),
@@ -251,16 +262,16 @@ impl Ends {
     }
 
     fn begin(&self, transfer: &mut Transfer, begin: Begin) {
-        let (at, listener) = match begin {
+        let (tcp, listener) = match begin {
             Begin::Shell(words) => return transfer.giver = Some(self.sinew(&words, "ams")),
             Begin::C(program, words) => {
                 return transfer.giver = Some(self.spawn(&program, &words, "ams"));
             }
-            Begin::Tcp(at, listener) => (at, listener),
+            Begin::Tcp(at, listener) => (TcpStream::connect(at).unwrap(), listener),
+            Begin::Socks(at, port, listener) => (connect_by_socks(&at, port), listener),
         };
         let content = Arc::clone(&self.content);
         let (sent, count) = (Arc::clone(&content), Arc::clone(&transfer.got));
-        let tcp = TcpStream::connect(at).unwrap();
         let accepted = move || listener.accept().map(|(tcp, _)| tcp);
         transfer.reader = Some(match transfer.kind {
             Kind::Download => {
@@ -276,7 +287,13 @@ impl Ends {
 
     /// One transfer of each kind, of which each loses a party, or all lose a node.
     fn batch(&mut self, victim: Victim, signal: &str, tally: &mut Tally) {
-        let kinds = [Kind::Shell, Kind::C, Kind::Download, Kind::Upload];
+        let kinds = [
+            Kind::Shell,
+            Kind::C,
+            Kind::Download,
+            Kind::Upload,
+            Kind::Socks,
+        ];
         let has_c = self.program.is_some();
         let kinds = kinds.iter().filter(|kind| **kind != Kind::C || has_c);
         let kinds: Vec<(usize, Kind)> = kinds.copied().enumerate().collect();
@@ -402,6 +419,18 @@ fn first_line(out: &mut impl Read) -> String {
     line
 }
 
+/// A connection to a port of the taker's node by a SOCKS gateway. [RFC 1928]
+fn connect_by_socks(gateway: &str, port: u16) -> TcpStream {
+    let mut tcp = TcpStream::connect(gateway).unwrap();
+    // No user; connect to an address of IPv4.
+    tcp.write_all(&[5, 1, 0, 5, 1, 0, 1, 10, 7, 0, 3]).unwrap();
+    tcp.write_all(&port.to_be_bytes()).unwrap();
+    let mut reply = [0; 12];
+    tcp.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[..4], &[5, 0, 5, 0], "{reply:?}");
+    tcp
+}
+
 /// Gives everything by TCP.
 fn pour(mut tcp: &TcpStream, content: &[u8]) {
     let poured = tcp.write_all(content);
@@ -450,7 +479,8 @@ fn run(test: &str, seed: u64, runs: u32, within: Duration) {
 
 #[test]
 fn nobody_takes_a_part_for_the_whole_whoever_is_killed() {
-    run("ends", 1, 40, Duration::MAX);
+    // Each kind with each victim and signal.
+    run("ends", 1, 50, Duration::MAX);
 }
 
 /// `ENDS_RUNS` runs, or as many as fit into `ENDS_MINUTES`; `ENDS_SEED` draws others.

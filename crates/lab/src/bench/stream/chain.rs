@@ -23,9 +23,11 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Starts the nodes, and waits until packets can go.
-    pub(super) fn start(arena: &Arena<'_>) -> Result<Chain, BenchError> {
+    /// Starts the nodes, and waits until packets can go. Payloads are sealed from end to end as well, or by hops alone.
+    pub(super) fn start(arena: &Arena<'_>, seals_ends: bool) -> Result<Chain, BenchError> {
         let row = &arena.row;
+        let hops_alone = [("seal_ends".to_owned(), "off".to_owned())];
+        let settings: &[(String, String)] = if seals_ends { &[] } else { &hops_alone };
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
         let mut listen: Vec<SocketAddr> = Vec::new();
         for host in 0..NODES {
@@ -48,7 +50,7 @@ impl Chain {
                 inside: row.space(host),
                 realtime: false,
                 paper: false,
-                settings: &[],
+                settings,
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
                 transfers: None,

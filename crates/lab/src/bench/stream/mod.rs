@@ -1,5 +1,6 @@
-//! `sinew bench stream`: what one reliable stream carries over a chain of three nodes, beside a
-//! chain of three bare sealed forwarders and beside TCP, in turns.
+//! `sinew bench stream`: what one reliable stream carries over a chain of three nodes, beside the same
+//! without sealing from end to end, beside a chain of three bare sealed forwarders and beside TCP, in
+//! turns.
 //!
 //! ```text
 //!   nodes        client ══ a ── UDP ── b ── UDP ── c ══ client        ══ the stream's descriptor
@@ -9,7 +10,8 @@
 //!
 //! The forwarders are fed by a sender that knows neither windows nor losses; what they carry is
 //! looked for first: the highest rate of which at most one percent is lost, or what arrives when the
-//! sender floods them, if that is more. Datagrams have the size of the nodes', tag included.
+//! sender floods them, if that is more. Datagrams have the size of the nodes', tag included. They seal
+//! each hop and nothing from end to end, as the nodes of [`HOPS_SEALED`].
 //! Everything has normal priority and runs where the kernel likes, so that neither side starves the
 //! programs at its ends.
 
@@ -27,6 +29,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
+
+/// The nodes as they come, which seal each hop, and payloads from end to end.
+const NODES: &str = "nodes";
+/// Nodes that seal each hop alone: what the forwarders do.
+const HOPS_SEALED: &str = "hops-sealed";
+const FORWARDERS: &str = "forwarders";
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -117,7 +125,7 @@ fn measure(
     interrupt: Interrupt,
     progress: Progress,
 ) -> Result<Report, BenchError> {
-    let trials = 3 * options.repeats + bare::SEARCH_TRIALS_MAX;
+    let trials = 4 * options.repeats + bare::SEARCH_TRIALS_MAX;
     progress.begin(&format!(
         "sinew bench stream: {trials} trials at most, about {:.0} s",
         trials as f64 * (options.seconds + 0.2) + 2.0
@@ -130,25 +138,30 @@ fn measure(
     let load_before = usage::load();
     progress.draw(0.0, "what the bare forwarders carry");
     let offered_pps = bare::limit(&arena)?;
-    let mut chain = Chain::start(&arena)?;
-    let (mut nodes, mut forwarders, mut tcp) = (Vec::new(), Vec::new(), Vec::new());
+    let mut chain = Chain::start(&arena, true)?;
+    let mut by_hops = Chain::start(&arena, false)?;
+    let [mut nodes, mut hops_sealed, mut forwarders, mut tcp] = [const { Vec::new() }; 4];
     for repeat in 0..options.repeats {
-        let share = |part: f64| (repeat as f64 + part / 3.0) / options.repeats as f64;
+        let share = |part: f64| (repeat as f64 + part / 4.0) / options.repeats as f64;
         go_on(&arena.interrupt)?;
         progress.draw(share(0.0), "nodes");
         nodes.push(chain.trial(&arena)?);
         go_on(&arena.interrupt)?;
-        progress.draw(share(1.0), "forwarders");
+        progress.draw(share(1.0), "nodes that seal hops alone");
+        hops_sealed.push(by_hops.trial(&arena)?);
+        go_on(&arena.interrupt)?;
+        progress.draw(share(2.0), "forwarders");
         forwarders.push(bare::trial(&arena, offered_pps)?);
         go_on(&arena.interrupt)?;
-        progress.draw(share(2.0), "TCP");
+        progress.draw(share(3.0), "TCP");
         tcp.push(transfer::tcp(&arena)?);
     }
     let wire_bytes = chain.datagram_bytes()?;
     progress.clear();
     let paths = vec![
-        PathReport::new("nodes", &nodes),
-        PathReport::new("forwarders", &forwarders),
+        PathReport::new(NODES, &nodes),
+        PathReport::new(HOPS_SEALED, &hops_sealed),
+        PathReport::new(FORWARDERS, &forwarders),
         PathReport::new("tcp", &tcp),
     ];
     Ok(Report::new(
