@@ -3,10 +3,12 @@
 //! ```text
 //!   default route, own addresses ── every 30 s ──▶ place ──▶ Mapper ──▶ UDP to the router's port 5351 (PCP, NAT-PMP)
 //!   loop ◀── Operation::Mapped ─── state ◀────────────────────┘ ◀────── answers; restarts, announced at port 5350
+//!                                                               ──────▶ UDP to 239.255.255.250:1900, TCP to the router (UPnP)
 //! ```
 //! What is mapped becomes one of the endpoints that the node announces, so others can dial it through any NAT of their
 //! own. The mapping is given back when the thread ends. A router that answers nothing is asked again rarely.
 
+mod exchange;
 mod judge;
 mod mapper;
 mod place;
@@ -18,6 +20,7 @@ use crate::command::Commander;
 use crate::log::Lines;
 use crate::status::MappingStatus;
 use base::{Duration, Time};
+use exchange::{Exchange, last_word};
 use mapper::{Mapper, Place};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
@@ -27,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use voice::Voice;
+use wire::mapping::upnp::ssdp;
 use wire::mapping::{ANNOUNCEMENT_PORT, MESSAGE_MAX, PORT};
 
 /// How often routes and addresses are looked at. Choice: a laptop that has moved finds its new router within it, and reading
@@ -41,6 +45,8 @@ const NOT_YET: &str = "no router was looked for yet";
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_ASKS: u64 = 1;
 const TOKEN_HEARS: u64 = 2;
+const TOKEN_SEARCHES: u64 = 3;
+const TOKEN_EXCHANGE: u64 = 4;
 
 /// Whether a port is to be mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +127,7 @@ impl Mapping {
             listen,
             makes_links,
             line: None,
+            exchange: None,
             off: NOT_YET,
             voice: Voice::new(commander, lines, Arc::clone(&shared)),
             shared: Arc::clone(&shared),
@@ -174,6 +181,8 @@ impl Drop for Mapping {
 struct Line {
     place: Place,
     asks: UdpSocket,
+    /// What searches by UPnP, and gets the answers.
+    searches: UdpSocket,
     /// Where announcements come; none while another program has the port for itself.
     hears: Option<UdpSocket>,
 }
@@ -185,9 +194,14 @@ impl Line {
         // The kernel tells then when nobody listens there.
         asks.connect((place.gateway, PORT))?;
         poller.add(&asks, TOKEN_ASKS, Interest::READ)?;
+        // What a socket with an address of its own sends to a group leaves by the network of that address.
+        let searches = UdpSocket::bind((*place.own.ip(), 0))?;
+        searches.set_nonblocking(true)?;
+        poller.add(&searches, TOKEN_SEARCHES, Interest::READ)?;
         let mut line = Line {
             place,
             asks,
+            searches,
             hears: None,
         };
         line.hear(poller);
@@ -210,6 +224,8 @@ struct Asker {
     listen: Vec<SocketAddr>,
     makes_links: bool,
     line: Option<Line>,
+    /// One at a time.
+    exchange: Option<Exchange>,
     /// Why nothing is asked for.
     off: &'static str,
     voice: Voice,
@@ -228,9 +244,16 @@ impl Asker {
             }
             self.mapper.on_timeout(now);
             self.send(now);
+            self.converse(now, &poller);
             let place = self.line.as_ref().map(|line| line.place);
             self.voice.tell(&self.clock, &self.mapper, place, self.off);
-            let next = [look_at, self.mapper.deadline(), self.voice.deadline()];
+            let exchange = self.exchange.as_ref().map(|exchange| exchange.until);
+            let next = [
+                look_at,
+                exchange,
+                self.mapper.deadline(),
+                self.voice.deadline(),
+            ];
             let wait = next.into_iter().flatten().min();
             let wait = wait.map(|at| at.since(self.clock.now()));
             if poller.wait(wait, &mut ready).is_err() {
@@ -242,8 +265,7 @@ impl Asker {
             }
             self.receive();
         }
-        self.mapper.release();
-        self.send(self.clock.now());
+        self.leave(self.clock.now());
     }
 
     /// Looks where the node is; true if that may change.
@@ -281,6 +303,12 @@ impl Asker {
     fn leave(&mut self, now: Time) {
         self.mapper.release();
         self.send(now);
+        self.exchange = None;
+        while let Some(request) = self.mapper.next_request() {
+            if let Some(line) = &self.line {
+                last_word(&self.clock, *line.place.own.ip(), &request);
+            }
+        }
         self.line = None;
     }
 
@@ -292,6 +320,39 @@ impl Asker {
                 && error.kind() == io::ErrorKind::ConnectionRefused
             {
                 self.mapper.on_nobody(now);
+            }
+        }
+        while let Some(search) = self.mapper.next_search() {
+            let sent = self.line.as_ref().map(|line| &line.searches);
+            // It is repeated.
+            let _ = sent.map(|socket| socket.send_to(&search, ssdp::GROUP));
+        }
+    }
+
+    /// Makes the exchanges that are wanted, one after the other, until one has to be waited for.
+    fn converse(&mut self, now: Time, poller: &Poller) {
+        loop {
+            if let Some(exchange) = &mut self.exchange {
+                if !exchange.read() && now < exchange.until {
+                    return;
+                }
+                self.mapper.on_exchange(now, exchange.id, exchange.answer());
+                self.exchange = None;
+            }
+            let (Some(line), Some(request)) = (&self.line, self.mapper.next_request()) else {
+                return;
+            };
+            let begun = Exchange::begin(*line.place.own.ip(), &request, self.clock.now());
+            let added = begun.and_then(|exchange| {
+                poller.add(&exchange.stream, TOKEN_EXCHANGE, Interest::READ)?;
+                Ok(exchange)
+            });
+            match added {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.mapper.on_exchange(now, request.id, Err("timeout"));
+                }
+                Err(_) => self.mapper.on_exchange(now, request.id, Err("closed")),
             }
         }
     }
@@ -315,6 +376,13 @@ impl Asker {
                     }
                     Err(_) => break,
                 }
+            }
+        }
+        let mut buffer = [0; ssdp::ANSWER_MAX + 1];
+        for _ in 0..BATCH {
+            match line.searches.recv_from(&mut buffer) {
+                Ok((len, from)) => self.mapper.on_search_answer(now, from, &buffer[..len]),
+                Err(_) => break,
             }
         }
     }

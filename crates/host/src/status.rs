@@ -75,11 +75,12 @@ pub struct MappingStatus {
     pub own: Option<String>,
     /// What leads there from outside.
     pub at: Option<String>,
-    /// `PCP` or `NAT-PMP`.
+    /// `PCP`, `NAT-PMP` or `UPnP`.
     pub by: Option<&'static str>,
     /// The second in which the mapping ends unless it is renewed, since 1970.
     pub until_s: Option<u64>,
-    /// Answers that did not count, by reason: `malformed`, `nonce`, `port`, `stranger`, `unasked`.
+    /// Answers that did not count, by reason: `malformed`, `nonce`, `port`, `stranger`, `unasked`; by UPnP `closed`,
+    /// `elsewhere`, `status`, `timeout` too.
     pub ignored: BTreeMap<&'static str, u64>,
 }
 

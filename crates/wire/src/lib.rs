@@ -12,12 +12,12 @@
 //!   remote        client on another host <-> the node's gate, within TLS; carries ipc
 //!   relay         bulk data over TCP between nodes, and what is copied: entries of a directory
 //!   scribe        Pastry rings and Scribe trees, between nodes that the overlay connects
-//!   mapping       a node and the router in front of it: PCP and NAT-PMP, of the RFCs
+//!   mapping       a node and the router in front of it: PCP, NAT-PMP and UPnP, by their documents
 //! ```
 //!
 //! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
-//! are small values with `parse` and `emit`, or iterators over borrowed bytes. Nothing here
-//! allocates. All numbers are in network byte order. What cannot be understood is an error with a
+//! are small values with `parse` and `emit`, or iterators over borrowed bytes. Nothing that
+//! nodes say to each other allocates. All numbers are in network byte order. What cannot be understood is an error with a
 //! label ([`Malformed`]), never a guess and never a panic; docs/wire.md tells the same for humans.
 #![forbid(unsafe_code)]
 

@@ -9,10 +9,11 @@
 //! ```
 //! Both share the port, and the first byte of every message is the version. This module has only the messages that a node
 //! sends and those that it may receive. The formats are not the project's own: a router may add options and bytes at the
-//! end, and the node skips them.
+//! end, and the node skips them. What a router speaks that knows neither is another thing: [`upnp`].
 
 pub mod nat_pmp;
 pub mod pcp;
+pub mod upnp;
 
 use crate::Malformed;
 

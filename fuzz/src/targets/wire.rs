@@ -36,6 +36,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_relay_frame", relay_frame),
     ("wire_tunnel", tunnel_records),
     ("wire_mapping", router_answer),
+    ("wire_mapping_upnp", upnp_answer),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -472,6 +473,35 @@ fn router_answer(data: &[u8]) {
         let len = request.emit(&mut bytes).expect("it is short");
         assert_eq!(nat_pmp::Request::parse(&bytes[..len]), Ok(request));
         assert!(len <= data.len());
+    }
+}
+
+/// What a router says by UPnP. An address that is read is the same when it is written and read again, and a request to it
+/// has the lines that it is to have.
+fn upnp_answer(data: &[u8]) {
+    use mapping::upnp::{Url, description, http, soap, ssdp};
+    let at = |url: &Url| {
+        assert_eq!(Url::parse(&url.to_string()).as_ref(), Ok(url));
+        assert_eq!(http::get(url).split(|it| *it == b'\n').count(), 5);
+    };
+    if let Ok(location) = ssdp::location(data) {
+        at(&location);
+    }
+    for is_all in [false, true] {
+        if let Ok(Some(answer)) = http::Answer::parse(data, is_all) {
+            assert!(answer.body.len() <= data.len());
+        }
+    }
+    let location = Url::parse("http://192.168.1.1:5000/dev/root.xml").expect("it is one");
+    let controls = description::controls(data, &location).unwrap_or_default();
+    controls.iter().for_each(|it| at(&it.url));
+    for action in [
+        soap::Action::Address,
+        soap::Action::Unmap { external_port: 1 },
+    ] {
+        let outcome = soap::Outcome::parse(data, action);
+        let is_address = matches!(outcome, Ok(soap::Outcome::Address(_)));
+        assert!(!is_address || action == soap::Action::Address);
     }
 }
 

@@ -298,8 +298,9 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Third-party packages in the lock file, with those of tests and of other systems. It may only fall: a new package
-/// replaces an old one, or comes with a reason to raise this.
-pub(super) const FOREIGN_MAX: usize = 275;
+/// replaces an old one, or comes with a reason to raise this: the last one was `roxmltree`, since routers describe
+/// themselves in XML, and what strangers write is not read by a parser that nobody else uses.
+pub(super) const FOREIGN_MAX: usize = 276;
 
 /// No more third-party packages than there are.
 pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {

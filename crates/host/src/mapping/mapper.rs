@@ -1,13 +1,14 @@
 //! Who asks the router for a port, as a state machine without sockets and clock.
 //!
 //! ```text
-//!             ┌── nothing comes, or another version ──▶ the same by NAT-PMP ──┐
-//!   place ──▶ ask by PCP ── mapped ──▶ half its life ──▶ ask again            │ nothing comes
-//!               ▲   └────── refused, or a private address outside ──▶ rest ◀──┘
+//!             ┌── nothing comes, or another version ──▶ the same by NAT-PMP ── nothing ──▶ by UPnP ──┐
+//!   place ──▶ ask by PCP ── mapped ──▶ half its life ──▶ ask again                                    │ nothing comes
+//!               ▲   └────── refused, or a private address outside ──▶ rest ◀──────────────────────────┘
 //!               └──────────────────────────────────────────────────────┘  2 min, twice as long each time, up to 1 h
 //! ```
-//! The caller hands in datagrams and the time, sends what [`Mapper::next_datagram`] gives after each call, and calls again
-//! at [`Mapper::deadline`]. What has come of it is the [`State`].
+//! The caller hands in datagrams, answers and the time, sends what [`Mapper::next_datagram`], [`Mapper::next_search`] and
+//! [`Mapper::next_request`] give after each call, and calls again at [`Mapper::deadline`]. What has come of it is the [`State`].
+//! What the protocols say is in [`port_control`] and [`upnp`].
 //!
 //! A router forgets its mappings when it restarts. Its answers and announcements carry an epoch, the time since it began to
 //! know them: if that does not fit its clock, the router is asked at once. So it is if it says unasked that its address or
@@ -16,12 +17,16 @@
 //! Judged: an answer counts if it comes from the router and answers what was asked (nonce and port); the address outside has
 //! to be public, since one that is not lies behind a second NAT; life times are clamped.
 
-use super::judge::{fits, is_public};
+mod port_control;
+mod upnp;
+
+use super::judge::is_public;
 use base::{Duration, Time};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wire::Endpoint;
-use wire::mapping::{Answer, PORT, UNSUPPORTED_VERSION, nat_pmp, pcp};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use upnp::Upnp;
+pub(super) use upnp::{PATIENCE, Request};
+use wire::mapping::pcp;
 
 /// A request is repeated after so long, and then after twice as long each time. [RFC 6886 §3.1] Choice: for PCP too. It
 /// has 3 s for a server that may be far away; this one is the next hop.
@@ -53,6 +58,7 @@ pub(super) struct Place {
 pub(super) enum Protocol {
     Pcp,
     NatPmp,
+    Upnp,
 }
 
 impl Protocol {
@@ -60,6 +66,7 @@ impl Protocol {
         match self {
             Protocol::Pcp => "PCP",
             Protocol::NatPmp => "NAT-PMP",
+            Protocol::Upnp => "UPnP",
         }
     }
 }
@@ -99,8 +106,29 @@ pub(super) struct Mapper {
     /// The next rest.
     rest: Duration,
     epoch: Option<(u32, Time)>,
-    out: VecDeque<Vec<u8>>,
+    upnp: Upnp,
+    out: Out,
     ignored: BTreeMap<&'static str, u64>,
+}
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+struct Out {
+    datagrams: VecDeque<Vec<u8>>,
+    searches: VecDeque<Vec<u8>>,
+    requests: VecDeque<Request>,
+    /// So many there have been.
+    exchanges: u64,
+}
+
+impl Out {
+    /// What was not sent is not to be sent any more.
+    fn clear(&mut self) {
+        *self = Out {
+            exchanges: self.exchanges,
+            ..Out::default()
+        };
+    }
 }
 
 /// A request that waits for its answer.
@@ -130,7 +158,8 @@ impl Default for Mapper {
             last_round: None,
             rest: REST,
             epoch: None,
-            out: VecDeque::new(),
+            upnp: Upnp::default(),
+            out: Out::default(),
             ignored: BTreeMap::new(),
         }
     }
@@ -154,7 +183,7 @@ impl Mapper {
 
     /// The next datagram to the router's port [`PORT`].
     pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
-        self.out.pop_front()
+        self.out.datagrams.pop_front()
     }
 
     /// When [`Mapper::on_timeout`] is to be called.
@@ -174,11 +203,8 @@ impl Mapper {
         if self.place.map(|(place, _)| place) == place {
             return;
         }
-        let ignored = core::mem::take(&mut self.ignored);
-        *self = Mapper {
-            ignored,
-            ..Mapper::default()
-        };
+        self.out.clear();
+        self.forget();
         if let Some(place) = place {
             self.place = Some((place, nonce));
             self.state = State::Asking;
@@ -191,13 +217,16 @@ impl Mapper {
         let was_asked = self.asking.is_some_and(|asking| asking.tries > 0);
         self.out.clear();
         if self.mapping.is_some() || was_asked {
-            self.say(0);
+            self.give_back();
         }
-        let out = core::mem::take(&mut self.out);
-        let ignored = core::mem::take(&mut self.ignored);
+        self.forget();
+    }
+
+    /// Nobody is asked. What is to be sent still, and what was counted, stay.
+    fn forget(&mut self) {
         *self = Mapper {
-            out,
-            ignored,
+            out: core::mem::take(&mut self.out),
+            ignored: core::mem::take(&mut self.ignored),
             ..Mapper::default()
         };
     }
@@ -216,6 +245,9 @@ impl Mapper {
         let Some(asking) = self.asking.filter(|asking| asking.due <= now) else {
             return;
         };
+        if self.protocol == Protocol::Upnp {
+            return self.on_upnp_timeout(now, asking);
+        }
         if asking.tries == TRIES {
             return self.on_silence(now);
         }
@@ -224,35 +256,17 @@ impl Mapper {
             due: now + AGAIN * (1 << asking.tries),
             ..asking
         });
-        let lifetime_s = LIFETIME.as_millis() / 1_000;
-        self.say(u32::try_from(lifetime_s).unwrap_or(u32::MAX));
+        self.say(lifetime_s());
     }
 
     /// The router's host says that nobody listens there.
     pub(super) fn on_nobody(&mut self, now: Time) {
-        if self.asking.is_some() {
+        if self.asking.is_some() && self.protocol != Protocol::Upnp {
             if self.mapping.is_none() {
                 // It would not listen to the other protocol either.
                 self.protocol = Protocol::NatPmp;
             }
             self.on_silence(now);
-        }
-    }
-
-    /// A datagram has come.
-    pub(super) fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
-        let Some((place, nonce)) = self.place else {
-            return;
-        };
-        let router = SocketAddr::new(IpAddr::V4(place.gateway), PORT);
-        if from != router {
-            return self.ignore("stranger");
-        }
-        match Answer::parse(bytes) {
-            Err(_) => self.ignore("malformed"),
-            Ok(Answer::Other(_)) => self.on_other_version(now),
-            Ok(Answer::Pcp(answer)) => self.on_pcp(now, place, nonce, answer),
-            Ok(Answer::NatPmp(answer)) => self.on_nat_pmp(now, place, answer),
         }
     }
 
@@ -270,13 +284,17 @@ impl Mapper {
             tries: 0,
             due: now,
         });
+        if protocol == Protocol::Upnp {
+            self.begin_upnp();
+        }
     }
 
     /// Nothing has come by the protocol in use.
     fn on_silence(&mut self, now: Time) {
         match (self.mapping, self.protocol) {
             (None, Protocol::Pcp) => self.begin(now, Protocol::NatPmp),
-            (None, Protocol::NatPmp) => {
+            (None, Protocol::NatPmp) => self.begin(now, Protocol::Upnp),
+            (None, Protocol::Upnp) => {
                 self.protocol = Protocol::Pcp;
                 self.rest(now, self.rest, State::Silent);
             }
@@ -286,14 +304,6 @@ impl Mapper {
                 let left = mapping.until.since(now);
                 self.next_round = Some(now + left.div(2).max(RENEW_MIN));
             }
-        }
-    }
-
-    fn on_other_version(&mut self, now: Time) {
-        match (self.asking, self.protocol) {
-            (Some(_), Protocol::Pcp) => self.begin(now, Protocol::NatPmp),
-            // Each request of PCP gets this answer, and some may be late. Who speaks neither protocol ends as silent.
-            _ => self.ignore("unasked"),
         }
     }
 
@@ -313,92 +323,10 @@ impl Mapper {
         self.rest(now, rest, State::Refused { why });
     }
 
-    fn on_pcp(
-        &mut self,
-        now: Time,
-        place: Place,
-        nonce: [u8; pcp::NONCE_BYTES],
-        answer: pcp::Answer,
-    ) {
-        let Some(map) = answer.map else {
-            return self.on_announcement(now, answer.epoch_s, None);
-        };
-        if map.nonce != nonce {
-            return self.ignore("nonce");
-        }
-        if map.internal_port != place.own.port() {
-            return self.ignore("port");
-        }
-        let outside = map.external.ipv4();
-        let at = outside.map(|ip| SocketAddrV4::new(ip.into(), map.external.port));
-        if self.asking.is_none() || self.protocol != Protocol::Pcp {
-            // A router tells so that it has changed the mapping. [RFC 6887 §14.2]
-            let is_other = self.mapping.is_some_and(|known| Some(known.at) != at);
-            return match answer.result == 0 && self.asking.is_none() && is_other {
-                true => self.ask_soon(now),
-                false => self.ignore("unasked"),
-            };
-        }
-        self.epoch = Some((answer.epoch_s, now));
-        let lifetime = Duration::from_secs(answer.lifetime_s.into());
-        match answer.result {
-            0 => match at {
-                Some(at) => self.on_given(now, at, lifetime),
-                None => self.refuse(now, REST, "its address outside is not one of IPv4"),
-            },
-            // It may do by the older protocol.
-            1 | 4 => self.begin(now, Protocol::NatPmp),
-            result => self.refuse(now, lifetime, pcp::reason(result)),
-        }
-    }
-
-    fn on_nat_pmp(&mut self, now: Time, place: Place, answer: nat_pmp::Answer) {
-        let Some(asking) = self.asking else {
-            return match answer.given {
-                Some(nat_pmp::Given::Address(ip)) => {
-                    self.on_announcement(now, answer.epoch_s, Some(ip.into()));
-                }
-                _ => self.ignore("unasked"),
-            };
-        };
-        if answer.result == UNSUPPORTED_VERSION {
-            return self.on_other_version(now);
-        }
-        if self.protocol == Protocol::Pcp {
-            return self.ignore("unasked");
-        }
-        self.epoch = Some((answer.epoch_s, now));
-        match (answer.given, asking.outside) {
-            (None, _) => self.refuse(now, REST, nat_pmp::reason(answer.result)),
-            (Some(nat_pmp::Given::Address(ip)), None) => {
-                let outside = Ipv4Addr::from(ip);
-                if is_public(outside) {
-                    self.asking = Some(Asking {
-                        outside: Some(outside),
-                        tries: 0,
-                        due: now,
-                    });
-                    self.on_timeout(now);
-                } else {
-                    self.on_private(now, outside, self.mapping.is_some());
-                }
-            }
-            (Some(nat_pmp::Given::Map(map)), Some(outside)) => {
-                if map.internal_port != place.own.port() {
-                    return self.ignore("port");
-                }
-                let lifetime = Duration::from_secs(map.lifetime_s.into());
-                let at = SocketAddrV4::new(outside, map.external_port);
-                self.on_given(now, at, lifetime);
-            }
-            (Some(_), _) => self.ignore("unasked"),
-        }
-    }
-
     /// The router has mapped the port.
     fn on_given(&mut self, now: Time, at: SocketAddrV4, lifetime: Duration) {
         if !is_public(*at.ip()) {
-            // By NAT-PMP the address was looked at before.
+            // By NAT-PMP and UPnP the address was looked at before.
             return self.on_private(now, *at.ip(), true);
         }
         if at.port() == 0 || lifetime == Duration::ZERO {
@@ -414,10 +342,18 @@ impl Mapper {
         self.next_round = Some(now + life.div(2));
     }
 
+    /// Asks that what is mapped, or may be, is not any more.
+    fn give_back(&mut self) {
+        match self.protocol {
+            Protocol::Pcp | Protocol::NatPmp => self.say(0),
+            Protocol::Upnp => self.unmap(),
+        }
+    }
+
     /// The router's address outside is of no use. What it leads here all the same, if `is_open`, is given back.
     fn on_private(&mut self, now: Time, outside: Ipv4Addr, is_open: bool) {
         if is_open {
-            self.say(0);
+            self.give_back();
         }
         if outside.is_unspecified() {
             return self.refuse(now, REST, "it has no address outside");
@@ -425,65 +361,11 @@ impl Mapper {
         self.protocol = Protocol::Pcp;
         self.rest(now, self.rest, State::DoubleNat { outside });
     }
+}
 
-    /// The router says unasked for how long it has known its mappings, as it does after a restart, and by NAT-PMP its address
-    /// outside, as it does when that changes [RFC 6886 §3.2.1]. Who rests after a refusal asks after a restart too: the
-    /// router may have another configuration.
-    fn on_announcement(&mut self, now: Time, epoch_s: u32, outside: Option<Ipv4Addr>) {
-        if self.asking.is_some() {
-            return;
-        }
-        let fits = self.epoch.is_some_and(|known| fits(known, epoch_s, now));
-        self.epoch = Some((epoch_s, now));
-        let known = self.mapping.map(|mapping| *mapping.at.ip());
-        let has_moved = known.is_some() && outside.is_some() && known != outside;
-        if !fits || has_moved {
-            self.ask_soon(now);
-        }
-    }
-
-    /// What a router tells unasked is not taken over: it is a reason to ask.
-    fn ask_soon(&mut self, now: Time) {
-        let rested = self.last_round.map(|last| last + RENEW_MIN);
-        let soon = rested.map_or(now, |rested| rested.max(now));
-        self.next_round = Some(self.next_round.map_or(soon, |next| next.min(soon)));
-    }
-
-    /// Sends what is asked now; without a life time what is given back.
-    fn say(&mut self, lifetime_s: u32) {
-        let Some((place, nonce)) = self.place else {
-            return;
-        };
-        let mut buffer = [0; nat_pmp::MESSAGE_BYTES];
-        let known = self.mapping.map(|mapping| mapping.at);
-        let port = known.map_or(place.own.port(), |at| at.port());
-        let internal_port = place.own.port();
-        let request = match (self.protocol, self.asking.and_then(|it| it.outside)) {
-            (Protocol::Pcp, _) => {
-                let outside = known.map_or(Ipv4Addr::UNSPECIFIED, |at| *at.ip());
-                let request = pcp::Request {
-                    lifetime_s,
-                    client: place.own.ip().to_ipv6_mapped().octets(),
-                    nonce,
-                    internal_port,
-                    external: Endpoint {
-                        ip: outside.to_ipv6_mapped().octets(),
-                        port,
-                    },
-                };
-                return self.out.push_back(request.to_bytes().to_vec());
-            }
-            (Protocol::NatPmp, None) if lifetime_s > 0 => nat_pmp::Request::Address,
-            (Protocol::NatPmp, _) => nat_pmp::Request::Map(nat_pmp::Map {
-                internal_port,
-                // [RFC 6886 §3.4]
-                external_port: if lifetime_s > 0 { port } else { 0 },
-                lifetime_s,
-            }),
-        };
-        let len = request.emit(&mut buffer).expect("no message is longer");
-        self.out.push_back(buffer[..len].to_vec());
-    }
+/// [`LIFETIME`] as it is said.
+fn lifetime_s() -> u32 {
+    u32::try_from(LIFETIME.as_millis() / 1_000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

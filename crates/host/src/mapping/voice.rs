@@ -116,7 +116,7 @@ impl Voice {
                  which is not public, so there is a second NAT in front of it"
             )),
             (State::Silent, _) => lines.say(&format!(
-                "port mapping: the router {router} answers neither PCP nor NAT-PMP"
+                "port mapping: the router {router} answers neither PCP, NAT-PMP nor UPnP"
             )),
             (State::Off, State::Mapped { .. }) => {
                 lines.say(&format!("port mapping: given back: {off}"));

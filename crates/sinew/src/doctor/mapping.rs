@@ -37,14 +37,14 @@ fn judge(status: &Value, is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
         "silent" if is_same_for_all(&seen) => Finding::good(
             WHAT,
             format!(
-                "none, and none is needed: the router {router} answers neither PCP nor NAT-PMP, but neighbors see one endpoint"
+                "none, and none is needed: the router {router} answers neither PCP, NAT-PMP nor UPnP, but neighbors see one endpoint"
             ),
         ),
         "silent" => Finding::weak(
             WHAT,
-            format!("none: the router {router} answers neither PCP nor NAT-PMP"),
+            format!("none: the router {router} answers neither PCP, NAT-PMP nor UPnP"),
             format!(
-                "switch one of them on in the router (often beside UPnP, which this node does not speak), or {BY_HAND}; a NAT that is endpoint-independent needs neither"
+                "switch one of them on in the router (UPnP: let a firewall of this host take UDP answers from {router}), or {BY_HAND}; a NAT that is endpoint-independent needs neither"
             ),
         ),
         "refused" => Finding::weak(

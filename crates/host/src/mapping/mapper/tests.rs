@@ -1,6 +1,9 @@
 //! Scripts: a router that answers as it is told, and a clock that jumps to what is due.
 
 use super::*;
+use std::net::SocketAddr;
+use wire::Endpoint;
+use wire::mapping::{PORT, nat_pmp};
 
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 const PLACE: Place = Place {
@@ -280,6 +283,8 @@ fn an_answer_that_comes_more_than_once_counts_once() {
 fn a_router_that_answers_nothing_is_asked_again_rarely() {
     let mut script = Script::new(Speaks::Nothing);
     script.run(SECOND * 8);
+    assert_eq!(script.mapper.state(), State::Asking, "UPnP is tried");
+    script.run(SECOND * 4);
     assert_eq!(script.mapper.state(), State::Silent);
     assert_eq!(script.asked.len(), 8);
     script.run(MINUTE);
@@ -296,6 +301,7 @@ fn a_router_that_answers_nothing_is_asked_again_rarely() {
     script.mapper.on_timeout(script.now);
     script.exchange();
     script.mapper.on_nobody(script.now);
+    script.run(SECOND * 4);
     assert_eq!(script.mapper.state(), State::Silent);
     script.run(MINUTE);
     assert_eq!(script.asked.len(), 1);

@@ -1,0 +1,364 @@
+//! Scripts: a router that speaks UPnP alone, and a clock that jumps to what is due.
+
+use super::*;
+use crate::mapping::mapper::State;
+use std::collections::BTreeMap;
+
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
+const PLACE: Place = Place {
+    gateway: GATEWAY,
+    own: SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 2), 7_700),
+};
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const AT: &str = "http://192.168.1.1:5000/root.xml";
+
+#[derive(Debug)]
+struct Script {
+    mapper: Mapper,
+    now: Time,
+    /// Where its description is; none if it does not answer searches.
+    location: Option<&'static str>,
+    /// What its services are, and where.
+    services: Vec<(&'static str, &'static str)>,
+    /// Addresses outside, by the path of the service.
+    outside: BTreeMap<&'static str, &'static str>,
+    /// What it says to a port.
+    fault: fn(port: u16, lease_s: u32) -> Option<u16>,
+    /// What it answers instead of anything by HTTP.
+    instead: Option<Result<&'static str, &'static str>>,
+    /// Ports outside, and for how long.
+    mapped: BTreeMap<u16, u32>,
+    /// Searches, and the exchanges that were made.
+    searches: usize,
+    asked: Vec<(SocketAddrV4, String)>,
+}
+
+impl Script {
+    fn new() -> Script {
+        let mut script = Script {
+            mapper: Mapper::default(),
+            now: Time::ZERO + MINUTE,
+            location: Some(AT),
+            services: vec![("WANIPConnection:1", "/ip")],
+            outside: BTreeMap::from([("/ip", "198.51.100.7"), ("/ppp", "198.51.100.7")]),
+            fault: |_, _| None,
+            instead: None,
+            mapped: BTreeMap::new(),
+            searches: 0,
+            asked: Vec::new(),
+        };
+        script.mapper.set_place(script.now, Some(PLACE), [7; 12]);
+        script
+    }
+
+    fn run(&mut self, span: Duration) {
+        let until = self.now + span;
+        while let Some(due) = self.mapper.deadline().filter(|due| *due <= until) {
+            self.now = self.now.max(due);
+            self.mapper.on_timeout(self.now);
+            self.exchange();
+        }
+        self.now = until;
+    }
+
+    fn exchange(&mut self) {
+        while self.mapper.next_datagram().is_some() {
+            self.mapper.on_nobody(self.now);
+            self.mapper.on_timeout(self.now);
+        }
+        while self.mapper.next_search().is_some() {
+            self.searches += 1;
+            if let Some(at) = self.location {
+                self.find(GATEWAY, at);
+            }
+        }
+        while let Some(request) = self.mapper.next_request() {
+            let text = String::from_utf8(request.bytes).unwrap();
+            let answer = match self.instead {
+                Some(answer) => answer.map(str::to_owned),
+                None => Ok(self.answer(&text)),
+            };
+            self.asked.push((request.to, text));
+            let answer = answer
+                .as_ref()
+                .map_err(|reason| *reason)
+                .and_then(|it| http::Answer::parse(it.as_bytes(), true).map_err(|_| "malformed"));
+            let answer = answer.map(|it| it.expect("it is whole"));
+            self.mapper.on_exchange(self.now, request.id, answer);
+        }
+    }
+
+    /// Somebody says that a gateway is there.
+    fn find(&mut self, from: Ipv4Addr, at: &str) {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nST: urn:schemas-upnp-org:device:InternetGatewayDevice:1\r\nLOCATION: {at}\r\n\r\n"
+        );
+        let from = SocketAddr::from((from, 1_900));
+        self.mapper
+            .on_search_answer(self.now, from, answer.as_bytes());
+    }
+
+    fn answer(&mut self, request: &str) -> String {
+        let path = request.split(' ').nth(1).unwrap();
+        let number = |name: &str| -> Option<u32> {
+            let (_, rest) = request.split_once(&format!("<{name}>"))?;
+            rest.split('<').next()?.parse().ok()
+        };
+        let port = number("NewExternalPort").and_then(|port| u16::try_from(port).ok());
+        if request.starts_with("GET ") {
+            let service = |(name, at): &(&str, &str)| {
+                format!(
+                    "<service><serviceType>urn:schemas-upnp-org:service:{name}</serviceType><controlURL>{at}</controlURL></service>"
+                )
+            };
+            let services: String = self.services.iter().map(service).collect();
+            return format!("HTTP/1.1 200 OK\r\n\r\n<root><device>{services}</device></root>");
+        }
+        let done = |action: &str, results: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\n\r\n<e><b><{action}Response>{results}</{action}Response></b></e>"
+            )
+        };
+        if request.contains("#GetExternalIPAddress\"") {
+            let ip = self.outside.get(path).copied().unwrap_or_default();
+            let ip = format!("<NewExternalIPAddress>{ip}</NewExternalIPAddress>");
+            return done("GetExternalIPAddress", &ip);
+        }
+        let port = port.unwrap();
+        let Some(lease_s) = number("NewLeaseDuration") else {
+            self.mapped.remove(&port);
+            return done("DeletePortMapping", "");
+        };
+        if let Some(code) = (self.fault)(port, lease_s) {
+            return format!(
+                "HTTP/1.1 500 No\r\n\r\n<e><b><Fault><UPnPError><errorCode>{code}</errorCode></UPnPError></Fault></b></e>"
+            );
+        }
+        self.mapped.insert(port, lease_s);
+        done("AddPortMapping", "")
+    }
+
+    fn refused(&self) -> &'static str {
+        match self.mapper.state() {
+            State::Refused { why } => why,
+            state => panic!("{state:?}"),
+        }
+    }
+}
+
+fn mapped(port: u16) -> State {
+    State::Mapped {
+        at: SocketAddrV4::new(OUTSIDE, port),
+        by: Protocol::Upnp,
+    }
+}
+
+#[test]
+fn a_router_that_speaks_nothing_else_maps_renews_and_gets_it_back() {
+    let mut script = Script::new();
+    script.run(SECOND);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    assert_eq!(script.mapped, BTreeMap::from([(7_700, 1_200)]));
+    assert_eq!((script.searches, script.asked.len()), (2, 3));
+    assert!(
+        script
+            .asked
+            .iter()
+            .all(|(to, _)| *to == "192.168.1.1:5000".parse().unwrap())
+    );
+    assert!(
+        script.asked[2]
+            .1
+            .contains("<NewInternalClient>192.168.1.2<")
+    );
+    // Half its life has passed: its address outside is looked at, and the port asked for again.
+    script.run(MINUTE * 10);
+    assert_eq!((script.searches, script.asked.len()), (2, 5));
+    script.run(MINUTE * 120);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    assert_eq!((script.searches, script.asked.len()), (2, 5 + 2 * 12));
+    script.mapper.release();
+    script.exchange();
+    assert!(script.mapped.is_empty());
+    assert_eq!(
+        (script.mapper.state(), script.mapper.deadline()),
+        (State::Off, None)
+    );
+    assert!(
+        script.mapper.ignored().is_empty(),
+        "{:?}",
+        script.mapper.ignored()
+    );
+}
+
+#[test]
+fn a_router_that_is_not_found_is_searched_for_again_rarely() {
+    let mut script = Script::new();
+    script.location = None;
+    script.run(SECOND * 4);
+    assert_eq!(script.mapper.state(), State::Silent);
+    assert_eq!((script.searches, script.asked.len()), (2 * 4, 0));
+    script.run(MINUTE);
+    assert_eq!(script.searches, 2 * 4);
+    script.location = Some(AT);
+    script.run(MINUTE * 2);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+}
+
+#[test]
+fn a_router_that_gives_no_life_time_maps_without_end() {
+    let mut script = Script::new();
+    script.fault = |_, lease_s| (lease_s > 0).then_some(soap::ONLY_PERMANENT);
+    script.run(SECOND);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    assert_eq!(script.mapped, BTreeMap::from([(7_700, 0)]));
+    assert_eq!(script.asked.len(), 4);
+    script.run(MINUTE * 10);
+    assert_eq!(
+        script.asked.len(),
+        6,
+        "it is renewed all the same, and asked as it likes it"
+    );
+    script.mapper.release();
+    script.exchange();
+    assert!(script.mapped.is_empty());
+    script = Script::new();
+    script.fault = |_, _| Some(soap::ONLY_PERMANENT);
+    script.run(SECOND);
+    assert_eq!(script.refused(), soap::reason(soap::ONLY_PERMANENT));
+    assert_eq!(script.asked.len(), 4);
+}
+
+#[test]
+fn a_port_that_belongs_to_another_host_is_left_to_it() {
+    let mut script = Script::new();
+    script.fault = |port, _| (port == 7_700).then_some(soap::CONFLICT);
+    script.run(SECOND);
+    let port = *script.mapped.keys().next().unwrap();
+    assert!(port >= DYNAMIC_PORTS);
+    assert_eq!(script.mapper.state(), mapped(port));
+    script.run(MINUTE * 10);
+    assert_eq!(script.mapper.state(), mapped(port), "it stays so");
+    assert_eq!(script.asked.len(), 4 + 2);
+    script = Script::new();
+    script.fault = |_, _| Some(soap::CONFLICT);
+    script.run(SECOND);
+    assert_eq!(script.refused(), soap::reason(soap::CONFLICT));
+    assert_eq!(script.asked.len(), 2 + 1 + OTHER_PORTS);
+    assert!(script.mapped.is_empty());
+}
+
+#[test]
+fn the_service_that_is_connected_is_used() {
+    let mut script = Script::new();
+    script.services = vec![("WANPPPConnection:1", "/ppp"), ("WANIPConnection:1", "/ip")];
+    script.outside.insert("/ip", "0.0.0.0");
+    script.run(SECOND);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    assert!(
+        script.asked[3].1.starts_with("POST /ppp "),
+        "{:?}",
+        script.asked
+    );
+    script = Script::new();
+    script.outside.clear();
+    script.run(SECOND);
+    assert_eq!(script.refused(), "it has no address outside");
+    script = Script::new();
+    script.services = vec![("Layer3Forwarding:1", "/l3f")];
+    script.run(SECOND);
+    assert!(script.refused().contains("no service"));
+}
+
+#[test]
+fn an_address_that_is_not_public_is_a_second_nat() {
+    let mut script = Script::new();
+    script.outside.insert("/ip", "100.64.3.2");
+    script.run(SECOND);
+    let outside = Ipv4Addr::new(100, 64, 3, 2);
+    assert_eq!(script.mapper.state(), State::DoubleNat { outside });
+    assert_eq!(script.asked.len(), 2, "no port is asked for");
+    // The same when it becomes one.
+    script = Script::new();
+    script.run(SECOND);
+    script.outside.insert("/ip", "10.0.0.9");
+    script.run(MINUTE * 10);
+    let outside = Ipv4Addr::new(10, 0, 0, 9);
+    assert_eq!(script.mapper.state(), State::DoubleNat { outside });
+    assert!(script.mapped.is_empty(), "it is given back");
+}
+
+#[test]
+fn only_the_router_is_believed_and_asked() {
+    let mut script = Script::new();
+    script.location = None;
+    script.run(SECOND);
+    let other = Ipv4Addr::new(192, 168, 1, 9);
+    script.find(other, "http://192.168.1.9:80/root.xml");
+    script.find(other, AT);
+    script.find(GATEWAY, "http://192.168.1.9:80/root.xml");
+    script.find(GATEWAY, "http://127.0.0.1:22/");
+    script.find(GATEWAY, "http://router.example/");
+    script.exchange();
+    assert!(script.asked.is_empty());
+    let ignored = [("elsewhere", 2), ("malformed", 1), ("stranger", 2)];
+    assert_eq!(*script.mapper.ignored(), BTreeMap::from(ignored));
+    // A service elsewhere is not asked either.
+    script.services = vec![
+        ("WANIPConnection:2", "http://192.168.1.9/c"),
+        ("WANIPConnection:1", "/ip"),
+    ];
+    script.find(GATEWAY, AT);
+    script.exchange();
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    assert!(script.asked.iter().all(|(to, _)| *to.ip() == GATEWAY));
+    assert_eq!(script.mapper.ignored()["elsewhere"], 3);
+}
+
+#[test]
+fn what_is_malformed_is_counted_and_ends_the_try() {
+    for (instead, reason) in [
+        (Ok("HTTP/1.1 200 OK\r\n\r\n<root>"), "malformed"),
+        (
+            Ok("HTTP/1.1 302 Found\r\nLocation: http://192.168.1.1/\r\n\r\n"),
+            "status",
+        ),
+        (Err("timeout"), "timeout"),
+        (Err("closed"), "closed"),
+        (Err("malformed"), "malformed"),
+    ] {
+        let mut script = Script::new();
+        script.instead = Some(instead);
+        script.run(MINUTE);
+        assert_eq!(script.refused(), why(reason));
+        assert_eq!((script.searches, script.asked.len()), (2, 1), "{reason}");
+        assert_eq!(*script.mapper.ignored(), BTreeMap::from([(reason, 1)]));
+        // What is mapped stays so until its end, and the router is searched for.
+        let mut script = Script::new();
+        script.run(SECOND);
+        script.instead = Some(instead);
+        script.run(MINUTE * 15 + SECOND);
+        assert_eq!(script.mapper.state(), mapped(7_700));
+        assert!(script.searches > 2, "{reason}");
+        script.instead = None;
+        script.run(MINUTE * 15);
+        assert_eq!(script.mapper.state(), mapped(7_700));
+    }
+}
+
+#[test]
+fn an_exchange_that_nobody_makes_ends_the_try_and_a_late_one_does_not_count() {
+    let mut script = Script::new();
+    script.mapper.on_timeout(script.now);
+    script.mapper.on_nobody(script.now);
+    script.mapper.on_timeout(script.now);
+    script.find(GATEWAY, AT);
+    let request = script.mapper.next_request().unwrap();
+    let late = script.mapper.deadline().unwrap();
+    script.mapper.on_timeout(late);
+    assert_eq!(script.refused(), why("timeout"));
+    script.mapper.on_exchange(late, request.id, Err("closed"));
+    assert_eq!(*script.mapper.ignored(), BTreeMap::from([("timeout", 1)]));
+}

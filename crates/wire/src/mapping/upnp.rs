@@ -1,0 +1,123 @@
+//! UPnP IGD, the Internet Gateway Device of UPnP: what a node asks a router that speaks neither PCP nor NAT-PMP.
+//!
+//! ```text
+//!   node ── M-SEARCH for a gateway ──▶ 239.255.255.250:1900, UDP      [`ssdp`]
+//!   node ◀── LOCATION: where its description is ── router
+//!   node ── GET ──▶ router, TCP                                       [`http`]
+//!   node ◀── XML: its services, and where each is controlled ──       [`description`]
+//!   node ── POST: address outside? map this port. give it back ──▶    [`soap`]
+//! ```
+//! [UPnP Device Architecture 1.1 §1.3, §2.3, §3.2; WANIPConnection:1 §2.4] Routers differ: in line ends, name spaces, devices
+//! within devices, addresses relative to this or that. What is read here is what they have in common, and no more of it.
+//! Here alone in the crate reading allocates: no packet of the overlay comes this way.
+
+pub mod description;
+pub mod http;
+pub mod soap;
+pub mod ssdp;
+
+use crate::Malformed;
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use roxmltree::{Document, Node, ParsingOptions};
+use std::borrow::Cow;
+
+/// A longer address is not followed. Choice: three times the longest that routers are known to have.
+pub const PATH_MAX: usize = 512;
+/// A document with more nodes is not read. Choice: the descriptions of routers have some hundred.
+const NODES_MAX: u32 = 8_192;
+
+/// Where something is, by HTTP at an address of IPv4. Names are not looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// The host and its port.
+    pub at: SocketAddrV4,
+    /// What is asked for there; it begins with a slash, and nothing in it ends a line of HTTP.
+    pub path: String,
+}
+
+impl Url {
+    /// Reads an absolute one.
+    pub fn parse(text: &str) -> Result<Url, Malformed> {
+        const SCHEME: &str = "http://";
+        let text = text.trim();
+        let scheme = text.get(..SCHEME.len()).ok_or(Malformed::Short)?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return Err(Malformed::Kind);
+        }
+        let rest = &text[SCHEME.len()..];
+        let host_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (host, path) = rest.split_at(host_ends);
+        let (ip, port) = match host.split_once(':') {
+            Some((ip, port)) => (ip, port.parse().map_err(|_| Malformed::Value)?),
+            None => (host, 80),
+        };
+        let ip: Ipv4Addr = ip.parse().map_err(|_| Malformed::Value)?;
+        if port == 0 {
+            return Err(Malformed::Value);
+        }
+        Url::new(SocketAddrV4::new(ip, port), path)
+    }
+
+    /// Reads one that may be relative to this one. [RFC 3986 §5.2, without the removal of dots]
+    pub fn join(&self, text: &str) -> Result<Url, Malformed> {
+        let text = text.trim();
+        if text.contains("://") {
+            return Url::parse(text);
+        }
+        if text.starts_with("//") {
+            return Err(Malformed::Kind);
+        }
+        if text.starts_with('/') {
+            return Url::new(self.at, text);
+        }
+        let path = self.path.split('?').next().unwrap_or_default();
+        let folder = path.rfind('/').map_or("", |at| &path[..at]);
+        Url::new(self.at, &format!("{folder}/{text}"))
+    }
+
+    fn new(at: SocketAddrV4, path: &str) -> Result<Url, Malformed> {
+        let path = path.split('#').next().unwrap_or_default();
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path = format!("{slash}{path}");
+        if path.len() > PATH_MAX {
+            return Err(Malformed::Length);
+        }
+        match path.bytes().all(|it| it.is_ascii_graphic()) {
+            true => Ok(Url { at, path }),
+            false => Err(Malformed::Value),
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.at, self.path)
+    }
+}
+
+/// Reads XML, and hands the document to `read`. A document type is refused, so nothing in it can grow.
+fn xml<T>(
+    bytes: &[u8],
+    read: impl FnOnce(&Document<'_>) -> Result<T, Malformed>,
+) -> Result<T, Malformed> {
+    // Some routers end with a zero, or write the name of their maker in Latin-1; neither matters here.
+    let text: Cow<'_, str> = String::from_utf8_lossy(bytes);
+    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0' || it == '\u{feff}');
+    let options = ParsingOptions {
+        nodes_limit: NODES_MAX,
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(text, options).map_err(|_| Malformed::Text)?;
+    read(&document)
+}
+
+/// The text of the first child with this name, whatever its name space.
+fn child_text<'a>(of: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    let mut children = of.children();
+    let child = children.find(|it| it.tag_name().name() == name)?;
+    Some(child.text().unwrap_or_default().trim())
+}
+
+#[cfg(test)]
+mod tests;

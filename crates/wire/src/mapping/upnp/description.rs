@@ -1,0 +1,79 @@
+//! The description of a router: of the services in it, those that map ports.
+//!
+//! ```text
+//! root
+//! |-- URLBase                                     what addresses are relative to, in old ones
+//! '-- device: InternetGatewayDevice
+//!     '-- deviceList, device: WANDevice
+//!         '-- deviceList, device: WANConnectionDevice
+//!             '-- serviceList, service
+//!                 |-- serviceType                 urn:schemas-upnp-org:service:WANIPConnection:1
+//!                 '-- controlURL                  /ctl/IPConn
+//! ```
+
+use super::{Url, child_text, xml};
+use crate::Malformed;
+
+/// So many are looked at. Choice: one for each uplink of a home router, by IP and by PPP.
+const SERVICES_MAX: usize = 8;
+
+/// What kind of uplink a service maps ports on. Their actions are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// WANIPConnection of version 2.
+    Ip2,
+    /// WANIPConnection of version 1.
+    Ip1,
+    /// WANPPPConnection.
+    Ppp1,
+}
+
+impl Kind {
+    /// All of them, the one to be asked first at the front.
+    pub const ALL: [Kind; 3] = [Kind::Ip2, Kind::Ip1, Kind::Ppp1];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Ip2 => "urn:schemas-upnp-org:service:WANIPConnection:2",
+            Kind::Ip1 => "urn:schemas-upnp-org:service:WANIPConnection:1",
+            Kind::Ppp1 => "urn:schemas-upnp-org:service:WANPPPConnection:1",
+        }
+    }
+}
+
+/// A service that maps ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Which one.
+    pub kind: Kind,
+    /// Where it is asked.
+    pub url: Url,
+}
+
+/// The services that map ports, the one to be asked first at the front, in the description that came from `location`.
+pub fn controls(bytes: &[u8], location: &Url) -> Result<Vec<Control>, Malformed> {
+    xml(bytes, |document| {
+        let root = document.root_element();
+        let base = child_text(root, "URLBase").filter(|it| !it.is_empty());
+        let base = base.map_or_else(|| Ok(location.clone()), |it| location.join(it))?;
+        let mut found = Vec::new();
+        for service in root
+            .descendants()
+            .filter(|it| it.tag_name().name() == "service")
+        {
+            let name = child_text(service, "serviceType").unwrap_or_default();
+            let Some(kind) = Kind::ALL.into_iter().find(|it| it.name() == name) else {
+                continue;
+            };
+            let at = child_text(service, "controlURL").filter(|it| !it.is_empty());
+            let url = base.join(at.ok_or(Malformed::Short)?)?;
+            if found.len() == SERVICES_MAX {
+                return Err(Malformed::Count);
+            }
+            found.push(Control { kind, url });
+        }
+        found.sort_by_key(|it| it.kind);
+        Ok(found)
+    })
+}
