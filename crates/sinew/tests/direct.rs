@@ -15,13 +15,15 @@
 mod gateway;
 #[path = "direct/hosts.rs"]
 mod hosts;
+#[path = "direct/igd.rs"]
+mod igd;
+#[path = "direct/mapped.rs"]
+mod mapped;
 mod world;
 
-use gateway::{Gateway, Speaks};
 use net::netns::{Namespace, available};
 use serde_json::Value;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use world::streams::Stream;
 use world::{World, nft};
@@ -243,57 +245,6 @@ fn a_restricted_cone_is_open_to_whom_it_has_sent() {
 fn a_symmetric_nat_stays_on_its_way_to_those_that_are_closed() {
     pair([Nat::Symmetric, Nat::Symmetric]);
     pair([Nat::PortRestricted, Nat::Symmetric]);
-}
-
-/// One router maps a port, which opens it to the other one's symmetric NAT. The other router is behind a NAT itself.
-#[test]
-fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
-    let Some(mut site) = quiet_site("mapped", [Nat::Symmetric; 2]) else {
-        return;
-    };
-    let at = |text: &str| -> Ipv4Addr { text.parse().unwrap() };
-    let given = [(at("198.51.100.2"), 40_001), (at("100.64.3.2"), 40_002)];
-    let [b_router, c_router] = &site.routers;
-    let b_gateway = Gateway::start(b_router, Speaks::Pcp, at("10.97.1.1"), given[0]);
-    let c_gateway = Gateway::start(c_router, Speaks::NatPmp, at("10.97.2.1"), given[1]);
-    // A server has a router too, and the address that it is asked from is public.
-    site.hosts[0]
-        .ip(&["route", "add", "default", "via", "198.51.100.2"])
-        .unwrap();
-    site.launch();
-    let world = &site.world;
-    let mapping = |name: &str| world.status(name)["mapping"].clone();
-    world.wait("both routers are asked", || {
-        mapping("b")["state"] == "mapped" && mapping("c")["state"] == "double-nat"
-    });
-    let told = mapping("b");
-    assert_eq!(told["at"], "198.51.100.2:40001", "{told}");
-    assert_eq!(told["by"], "PCP", "{told}");
-    assert_eq!(*c_gateway.open.lock().unwrap(), None, "it is of no use");
-    let told = mapping("a");
-    assert_eq!(told["state"], "off", "{told}");
-    assert_eq!(told["why"], "this host has a public address", "{told}");
-    let took = time_to_link(&site);
-    println!(
-        "symmetric-symmetric, mapped: direct after {} ms",
-        took.as_millis()
-    );
-    let links = site.world.json("links --node net/c").to_string();
-    assert!(links.contains("198.51.100.2:40001"), "{links}");
-    // What is not wanted any more is given back at once, and so is all at the end.
-    let open = || *b_gateway.open.lock().unwrap();
-    assert_eq!(open(), Some(40_001));
-    site.world.configure("b", "map_port = false");
-    let taken = site.world.sinew("reload --node net/b");
-    assert!(taken.contains("map_port"), "{taken}");
-    site.world.wait("the port is closed", || open().is_none());
-    let path = site.world.node("b").join("node.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace("map_port = false", "map_port = true")).unwrap();
-    site.world.sinew("reload --node net/b");
-    site.world.wait("the port is open", || open().is_some());
-    site.world.stop("b");
-    site.world.wait("the port is closed", || open().is_none());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use wire::Endpoint;
 use wire::mapping::{PORT, nat_pmp, pcp};
 
 /// How often a thread looks whether the test has ended.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// What it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,19 +134,19 @@ impl Server {
     /// Opens the port to the host that asks, or closes it.
     fn map(&mut self, from: SocketAddr, internal_port: u16, lifetime_s: u32) {
         let is_open = lifetime_s > 0;
-        let port = self.port;
-        let rule = match is_open {
-            true => format!(
-                "iifname \"r1\" udp dport {port} dnat to {}:{internal_port};",
-                from.ip()
-            ),
-            false => String::new(),
-        };
-        let rules = format!(
-            "table ip mapped\ndelete table ip mapped\ntable ip mapped {{\nchain pre {{\n\
-             type nat hook prerouting priority -110;\n{rule}\n}}\n}}\n"
-        );
-        assert!(nft::load(&self.router, &rules));
-        *self.open.lock().unwrap() = is_open.then_some(port);
+        let to = SocketAddr::new(from.ip(), internal_port);
+        lead(&self.router, self.port, is_open.then_some(to));
+        *self.open.lock().unwrap() = is_open.then_some(self.port);
     }
+}
+
+/// Leads what comes to the port outside to this host and port, or nowhere.
+pub(crate) fn lead(router: &Namespace, port: u16, to: Option<SocketAddr>) {
+    let rule = to.map(|to| format!("iifname \"r1\" udp dport {port} dnat to {to};"));
+    let rules = format!(
+        "table ip mapped\ndelete table ip mapped\ntable ip mapped {{\nchain pre {{\n\
+         type nat hook prerouting priority -110;\n{}\n}}\n}}\n",
+        rule.unwrap_or_default()
+    );
+    assert!(nft::load(router, &rules));
 }
