@@ -96,6 +96,9 @@ pub struct Run {
     /// (settings.hello_interval=50ms). No claim of a paper is judged then
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Override>,
+    /// Exit with status 1 if a claim that was put to a test does not hold
+    #[arg(long, conflicts_with_all = ["shard", "on"])]
+    pub strict: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -145,6 +148,9 @@ pub struct Merge {
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
+    /// Exit with status 1 if a claim that was put to a test does not hold
+    #[arg(long)]
+    pub strict: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -160,7 +166,7 @@ pub fn run(lab: &Lab) -> Outcome {
         Lab::Impair(args) => link::impair(args),
         Lab::Merge(args) => {
             let summary = experiment::merge(&args.folders, &args.out);
-            tell(&summary.map_err(failure)?, args.json)
+            tell(&summary.map_err(failure)?, args.json, args.strict)
         }
     }
 }
@@ -212,7 +218,7 @@ fn run_experiments(args: &Run) -> Outcome {
         overrides: args.set.clone(),
     };
     let summary = experiment::run(&options, Progress::choose(args.verbose));
-    tell(&summary.map_err(failure)?, args.json)
+    tell(&summary.map_err(failure)?, args.json, args.strict)
 }
 
 fn up(args: &Up) -> Outcome {
@@ -252,11 +258,15 @@ fn live_failure(error: LiveError) -> Failure {
     }
 }
 
-fn tell(summary: &LabSummary, json: bool) -> Outcome {
-    if json {
-        return terminal::json(&serde_json::to_value(summary).map_err(Failure::failed)?);
+fn tell(summary: &LabSummary, json: bool, is_strict: bool) -> Outcome {
+    match json {
+        true => terminal::json(&serde_json::to_value(summary).map_err(Failure::failed)?)?,
+        false => terminal::line(summary.to_string().trim_end())?,
     }
-    terminal::line(summary.to_string().trim_end())
+    match summary.failing().filter(|_| is_strict) {
+        Some(claims) => Err(Failure::failed(claims)),
+        None => Ok(()),
+    }
 }
 
 fn failure(error: LabError) -> Failure {

@@ -379,6 +379,45 @@ fn experiments_shards_and_folders_that_are_not_are_refused() {
     }
 }
 
+#[test]
+fn strict_runs_and_merges_fail_when_a_claim_does_not_hold() {
+    let folder = Folder::new("strict");
+    let text = "[experiment]\nid = 'own/pair'\ntitle = 'A pair'\n[experiment.grid]\nloss = [0]\n\
+                [[experiment.measure]]\nname = 'sent'\ntake = 'flows.a-b.sent'\n\
+                [[experiment.claim]]\nkey = 'some'\ncheck = 'sent >= 1'\n\
+                [[experiment.claim]]\nkey = 'none'\ncheck = 'sent <= 0'\n\
+                [scenario]\nname = 'pair'\nduration = '1s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n\
+                [[link]]\na = 'a'\nb = 'b'\npath = 'loss={loss}%'\n[[flow]]\nfrom = 'a'\nto = 'b'\n";
+    let file = folder.write("pair.toml", text);
+    let true_one = folder.write("true.toml", &text.replace("sent <= 0", "sent <= 9999"));
+    let [file, true_one] = [&file, &true_one].map(|file| file.to_str().unwrap());
+    let at = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    let (out, part) = (at("out"), at("part"));
+    let run = ["lab", "run", file, "--out", &out];
+    assert!(sinew(&run).status.success());
+    assert!(
+        sinew(&["lab", "run", true_one, "--out", &out, "--strict"])
+            .status
+            .success()
+    );
+    let shard = ["lab", "run", file, "--out", &part, "--shard", "1/1"];
+    assert!(sinew(&shard).status.success());
+    let merge = ["lab", "merge", &part, "--out", &out];
+    assert!(sinew(&merge).status.success());
+    for words in [&run[..], &merge[..]] {
+        for more in [&["--strict"][..], &["--strict", "--json"][..]] {
+            let output = sinew(&[words, more].concat());
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last();
+            assert_eq!(last, Some("sinew: claims that do not hold: own/pair: none"));
+            assert!(!output.stdout.is_empty());
+        }
+    }
+    // A part is not judged.
+    refused(&[&shard[..], &["--strict"]].concat());
+}
+
 /// Files with these names and contents, which can be run.
 fn programs(folder: &Path, all: &[(&str, &str)]) {
     use std::os::unix::fs::PermissionsExt;

@@ -29,6 +29,7 @@ mod catalogue;
 pub mod cells;
 mod files;
 mod index;
+mod kept;
 mod liu04;
 mod merge;
 mod messy;

@@ -3,7 +3,7 @@
 use super::files::{self, Outcome, Part};
 use super::overrides::{self, Override};
 use super::sweep::{self, Measured, Stopped};
-use super::{Experiment, Plan, Rows, Shard, Size, Stop, build, catalogue, cells, index};
+use super::{Experiment, Plan, Row, Rows, Shard, Size, Stop, build, catalogue, cells, index, kept};
 use crate::scenario::Mistake;
 use serde::Serialize;
 use std::fmt;
@@ -87,8 +87,10 @@ pub enum LabError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// Ctrl-C: experiments that were over are written.
-    #[error("interrupted: what was over is in the folder, the rest is not")]
+    /// Ctrl-C: experiments that were over are written, and rows of the one that was not are kept.
+    #[error(
+        "interrupted: what was over is in the folder; the same command measures what is missing"
+    )]
     Interrupted,
 }
 
@@ -130,16 +132,17 @@ pub struct LabSummary {
 /// [`LabError`]; what was over by then stays written.
 pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabError> {
     let interrupt = Interrupt::install().map_err(|error| LabError::at(&options.out, error))?;
-    run_until(&interrupt, options, progress)
+    let experiments = catalogue::select(&options.experiments)?;
+    run_until(&|| interrupt.came(), &experiments, options, progress)
 }
 
-/// The same, for who has the signals already.
+/// The same of these experiments, for who has the signals already.
 pub(super) fn run_until(
-    interrupt: &Interrupt,
+    has_come: &dyn Fn() -> bool,
+    experiments: &[&'static dyn Experiment],
     options: &LabOptions,
     progress: Progress,
 ) -> Result<LabSummary, LabError> {
-    let experiments = catalogue::select(&options.experiments)?;
     let plan = Plan {
         size: options.size,
         seed: options.seed,
@@ -149,12 +152,10 @@ pub(super) fn run_until(
         stop: Stop::default(),
     };
     // Before anything is measured for hours.
-    for experiment in &experiments {
+    for experiment in experiments {
         overrides::grid(*experiment, plan.size, &plan.overrides)?;
     }
-    // Only shards tell it.
-    let named = plan.speech.as_deref().filter(|_| options.shard.is_some());
-    let recording = cells::recording(named)?;
+    let recording = cells::recording(plan.speech.as_deref())?;
     let failed = |error| LabError::at(&options.out, error);
     std::fs::create_dir_all(&options.out).map_err(failed)?;
     let mut summary = LabSummary {
@@ -163,37 +164,51 @@ pub(super) fn run_until(
         rows: Vec::new(),
     };
     let mut measured = Measured::new();
-    for experiment in experiments {
+    for experiment in experiments.iter().copied() {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
-        let rows = sweep::measure(
+        let mut part = Part {
+            experiment: experiment.id().to_owned(),
+            size: plan.size,
+            seed: plan.seed,
+            build: build().to_owned(),
+            overrides: plan.overrides.iter().map(Override::to_string).collect(),
+            speech: recording.clone(),
+            took_s: 0.0,
+            rows: Vec::new(),
+            definition: experiment.definition().cloned(),
+        };
+        let kept_at = kept::path(&options.out, experiment.id(), options.shard);
+        if let Some(kept) = kept::read(&kept_at, &part) {
+            progress.step(&format!("{} cells are measured already", kept.rows.len()));
+            part.took_s = kept.took_s;
+            let keyed = |row: Row| ((experiment.family(), row.cell.clone()), row);
+            measured.extend(kept.rows.into_iter().map(keyed));
+        }
+        let swept = sweep::measure(
             experiment,
             &plan,
             options.shard,
             &mut measured,
-            interrupt,
+            has_come,
             progress,
-        )
-        .map_err(|stopped| LabError::stopped(experiment, stopped))?;
-        let took_s = begun.elapsed().as_secs_f64();
+        )?;
+        part.took_s += begun.elapsed().as_secs_f64();
+        part.rows = swept.rows;
+        if let Some(stopped) = swept.stopped {
+            kept::write(&kept_at, &part).map_err(failed)?;
+            return Err(LabError::stopped(experiment, stopped));
+        }
         if let Some(shard) = options.shard {
-            let part = Part {
-                experiment: experiment.id().to_owned(),
-                size: plan.size,
-                seed: plan.seed,
-                build: build().to_owned(),
-                overrides: plan.overrides.iter().map(Override::to_string).collect(),
-                speech: recording.clone(),
-                took_s,
-                rows,
-                definition: experiment.definition().cloned(),
-            };
             let path = files::write_part(&options.out, &part, shard).map_err(failed)?;
+            kept::remove(&kept_at).map_err(failed)?;
             summary.rows.push(path);
             continue;
         }
+        let (took_s, rows) = (part.took_s, Rows(part.rows));
         let outcome =
-            files::write_outcome(&options.out, experiment, &plan, &Rows(rows)).map_err(failed)?;
+            files::write_outcome(&options.out, experiment, &plan, &rows).map_err(failed)?;
+        kept::remove(&kept_at).map_err(failed)?;
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
         summary.experiments.push(Tally::of(&outcome, Some(took_s)));
         // After each, so that what is over can be looked at while the rest runs.
@@ -213,11 +228,10 @@ impl LabError {
     fn stopped(experiment: &dyn Experiment, stopped: Stopped) -> LabError {
         match stopped {
             Stopped::Interrupted => LabError::Interrupted,
-            Stopped::Refused(error) => error,
             Stopped::Failed(cell, error) => LabError::Cell {
                 experiment: experiment.id().to_owned(),
                 cell,
-                why: error.to_string(),
+                why: format!("{error}; the same command measures what is missing"),
             },
         }
     }
@@ -236,6 +250,17 @@ impl Tally {
             took_s: took_s.map(|took_s| tools::quality::round(took_s, 1)),
             table: outcome.table.clone(),
         }
+    }
+}
+
+impl LabSummary {
+    /// The claims that do not hold, by their experiments: a line, or nothing if all do.
+    #[must_use]
+    pub fn failing(&self) -> Option<String> {
+        let each = self.experiments.iter().filter(|t| !t.fail.is_empty());
+        let each = each.map(|tally| format!("{}: {}", tally.id, tally.fail.join(", ")));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("claims that do not hold: {}", each.join("; ")))
     }
 }
 

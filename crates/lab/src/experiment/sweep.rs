@@ -1,4 +1,5 @@
-//! Measures cells: on all cores, or one by one when real time is measured.
+//! Measures cells: on all cores, or one by one when real time is measured. What was measured is given also when
+//! not all was.
 
 use super::{Cell, CellError, Experiment, LabError, Plan, Row, Shard, overrides};
 use std::collections::BTreeMap;
@@ -6,17 +7,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
 /// Why not all cells were measured.
 pub(super) enum Stopped {
     /// Ctrl-C.
     Interrupted,
-    /// The grid cannot be had.
-    Refused(LabError),
-    /// A cell failed.
+    /// A cell failed: its name, and why.
     Failed(String, CellError),
+}
+
+/// What came of the cells.
+pub(super) struct Swept {
+    /// Rows, in the order of the grid.
+    pub(super) rows: Vec<Row>,
+    /// Why it is not all of them.
+    pub(super) stopped: Option<Stopped>,
 }
 
 /// How often it is looked whether to stop while cells are measured.
@@ -28,18 +34,19 @@ const TELL: Duration = Duration::from_secs(60);
 /// Rows of a run, by family and key of their cells.
 pub(super) type Measured = BTreeMap<(&'static str, String), Row>;
 
-/// The rows of the shard's cells, in the order of the grid. What the family has measured before is
-/// not measured again.
+/// The rows of the shard's cells. What the family has measured before is not measured again.
+///
+/// A cell that fails ends the sweep, since simulated cells fail by a mistake. Those with real nodes fail by
+/// what happens on the machine, and take minutes: the others are measured all the same.
 pub(super) fn measure(
     experiment: &dyn Experiment,
     plan: &Plan,
     shard: Option<Shard>,
     measured: &mut Measured,
-    interrupt: &Interrupt,
+    has_come: &dyn Fn() -> bool,
     progress: Progress,
-) -> Result<Vec<Row>, Stopped> {
-    let cells =
-        overrides::grid(experiment, plan.size, &plan.overrides).map_err(Stopped::Refused)?;
+) -> Result<Swept, LabError> {
+    let cells = overrides::grid(experiment, plan.size, &plan.overrides)?;
     let mine = (0..cells.len()).filter(|place| shard.is_none_or(|shard| shard.holds(*place)));
     let all: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
     let family = experiment.family();
@@ -90,26 +97,28 @@ pub(super) fn measure(
                 // Those that were interrupted failed for that.
                 Ok((_, Err(_))) if matches!(stopped, Some(Stopped::Interrupted)) => {}
                 Ok((place, Err(error))) => {
-                    stop.set();
-                    stopped.get_or_insert(Stopped::Failed(mine[place].key.clone(), error));
+                    let key = &mine[place].key;
+                    match experiment.is_real_time() {
+                        true => progress.tell(&format!("{key} failed: {error}")),
+                        false => stop.set(),
+                    }
+                    stopped.get_or_insert(Stopped::Failed(key.clone(), error));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
-            if stopped.is_none() && interrupt.came() {
+            if !stop.is_set() && has_come() {
                 stop.set();
                 stopped = Some(Stopped::Interrupted);
             }
         }
     });
     progress.clear();
-    match stopped {
-        Some(stopped) => Err(stopped),
-        None => {
-            let keyed = |row: Row| ((family, row.cell.clone()), row);
-            measured.extend(rows.into_iter().flatten().map(keyed));
-            let row = |cell: &&Cell| measured.get(&(family, cell.key.clone())).cloned();
-            Ok(all.iter().filter_map(row).collect())
-        }
-    }
+    let keyed = |row: Row| ((family, row.cell.clone()), row);
+    measured.extend(rows.into_iter().flatten().map(keyed));
+    let row = |cell: &&Cell| measured.get(&(family, cell.key.clone())).cloned();
+    Ok(Swept {
+        rows: all.iter().filter_map(row).collect(),
+        stopped,
+    })
 }

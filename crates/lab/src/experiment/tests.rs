@@ -7,7 +7,7 @@ use super::*;
 use crate::files::Scratch;
 use std::collections::BTreeSet;
 use std::path::Path;
-use tools::interrupt::Interrupt;
+use std::sync::Mutex;
 use tools::progress::Progress;
 
 fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
@@ -65,9 +65,8 @@ fn cells_have_different_keys_and_seeds() {
 #[test]
 fn shards_merge_to_what_one_machine_measures() {
     let scratch = Scratch::new("lab").unwrap();
-    // Other tests in this process have the signals.
-    let elsewhere = Interrupt::elsewhere().unwrap();
-    let run = |options: LabOptions| run_until(&elsewhere, &options, Progress::Silent);
+    let fig12 = catalogue::select(&["amir06/fig12".to_owned()]).unwrap();
+    let run = |options: LabOptions| run_until(&|| false, &fig12, &options, Progress::Silent);
     let at = |name: &str| scratch.path().join(name);
     let whole = run(options("amir06/fig12", &at("whole"), None)).unwrap();
     let mut folders = Vec::new();
@@ -97,6 +96,109 @@ fn shards_merge_to_what_one_machine_measures() {
         );
     }
     assert_eq!(page.matches("<style>").count(), 1);
+}
+
+/// Cells on a machine that has some troubles, and which of them were measured.
+struct Troubled {
+    is_real_time: bool,
+    troubles: Mutex<Vec<f64>>,
+    measured: Mutex<Vec<f64>>,
+}
+
+impl Troubled {
+    fn begin(is_real_time: bool, troubles: &[f64]) -> &'static Troubled {
+        Box::leak(Box::new(Troubled {
+            is_real_time,
+            troubles: Mutex::new(troubles.to_vec()),
+            measured: Mutex::default(),
+        }))
+    }
+
+    /// Runs it until so many cells are measured.
+    fn run(&'static self, out: &Path, until: usize) -> Result<LabSummary, LabError> {
+        self.measured.lock().unwrap().clear();
+        let has_come = || self.measured.lock().unwrap().len() >= until;
+        let options = options("troubled", out, None);
+        run_until(&has_come, &[self], &options, Progress::Silent)
+    }
+
+    fn measured(&self) -> Vec<f64> {
+        let mut measured = self.measured.lock().unwrap().clone();
+        measured.sort_by(f64::total_cmp);
+        measured
+    }
+}
+
+impl Experiment for Troubled {
+    fn id(&self) -> &'static str {
+        "test/troubled"
+    }
+    fn title(&self) -> &'static str {
+        "Cells that fail"
+    }
+    fn method(&self, _: Size) -> String {
+        String::new()
+    }
+    fn cells(&self, _: Size) -> Vec<Cell> {
+        (0..6).map(|n| Cell::at(&[("n", f64::from(n))])).collect()
+    }
+    fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
+        let n = cell.parameter("n");
+        if self.troubles.lock().unwrap().contains(&n) {
+            return Err(CellError("no memory".into()));
+        }
+        let mut row = Row::of(cell);
+        row.set("seed", plan.seed as f64);
+        self.measured.lock().unwrap().push(n);
+        Ok(row)
+    }
+    fn conclude(&self, _: &Plan, _: &Rows) -> Findings {
+        Findings::default()
+    }
+    fn is_real_time(&self) -> bool {
+        self.is_real_time
+    }
+}
+
+#[test]
+fn a_cell_that_fails_does_not_lose_the_others() {
+    let scratch = Scratch::new("lab-troubled").unwrap();
+    let (out, whole) = (scratch.path().join("out"), scratch.path().join("whole"));
+    Troubled::begin(true, &[]).run(&whole, 7).unwrap();
+    let troubled = Troubled::begin(true, &[1.0, 4.0]);
+    let error = troubled.run(&out, 7).unwrap_err().to_string();
+    for words in ["n=1", "no memory", "the same command measures"] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(troubled.measured(), [0.0, 2.0, 3.0, 5.0]);
+    // What another run has left is not of this one.
+    let kept = kept::path(&out, troubled.id(), None);
+    let text = std::fs::read_to_string(&kept).unwrap();
+    std::fs::write(&kept, text.replace("\"seed\":7,", "\"seed\":8,")).unwrap();
+    troubled.run(&out, 7).unwrap_err();
+    assert_eq!(troubled.measured(), [0.0, 2.0, 3.0, 5.0]);
+    troubled.troubles.lock().unwrap().clear();
+    assert!(troubled.run(&out, 7).is_ok());
+    assert_eq!(troubled.measured(), [1.0, 4.0]);
+    let csv = |out: &Path| std::fs::read(out.join("test/troubled.csv")).unwrap();
+    assert!(csv(&out) == csv(&whole));
+    assert!(!kept.exists());
+}
+
+#[test]
+fn what_was_measured_before_an_interrupt_is_not_measured_again() {
+    let scratch = Scratch::new("lab-interrupted").unwrap();
+    // Cells of the machine's processors may be done meanwhile.
+    for is_real_time in [true, false] {
+        let out = scratch.path().join(format!("out-{is_real_time}"));
+        let troubled = Troubled::begin(is_real_time, &[]);
+        let error = troubled.run(&out, 0).unwrap_err();
+        assert!(matches!(error, LabError::Interrupted), "{error}");
+        let before = troubled.measured();
+        troubled.run(&out, 7).unwrap();
+        let all = [before, troubled.measured()].concat();
+        assert_eq!(all.len(), 6, "{all:?}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn tree(chain: &Chain, files: usize) -> std::path::PathBuf {
     tree
 }
 
-fn same(a: &Path, b: &Path) {
+pub(crate) fn same(a: &Path, b: &Path) {
     assert_eq!(names(a), names(b), "{}", b.display());
     for name in names(a) {
         let (a, b) = (a.join(&name), b.join(&name));
@@ -38,7 +38,7 @@ fn same(a: &Path, b: &Path) {
     }
 }
 
-fn sent(done: &Value) -> (u64, u64) {
+pub(crate) fn sent(done: &Value) -> (u64, u64) {
     let count = |name: &str| done[name].as_u64().unwrap();
     (count("files"), count("bytes"))
 }

@@ -2,13 +2,12 @@
 
 use super::super::cells::{self, Request};
 use super::super::run::run_until;
-use super::super::{LabOptions, Stop, merge};
+use super::super::{LabOptions, Stop, catalogue, merge};
 use super::*;
 use crate::files::Scratch;
 use crate::scenario::Texts;
 use std::path::Path;
 use std::path::PathBuf;
-use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
 /// A pair of nodes; the blanks are those of [`GRID`].
@@ -87,12 +86,11 @@ fn the_example_gives_its_files_and_its_shards_make_a_whole() {
         + "[[experiment.claim]]\ncheck = 'p50_ms > 9.9'\n\
            [[experiment.claim]]\nkey = 'not'\ncheck = 'sent <= 1'\nwhere = { class = 'voice' }\n";
     std::fs::write(at("mine.toml"), text).unwrap();
-    // Other tests in this process have the signals.
-    let elsewhere = Interrupt::elsewhere().unwrap();
-    let run = |out: &str, shard| {
-        let options = options(&at("mine.toml"), &at(out), shard);
-        run_until(&elsewhere, &options, Progress::Silent).unwrap()
+    let started = |options: LabOptions| {
+        let experiments = catalogue::select(&options.experiments).unwrap();
+        run_until(&|| false, &experiments, &options, Progress::Silent).unwrap()
     };
+    let run = |out: &str, shard| started(options(&at("mine.toml"), &at(out), shard));
     let whole = run("whole", None);
     let tally = &whole.experiments[0];
     assert_eq!(
@@ -107,8 +105,7 @@ fn the_example_gives_its_files_and_its_shards_make_a_whole() {
     for file in ["mine.toml", "pair.toml", "up.csv"] {
         std::fs::remove_file(at(file)).unwrap();
     }
-    let carried = options(&at(&carried), &at("two"), Some("2/2"));
-    run_until(&elsewhere, &carried, Progress::Silent).unwrap();
+    started(options(&at(&carried), &at("two"), Some("2/2")));
     merge(&[at("one"), at("two")], &at("merged")).unwrap();
     for file in [
         "own/pair.csv",

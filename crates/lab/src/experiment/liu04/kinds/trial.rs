@@ -34,6 +34,9 @@ const PATIENCE: u32 = 6;
 const FILE_BYTES_MIN: f64 = 1e6;
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The row's word for what placements failed, and why.
+pub(super) const PLACEMENT_FAILED: &str = "placement_failed";
+
 /// A cell.
 pub(super) struct Trial<'a> {
     pub(super) program: &'a Path,
@@ -134,39 +137,47 @@ impl Trial<'_> {
                 stripes: vec![stripes],
                 ..Copy::default()
             };
-            let placed = self.placed(site, pings, &relays, &copy)?;
+            let (placed, failed) = self.placed(site, pings, &relays, &copy)?;
             relays.check()?;
             let name = format!("relays{}_stripes{stripes}", placed.relays);
             row.set(format!("{name}_bps"), placed.bps);
+            if let Some(why) = failed {
+                let all = row.words.entry(PLACEMENT_FAILED.into()).or_default();
+                *all += &format!("{name}: {why}; ");
+            }
             all.push(placed);
         }
         Ok(all)
     }
 
     /// One that has not brought all soon after its time had too little to be the best: what has arrived by then
-    /// is told.
+    /// is told. The same of one that fails, and why.
     fn placed(
         &self,
         site: &Site,
         pings: &Pings,
         relays: &Relays,
         copy: &Copy,
-    ) -> Result<Placed, CellError> {
+    ) -> Result<(Placed, Option<io::Error>), CellError> {
         let (before, begun) = (site.received(copy.to)?, Instant::now());
         let copying = Copying::begin(relays.copy_of(site, "-", copy), u64::MAX).map_err(failed)?;
         sleep(self.span);
         let rtt_ms = pings.between(begun, Instant::now());
         let (after, took) = (site.received(copy.to)?, begun.elapsed());
-        let ended = copying.stop_within(self.span.mul_f64(DRAINED));
-        Ok(Placed {
+        let (told, failed) = match copying.stop_within(self.span.mul_f64(DRAINED)) {
+            Ok(told) => (told, None),
+            Err(error) => (None, Some(error)),
+        };
+        let placed = Placed {
             relays: copy.via.as_ref().map_or(0, Vec::len),
             stripes: copy.stripes[0],
-            bps: match ended.map_err(failed)? {
+            bps: match told {
                 Some(told) => number(&told, "rate_bps"),
                 None => payload_bps(after - before, took),
             },
             rtt_ms,
-        })
+        };
+        Ok((placed, failed))
     }
 
     /// As a user does it. The mean round trips over the links while it copies.

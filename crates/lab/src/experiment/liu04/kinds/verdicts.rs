@@ -1,6 +1,7 @@
 //! What has to be reached, held against what was measured.
 
 use super::kind::{LONG, LONG_MBIT};
+use super::trial::PLACEMENT_FAILED;
 use super::{name, others};
 use crate::experiment::{Row, Rows, Verdict};
 
@@ -67,9 +68,15 @@ fn each(
     });
     let said: Vec<String> = said.collect();
     let count = rows.iter().filter(|row| holds(row)).count();
-    let failed = rows.iter().filter_map(|row| {
-        let words = row.words.get("failed")?;
-        Some(format!("{} did not end: {words}", name(row)))
+    let marks = [
+        ("failed", "did not end"),
+        (PLACEMENT_FAILED, "had placements that failed"),
+    ];
+    let failed = rows.iter().flat_map(|row| {
+        marks.iter().filter_map(|(key, what)| {
+            let words = row.words.get(*key)?;
+            Some(format!("{} {what}: {words}", name(row)))
+        })
     });
     let failed: Vec<String> = failed.collect();
     let text = format!("{count} of {} cells: {}", rows.len(), said.join(", "));

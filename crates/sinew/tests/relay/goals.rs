@@ -1,0 +1,382 @@
+//! What copies must reach, with numbers: goals that take minutes, root and a quiet machine, and print what they
+//! measured. A goal that cannot be measured here fails.
+//!
+//! ```sh
+//! cargo test --release -p sinew --test relay -- --ignored goals --test-threads 1 --nocapture
+//! ```
+//! Nothing but the copies of a goal may load the machine, since they are held against each other.
+
+use crate::chain::{Chain, names, noise, part};
+use crate::row::{Row, within};
+use crate::trees::{same, sent};
+use crate::world::failure;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Nothing but an outage takes so long.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What is lost beyond an outage at most.
+const LOST_S: f64 = 5.0;
+/// What may be sent again after a break: how far a source is ahead of its target, and what a relay holds.
+const WINDOW_BYTES: u64 = (32 + 4) << 20;
+const KBIT: u64 = 50_000;
+const BYTES: usize = 100_000_000;
+/// A relay is away for so long.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// Minutes of the outage, unless this variable has another number of seconds.
+const OUTAGE_S: u64 = 600;
+const OUTAGE_VARIABLE: &str = "SINEW_GOAL_OUTAGE_S";
+
+/// A copy that has ended, and what it took.
+struct Ended {
+    said: Value,
+    took: Duration,
+    /// Bytes on the cables of the first host.
+    sent: u64,
+}
+
+/// A copy, with what happens in its middle, when so much of the content is at the target; it must end well.
+fn copy(row: &mut Row, words: &str, middle: Option<(u64, &mut dyn FnMut(&mut Row))>) -> Ended {
+    let (before, begun) = (row.sent("ams"), Instant::now());
+    let mut child = row.cp(words).spawn().unwrap();
+    if let Some((bytes, happens)) = middle {
+        let part = part(&row.root("lon").join("copy"));
+        let has_half = || fs::metadata(&part).is_ok_and(|part| part.len() >= bytes);
+        within(PATIENCE, "half of it is there", has_half);
+        happens(row);
+    }
+    within(PATIENCE, "the copy ends", || {
+        child.try_wait().unwrap().is_some()
+    });
+    let took = begun.elapsed();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", failure(&output).1);
+    Ended {
+        said: serde_json::from_slice(&output.stdout).unwrap(),
+        took,
+        sent: row.sent("ams") - before,
+    }
+}
+
+/// The better of two copies to lon in which nothing happens, and no copy.
+fn undisturbed(row: &mut Row, words: &str) -> (Duration, u64) {
+    let both = [(); 2].map(|()| {
+        let ended = copy(row, words, None);
+        fs::remove_file(row.root("lon").join("copy")).unwrap();
+        (ended.took, ended.sent)
+    });
+    let [one, other] = both;
+    (one.0.min(other.0), one.1.min(other.1))
+}
+
+/// Holds a copy in which something happened against one in which nothing did, and removes it.
+fn judge(row: &Row, what: &str, ended: &Ended, calm: (Duration, u64), outage: Duration) {
+    let lost_s = ended.took.as_secs_f64() - calm.0.as_secs_f64() - outage.as_secs_f64();
+    let again = ended.sent as i64 - calm.1 as i64;
+    println!(
+        "{what}: {:.1} s, {:.1} s without, away for {:.1} s: {lost_s:.1} s lost beyond that; {again} of {BYTES} \
+         bytes sent again; {} attempts",
+        ended.took.as_secs_f64(),
+        calm.0.as_secs_f64(),
+        outage.as_secs_f64(),
+        ended.said["attempts"]
+    );
+    let root = row.root("lon");
+    assert!(fs::read(root.join("copy")).unwrap() == noise(BYTES));
+    assert_eq!(names(&root), ["copy"]);
+    assert!(ended.said["attempts"].as_u64() > Some(1), "{}", ended.said);
+    assert!(lost_s <= LOST_S, "{lost_s} s are lost");
+    assert!(again <= WINDOW_BYTES as i64, "{again} bytes are sent again");
+    fs::remove_file(root.join("copy")).unwrap();
+}
+
+#[test]
+#[ignore = "a goal: minutes, root, a quiet machine"]
+fn goals_an_outage_in_the_middle_costs_no_more_than_itself() {
+    let mut row = Row::of_three("goal-outage", Some(KBIT));
+    fs::write(row.world.dir.join("data"), noise(BYTES)).unwrap();
+    let calm = undisturbed(&mut row, "data lon:copy");
+    let span = std::env::var(OUTAGE_VARIABLE).map_or(OUTAGE_S, |text| text.parse().unwrap());
+    let mut outage = Duration::ZERO;
+    let mut happens = |row: &mut Row| {
+        row.set("fra", "down");
+        let begun = Instant::now();
+        thread::sleep(span as u32 * SECOND);
+        row.set("fra", "up");
+        outage = begun.elapsed();
+    };
+    let middle = (BYTES as u64 / 2, &mut happens as &mut dyn FnMut(&mut Row));
+    let ended = copy(&mut row, "data lon:copy", Some(middle));
+    judge(&row, "outage", &ended, calm, outage);
+}
+
+#[test]
+#[ignore = "a goal: minutes, root, a quiet machine"]
+fn goals_a_relay_that_is_killed_is_gone_around() {
+    let cable = |a, b| (a, b, Some(KBIT));
+    let ring = [
+        cable("ams", "fra"),
+        cable("fra", "lon"),
+        cable("lon", "par"),
+        cable("par", "ams"),
+    ];
+    let mut row = Row::new("goal-around", &ring);
+    fs::write(row.world.dir.join("data"), noise(BYTES)).unwrap();
+    let calm = undisturbed(&mut row, "data lon:copy");
+    for _ in 0..3 {
+        let mut killed = None;
+        let mut happens = |row: &mut Row| {
+            let has_it = |name: &&&str| row.world.status(name)["bulk"]["active"] == 1;
+            let relay = *["fra", "par"].iter().find(has_it).unwrap();
+            row.world.kill(relay);
+            killed = Some(relay);
+        };
+        let middle = (BYTES as u64 / 2, &mut happens as &mut dyn FnMut(&mut Row));
+        let ended = copy(&mut row, "data lon:copy", Some(middle));
+        let what = "a relay killed, and another path";
+        judge(&row, what, &ended, calm, Duration::ZERO);
+        row.launch(killed.unwrap());
+        row.wait_until_ready();
+    }
+}
+
+#[test]
+#[ignore = "a goal: minutes, root, a quiet machine"]
+fn goals_the_only_relay_that_is_killed_is_waited_for() {
+    let mut row = Row::of_three("goal-waits", Some(KBIT));
+    fs::write(row.world.dir.join("data"), noise(BYTES)).unwrap();
+    let calm = undisturbed(&mut row, "data lon:copy");
+    for _ in 0..3 {
+        let mut outage = Duration::ZERO;
+        let mut happens = |row: &mut Row| {
+            row.world.kill("fra");
+            let begun = Instant::now();
+            thread::sleep(AWAY);
+            outage = begun.elapsed();
+            row.launch("fra");
+        };
+        let middle = (BYTES as u64 / 2, &mut happens as &mut dyn FnMut(&mut Row));
+        let ended = copy(&mut row, "data lon:copy", Some(middle));
+        let what = "the only relay killed";
+        judge(&row, what, &ended, calm, outage);
+    }
+}
+
+/// Of the time that a copy to one target takes.
+const THREE_TARGETS: f64 = 1.2;
+/// Each byte goes over the shared segment once.
+const ONCE: f64 = 1.05;
+
+#[test]
+#[ignore = "a goal: a minute, root, a quiet machine"]
+fn goals_three_targets_behind_one_segment_take_as_long_as_one() {
+    let star = [
+        ("ams", "fra", Some(KBIT)),
+        ("fra", "lon", None),
+        ("fra", "par", None),
+        ("fra", "rom", None),
+    ];
+    let mut row = Row::new("goal-three", &star);
+    fs::write(row.world.dir.join("data"), noise(BYTES)).unwrap();
+    let one = undisturbed(&mut row, "data lon:copy");
+    let three = copy(&mut row, "data lon:copy par:copy rom:copy", None);
+    let time = three.took.as_secs_f64() / one.0.as_secs_f64();
+    let bytes = three.sent as f64 / one.1 as f64;
+    println!(
+        "three targets: {:.1} s, one {:.1} s: {time:.3} of the time, {bytes:.3} of the bytes",
+        three.took.as_secs_f64(),
+        one.0.as_secs_f64()
+    );
+    for name in ["lon", "par", "rom"] {
+        assert!(fs::read(row.root(name).join("copy")).unwrap() == noise(BYTES));
+    }
+    assert!(time <= THREE_TARGETS, "{time}");
+    assert!(bytes <= ONCE, "{bytes}");
+}
+
+const FILES: usize = 100_000;
+const TOUCHED: usize = FILES / 100;
+const UNREADABLE: usize = FILES / 1000;
+const KILLS: usize = 50;
+/// Of all that the target receives, for each kill.
+const AGAIN: f64 = 0.02;
+
+/// Directories with so many files of 1 to 20 kB.
+fn tree(at: &Path) {
+    let content = noise(20_000 + FILES);
+    for i in 0..FILES {
+        let dir = at.join(format!("d{:02}", i % 100));
+        if i < 100 {
+            fs::create_dir_all(&dir).unwrap();
+        }
+        let len = 1_000 + i * 7_919 % 19_000;
+        fs::write(dir.join(format!("f{i:06}")), &content[i..i + len]).unwrap();
+    }
+}
+
+/// Writes other content of the same length to every hundredth file.
+fn touch(at: &Path) {
+    for i in (0..FILES).step_by(FILES / TOUCHED) {
+        let path = at.join(format!("d{:02}/f{i:06}", i % 100));
+        let len = fs::metadata(&path).unwrap().len();
+        fs::write(&path, vec![i as u8; len as usize]).unwrap();
+    }
+}
+
+/// Times and permissions of everything below are the same, too.
+fn same_times(a: &Path, b: &Path) {
+    for name in names(a) {
+        let (a, b) = (a.join(&name), b.join(&name));
+        let [one, other] = [&a, &b].map(|path| fs::symlink_metadata(path).unwrap());
+        let of = |found: &fs::Metadata| (found.mtime(), found.mtime_nsec(), found.mode());
+        assert_eq!(of(&one), of(&other), "{}", b.display());
+        if one.is_dir() {
+            same_times(&a, &b);
+        }
+    }
+}
+
+/// What cannot be read are sockets: root can read a file of any mode.
+#[test]
+#[ignore = "a goal: ten minutes, root, a quiet machine, 4 GB of disk"]
+fn goals_a_hundred_thousand_files_survive_fifty_kills() {
+    let mut row = Row::of_three("goal-kills", None);
+    let from = row.world.dir.join("tree");
+    tree(&from);
+    let before = row.received("lon");
+    // Each attempt would probe the segments, and most would be killed in that, before they copy anything.
+    let first = row.cp("tree/ lon:first --no-probe").output().unwrap();
+    assert!(first.status.success(), "{}", failure(&first).1);
+    let all = row.received("lon") - before;
+    fs::remove_dir_all(row.root("lon").join("first")).unwrap();
+    let socket = |i: usize| from.join(format!("d{:02}/socket{i:03}", i % 100));
+    for i in 0..UNREADABLE {
+        UnixListener::bind(socket(i)).unwrap();
+    }
+    let words = "tree/ lon:copy --skip-errors --no-probe";
+    let before = row.received("lon");
+    let (mut seed, mut killed, mut most) = (1u64, 0, 0);
+    for turn in 0..KILLS {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // All together somewhat less than what is there, so it is not over before the last one.
+        let after = (seed >> 33) % (2 * all / (KILLS as u64 + 1));
+        let who = ["cp", "ams", "fra", "lon"][turn % 4];
+        let (had, begun) = (row.received("lon"), Instant::now());
+        let mut child = row.cp(&format!("{words} --give-up 0")).spawn().unwrap();
+        let mut is_over = false;
+        within(PATIENCE, "so much has come", || {
+            is_over = child.try_wait().unwrap().is_some();
+            is_over || row.received("lon") - had >= after
+        });
+        killed += usize::from(!is_over);
+        match who {
+            "cp" => child.kill().unwrap(),
+            _ => row.world.kill(who),
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success() || who == "cp", "turn {turn}");
+        if who != "cp" {
+            row.launch(who);
+            row.wait_until_ready();
+        }
+        most = most.max(row.received("lon") - had);
+        println!(
+            "kill {turn} of {who} after {after} bytes, {:.1} s",
+            begun.elapsed().as_secs_f64()
+        );
+        if turn == KILLS / 2 {
+            touch(&from);
+        }
+    }
+    let output = row.cp(words).output().unwrap();
+    let came = row.received("lon") - before;
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let again = came.saturating_sub(all) as f64 / KILLS as f64 / all as f64;
+    println!(
+        "{killed} kills of {FILES} files: {came} bytes came, {all} of one undisturbed copy: {:.2} % of it again per kill, \
+         with heads and what was touched",
+        again * 100.0
+    );
+    assert_eq!(killed, KILLS, "it was over before the last kill");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said["spared_count"], UNREADABLE, "{said}");
+    for i in 0..UNREADABLE {
+        fs::remove_file(socket(i)).unwrap();
+    }
+    assert_eq!(names(&row.root("lon")), ["copy"]);
+    let copy = row.root("lon").join("copy");
+    same(&from, &copy);
+    // Of directories in which there was a socket, too: that is no change of the source for the copy.
+    for dir in names(&from) {
+        same_times(&from.join(&dir), &copy.join(&dir));
+    }
+    assert!(again <= AGAIN, "{again}");
+}
+
+/// A second run of so many files, without changes.
+const FILES_S: f64 = 5.0;
+const SPARSE_BYTES: u64 = 100_000_000_000;
+const SPARSE_S: f64 = 1.0;
+
+#[test]
+#[ignore = "a goal: two minutes, a quiet machine, 2 GB of disk"]
+fn goals_a_second_run_of_a_hundred_thousand_files_takes_seconds() {
+    let chain = Chain::new("goal-again", 2);
+    let from = chain.world.dir.join("tree");
+    tree(&from);
+    assert_eq!(sent(&chain.cp("tree/ fra:copy")).0, FILES as u64);
+    let begun = Instant::now();
+    let done = chain.cp("tree/ fra:copy");
+    let took_s = begun.elapsed().as_secs_f64();
+    println!("second run of {FILES} files: {took_s:.2} s");
+    assert_eq!(sent(&done), (0, 0), "{done}");
+    touch(&from);
+    let begun = Instant::now();
+    let done = chain.cp("tree/ fra:copy");
+    println!(
+        "{TOUCHED} of them touched: {:.2} s",
+        begun.elapsed().as_secs_f64()
+    );
+    assert_eq!(sent(&done).0, TOUCHED as u64, "{done}");
+    let copy = chain.root("fra").join("copy");
+    same(&from, &copy);
+    same_times(&from, &copy);
+    assert!(took_s <= FILES_S, "{took_s} s");
+}
+
+#[test]
+#[ignore = "a goal: minutes, a quiet machine"]
+fn goals_a_second_run_of_a_large_sparse_file_takes_a_second() {
+    let chain = Chain::new("goal-sparse", 2);
+    let file = fs::File::create(chain.world.dir.join("sparse")).unwrap();
+    file.set_len(SPARSE_BYTES).unwrap();
+    for at in [0, SPARSE_BYTES / 2, SPARSE_BYTES - 13] {
+        file.write_all_at(b"thirteen here", at).unwrap();
+    }
+    let begun = Instant::now();
+    chain.cp("sparse fra:copy");
+    let first_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let done = chain.cp("sparse fra:copy");
+    let took_s = begun.elapsed().as_secs_f64();
+    println!("{SPARSE_BYTES} bytes with holes: {first_s:.1} s, and again {took_s:.2} s");
+    assert_eq!(sent(&done), (0, 0), "{done}");
+    let found = fs::File::open(chain.root("fra").join("copy")).unwrap();
+    let about = found.metadata().unwrap();
+    assert_eq!(about.len(), SPARSE_BYTES);
+    assert!(about.blocks() * 512 < 1_000_000, "{}", about.blocks());
+    for at in [0, SPARSE_BYTES / 2, SPARSE_BYTES - 13] {
+        let mut bytes = [0; 13];
+        found.read_exact_at(&mut bytes, at).unwrap();
+        assert_eq!(&bytes, b"thirteen here");
+    }
+    assert!(took_s <= SPARSE_S, "{took_s} s");
+}
