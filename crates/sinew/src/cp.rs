@@ -453,7 +453,7 @@ fn attempt(
     if let Work::Push(..) = work {
         meter.await_ends(work.ends().into_keys());
     }
-    if meter.total().is_some() {
+    if meter.total().is_some() && !args.may_turn_to_probe(meter) {
         meter.foretell();
     }
     let fresh = command.fresh.is_due(job);
@@ -469,23 +469,35 @@ fn attempt(
     let doubt = (job.can_repeat() && meter.may_turn())
         .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
     let may_probe = job.can_repeat();
+    let stalled = Mutex::new(None);
     let tell = |told: Progress<'_>| {
         let is_first = meter.on(told);
-        let is_total = matches!(told, Progress::Total(_));
-        if is_total && may_probe && args.probe_bytes(meter).is_some() {
-            // Nothing was copied yet, so the next attempt begins anew, too.
-            meter.turn_to_probe();
-            order.stop.store(true, Ordering::Relaxed);
-        } else if order.fresh && is_first {
+        if order.fresh && is_first {
             // Every end has removed what was there before.
             command.fresh.on_begun(job);
         }
-        // A pull knows its total only now; a stream never has one.
-        if matches!(told, Progress::Total(_) | Progress::Entry(_)) && !meter.turns_to_probe() {
+        let is_entry = matches!(told, Progress::Entry(_) | Progress::From(_));
+        if is_entry && may_probe && args.probe_bytes(meter).is_some() {
+            // Hardly anything was copied yet.
+            meter.turn_to_probe();
+            order.stop.store(true, Ordering::Relaxed);
+        }
+        // A pull knows its total only now; a stream never has one. What is measured first is told of then.
+        let is_known = meter.to_come().is_some() || !args.may_turn_to_probe(meter);
+        let says_what_comes = matches!(told, Progress::Total(_) | Progress::Entry(_));
+        if says_what_comes && is_known && !meter.turns_to_probe() {
             meter.foretell();
         }
         if let (Progress::Segment(from, to, segment), Some(doubt)) = (told, &doubt) {
             doubt.on_segment((from, to), &segment);
+        }
+        // A stream cannot go on at the others alone.
+        if matches!(told, Progress::Segment(..)) && job.can_repeat() {
+            let node = meter.stalled();
+            if node.is_some() {
+                *stalled.lock().unwrap_or_else(PoisonError::into_inner) = node;
+                order.stop.store(true, Ordering::Relaxed);
+            }
         }
     };
     let done = match work {
@@ -501,6 +513,19 @@ fn attempt(
         cause
     })
     .map_err(|cause| {
+        let stalled = *stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = stalled.filter(|_| cause.kind == FailureKind::Over) {
+            let name = node.to_string();
+            let failure = Failure::failed(format_args!(
+                "{} takes nothing, and the others wait for it",
+                names.name(&name)
+            ));
+            let broke = Broke {
+                kind: FailureKind::Broken.label(),
+                ..Broke::for_good(failure)
+            };
+            return broke.by(several::target_at(job, node, &names));
+        }
         let target = several::in_the_way(job, &cause, &names);
         let broke = Broke {
             again: true,

@@ -130,10 +130,14 @@ impl Order {
         }
     }
 
-    /// Tells, and breaks the copy off before anything is copied if that is wanted once the total is known.
+    /// Tells, and breaks the copy off before more is copied if that is wanted once it is known what is to come.
     fn tell(&self, progress: Progress<'_>, transfer: &Transfer, report: Report<'_>) {
         report(progress);
-        if let (Progress::Total(_), Err(over)) = (progress, self.go_on()) {
+        let says_what_comes = matches!(
+            progress,
+            Progress::Total(_) | Progress::Entry(_) | Progress::From(_)
+        );
+        if says_what_comes && let Err(over) = self.go_on() {
             transfer.fail_at_once(over);
         }
     }

@@ -76,6 +76,8 @@ struct State {
     kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
+    /// Bytes of these that the ends had.
+    had: u64,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
     /// How far each end is in this attempt, and since when.
@@ -106,8 +108,8 @@ impl State {
         carried.min().unwrap_or(0).max(self.written)
     }
 
-    /// The end that the others wait for: it is behind all of them, and has written nothing of late.
-    fn awaited(&self, now: base::Time) -> Option<NodeAddr> {
+    /// The end that the others wait for: it is behind all of them, and has written nothing for so long.
+    fn awaited(&self, now: base::Time, span: base::Duration) -> Option<NodeAddr> {
         let open = || {
             let ends = self.ends.iter();
             ends.filter(|(node, _)| !self.done.contains_key(*node))
@@ -115,7 +117,7 @@ impl State {
         let (last, (bytes, since)) = open().min_by_key(|(_, (bytes, _))| *bytes)?;
         let is_ahead = |(node, (other, _)): (&NodeAddr, &(u64, _))| node != last && other > bytes;
         let is_behind = open().count() > 1 && self.ends.iter().any(is_ahead);
-        let stands = now.since(*since) >= STANDS_AFTER;
+        let stands = now.since(*since) >= span;
         (is_behind && stands).then_some(*last)
     }
 
@@ -136,6 +138,9 @@ impl State {
 
 /// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
 const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
+/// And for so long the others do not wait for it. Choice: a disk that is slow to store takes seconds, and what is
+/// broken off costs the others a moment.
+const LEFT_AFTER: base::Duration = base::Duration::from_secs(30);
 /// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
 const SMALL_BYTES: u64 = 1_000_000;
 /// Attempts after which a copy is not broken off for a faster way.
@@ -204,6 +209,7 @@ impl Meter {
             }
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
+        state.had = 0;
         state.through = 0;
         (state.spared_count, state.would, state.gone) = (0, (0, 0), 0);
         state.spared.clear();
@@ -257,6 +263,11 @@ impl Meter {
         self.state().to_probe
     }
 
+    /// The end for which the others have waited long enough.
+    pub(super) fn stalled(&self) -> Option<NodeAddr> {
+        self.state().awaited(self.now(), LEFT_AFTER)
+    }
+
     /// The ends that have all, whatever became of the others.
     pub(super) fn done(&self) -> BTreeMap<NodeAddr, Done> {
         self.state().done.clone()
@@ -271,6 +282,19 @@ impl Meter {
     /// Bytes of all that is copied, as far as that is known.
     pub(super) fn total(&self) -> Option<u64> {
         self.state().total.map(|total| total.bytes).or(self.total)
+    }
+
+    /// Bytes that are known to come, once the first file has begun: all, where the ends have nothing of what came before
+    /// it, and else what they lack still of the entries that have begun.
+    pub(super) fn to_come(&self) -> Option<u64> {
+        let total = self.total()?;
+        let state = self.state();
+        let lacked = state.announced.saturating_sub(state.had + state.written);
+        match (state.announced, state.through, state.kept.1) {
+            (0, ..) => None,
+            (_, 0, 0) => Some(total),
+            _ => Some(lacked),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -356,7 +380,10 @@ impl Meter {
                 state.kept.1 += bytes;
                 state.entries += 1;
             }
-            Progress::From(bytes) => state.kept.1 += bytes,
+            Progress::From(bytes) => {
+                state.kept.1 += bytes;
+                state.had += bytes;
+            }
             Progress::File(path, digest) => {
                 if path.is_empty() {
                     state.digest = Some(digest);
@@ -457,7 +484,7 @@ impl Meter {
         if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
             more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        if let Some(node) = state.awaited(now) {
+        if let Some(node) = state.awaited(now, STANDS_AFTER) {
             more += &format!("  waits for {}", self.names.name(&node.to_string()));
         } else if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
             more += &format!("  slowest: {}", self.segment(ends));
@@ -671,134 +698,4 @@ fn shown(path: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_predicted_is_told_beside_what_came_of_it() {
-        let predicted = |is_known| Prediction {
-            rate_bps: 12_000_000,
-            low_bps: 9_000_000,
-            high_bps: Some(15_000_000),
-            confidence: "model",
-            is_known,
-        };
-        assert_eq!(foretold(predicted(false), 1e6), ", unknown before");
-        assert_eq!(
-            foretold(predicted(true), 10_800_000.0),
-            ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
-        );
-    }
-
-    #[test]
-    fn what_is_expected_is_said_with_its_range_and_its_time() {
-        let predicted = Prediction {
-            rate_bps: 12_000_000,
-            low_bps: 9_000_000,
-            high_bps: Some(15_000_000),
-            confidence: "measured",
-            is_known: true,
-        };
-        assert_eq!(
-            expected(Some(predicted), Some(36_000_000)),
-            "expects 12.0 Mbit/s (9.0 to 15.0, measured): 24s for all 36.0 MB"
-        );
-        let open = Prediction {
-            high_bps: None,
-            ..predicted
-        };
-        assert_eq!(
-            expected(Some(open), None),
-            "expects 12.0 Mbit/s (9.0 or more, measured)"
-        );
-        assert!(expected(None, Some(5)).contains("unknown"));
-    }
-
-    #[test]
-    fn which_file_it_is_and_the_digest_of_a_single_one_are_told() {
-        let args = crate::transfers::parse(&["a", "b:x"].map(str::to_owned)).unwrap();
-        let meter = Meter::new(&args, None);
-        let total = Total {
-            files: 3,
-            bytes: 40,
-            room: 40,
-        };
-        meter.on(Progress::Total(total));
-        meter.on(Progress::Kept(EntryKind::Link, 0));
-        meter.on(Progress::Kept(EntryKind::File, 10));
-        let line = || meter.line(&mut meter.state(), meter.now(), 80);
-        assert!(line().ends_with("  file 2 of 3"), "{}", line());
-        assert!(line().starts_with("[..........] 0 %"), "{}", line());
-        meter.on(Progress::File(b"", [0xab; 32]));
-        assert!(line().ends_with("  file 3 of 3"), "{}", line());
-        let text = meter.text(&meter.state(), ("to", &["b:x".to_owned()]), 40, 1.0);
-        let digest = format!("\n  BLAKE3 {}", "ab".repeat(32));
-        assert!(text.ends_with(&digest), "{text}");
-    }
-
-    #[test]
-    fn what_the_last_segment_has_carried_counts_before_it_is_acknowledged() {
-        let told = |bytes, rate_bps| Told {
-            last: Segment {
-                bytes,
-                rate_bps,
-                ..Segment::default()
-            },
-            ..Told::default()
-        };
-        let node = NodeAddr;
-        let state = State {
-            written: 500_000,
-            segments: BTreeMap::from([
-                ((node(1), node(2)), told(12_000_000, 20_000_000)),
-                ((node(2), node(3)), told(9_700_000, 16_000_000)),
-            ]),
-            ..State::default()
-        };
-        let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
-        assert_eq!(state.arrived(at(0)), 9_700_000);
-        assert_eq!(state.arrived(at(500)), 10_700_000, "it goes on meanwhile");
-        assert_eq!(state.arrived(at(9_000)), 11_700_000, "but not for ever");
-        assert_eq!(State::default().arrived(at(0)), 0);
-    }
-
-    #[test]
-    fn the_end_that_stands_behind_the_others_is_waited_for() {
-        let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
-        let node = NodeAddr;
-        let mut state = State {
-            ends: BTreeMap::from([(node(1), (9_000, at(1_000))), (node(2), (5_000, at(1_000)))]),
-            ..State::default()
-        };
-        assert_eq!(state.awaited(at(2_999)), None, "it may go on");
-        assert_eq!(state.awaited(at(3_000)), Some(node(2)));
-        state.ends.insert(node(2), (9_000, at(1_000)));
-        assert_eq!(state.awaited(at(9_000)), None, "all stand: the source does");
-        state.ends.insert(node(2), (5_000, at(1_000)));
-        let done = Done {
-            bytes: 9_000,
-            entries: 1,
-            digest: [0; 32],
-        };
-        state.done.insert(node(1), done);
-        assert_eq!(state.awaited(at(9_000)), None, "the others have it");
-    }
-
-    #[test]
-    fn the_segment_that_is_never_idle_limits() {
-        let told = |waited, starved| Told {
-            seconds: 10,
-            waited,
-            starved,
-            ..Told::default()
-        };
-        let node = NodeAddr;
-        let segments = BTreeMap::from([
-            ((node(1), node(2)), told(9_000, 500)),
-            ((node(2), node(3)), told(100, 0)),
-            ((node(3), node(4)), told(0, 8_000)),
-        ]);
-        assert_eq!(limiting(&segments), Some((node(2), node(3))));
-        assert_eq!(limiting(&BTreeMap::new()), None);
-    }
-}
+mod tests;

@@ -108,16 +108,25 @@ impl Copy {
     /// Bytes that may be sent over a segment to find out what it carries, for a copy of as many as are known to
     /// come; none if nothing is to be found out.
     pub(super) fn probe_bytes(&self, meter: &Meter) -> Option<u64> {
-        let total = meter.total();
-        let is_long = total.is_some_and(|total| total >= PROBED_BYTES);
-        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.has_probed();
-        let share = total.map(|total| total / PROBE_SHARE);
-        match (may, self.probe) {
+        let to_come = meter.to_come();
+        let is_long = to_come.is_some_and(|bytes| bytes >= PROBED_BYTES);
+        let share = to_come.map(|bytes| bytes / PROBE_SHARE);
+        match (self.may_probe(meter), self.probe) {
             // As much as the nodes permit.
             (true, true) => Some(u64::MAX),
             (true, false) if is_long => share,
             _ => None,
         }
+    }
+
+    /// It may turn out that segments are to be measured first: if all that is there is to come.
+    pub(super) fn may_turn_to_probe(&self, meter: &Meter) -> bool {
+        let is_long = meter.total().is_none_or(|bytes| bytes >= PROBED_BYTES);
+        is_long && self.may_probe(meter)
+    }
+
+    fn may_probe(&self, meter: &Meter) -> bool {
+        !self.no_probe && !self.scavenge && !self.dry_run && !meter.has_probed()
     }
 }
 

@@ -101,6 +101,9 @@ impl Server {
     fn serve(&self, mut stream: TcpStream) {
         let from = stream.peer_addr().unwrap();
         let request = read(&mut stream);
+        if request.is_empty() {
+            return;
+        }
         let answer = match request.starts_with("GET /root.xml ") {
             true => {
                 let text = format!(
@@ -152,17 +155,20 @@ impl Server {
     }
 }
 
-/// The whole request, of which the head says how long it is.
+/// The whole request, of which the head says how long it is; nothing if it ends early.
 fn read(stream: &mut TcpStream) -> String {
     let (mut text, mut part) = (String::new(), [0; 2_048]);
     loop {
         let len = stream.read(&mut part).unwrap();
+        if len == 0 {
+            return String::new();
+        }
         text.push_str(core::str::from_utf8(&part[..len]).unwrap());
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let lengths = head
                 .lines()
                 .filter_map(|it| it.strip_prefix("Content-Length: "));
-            let len: usize = lengths.map(|it| it.parse().unwrap()).sum();
+            let len: usize = lengths.map(|it| it.parse::<usize>().unwrap()).sum();
             if body.len() >= len {
                 return text;
             }

@@ -43,8 +43,11 @@ struct Ended {
     sent: u64,
 }
 
+/// What happens when so many bytes have come.
+type Middle<'a> = (u64, &'a mut dyn FnMut(&mut Row));
+
 /// A copy, with what happens in its middle, when so much of the content is at the target; it must end well.
-fn copy(row: &mut Row, words: &str, middle: Option<(u64, &mut dyn FnMut(&mut Row))>) -> Ended {
+fn copy(row: &mut Row, words: &str, middle: Option<Middle<'_>>) -> Ended {
     let (before, begun) = (row.sent("ams"), Instant::now());
     let mut child = row.cp(words).spawn().unwrap();
     if let Some((bytes, happens)) = middle {
@@ -202,6 +205,32 @@ fn goals_three_targets_behind_one_segment_take_as_long_as_one() {
     assert!(bytes <= ONCE, "{bytes}");
 }
 
+/// The others have theirs so long after one of them has stopped, and no copy of this size takes a second.
+const STALLED: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "a goal: a minute"]
+fn goals_a_target_that_takes_nothing_costs_only_itself() {
+    let chain = Chain::new("goal-stalled", 3);
+    let data = fs::read(chain.file("data", BYTES)).unwrap();
+    let copies = ["fra", "lon"].map(|node| chain.root(node).join("copy"));
+    let mut child = chain.begin_cp("data fra:copy lon:copy");
+    within(PATIENCE, "it has begun", || part(&copies[1]).exists());
+    chain.signal("lon", "-STOP");
+    let begun = Instant::now();
+    assert!(!copies[0].exists(), "it was over too soon");
+    within(STALLED, "fra has its copy", || copies[0].exists());
+    println!(
+        "a target that takes nothing: the other one has its copy after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+    assert!(child.try_wait().unwrap().is_none(), "it waits for lon");
+    chain.signal("lon", "-CONT");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(copies.iter().all(|copy| fs::read(copy).unwrap() == data));
+}
+
 const FILES: usize = 100_000;
 const TOUCHED: usize = FILES / 100;
 const UNREADABLE: usize = FILES / 1000;
@@ -252,7 +281,6 @@ fn goals_a_hundred_thousand_files_survive_fifty_kills() {
     let from = row.world.dir.join("tree");
     tree(&from);
     let before = row.received("lon");
-    // Each attempt would probe the segments, and most would be killed in that, before they copy anything.
     let first = row.cp("tree/ lon:first --no-probe").output().unwrap();
     assert!(first.status.success(), "{}", failure(&first).1);
     let all = row.received("lon") - before;
@@ -261,7 +289,7 @@ fn goals_a_hundred_thousand_files_survive_fifty_kills() {
     for i in 0..UNREADABLE {
         UnixListener::bind(socket(i)).unwrap();
     }
-    let words = "tree/ lon:copy --skip-errors --no-probe";
+    let words = "tree/ lon:copy --skip-errors";
     let before = row.received("lon");
     let (mut seed, mut killed, mut most) = (1u64, 0, 0);
     for turn in 0..KILLS {
