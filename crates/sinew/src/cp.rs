@@ -478,7 +478,7 @@ fn attempt(
         }
         let is_entry = matches!(told, Progress::Entry(_) | Progress::From(_));
         if is_entry && may_probe && args.probe_bytes(meter).is_some() {
-            // Hardly anything was copied yet.
+            // Nothing of this entry was copied yet.
             meter.turn_to_probe();
             order.stop.store(true, Ordering::Relaxed);
         }

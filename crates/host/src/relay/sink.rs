@@ -227,6 +227,9 @@ impl Sink<'_> {
                                 begun = (entry.kind == EntryKind::File)
                                     .then_some((*behind, entry.size));
                                 tell(Progress::Entry(entry.size));
+                                if self.transfer.has_failed() {
+                                    return Err(self.over());
+                                }
                                 path.clear();
                                 path.extend_from_slice(entry.path);
                             }

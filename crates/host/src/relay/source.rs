@@ -339,6 +339,9 @@ impl Source<'_> {
         }
         encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
         tell(Progress::Entry(head.size));
+        if self.transfer.has_failed() {
+            return Err(Stop::Over);
+        }
         let Some(content) = content else {
             return Ok(());
         };
