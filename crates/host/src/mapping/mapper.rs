@@ -181,7 +181,7 @@ impl Mapper {
         &self.ignored
     }
 
-    /// The next datagram to the router's port [`PORT`].
+    /// The next datagram to the router's port [`wire::mapping::PORT`].
     pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
         self.out.datagrams.pop_front()
     }

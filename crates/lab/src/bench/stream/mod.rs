@@ -11,7 +11,7 @@
 //! The forwarders are fed by a sender that knows neither windows nor losses; what they carry is
 //! looked for first: the highest rate of which at most one percent is lost, or what arrives when the
 //! sender floods them, if that is more. Datagrams have the size of the nodes', tag included. They seal
-//! each hop and nothing from end to end, as the nodes of [`HOPS_SEALED`].
+//! each hop and nothing from end to end, as the nodes of the row `hops-sealed`.
 //! Everything has normal priority and runs where the kernel likes, so that neither side starves the
 //! programs at its ends.
 
