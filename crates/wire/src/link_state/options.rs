@@ -159,7 +159,7 @@ const WORD_BYTES: usize = 3;
 /// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
 pub const USABLE_BYTES_DEFAULT: u16 = 1_439;
 
-/// Appends an option: for [`Repr::options`]. All or nothing.
+/// Appends an option: for [`super::Repr::options`]. All or nothing.
 pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
     let length = u8::try_from(option.value.len()).map_err(|_| Full)?;
     if w.room() < 2 + option.value.len() {
