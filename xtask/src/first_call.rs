@@ -57,7 +57,7 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
     let join = format!("sinew join {} --name b", token.trim());
     trial.run(&b, &join, "ready:")?;
     trial.run(&b, "sinew test-call --answer", "")?;
-    let measure = "sinew test-call b --direct 10.99.0.2:7717 --calls 5 --duration 10s";
+    let measure = "sinew test-call b --direct 10.99.0.2:7717 --calls 5 --seconds 10";
     let verdict = trial.run(&a, measure, "MOS")?;
     let took = trial.began.map(|began| began.elapsed()).unwrap_or_default();
     let commands = trial.commands;
@@ -79,13 +79,12 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
     }
 }
 
-/// The least of the scores in the row `MOS (G.107)`: beside the overlay and through it.
+/// The least of the scores in the row `MOS (G.107)`: beside the overlay and through it. Differences have a sign.
 fn mos_of(row: &str) -> Option<f64> {
     let (_, after) = row.split_once("MOS (G.107)")?;
-    let scores = after
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok());
-    scores.reduce(f64::min)
+    let words = after.split_whitespace();
+    let scores = words.filter(|word| !word.starts_with(['+', '-']));
+    scores.filter_map(|word| word.parse().ok()).reduce(f64::min)
 }
 
 fn file_name(path: &Path) -> Result<String> {
