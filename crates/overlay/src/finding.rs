@@ -15,7 +15,8 @@
 //! at exact places (1, √n) would serve as well and move with each arrival. Two rings of different hashes are shorter, but at 60
 //! nodes a share of 3 % of them has a node with two neighbours in all.
 //! The chord is chosen by chance, so that the network is short too. Ring and chord make 2 links per node, and the
-//! nearest at most 2 more: on average a node has at most 8 neighbours.
+//! nearest at most 2 more: on average a node has at most 8 neighbours. During the first trials one link fewer is kept for
+//! being near. The trial has its place, so a network whose nodes all enter at once has no more links at first than later.
 //!
 //! Nothing here trusts an offer: a node that does not answer is passed over for a while, twice as long each time. One that
 //! has many links already gets no more of choice, and loses some of those when too many have chosen it at once. Its links are
@@ -46,6 +47,9 @@ const TRIAL_MOST: Duration = Duration::from_secs(15);
 /// fifth of the network with 89 %; and four trials an hour are not felt.
 const FIRST_TRIALS: u64 = 8;
 const TRIAL_REST: Duration = Duration::from_secs(900);
+/// In a second, one of so many nodes begins one of its first trials, so that those that enter at once do not all measure at
+/// once.
+const BEGIN_ONE_OF: u64 = 4;
 /// What was measured counts for so long after the link has ended.
 const MEASURED_COUNTS: Duration = Duration::from_secs(24 * 3_600);
 /// As many measured nodes are remembered: 24 bytes each.
@@ -229,6 +233,7 @@ impl Finder {
             && self.trial.is_none()
             && now >= self.next_trial
             && self.lasting().iter().all(is_up)
+            && rng.below(BEGIN_ONE_OF) == 0
         {
             self.begin_trial(now, &usable, rng);
         }
@@ -305,7 +310,16 @@ impl Finder {
         }
     }
 
+    /// The first trials are not over.
+    fn is_learning(&self, usable: &[Seen]) -> bool {
+        match self.trial {
+            Some(_) => self.trials <= FIRST_TRIALS,
+            None => self.trials < FIRST_TRIALS && self.untried(usable).next().is_some(),
+        }
+    }
+
     fn choose_nearest(&mut self, now: Time, usable: &[Seen]) {
+        let most = NEAREST - usize::from(self.is_learning(usable));
         let usable = |of: &NodeAddr| usable.iter().find(|seen| seen.addr == *of);
         self.nearest.retain(|of| usable(of).is_some());
         let measured = &self.measured;
@@ -319,14 +333,14 @@ impl Finder {
             .collect();
         others.sort_unstable();
         let mut others = others.into_iter();
-        while self.nearest.len() < NEAREST {
+        while self.nearest.len() < most {
             let Some((_, next)) = others.next() else {
                 return;
             };
             self.nearest.push(next);
         }
         let may_change = now >= self.next_change || self.trials < FIRST_TRIALS;
-        let farthest = (0..NEAREST).max_by_key(|place| near(&self.nearest[*place]));
+        let farthest = (0..self.nearest.len()).max_by_key(|place| near(&self.nearest[*place]));
         if let Some((rtt, next)) = others.next().filter(|_| may_change)
             && let Some(place) = farthest
         {
@@ -352,14 +366,16 @@ impl Finder {
         }
     }
 
+    /// Those that may be measured, and are not yet.
+    fn untried<'a>(&self, usable: &'a [Seen]) -> impl Iterator<Item = &'a Seen> {
+        let free = usable.iter().filter(|seen| !seen.is_up && seen.has_room());
+        free.filter(|seen| !self.measured.contains_key(&seen.addr))
+    }
+
     /// By turns the one to which the way over other nodes is shortest, and anybody: ways over others say little of how near
     /// nodes are of which nobody near is known.
     fn begin_trial(&mut self, now: Time, usable: &[Seen], rng: &mut Rng) {
-        let new: Vec<&Seen> = usable
-            .iter()
-            .filter(|seen| !seen.is_up && seen.has_room())
-            .filter(|seen| !self.measured.contains_key(&seen.addr))
-            .collect();
+        let new: Vec<&Seen> = self.untried(usable).collect();
         let nearest = new
             .iter()
             .min_by_key(|seen| (seen.one_way.unwrap_or(Duration::from_secs(60)), seen.addr));

@@ -52,6 +52,11 @@ impl First {
         self.wanted.contains(&of)
     }
 
+    /// At the last review, the node had too few links of its own choice: those by which it enters end when it has enough.
+    pub(crate) fn is_entering(&self) -> bool {
+        self.few_since.is_some()
+    }
+
     /// Those that no way leads to, or led to a moment ago, and that are dialled.
     pub(crate) fn looked_for(&self) -> impl Iterator<Item = NodeAddr> {
         self.looked_for.iter().map(|(of, _)| *of)

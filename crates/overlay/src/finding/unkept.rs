@@ -1,19 +1,18 @@
 //! Links that neither end keeps, until they end.
 //!
 //! ```text
-//!   never used since then ──▶ ends after 10 s, or 3 s where there are many links
+//!   never used since then ──▶ ends after 3 s
 //!   used                  ──▶ ends once no client's packet has passed for 10 s
 //! ```
 
 use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeMap;
 
-/// A link that neither end keeps ends when it was not used for so long. Choice: records of both ends have crossed a
-/// network by then, several times, and a talkspurt's pause is shorter.
+/// A link that neither end keeps ends when it was not used for so long. Choice: a talkspurt's pause is shorter.
 const UNUSED: Duration = Duration::from_secs(10);
-/// The same for one that was not used at all, at a node with many links, as after many have entered at once.
-const UNUSED_OF_MANY: Duration = Duration::from_secs(3);
-const MANY: usize = 8;
+/// The same for one that was not used at all, as after a trial, or when many have entered at once. Choice: records of both
+/// ends have crossed a network by then.
+const NEVER_USED: Duration = Duration::from_secs(3);
 /// As long as one is younger than this, others may be about to end.
 const SETTLED: Duration = Duration::from_secs(30);
 
@@ -30,13 +29,8 @@ struct One {
 }
 
 impl Unkept {
-    /// These are all, with the clients' packets that each has carried, of a node with so many `links`. Tells which are to end.
-    pub(crate) fn look(
-        &mut self,
-        now: Time,
-        all: &[(NodeAddr, u64)],
-        links: usize,
-    ) -> Vec<NodeAddr> {
+    /// These are all, with the clients' packets that each has carried. Tells which are to end.
+    pub(crate) fn look(&mut self, now: Time, all: &[(NodeAddr, u64)]) -> Vec<NodeAddr> {
         let before = core::mem::take(&mut self.0);
         let mut over = Vec::new();
         for &(of, carried) in all {
@@ -51,8 +45,7 @@ impl Unkept {
             }
             let is_over = match one.used {
                 Some(used) => now.since(used) >= UNUSED,
-                None if links > MANY => now.since(one.began) >= UNUSED_OF_MANY,
-                None => now.since(one.began) >= UNUSED,
+                None => now.since(one.began) >= NEVER_USED,
             };
             if is_over {
                 over.push(of);
@@ -89,30 +82,32 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_link_ends_soon_and_sooner_among_many() {
-        for (links, ends) in [(MANY, 10), (MANY + 1, 3)] {
-            let mut unkept = Unkept::default();
-            for s in 0..ends {
-                assert!(unkept.look(at(s), &[(A, 7)], links).is_empty(), "{s}");
-                assert!(unkept.is_unused(A));
-            }
-            assert_eq!(unkept.look(at(ends), &[(A, 7)], links), [A]);
+    fn a_link_that_was_never_used_ends_sooner_than_one_that_was() {
+        let mut unkept = Unkept::default();
+        for s in 0..3 {
+            assert!(unkept.look(at(s), &[(A, 7)]).is_empty(), "{s}");
+            assert!(unkept.is_unused(A));
         }
+        assert_eq!(unkept.look(at(3), &[(A, 7)]), [A]);
+        for s in 3..13 {
+            assert!(unkept.look(at(s), &[(A, 8)]).is_empty(), "{s}");
+        }
+        assert_eq!(unkept.look(at(13), &[(A, 8)]), [A]);
     }
 
     #[test]
     fn one_packet_in_nine_seconds_keeps_a_link_and_stops_no_measuring() {
         let mut unkept = Unkept::default();
         for s in 0..300 {
-            let over = unkept.look(at(s), &[(A, s / 9)], MANY);
+            let over = unkept.look(at(s), &[(A, s.div_ceil(9))]);
             assert!(over.is_empty(), "{s}");
             assert_eq!(unkept.are_settled(at(s)), s >= 30);
         }
         assert!(!unkept.is_unused(A));
-        let over = (300..320).map(|s| unkept.look(at(s), &[(A, 33)], MANY));
+        let over = (300..320).map(|s| unkept.look(at(s), &[(A, 34)]));
         assert!(over.into_iter().flatten().any(|of| of == A));
         // One that is kept meanwhile begins anew.
-        unkept.look(at(320), &[], MANY);
-        assert!(unkept.look(at(321), &[(A, 33)], MANY).is_empty());
+        unkept.look(at(320), &[]);
+        assert!(unkept.look(at(321), &[(A, 34)]).is_empty());
     }
 }

@@ -115,7 +115,7 @@ impl Node {
         let chosen = chosen.iter().filter(|of| self.links.is_up(**of)).count();
         let moment = Moment {
             in_need: chosen < LEAST,
-            calm: self.finding.unkept.are_settled(now),
+            calm: self.finding.unkept.are_settled(now) && !self.finding.first.is_entering(),
             alone: self.is_alone(),
         };
         let mut rng = self.rng.fork();
@@ -246,8 +246,7 @@ impl Node {
                 self.let_go(now, index, out);
             }
         }
-        let count = self.links.iter().filter(|(_, link)| link.is_up()).count();
-        let over = self.finding.unkept.look(now, &unkept, count);
+        let over = self.finding.unkept.look(now, &unkept);
         // One that is missing may be what keeps the network whole.
         let chosen = self.finding.finder.lasting();
         if chosen.iter().all(|of| self.links.is_up(*of)) {

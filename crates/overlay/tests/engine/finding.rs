@@ -118,12 +118,13 @@ fn sixty_nodes_become_whole_within_seconds_and_stay_so_with_few_links() {
     let degree = Graph::of(&nodes).degree();
     eprintln!("60 nodes that know three: whole after {s} s, {degree:.1} links each");
     assert!(degree <= 8.0, "{degree}");
-    for _ in 0..2 {
-        nodes.run_ms(15_000);
+    // Half a minute of trials. All nodes make them at once.
+    for _ in 0..30 {
+        nodes.run_ms(1_000);
         let graph = Graph::of(&nodes);
-        assert!(graph.is_whole_without_any_two());
         assert!(graph.degree() <= 8.0, "{}", graph.degree());
     }
+    assert!(Graph::of(&nodes).is_whole_without_any_two());
     let graph = Graph::of(&nodes);
     // The one that all knew at first is one of many.
     eprintln!(
