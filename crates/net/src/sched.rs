@@ -10,6 +10,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::mem;
+use std::ptr;
+use std::slice;
+
+/// The least that is mapped, or a part of it.
+const PAGE_BYTES: usize = 4_096;
 
 /// The scheduling that the calling thread has got.
 #[derive(Debug)]
@@ -148,6 +153,44 @@ pub fn lock_memory() -> io::Result<()> {
     sys::check(unsafe { libc::mlockall(flags) }).map(drop)
 }
 
+/// Gives back the memory of the program's code and constants, and of its libraries': what runs on is mapped again when it is
+/// used, from the page cache. Most of a program is called once, to start. Breakpoints that a debugger has set are lost.
+pub fn give_back_code() {
+    // SAFETY: the function is of the type that is wanted, and takes no data.
+    unsafe { libc::dl_iterate_phdr(Some(give_back_of), ptr::null_mut()) };
+}
+
+/// The same for what one file has brought.
+unsafe extern "C" fn give_back_of(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: "the info argument is a pointer to a structure", and valid during the call.
+    let info = unsafe { &*info };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: "dlpi_phdr: pointer to array of ELF program headers, dlpi_phnum: number of items".
+    let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let is_read_only =
+        |it: &&libc::Elf64_Phdr| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_W == 0;
+    for segment in headers.iter().filter(is_read_only) {
+        let start = (info.dlpi_addr + segment.p_vaddr) as usize & !(PAGE_BYTES - 1);
+        let end = (info.dlpi_addr + segment.p_vaddr + segment.p_memsz) as usize;
+        // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the up-to-date
+        // contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays as it is.
+        unsafe {
+            libc::madvise(
+                ptr::without_provenance_mut(start),
+                end - start,
+                libc::MADV_DONTNEED,
+            )
+        };
+    }
+    0
+}
+
 /// Processor time that the calling thread has used, in the kernel and outside.
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock::read(libc::CLOCK_THREAD_CPUTIME_ID))
@@ -197,6 +240,8 @@ pub fn entropy() -> io::Result<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
 
     #[test]
     fn priority_is_granted_or_refused_with_a_reason_and_is_not_inherited() {
@@ -231,6 +276,25 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn code_that_was_given_back_runs_on() {
+        // Constants that nothing else reads, in pages that are not mapped with those around.
+        static CONSTANTS: [u64; 1 << 15] = [7; 1 << 15];
+        let middle = &raw const CONSTANTS[1 << 14];
+        let is_mapped = || {
+            let mut entry = [0; 8];
+            let pages = File::open("/proc/self/pagemap").unwrap();
+            let at = (middle.addr() / PAGE_BYTES * entry.len()) as u64;
+            pages.read_exact_at(&mut entry, at).unwrap();
+            u64::from_le_bytes(entry) >> 63 == 1
+        };
+        let read = || std::hint::black_box(&CONSTANTS)[1 << 14];
+        assert_eq!((read(), is_mapped()), (7, true));
+        give_back_code();
+        assert!(!is_mapped());
+        assert_eq!((read(), is_mapped()), (7, true));
     }
 
     #[test]

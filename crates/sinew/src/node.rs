@@ -155,6 +155,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let attended = Attended::start(&config, &driver, &lines, (hangup, running))?;
     attended.notify.ready("running");
     driver.report_to(Watchdog::from_environment());
+    keep_what_runs(&config);
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);
@@ -508,19 +509,22 @@ fn take_descriptors(lines: &Lines) {
 fn take_priority(lines: &Lines) -> String {
     let scheduling = sched::real_time(PRIORITY);
     match scheduling {
-        Scheduling::RealTime { .. } => {
-            // It makes late packets rarer. With a limit, the next allocation beyond it would fail,
-            // and that is worse than a page that was swapped out.
-            if is_root() {
-                let _ = sched::lock_memory();
-            }
-        }
+        Scheduling::RealTime { .. } => {}
         Scheduling::Normal { .. } => {
             let _ = sched::timer_slack(Duration::from_micros(1));
             lines.warn(&scheduling.to_string());
         }
     }
     scheduling.to_string()
+}
+
+/// Keeps in memory what runs on, and what only the start has called no longer.
+fn keep_what_runs(config: &Config) {
+    sched::give_back_code();
+    // With a limit, the next allocation beyond it would fail, and that is worse than a page that was swapped out.
+    if config.realtime_priority && is_root() {
+        let _ = sched::lock_memory();
+    }
 }
 
 /// True for the superuser.

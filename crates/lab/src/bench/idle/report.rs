@@ -27,7 +27,7 @@ pub struct Report {
 /// What the node used, and what went over links besides data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Idle {
-    /// Memory in use at the end; the goal of an idle node is 20 MB at most.
+    /// Memory in use at the end; the goal of an idle node is 10 MB at most.
     pub resident_bytes: u64,
     /// Share of one processor; the goal of an idle node with four links is 0.5 at most.
     pub cpu_pct: f64,
@@ -114,7 +114,7 @@ impl fmt::Display for Report {
         };
         row(
             "memory, MB",
-            goal(mb(idle.resident_bytes), 20.0),
+            goal(mb(idle.resident_bytes), 10.0),
             format!("{:.2}", mb(active.resident_bytes)),
         );
         row(

@@ -190,6 +190,9 @@ fn row_of_calls(relays: &Relays, size: Size, row: &mut Row) -> Result<(), CellEr
         &calls,
         "--seconds",
         &seconds,
+        // Reports on the way are JSON, too.
+        "--every",
+        "0",
         "--json",
     ];
     let ended = relays.command(&words, 0).output().map_err(io)?;
