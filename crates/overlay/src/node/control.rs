@@ -69,7 +69,9 @@ impl Node {
     fn note_obstacle(&mut self, now: Time, at: UnderlayAddr, what: Obstacle) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            let is_dialled = |place: &UnderlayAddr| place.remote() == at.remote();
+            // Handshakes go by all own sockets, so the answer may come by another one than the place is named with.
+            let end = |at: UnderlayAddr| (at.ip, at.port, at.is_stream());
+            let is_dialled = |place: &UnderlayAddr| end(*place) == end(at);
             // A stranger at a place that the neighbour has announced says nothing of one that is configured.
             let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
             let mut places: Vec<UnderlayAddr> = configured.collect();
