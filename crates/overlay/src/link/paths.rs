@@ -70,7 +70,13 @@ pub(super) fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     usize::from(is_near) + usize::from(is_far)
 }
 
-/// The same for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
+/// The far end is the same, whichever own socket leads there. A stream's port is another one than that of datagrams.
+pub(crate) fn is_same_far_end(one: UnderlayAddr, other: UnderlayAddr) -> bool {
+    let far = |at: UnderlayAddr| (at.ip, at.port, at.is_stream());
+    far(one) == far(other)
+}
+
+/// [`ends_shared`] for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
 /// uplink, nearly always.
 pub(super) fn ends_shared_by_bulk(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     match one.is_ipv4() == other.is_ipv4() {

@@ -411,32 +411,6 @@ fn a_neighbour_that_does_not_accept_this_node_is_named() {
     assert!(reason.contains("`accept`"), "{reason}");
 }
 
-/// Its answer comes by the second of two uplinks, and the place is configured with none.
-#[test]
-fn a_refusal_is_told_by_whichever_uplink_it_comes() {
-    let settings = overlay::Settings {
-        uplinks: overlay::settings::Uplinks::One,
-        ..overlay::Settings::modern()
-    };
-    let plan = Plan {
-        edges: chain(2),
-        attachments: vec![(0, 2)],
-        settings,
-        ..Plan::of(2)
-    };
-    let mut nodes = Nodes::planned(24, plan);
-    nodes.link_path((0, 1), (1, 0), "delay=5ms");
-    let network = nodes.authority.network();
-    let mut config = nodes.config(1, network);
-    config.neighbors.clear();
-    config.accept = Some(vec![addr(7)]);
-    let party = crate::world::party::Party::node(overlay::Node::new(config));
-    nodes.world.restart(nodes.hosts[1], party);
-    nodes.run_ms(12_000);
-    let reason = nodes.link_status(0, 1).reason.unwrap();
-    assert!(reason.contains("`accept`"), "{reason}");
-}
-
 /// A ring of four honest nodes, and two leaves: node 4 is an issuer, and has certified node 5.
 fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
     let edges = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (2, 5), (4, 5)];

@@ -87,3 +87,16 @@ fn where_the_neighbour_hears_nothing_a_spare_that_was_proved_takes_over() {
     assert_eq!(changed, proved);
     assert_eq!(link.choice.doubted, None, "the new path is in no doubt");
 }
+
+#[test]
+fn one_far_end_is_the_same_by_both_uplinks_and_another_one_by_a_stream() {
+    let at = |socket: u8, port: u16| UnderlayAddr {
+        socket,
+        port,
+        ..UnderlayAddr::default()
+    };
+    assert!(is_same_far_end(at(0, 7_700), at(1, 7_700)));
+    assert!(!is_same_far_end(at(0, 7_700), at(0, 7_701)));
+    let stream = at(UnderlayAddr::STREAM, 7_700);
+    assert!(!is_same_far_end(at(0, 7_700), stream));
+}
