@@ -18,6 +18,7 @@
 mod account;
 mod allow;
 mod attributes;
+mod awaited;
 mod dial;
 mod door;
 mod duplex;

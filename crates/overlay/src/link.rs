@@ -32,7 +32,7 @@ pub(crate) use fallback::Fallback;
 pub use impairment::Impairment;
 pub(crate) use opening::Opening;
 pub use path::{MAX_PATHS, Path, PathId};
-pub(crate) use paths::{Choice, place_mut};
+pub(crate) use paths::{Choice, is_same_far_end, place_mut};
 pub(crate) use spread::Shares;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;

@@ -145,6 +145,11 @@ impl<N: Ord + Copy> There<N> {
         }
     }
 
+    /// One that counts has told all.
+    pub fn has_told(&self, who: N) -> bool {
+        self.haves.contains_key(&who)
+    }
+
     /// What all have, once all have told.
     pub fn take(&mut self) -> Option<Shared> {
         if self.haves.len() < self.sinks {

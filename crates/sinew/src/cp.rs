@@ -450,9 +450,6 @@ fn attempt(
     }
     let ends: BTreeSet<NodeAddr> = work.ends().into_keys().chain([route.own()]).collect();
     meter.begin(&names, planned.predicted, ends);
-    if let Work::Push(..) = work {
-        meter.await_ends(work.ends().into_keys());
-    }
     if meter.total().is_some() && !args.may_turn_to_probe(meter) {
         meter.foretell();
     }

@@ -96,7 +96,7 @@ pub struct Run {
     /// (settings.hello_interval=50ms). No claim of a paper is judged then
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Override>,
-    /// Exit with status 1 if a claim that was put to a test does not hold
+    /// Exit with status 1 if a claim that was put to a test does not hold, or if none was
     #[arg(long, conflicts_with_all = ["shard", "on"])]
     pub strict: bool,
     /// Print JSON
@@ -148,7 +148,7 @@ pub struct Merge {
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
-    /// Exit with status 1 if a claim that was put to a test does not hold
+    /// Exit with status 1 if a claim that was put to a test does not hold, or if none was
     #[arg(long)]
     pub strict: bool,
     /// Print JSON
@@ -263,8 +263,10 @@ fn tell(summary: &LabSummary, json: bool, is_strict: bool) -> Outcome {
         true => terminal::json(&serde_json::to_value(summary).map_err(Failure::failed)?)?,
         false => terminal::line(summary.to_string().trim_end())?,
     }
-    match summary.failing().filter(|_| is_strict) {
+    match summary.failing() {
+        _ if !is_strict => Ok(()),
         Some(claims) => Err(Failure::failed(claims)),
+        None if summary.judged() == 0 => Err(Failure::failed("no claim was judged")),
         None => Ok(()),
     }
 }

@@ -414,6 +414,17 @@ fn strict_runs_and_merges_fail_when_a_claim_does_not_hold() {
             assert!(!output.stdout.is_empty());
         }
     }
+    // Where nothing was put to a test, nothing is known to hold.
+    let claims = text.find("[[experiment.claim]]").unwrap()..text.find("[scenario]").unwrap();
+    let mut bare = text.to_owned();
+    bare.replace_range(claims, "");
+    let bare = folder.write("bare.toml", &bare);
+    let run = ["lab", "run", bare.to_str().unwrap(), "--out", &out];
+    assert!(sinew(&run).status.success());
+    let output = sinew(&[&run[..], &["--strict"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.lines().last(), Some("sinew: no claim was judged"));
     // A part is not judged.
     refused(&[&shard[..], &["--strict"]].concat());
 }

@@ -219,6 +219,8 @@ impl Mapper {
         if self.mapping.is_some() || was_asked {
             self.give_back();
         }
+        // It may be asked by another protocol meanwhile.
+        self.unmap();
         self.forget();
     }
 
@@ -235,6 +237,7 @@ impl Mapper {
     pub(super) fn on_timeout(&mut self, now: Time) {
         if self.mapping.is_some_and(|mapping| mapping.until <= now) {
             self.mapping = None;
+            self.on_upnp_end();
             self.state = State::Lost;
             self.rest = REST;
             self.begin(now, Protocol::Pcp);

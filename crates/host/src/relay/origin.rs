@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 pub use wire::relay::entry::{EntryKind, Total};
 use wire::relay::{DIGEST_BYTES, HOPS_MAX, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
@@ -61,7 +62,9 @@ pub struct Order {
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// What all entries are together, if the source knows it: before anything else.
+    /// No entry is at all sinks already, so all of them are to come.
+    Anew,
+    /// What all entries are together, if the source knows it: before anything else that is told of them.
     Total(Total),
     /// An entry that every sink has already, of so many bytes if it is a file.
     Kept(EntryKind, u64),
@@ -79,8 +82,8 @@ pub enum Progress<'a> {
     Gone(NodeAddr, &'a [u8]),
     /// A sink has all, as it was sent.
     Done(NodeAddr, Done),
-    /// A sink has written so many bytes of the stream.
-    At(NodeAddr, u64),
+    /// The sink for which the others wait, if there is one, and for how long they have: told every second.
+    Awaited(Option<(NodeAddr, Duration)>),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.
@@ -204,11 +207,11 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
                     transfer.on_done(sink);
                 }
                 match *message {
-                    Message::Ack(sink, offset) => {
-                        report(Progress::At(sink, offset));
+                    Message::Ack(..) => {
                         report(Progress::Written(feedback.with(|f| f.acked())));
                     }
                     Message::Segment(from, to, segment) => {
+                        report(Progress::Awaited(feedback.with(|f| f.awaited())));
                         seen.report((from, to), segment, report);
                         order.go_on()?;
                     }

@@ -27,8 +27,8 @@ use wire::relay::{Done, END_VERSIONS, FRAME_HEAD_BYTES, GONE_VERSION, KEYS_MAX, 
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
-const ACK_BYTES: u64 = relay::WINDOW_BYTES / 16;
-/// What is written is acknowledged after so long anyway: a slow copy shows its progress.
+pub(super) const ACK_BYTES: u64 = relay::WINDOW_BYTES / 16;
+/// What is written is acknowledged after so long anyway: a slow copy shows its progress, and one that pauses all of it.
 const ACK_AFTER: Duration = Duration::from_millis(250);
 
 /// Why a frame does not open.
@@ -53,7 +53,24 @@ pub(super) struct Sink<'a> {
 enum Came {
     Frame(Vec<u8>),
     Nothing,
+    /// Nothing either, and what was written before is to be acknowledged.
+    Pause,
     End,
+}
+
+/// Bytes of the stream that are written.
+struct Written {
+    bytes: u64,
+    acked: u64,
+    acked_at: Instant,
+}
+
+impl Written {
+    /// They are to be acknowledged, with a frame more or without one.
+    fn is_due(&self) -> bool {
+        let has_waited = self.bytes > self.acked && self.acked_at.elapsed() >= ACK_AFTER;
+        self.bytes - self.acked >= ACK_BYTES || has_waited
+    }
 }
 
 /// The stream is not what was sent, or a file that was compared has changed.
@@ -160,16 +177,22 @@ impl Sink<'_> {
         let (mut writing, there) = Writing::begin(here, place, manner)?;
         let speech = self.secrets.speech(self.transfer);
         let mut speech = speech.map_err(|Over| self.over())?;
+        if there.keys.is_empty() {
+            tell(Progress::Anew);
+        }
         for keys in there.keys.chunks(KEYS_MAX) {
             self.tell_keys(keys, &mut speech)?;
         }
         self.say(&Message::Have(here, there.have), &mut speech)?;
         let overhead = self.secrets.overhead();
         let mut decoder = Decoder::default();
-        let (mut written, mut acked) = (0, 0);
+        let mut written = Written {
+            bytes: 0,
+            acked: 0,
+            acked_at: Instant::now(),
+        };
         let (mut content, mut path) = (0, Vec::new());
         let (mut compares, mut at) = (false, 0);
-        let mut acked_at = Instant::now();
         let mut digest = None;
         // The source takes what would be removed.
         let mut lists = false;
@@ -182,12 +205,17 @@ impl Sink<'_> {
             let next = self.inflow.wait(self.transfer, |r| match r.take() {
                 Some(bytes) => Some(Came::Frame(bytes)),
                 None if r.is_complete() => Some(Came::End),
-                None => is_asked.then_some(Came::Nothing),
+                None if is_asked => Some(Came::Nothing),
+                None => written.is_due().then_some(Came::Pause),
             });
             let bytes = match next {
                 Err(Over) => return Err(self.over()),
                 Ok(Came::End) => break,
                 Ok(Came::Frame(bytes)) => bytes,
+                Ok(Came::Pause) => {
+                    self.acknowledge(&mut written, &mut speech, &mut tell)?;
+                    continue;
+                }
                 Ok(Came::Nothing) => {
                     self.tell_keys(&writing.keys(), &mut speech)?;
                     continue;
@@ -275,12 +303,10 @@ impl Sink<'_> {
                     }
                 }
             }
-            written += bytes.len() as u64;
+            written.bytes += bytes.len() as u64;
             self.transfer.spare.put(bytes);
-            if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
-                (acked, acked_at) = (written, Instant::now());
-                self.say(&Message::Ack(here, acked), &mut speech)?;
-                tell(Progress::Written(acked));
+            if written.is_due() {
+                self.acknowledge(&mut written, &mut speech, &mut tell)?;
             }
         }
         let Some(digest) = digest.filter(|_| decoder.has_ended()) else {
@@ -297,6 +323,18 @@ impl Sink<'_> {
         self.say(&Message::Done(here, done), &mut speech)?;
         self.transfer.on_done(here);
         Ok(done)
+    }
+
+    fn acknowledge(
+        &self,
+        written: &mut Written,
+        speech: &mut Option<Speech>,
+        tell: &mut impl FnMut(Progress<'_>),
+    ) -> Outcome {
+        (written.acked, written.acked_at) = (written.bytes, Instant::now());
+        self.say(&Message::Ack(self.here, written.acked), speech)?;
+        tell(Progress::Written(written.acked));
+        Ok(())
     }
 
     /// The source has said which versions it speaks: it is told the own ones. The highest that both speak counts.

@@ -8,6 +8,7 @@
 mod compared;
 
 use super::attributes::{self, Names};
+use super::awaited::Awaited;
 use super::duplex::Duplex;
 use super::ends::Sinks;
 use super::failure::{Failure, FailureKind};
@@ -30,6 +31,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use wire::TAG_BYTES;
 use wire::relay::entry::EntryKind;
 use wire::relay::{
@@ -47,6 +49,7 @@ pub(super) struct Feedback {
     there: There<NodeAddr>,
     pieces: Pieces<NodeAddr>,
     window: Window,
+    awaited: Awaited,
     dones: BTreeMap<NodeAddr, Done>,
     /// What sinks would remove is wanted, and this has been told since somebody looked.
     lists_gone: bool,
@@ -61,6 +64,7 @@ impl Feedback {
             there: There::new(sinks),
             pieces: Pieces::new(sinks),
             window: Window::new(sinks),
+            awaited: Awaited::default(),
             dones: BTreeMap::new(),
             lists_gone: false,
             gone: Vec::new(),
@@ -105,6 +109,9 @@ impl Feedback {
 
     fn on_have(&mut self, from: NodeAddr, have: Have) {
         self.there.on_have(from, have);
+        if self.there.has_told(from) {
+            self.awaited.add(from);
+        }
     }
 
     fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
@@ -115,16 +122,24 @@ impl Feedback {
     }
 
     fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), relay::window::BadAck> {
-        self.window.on_ack(from, offset)
+        self.window.on_ack(from, offset)?;
+        self.awaited.on_ack(Instant::now(), from, offset);
+        Ok(())
     }
 
     fn on_done(&mut self, from: NodeAddr, done: Done) {
         self.dones.insert(from, done);
+        self.awaited.on_done(from);
     }
 
     /// What all sinks have written.
     pub(super) fn acked(&self) -> u64 {
         self.window.acked()
+    }
+
+    /// The sink for which the others wait, and for how long they have.
+    pub(super) fn awaited(&self) -> Option<(NodeAddr, Duration)> {
+        self.awaited.get(Instant::now())
     }
 }
 
@@ -229,6 +244,9 @@ impl Source<'_> {
         self.tell_key()?;
         if !tree.can_rewind() {
             shared = resume::Shared::default();
+        }
+        if shared.keys.is_empty() {
+            tell(Progress::Anew);
         }
         let mut out = Out {
             source: self,
@@ -666,12 +684,14 @@ impl Out<'_> {
         }
         let packed = Arc::new(packed);
         source.feedback.wait(source.transfer, |f| {
+            f.awaited.hold(Instant::now());
             let fits = f.window.room() >= len as u64;
             fits.then(|| f.window.on_sent(len as u64))
         })?;
         source.frames.wait(source.transfer, |fan| {
             fan.has_room(len).then(|| fan.push(len, &packed))
         })?;
+        source.feedback.with(|f| f.awaited.let_go());
         self.offset += len as u64;
         Ok(())
     }

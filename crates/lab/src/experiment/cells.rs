@@ -141,9 +141,19 @@ pub(super) fn identity(
 pub(super) fn recording(named: Option<&Path>) -> Result<Option<String>, LabError> {
     let digested = |path: &Path| {
         let bytes = speech::bytes_of(path).map_err(|error| LabError::at(path, error))?;
-        Ok(format!("{:016x} {}", digest(&bytes), bytes.len()))
+        Ok(told(&bytes))
     };
     named.map(digested).transpose()
+}
+
+/// What tells a file from others: its digest and its length.
+pub(super) fn digest_of(path: &Path) -> Result<String, LabError> {
+    let bytes = std::fs::read(path).map_err(|error| LabError::at(path, error))?;
+    Ok(told(&bytes))
+}
+
+fn told(bytes: &[u8]) -> String {
+    format!("{:016x} {}", digest(bytes), bytes.len())
 }
 
 /// Checks that all rows were scored with the same source of speech. Without a named recording each machine uses

@@ -95,6 +95,9 @@ pub(super) struct Part {
     /// The recording that was named: its digest and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) speech: Option<String>,
+    /// The program whose nodes were measured, if there were any: its digest and length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) program: Option<String>,
     /// Seconds it took.
     pub(super) took_s: f64,
     /// What was measured.

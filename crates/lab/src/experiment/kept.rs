@@ -4,8 +4,8 @@
 //!   run ── a cell fails, or Ctrl-C ──▶ ID.kept.json ──▶ the same run, in the same folder ──▶ ID.csv …
 //! ```
 //!
-//! The same run is one of the same code, size, seed, parameters and recording. What another one has left
-//! is not used, and is written over when this one does not come to its end either.
+//! The same run is one of the same code, size, seed, parameters and recording, and with real nodes of the same program.
+//! What another one has left is not used, and is written over when this one does not come to its end either.
 
 use super::Shard;
 use super::files::Part;

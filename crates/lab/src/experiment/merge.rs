@@ -73,6 +73,10 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
             let why = "its parts were scored with different recordings: run all shards with one";
             return Err(incomplete(why.into()));
         }
+        if part.program != parts[0].program {
+            let why = "its parts were measured with different programs: run all shards with one";
+            return Err(incomplete(why.into()));
+        }
         if part.definition.as_ref() != experiment.definition() {
             let why = "its parts were measured with different files: run all shards with one";
             return Err(incomplete(why.into()));

@@ -174,6 +174,7 @@ pub(super) fn run_until(
             build: build().to_owned(),
             overrides: plan.overrides.iter().map(Override::to_string).collect(),
             speech: recording.clone(),
+            program: program(experiment, &options.program)?,
             took_s: 0.0,
             rows: Vec::new(),
             definition: experiment.definition().cloned(),
@@ -215,6 +216,15 @@ pub(super) fn run_until(
         summary.index = Some(index::write(&options.out).map_err(failed)?);
     }
     Ok(summary)
+}
+
+/// What tells the program whose nodes are measured from others. The digest of the sources leaves out the command line, which
+/// plans and measures copies.
+fn program(experiment: &dyn Experiment, path: &Path) -> Result<Option<String>, LabError> {
+    match experiment.is_real_time() {
+        true => cells::digest_of(path).map(Some),
+        false => Ok(None),
+    }
 }
 
 impl LabError {
@@ -261,6 +271,13 @@ impl LabSummary {
         let each = each.map(|tally| format!("{}: {}", tally.id, tally.fail.join(", ")));
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| format!("claims that do not hold: {}", each.join("; ")))
+    }
+
+    /// Claims that were put to a test.
+    #[must_use]
+    pub fn judged(&self) -> usize {
+        let each = self.experiments.iter();
+        each.map(|tally| tally.hold + tally.fail.len()).sum()
     }
 }
 

@@ -37,7 +37,8 @@ pub(super) type Measured = BTreeMap<(&'static str, String), Row>;
 /// The rows of the shard's cells. What the family has measured before is not measured again.
 ///
 /// A cell that fails ends the sweep, since simulated cells fail by a mistake. Those with real nodes fail by
-/// what happens on the machine, and take minutes: the others are measured all the same.
+/// what happens on the machine, and take minutes: the others are measured all the same. Of those a row that comes after
+/// Ctrl-C does not count, since the signal reaches the programs that they have started.
 pub(super) fn measure(
     experiment: &dyn Experiment,
     plan: &Plan,
@@ -87,7 +88,14 @@ pub(super) fn measure(
                     begun.elapsed().as_secs() / 60
                 ));
             }
-            match receiver.recv_timeout(LOOK) {
+            let came = receiver.recv_timeout(LOOK);
+            if !stop.is_set() && has_come() {
+                stop.set();
+                stopped = Some(Stopped::Interrupted);
+            }
+            let is_interrupted = matches!(stopped, Some(Stopped::Interrupted));
+            match came {
+                Ok((_, Ok(_))) if is_interrupted && experiment.is_real_time() => {}
                 Ok((place, Ok(row))) => {
                     count += 1;
                     let share = f64::from(count) / mine.len() as f64;
@@ -95,7 +103,7 @@ pub(super) fn measure(
                     rows[place] = Some(row);
                 }
                 // Those that were interrupted failed for that.
-                Ok((_, Err(_))) if matches!(stopped, Some(Stopped::Interrupted)) => {}
+                Ok((_, Err(_))) if is_interrupted => {}
                 Ok((place, Err(error))) => {
                     let key = &mine[place].key;
                     match experiment.is_real_time() {
@@ -106,10 +114,6 @@ pub(super) fn measure(
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            }
-            if !stop.is_set() && has_come() {
-                stop.set();
-                stopped = Some(Stopped::Interrupted);
             }
         }
     });

@@ -118,7 +118,14 @@ impl Troubled {
     fn run(&'static self, out: &Path, until: usize) -> Result<LabSummary, LabError> {
         self.measured.lock().unwrap().clear();
         let has_come = || self.measured.lock().unwrap().len() >= until;
-        let options = options("troubled", out, None);
+        let program = out.with_extension("program");
+        if !program.exists() {
+            std::fs::write(&program, "one").unwrap();
+        }
+        let options = LabOptions {
+            program,
+            ..options("troubled", out, None)
+        };
         run_until(&has_come, &[self], &options, Progress::Silent)
     }
 
@@ -188,16 +195,47 @@ fn a_cell_that_fails_does_not_lose_the_others() {
 #[test]
 fn what_was_measured_before_an_interrupt_is_not_measured_again() {
     let scratch = Scratch::new("lab-interrupted").unwrap();
+    let out = scratch.path().join("out");
+    let troubled = Troubled::begin(false, &[]);
+    let error = troubled.run(&out, 0).unwrap_err();
+    assert!(matches!(error, LabError::Interrupted), "{error}");
     // Cells of the machine's processors may be done meanwhile.
-    for is_real_time in [true, false] {
-        let out = scratch.path().join(format!("out-{is_real_time}"));
-        let troubled = Troubled::begin(is_real_time, &[]);
-        let error = troubled.run(&out, 0).unwrap_err();
+    let before = troubled.measured();
+    troubled.run(&out, 7).unwrap();
+    let all = [before, troubled.measured()].concat();
+    assert_eq!(all.len(), 6, "{all:?}");
+}
+
+/// The signal reaches the programs that are measured: it is not known what the row of that moment shows.
+#[test]
+fn with_real_nodes_what_comes_after_an_interrupt_is_measured_again() {
+    let scratch = Scratch::new("lab-ruined").unwrap();
+    for until in [0, 3] {
+        let out = scratch.path().join(format!("out-{until}"));
+        let troubled = Troubled::begin(true, &[]);
+        let error = troubled.run(&out, until).unwrap_err();
         assert!(matches!(error, LabError::Interrupted), "{error}");
-        let before = troubled.measured();
+        let ruined = troubled.measured().last().copied();
         troubled.run(&out, 7).unwrap();
-        let all = [before, troubled.measured()].concat();
-        assert_eq!(all.len(), 6, "{all:?}");
+        let after = troubled.measured();
+        assert!(ruined.is_none_or(|n| after.contains(&n)), "{after:?}");
+        assert!(until > 0 || after.len() == 6, "{after:?}");
+    }
+}
+
+#[test]
+fn rows_of_real_nodes_of_another_program_are_not_used() {
+    for is_real_time in [true, false] {
+        let scratch = Scratch::new("lab-program").unwrap();
+        let out = scratch.path().join("out");
+        let troubled = Troubled::begin(is_real_time, &[5.0]);
+        troubled.run(&out, 7).unwrap_err();
+        std::fs::write(out.with_extension("program"), "another").unwrap();
+        troubled.troubles.lock().unwrap().clear();
+        let before = troubled.measured().len();
+        troubled.run(&out, 7).unwrap();
+        let again = if is_real_time { 6 } else { 6 - before };
+        assert_eq!(troubled.measured().len(), again);
     }
 }
 
@@ -288,6 +326,7 @@ fn part(speech: Option<&str>, row: Row) -> Part {
         build: build().to_owned(),
         overrides: Vec::new(),
         speech: speech.map(str::to_owned),
+        program: None,
         took_s: 1.0,
         rows: vec![row],
         definition: None,

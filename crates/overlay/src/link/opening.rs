@@ -15,8 +15,8 @@ use base::{Duration, Time, UnderlayAddr};
 /// six Inits of 1152 bytes, so 7 kbit/s at first, and mostly nothing.
 const OPEN_REST: Duration = Duration::from_secs(8);
 const OPEN_REST_MAX: Duration = Duration::from_secs(512);
-/// Where a neighbour is dialled, one after the other. Choice: two uplinks at each end and both families.
-const PLACES: usize = 8;
+/// Places at which a neighbour is dialled because it says that it is there. What is configured is dialled at all its pairs.
+const ANNOUNCED_PLACES: usize = 8;
 /// Pairs of addresses that are remembered: four sockets towards four addresses.
 const PAIRS: usize = 16;
 
@@ -143,13 +143,12 @@ impl Link {
             Uplinks::Off => Vec::new(),
             Uplinks::One | Uplinks::Copies => self.pairs(own),
         };
-        for at in self.announced.iter().copied() {
+        for at in self.announced.iter().copied().take(ANNOUNCED_PLACES) {
             if places.iter().all(|place| place.remote() != at.remote()) {
                 places.push(at);
             }
         }
         apart(&mut places, pairs);
-        places.truncate(PLACES);
         places
     }
 
@@ -197,6 +196,37 @@ mod tests {
         let mut places = vec![at(1, 1)];
         apart(&mut places, all);
         assert_eq!(places, [at(1, 1), at(2, 0), at(1, 0), at(2, 1)]);
+    }
+
+    #[test]
+    fn all_pairs_of_what_is_configured_are_dialled_whatever_is_announced() {
+        let at = |network: u8, host: u8| UnderlayAddr {
+            ip: [
+                0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, network, 0, host,
+            ],
+            port: 7700,
+            ..UnderlayAddr::default()
+        };
+        let settings = crate::Settings {
+            uplinks: Uplinks::One,
+            ..crate::Settings::modern()
+        };
+        let mut link = Link::new(base::NodeAddr(2), "b", &settings, 1, Time::ZERO);
+        link.dial = Some(at(0, 2));
+        link.dial_more = (1..4).map(|network| at(network, 2)).collect();
+        link.announced = (10..40).map(|network| at(network, 2)).collect();
+        let own: Vec<UnderlayAddr> = (0..4).map(|network| at(network, 1)).collect();
+        let places = link.places(&own);
+        for network in 0..4 {
+            for socket in 0..4 {
+                let pair = UnderlayAddr {
+                    socket,
+                    ..at(network, 2)
+                };
+                assert!(places.contains(&pair), "{pair:?}");
+            }
+        }
+        assert_eq!(places.len(), 16 + ANNOUNCED_PLACES);
     }
 
     #[test]

@@ -70,7 +70,13 @@ pub(super) fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     usize::from(is_near) + usize::from(is_far)
 }
 
-/// The same for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
+/// The far end is the same, whichever own socket leads there. A stream's port is another one than that of datagrams.
+pub(crate) fn is_same_far_end(one: UnderlayAddr, other: UnderlayAddr) -> bool {
+    let far = |at: UnderlayAddr| (at.ip, at.port, at.is_stream());
+    far(one) == far(other)
+}
+
+/// [`ends_shared`] for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
 /// uplink, nearly always.
 pub(super) fn ends_shared_by_bulk(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     match one.is_ipv4() == other.is_ipv4() {
@@ -232,10 +238,12 @@ impl Link {
     }
 
     /// Looks whether the path in use is in doubt: then the spares are asked at once, because it must be known soon which of
-    /// them is better.
+    /// them is better. Of one that is down it stays known since when it was, until another one takes its place.
     pub(crate) fn watch_spares(&mut self, now: Time) {
         let is_doubtful = self.path.is_doubtful(now);
-        self.choice.doubted = is_doubtful.then(|| self.choice.doubted.unwrap_or(now));
+        if self.path.is_up() {
+            self.choice.doubted = is_doubtful.then(|| self.choice.doubted.unwrap_or(now));
+        }
         if is_doubtful {
             self.ask_spares(now);
         }
@@ -439,3 +447,6 @@ pub(super) fn goes_beside(packet: &[u8], in_doubt: bool) -> bool {
     let Class { link, priority, .. } = Header::trusted(packet).class();
     link == LinkProtocol::RealTime && (in_doubt || priority >= COPIED_PRIORITY)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::Node;
 use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
-use crate::link::{Link, LinkIndex, Made, Obstacle, Path, PathId};
+use crate::link::{Link, LinkIndex, Made, Obstacle, Path, PathId, is_same_far_end};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
@@ -69,7 +69,8 @@ impl Node {
     fn note_obstacle(&mut self, now: Time, at: UnderlayAddr, what: Obstacle) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            let is_dialled = |place: &UnderlayAddr| place.remote() == at.remote();
+            // Handshakes go by all own sockets, so the answer may come by another one than the place is named with.
+            let is_dialled = |place: &UnderlayAddr| is_same_far_end(*place, at);
             // A stranger at a place that the neighbour has announced says nothing of one that is configured.
             let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
             let mut places: Vec<UnderlayAddr> = configured.collect();

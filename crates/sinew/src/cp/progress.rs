@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Hears how a copy goes on.
 pub(super) struct Meter {
@@ -78,10 +79,12 @@ struct State {
     announced: u64,
     /// Bytes of these that the ends had.
     had: u64,
+    /// The ends have no entry of it in this attempt.
+    is_anew: bool,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
-    /// How far each end is in this attempt, and since when.
-    ends: BTreeMap<NodeAddr, (u64, base::Time)>,
+    /// The end for which the others wait, and for how long they have.
+    awaited: Option<(NodeAddr, Duration)>,
     pace: Pace,
     drawn: Option<base::Time>,
 }
@@ -108,17 +111,10 @@ impl State {
         carried.min().unwrap_or(0).max(self.written)
     }
 
-    /// The end that the others wait for: it is behind all of them, and has written nothing for so long.
-    fn awaited(&self, now: base::Time, span: base::Duration) -> Option<NodeAddr> {
-        let open = || {
-            let ends = self.ends.iter();
-            ends.filter(|(node, _)| !self.done.contains_key(*node))
-        };
-        let (last, (bytes, since)) = open().min_by_key(|(_, (bytes, _))| *bytes)?;
-        let is_ahead = |(node, (other, _)): (&NodeAddr, &(u64, _))| node != last && other > bytes;
-        let is_behind = open().count() > 1 && self.ends.iter().any(is_ahead);
-        let stands = now.since(*since) >= span;
-        (is_behind && stands).then_some(*last)
+    /// The end for which the others have waited so long.
+    fn awaited(&self, span: Duration) -> Option<NodeAddr> {
+        let awaited = self.awaited.filter(|(_, waited)| *waited >= span);
+        awaited.map(|(node, _)| node)
     }
 
     /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
@@ -136,11 +132,12 @@ impl State {
     }
 }
 
-/// An end that writes nothing for so long is waited for: acknowledgements come four times a second.
-const STANDS_AFTER: base::Duration = base::Duration::from_secs(2);
+/// An end for which the others have waited so long is named. Choice: an end that writes acknowledges it within 250 ms and
+/// the way of the message.
+const NAMED_AFTER: Duration = Duration::from_secs(2);
 /// And for so long the others do not wait for it. Choice: a disk that is slow to store takes seconds, and what is
 /// broken off costs the others a moment.
-const LEFT_AFTER: base::Duration = base::Duration::from_secs(30);
+const LEFT_AFTER: Duration = Duration::from_secs(30);
 /// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
 const SMALL_BYTES: u64 = 1_000_000;
 /// Attempts after which a copy is not broken off for a faster way.
@@ -209,7 +206,7 @@ impl Meter {
             }
         }
         (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
-        state.had = 0;
+        (state.had, state.is_anew, state.awaited) = (0, false, None);
         state.through = 0;
         (state.spared_count, state.would, state.gone) = (0, (0, 0), 0);
         state.spared.clear();
@@ -232,13 +229,6 @@ impl Meter {
             return;
         }
         self.say(&expected(known, total));
-    }
-
-    /// These ends write what is copied: none of them has written anything in this attempt.
-    pub(super) fn await_ends(&mut self, ends: impl Iterator<Item = NodeAddr>) {
-        let now = self.clock.now();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.ends = ends.map(|node| (node, (0, now))).collect();
     }
 
     /// Segments were measured since then, where there was something to find out.
@@ -265,7 +255,7 @@ impl Meter {
 
     /// The end for which the others have waited long enough.
     pub(super) fn stalled(&self) -> Option<NodeAddr> {
-        self.state().awaited(self.now(), LEFT_AFTER)
+        self.state().awaited(LEFT_AFTER)
     }
 
     /// The ends that have all, whatever became of the others.
@@ -284,17 +274,17 @@ impl Meter {
         self.state().total.map(|total| total.bytes).or(self.total)
     }
 
-    /// Bytes that are known to come, once the first file has begun: all, where the ends have nothing of what came before
-    /// it, and else what they lack still of the entries that have begun.
+    /// Bytes that are known to come, once the first file with content has begun: all that the ends lack, where they have no
+    /// entry of it, and else what they lack still of the entries that have begun.
     pub(super) fn to_come(&self) -> Option<u64> {
         let total = self.total()?;
         let state = self.state();
-        let lacked = state.announced.saturating_sub(state.had + state.written);
-        match (state.announced, state.through, state.kept.1) {
-            (0, ..) => None,
-            (_, 0, 0) => Some(total),
-            _ => Some(lacked),
-        }
+        let wanted = match state.is_anew {
+            true => total,
+            false => state.announced,
+        };
+        let lacked = wanted.saturating_sub(state.had + state.written);
+        (state.announced > 0).then_some(lacked)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -326,10 +316,10 @@ impl Meter {
     }
 
     /// An attempt has ended before its time: whether one has ever begun, and how long nothing moved.
-    pub(super) fn on_broken(&self) -> (bool, std::time::Duration) {
+    pub(super) fn on_broken(&self) -> (bool, Duration) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = self.clock.now().since(state.moved.unwrap_or(self.begun));
-        let idle = std::time::Duration::from_nanos(idle.as_nanos());
+        let idle = Duration::from_nanos(idle.as_nanos());
         (state.begun, idle)
     }
 
@@ -340,7 +330,7 @@ impl Meter {
     }
 
     /// Says what is waited for.
-    pub(super) fn wait(&self, why: &str, give_up: std::time::Duration) {
+    pub(super) fn wait(&self, why: &str, give_up: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let why = why.split("; run the same command").next().unwrap_or(why);
         let (now, moved) = (self.clock.now(), state.moved.unwrap_or(self.begun));
@@ -364,8 +354,13 @@ impl Meter {
     pub(super) fn on(&self, progress: Progress<'_>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        let is_first = !state.has_moved && !matches!(progress, Progress::Segment(..));
-        if !matches!(progress, Progress::Segment(..)) {
+        // The others tell what there is, and not that something has moved.
+        let has_moved = !matches!(
+            progress,
+            Progress::Anew | Progress::Awaited(_) | Progress::Segment(..)
+        );
+        let is_first = !state.has_moved && has_moved;
+        if has_moved {
             if state.attempts > 1 && !state.has_moved {
                 let moved = state.moved.unwrap_or(self.begun);
                 state.waited += now.since(moved);
@@ -373,6 +368,7 @@ impl Meter {
             (state.begun, state.has_moved, state.moved) = (true, true, Some(now));
         }
         match progress {
+            Progress::Anew => state.is_anew = true,
             Progress::Total(total) => state.total = Some(total),
             Progress::Kept(kind, bytes) => {
                 state.through += u64::from(kind == EntryKind::File);
@@ -431,12 +427,7 @@ impl Meter {
             Progress::Done(node, done) => {
                 state.done.insert(node, done);
             }
-            Progress::At(node, bytes) => {
-                let end = state.ends.get_mut(&node);
-                if let Some(end) = end.filter(|(at, _)| bytes > *at) {
-                    *end = (bytes, now);
-                }
-            }
+            Progress::Awaited(awaited) => state.awaited = awaited,
             Progress::Written(bytes) => state.written = bytes,
             Progress::Segment(from, to, segment) => {
                 let told = state.segments.entry((from, to)).or_default();
@@ -484,7 +475,7 @@ impl Meter {
         if let Some(files) = state.total.map(|total| total.files).filter(|n| *n > 1) {
             more = format!("  file {} of {files}", (state.through + 1).min(files));
         }
-        if let Some(node) = state.awaited(now, STANDS_AFTER) {
+        if let Some(node) = state.awaited(NAMED_AFTER) {
             more += &format!("  waits for {}", self.names.name(&node.to_string()));
         } else if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
             more += &format!("  slowest: {}", self.segment(ends));

@@ -75,6 +75,21 @@ fn what_comes_from_another_node_is_asked_about_once_its_size_is_known() {
     assert_eq!(pull("fra:small small").0, "", "it is over at once");
 }
 
+/// What the target has of it decides, and not what comes first.
+#[test]
+fn a_tree_is_asked_about_if_the_target_has_nothing_of_it_whatever_its_first_file_is() {
+    let chain = Chain::new("cp-probe-tree", 2);
+    let tree = chain.world.dir.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("1-empty"), "").unwrap();
+    let large = std::fs::File::create(tree.join("2-large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    let probed_s = || chain.cp("tree/ fra:copy")["probed_s"].as_f64().unwrap();
+    assert!(probed_s() > 0.0);
+    std::fs::write(tree.join("0-new"), "x").unwrap();
+    assert!(probed_s() <= 0.0, "the rest is there");
+}
+
 #[test]
 fn the_ways_to_several_are_measured_too_and_each_segment_once() {
     let chain = Chain::new("cp-probe-several", 3);

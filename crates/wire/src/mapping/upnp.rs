@@ -62,7 +62,8 @@ impl Url {
     /// Reads one that may be relative to this one. [RFC 3986 §5.2, without the removal of dots]
     pub fn join(&self, text: &str) -> Result<Url, Malformed> {
         let text = text.trim();
-        if text.contains("://") {
+        let first = text.split(['/', '?', '#']).next().unwrap_or_default();
+        if first.ends_with(':') {
             return Url::parse(text);
         }
         if text.starts_with("//") {

@@ -2,17 +2,22 @@
 //!
 //! ```text
 //!   search ── LOCATION ──▶ description ── services ──▶ address outside ── public ──▶ map ── done ──▶ mapped
-//!                                             ▲  none: the next service ◀──┘            ├── 718: another port, a few times
-//!                               half its life ┘                                         └── 725: without end
+//!     ▲                       │               ▲  not public, none: the next one ◀──┘   ├── 718: another port, a few times
+//!     └── of no use: the next ┘ half its life ┘                                        └── 725: without end
 //! ```
 //! A host of the local network can answer in the router's name. So an answer counts if it comes from the router's address,
-//! and only what is at that address is asked, whatever the answer and the description say.
+//! and only what is at that address is asked, whatever the answer and the description say. One that leads nowhere does not
+//! end the search, so a forged answer that comes first does not hide the router's own.
+//!
+//! Whoever deletes a port by UPnP does not say whose it is. So a port is deleted only if the router has said that it leads
+//! here, by the service that said so, and not if that was for a time which has ended, or if it belongs to another host since.
 
 use super::{AGAIN, Asking, Mapper, Place, Protocol, REST, TRIES, lifetime_s};
 use crate::mapping::judge::is_public;
 use base::{Duration, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use wire::mapping::pcp;
 use wire::mapping::upnp::description::{Control, controls};
 use wire::mapping::upnp::soap::{self, Action, Outcome};
 use wire::mapping::upnp::{Url, http, ssdp};
@@ -23,6 +28,8 @@ pub(in crate::mapping) const PATIENCE: Duration = Duration::from_secs(3);
 const OTHER_PORTS: usize = 4;
 /// Those are chosen from here on. [RFC 6335 §6: the dynamic ports]
 const DYNAMIC_PORTS: u16 = 49_152;
+/// Different descriptions that are read of those which one search finds. Choice: a router has one or two.
+const LOCATIONS_MAX: usize = 4;
 
 /// One exchange of HTTP that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +44,33 @@ pub(in crate::mapping) struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Upnp {
     step: Step,
+    /// Searches of this round.
+    searches: u32,
+    /// Where descriptions are, as this round's answers say, and those of them that were not read yet.
+    locations: Vec<Url>,
+    unread: VecDeque<Url>,
+    /// Why a description of this round was of no use.
+    unfit: Option<&'static str>,
     /// The exchange that is waited for.
     awaited: Option<u64>,
     /// The service in use.
     control: Option<Control>,
     /// Those after it.
     others: VecDeque<Control>,
+    /// The address outside of a service before it, which is not public.
+    private: Option<Ipv4Addr>,
     /// The router gives a mapping without end only.
+    is_permanent: bool,
+    /// What the router has mapped, until it is given back.
+    held: Option<Held>,
+}
+
+/// A port that the router leads here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    /// The service that has mapped it.
+    control: Control,
+    port: u16,
     is_permanent: bool,
 }
 
@@ -79,21 +106,37 @@ impl Mapper {
     /// A round begins: with the service in use, if it has mapped the port.
     pub(super) fn begin_upnp(&mut self) {
         let is_known = self.mapping.is_some() && self.upnp.control.is_some();
-        if !is_known {
-            self.upnp = Upnp::default();
-        }
-        self.upnp.awaited = None;
-        self.upnp.step = match is_known {
-            true => Step::Address,
-            false => Step::Search,
+        let before = core::mem::take(&mut self.upnp);
+        self.upnp = match is_known {
+            true => Upnp {
+                step: Step::Address,
+                control: before.control,
+                others: before.others,
+                is_permanent: before.is_permanent,
+                held: before.held,
+                ..Upnp::default()
+            },
+            false => Upnp {
+                held: before.held,
+                ..Upnp::default()
+            },
         };
+    }
+
+    /// The time for which the port was mapped is over. Without one it is mapped still.
+    pub(super) fn on_upnp_end(&mut self) {
+        self.upnp.held.take_if(|held| !held.is_permanent);
     }
 
     /// A search is repeated; an exchange is begun, or was not made within its time.
     pub(super) fn on_upnp_timeout(&mut self, now: Time, asking: Asking) {
         match self.upnp.step {
-            Step::Search if asking.tries == TRIES => self.on_silence(now),
+            Step::Search if asking.tries == TRIES => match self.upnp.unfit {
+                Some(why) if self.mapping.is_none() => self.refuse(now, REST, why),
+                _ => self.on_silence(now),
+            },
             Step::Search => {
+                self.upnp.searches = asking.tries + 1;
                 self.asking = Some(Asking {
                     tries: asking.tries + 1,
                     due: now + AGAIN * (1 << asking.tries),
@@ -121,8 +164,7 @@ impl Mapper {
             return self.ignore("stranger");
         }
         let is_asked = self.asking.is_some() && self.protocol == Protocol::Upnp;
-        if !is_asked || !matches!(self.upnp.step, Step::Search) {
-            // There are several questions, and an answer to each.
+        if !is_asked || self.upnp.searches == 0 {
             return;
         }
         let Ok(location) = ssdp::location(bytes) else {
@@ -131,10 +173,43 @@ impl Mapper {
         if *location.at.ip() != place.gateway {
             return self.ignore("elsewhere");
         }
+        let known = &mut self.upnp.locations;
+        if known.contains(&location) || known.len() == LOCATIONS_MAX {
+            // There are several questions, and an answer to each.
+            return;
+        }
+        known.push(location.clone());
+        self.upnp.unread.push_back(location);
+        if matches!(self.upnp.step, Step::Search) {
+            self.describe(now);
+        }
+    }
+
+    /// Reads the next of the descriptions that were found. True if there is one.
+    fn describe(&mut self, now: Time) -> bool {
+        let Some(location) = self.upnp.unread.pop_front() else {
+            return false;
+        };
         let bytes = http::get(&location);
         let id = self.request(location.at, bytes);
         self.upnp.step = Step::Describe(location);
         self.wait_for(now, id);
+        true
+    }
+
+    /// A description is of no use: the next one is read, or the search goes on to its end.
+    fn pass_description(&mut self, now: Time, why: &'static str) {
+        self.upnp.unfit = Some(why);
+        if self.describe(now) {
+            return;
+        }
+        let tries = self.upnp.searches;
+        self.upnp.step = Step::Search;
+        self.asking = Some(Asking {
+            outside: None,
+            tries,
+            due: now + AGAIN * (1 << tries.saturating_sub(1)),
+        });
     }
 
     /// An exchange has ended: with an answer, or with the reason why there is none.
@@ -161,29 +236,18 @@ impl Mapper {
             Step::Describe(location) => self.on_description(now, place, &location, &answer),
             Step::Address => match Outcome::parse(&answer.body, Action::Address) {
                 Ok(Outcome::Address(outside)) => self.on_address(now, place, outside),
-                Ok(Outcome::Fault(code)) => self.on_fault(now, code),
+                Ok(Outcome::Fault(code)) => self.pass_service(now, soap::reason(code)),
                 Ok(Outcome::Done) | Err(_) => self.fail(now, "malformed"),
             },
             Step::Map(wanted) => match Outcome::parse(&answer.body, self.map_action(place, wanted))
             {
-                Ok(Outcome::Done) => {
-                    let at = SocketAddrV4::new(wanted.outside, wanted.port);
-                    self.on_given(now, at, super::LIFETIME);
-                }
+                Ok(Outcome::Done) => self.on_mapped(now, wanted),
                 Ok(Outcome::Fault(soap::ONLY_PERMANENT)) if !self.upnp.is_permanent => {
                     self.upnp.is_permanent = true;
                     self.map(now, place, wanted);
                 }
-                Ok(Outcome::Fault(soap::CONFLICT)) if wanted.conflicts < OTHER_PORTS => {
-                    let pair = [2 * wanted.conflicts, 2 * wanted.conflicts + 1].map(|at| nonce[at]);
-                    let wanted = Wanted {
-                        port: DYNAMIC_PORTS | u16::from_be_bytes(pair),
-                        conflicts: wanted.conflicts + 1,
-                        ..wanted
-                    };
-                    self.map(now, place, wanted);
-                }
-                Ok(Outcome::Fault(code)) => self.refuse(now, REST, soap::reason(code)),
+                Ok(Outcome::Fault(soap::CONFLICT)) => self.on_conflict(now, (place, nonce), wanted),
+                Ok(Outcome::Fault(code)) => self.deny(now, soap::reason(code)),
                 Ok(Outcome::Address(_)) | Err(_) => self.fail(now, "malformed"),
             },
         }
@@ -209,12 +273,50 @@ impl Mapper {
             }
         }
         if !self.next_service(now) {
-            self.refuse(
-                now,
-                REST,
-                "its UPnP description has no service at its address that maps ports",
-            );
+            self.pass_description(now, NO_SERVICE);
         }
+    }
+
+    /// The router has mapped the port. What it had mapped before by another service, or another port, is given back.
+    fn on_mapped(&mut self, now: Time, wanted: Wanted) {
+        let Some(control) = self.upnp.control.clone() else {
+            return;
+        };
+        let held = Held {
+            control,
+            port: wanted.port,
+            is_permanent: self.upnp.is_permanent,
+        };
+        let is_there = |before: &Held| (&before.control, before.port) == (&held.control, held.port);
+        if self.upnp.held.as_ref().is_some_and(|it| !is_there(it)) {
+            self.unmap();
+        }
+        self.upnp.held = Some(held);
+        let at = SocketAddrV4::new(wanted.outside, wanted.port);
+        self.on_given(now, at, super::LIFETIME);
+    }
+
+    /// Another host has the port: another port is asked for, a few times.
+    fn on_conflict(
+        &mut self,
+        now: Time,
+        (place, nonce): (Place, [u8; pcp::NONCE_BYTES]),
+        wanted: Wanted,
+    ) {
+        let control = self.upnp.control.as_ref();
+        self.upnp
+            .held
+            .take_if(|held| (Some(&held.control), held.port) == (control, wanted.port));
+        if wanted.conflicts == OTHER_PORTS {
+            return self.deny(now, soap::reason(soap::CONFLICT));
+        }
+        let pair = [2 * wanted.conflicts, 2 * wanted.conflicts + 1].map(|at| nonce[at]);
+        let wanted = Wanted {
+            port: DYNAMIC_PORTS | u16::from_be_bytes(pair),
+            conflicts: wanted.conflicts + 1,
+            ..wanted
+        };
+        self.map(now, place, wanted);
     }
 
     /// The next service is asked for the address outside, if there is one.
@@ -239,22 +341,31 @@ impl Mapper {
                 };
                 self.map(now, place, wanted);
             }
-            Some(outside) => self.on_private(now, outside, self.mapping.is_some()),
-            // An uplink that is not connected.
-            None => {
-                if !self.next_service(now) {
-                    let is_open = self.mapping.is_some();
-                    self.on_private(now, Ipv4Addr::UNSPECIFIED, is_open);
-                }
+            Some(outside) => {
+                self.upnp.private.get_or_insert(outside);
+                self.pass_service(now, NO_ADDRESS);
             }
+            // An uplink that is not connected.
+            None => self.pass_service(now, NO_ADDRESS),
         }
     }
 
-    /// The service does not tell an address.
-    fn on_fault(&mut self, now: Time, code: u16) {
-        if !self.next_service(now) {
-            self.refuse(now, REST, soap::reason(code));
+    /// A service has no address that is of use, for this reason: the next one is asked. After the last one, an address that
+    /// is not public tells the most.
+    fn pass_service(&mut self, now: Time, why: &'static str) {
+        if self.next_service(now) {
+            return;
         }
+        match self.upnp.private {
+            Some(outside) => self.on_private(now, outside, true),
+            None => self.deny(now, why),
+        }
+    }
+
+    /// The router does not map the port, or not any more. What it has mapped before is given back.
+    fn deny(&mut self, now: Time, why: &'static str) {
+        self.unmap();
+        self.refuse(now, REST, why);
     }
 
     fn map(&mut self, now: Time, place: Place, wanted: Wanted) {
@@ -274,17 +385,12 @@ impl Mapper {
         }
     }
 
-    /// Gives back what is mapped, or may be.
+    /// Gives back what the router has mapped, if that is anything.
     pub(super) fn unmap(&mut self) {
-        let known = self.mapping.map(|mapping| mapping.at.port());
-        let external_port = match (known, &self.upnp.step) {
-            (Some(port), _) => port,
-            (None, Step::Map(wanted)) => wanted.port,
-            (None, _) => return,
-        };
-        if let Some(control) = &self.upnp.control {
-            let bytes = Action::Unmap { external_port }.emit(control);
-            self.request(control.url.at, bytes);
+        if let Some(held) = self.upnp.held.take() {
+            let external_port = held.port;
+            let bytes = Action::Unmap { external_port }.emit(&held.control);
+            self.request(held.control.url.at, bytes);
         }
     }
 
@@ -315,18 +421,23 @@ impl Mapper {
         });
     }
 
-    /// The try has failed. What is mapped stays so until its end, and the router is searched for in the next round.
+    /// An exchange has failed. What is mapped stays so until its end, and the router is searched for in the next round.
     fn fail(&mut self, now: Time, reason: &'static str) {
         self.ignore(reason);
+        self.upnp.awaited = None;
+        if matches!(self.upnp.step, Step::Describe(_)) {
+            return self.pass_description(now, why(reason));
+        }
         if self.mapping.is_some() {
             self.upnp.control = None;
             return self.on_silence(now);
         }
-        // It may have done what it was asked for.
-        self.unmap();
         self.refuse(now, REST, why(reason));
     }
 }
+
+const NO_SERVICE: &str = "its UPnP description has no service at its address that maps ports";
+const NO_ADDRESS: &str = "it has no address outside";
 
 /// What a failure is called where people read it.
 fn why(reason: &str) -> &'static str {

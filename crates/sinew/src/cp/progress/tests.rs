@@ -91,28 +91,22 @@ fn what_the_last_segment_has_carried_counts_before_it_is_acknowledged() {
 }
 
 #[test]
-fn the_end_that_stands_behind_the_others_is_waited_for() {
-    let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
-    let node = NodeAddr;
-    let mut state = State {
-        ends: BTreeMap::from([(node(1), (9_000, at(1_000))), (node(2), (5_000, at(1_000)))]),
-        ..State::default()
+fn the_end_for_which_the_others_wait_is_named_and_then_left() {
+    let args = crate::transfers::parse(&["a", "b:x"].map(str::to_owned)).unwrap();
+    let meter = Meter::new(&args, Some(9_000));
+    let told = |seconds| {
+        let awaited = (NodeAddr(2), Duration::from_secs(seconds));
+        assert!(!meter.on(Progress::Awaited(Some(awaited))));
+        let line = meter.line(&mut meter.state(), meter.now(), 80);
+        (line.contains("waits for 0.0.0.2"), meter.stalled())
     };
-    let awaited = |state: &State, ms| state.awaited(at(ms), STANDS_AFTER);
-    assert_eq!(awaited(&state, 2_999), None, "it may go on");
-    assert_eq!(awaited(&state, 3_000), Some(node(2)));
-    assert_eq!(state.awaited(at(30_999), LEFT_AFTER), None);
-    assert_eq!(state.awaited(at(31_000), LEFT_AFTER), Some(node(2)));
-    state.ends.insert(node(2), (9_000, at(1_000)));
-    assert_eq!(awaited(&state, 9_000), None, "all stand: the source does");
-    state.ends.insert(node(2), (5_000, at(1_000)));
-    let done = Done {
-        bytes: 9_000,
-        entries: 1,
-        digest: [0; 32],
-    };
-    state.done.insert(node(1), done);
-    assert_eq!(awaited(&state, 9_000), None, "the others have it");
+    assert_eq!(told(1), (false, None), "it may go on");
+    assert_eq!(told(2), (true, None));
+    assert_eq!(told(29), (true, None));
+    assert_eq!(told(30), (true, Some(NodeAddr(2))));
+    meter.on(Progress::Awaited(None));
+    assert_eq!(meter.stalled(), None);
+    assert!(!meter.has_moved());
 }
 
 #[test]
@@ -138,18 +132,26 @@ fn what_is_to_come_is_all_where_nothing_is_there_and_else_what_the_ends_lack() {
     let args = crate::transfers::parse(&["a", "b:x"].map(str::to_owned)).unwrap();
     let many = 1 << 30;
     let anew = Meter::new(&args, Some(many));
+    assert!(!anew.on(Progress::Anew));
     anew.on(Progress::Entry(0));
     assert_eq!(anew.to_come(), None, "a directory says nothing");
+    anew.on(Progress::File(b"empty", [0; 32]));
     anew.on(Progress::Entry(10));
     assert_eq!(anew.to_come(), Some(many));
     assert!(args.probe_bytes(&anew).is_some());
-    let again = Meter::new(&args, Some(many));
-    again.on(Progress::Entry(0));
-    again.on(Progress::Kept(EntryKind::File, 10));
-    again.on(Progress::Entry(1_000));
-    assert_eq!(again.to_come(), Some(1_000));
-    assert_eq!(args.probe_bytes(&again), None);
+    // The first file is new or another one, and of those behind it the ends have some.
+    for is_kept in [false, true] {
+        let again = Meter::new(&args, Some(many));
+        again.on(Progress::Entry(0));
+        if is_kept {
+            again.on(Progress::Kept(EntryKind::File, 10));
+        }
+        again.on(Progress::Entry(1_000));
+        assert_eq!(again.to_come(), Some(1_000));
+        assert_eq!(args.probe_bytes(&again), None);
+    }
     let goes_on = Meter::new(&args, Some(many));
+    goes_on.on(Progress::Anew);
     goes_on.on(Progress::From(many - 5));
     goes_on.on(Progress::Entry(many));
     assert_eq!(goes_on.to_come(), Some(5));

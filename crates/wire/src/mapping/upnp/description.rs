@@ -51,12 +51,15 @@ pub struct Control {
     pub url: Url,
 }
 
-/// The services that map ports, the one to be asked first at the front, in the description that came from `location`.
+/// The services that map ports, the one to be asked first at the front, in the description that came from `location`. A
+/// service whose address cannot be read is left out, and a base that cannot be read does not count: many routers have
+/// mistakes in what they do not need themselves.
 pub fn controls(bytes: &[u8], location: &Url) -> Result<Vec<Control>, Malformed> {
     xml(bytes, |document| {
         let root = document.root_element();
         let base = child_text(root, "URLBase").filter(|it| !it.is_empty());
-        let base = base.map_or_else(|| Ok(location.clone()), |it| location.join(it))?;
+        let base = base.and_then(|it| location.join(it).ok());
+        let base = base.unwrap_or_else(|| location.clone());
         let mut found = Vec::new();
         for service in root
             .descendants()
@@ -67,7 +70,9 @@ pub fn controls(bytes: &[u8], location: &Url) -> Result<Vec<Control>, Malformed>
                 continue;
             };
             let at = child_text(service, "controlURL").filter(|it| !it.is_empty());
-            let url = base.join(at.ok_or(Malformed::Short)?)?;
+            let Some(url) = at.and_then(|it| base.join(it).ok()) else {
+                continue;
+            };
             if found.len() == SERVICES_MAX {
                 return Err(Malformed::Count);
             }

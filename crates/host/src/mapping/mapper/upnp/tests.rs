@@ -28,8 +28,12 @@ struct Script {
     fault: fn(port: u16, lease_s: u32) -> Option<u16>,
     /// What it answers instead of anything by HTTP.
     instead: Option<Result<&'static str, &'static str>>,
+    /// What it answers when a port is mapped cannot be read.
+    is_garbled: bool,
     /// Ports outside, and for how long.
     mapped: BTreeMap<u16, u32>,
+    /// Those that were given back, and by which service.
+    deleted: Vec<(String, u16)>,
     /// Searches, and the exchanges that were made.
     searches: usize,
     asked: Vec<(SocketAddrV4, String)>,
@@ -45,7 +49,9 @@ impl Script {
             outside: BTreeMap::from([("/ip", "198.51.100.7"), ("/ppp", "198.51.100.7")]),
             fault: |_, _| None,
             instead: None,
+            is_garbled: false,
             mapped: BTreeMap::new(),
+            deleted: Vec::new(),
             searches: 0,
             asked: Vec::new(),
         };
@@ -108,6 +114,9 @@ impl Script {
         };
         let port = number("NewExternalPort").and_then(|port| u16::try_from(port).ok());
         if request.starts_with("GET ") {
+            if !AT.ends_with(path) {
+                return "HTTP/1.1 404 Not Found\r\n\r\n".to_owned();
+            }
             let service = |(name, at): &(&str, &str)| {
                 format!(
                     "<service><serviceType>urn:schemas-upnp-org:service:{name}</serviceType><controlURL>{at}</controlURL></service>"
@@ -129,12 +138,16 @@ impl Script {
         let port = port.unwrap();
         let Some(lease_s) = number("NewLeaseDuration") else {
             self.mapped.remove(&port);
+            self.deleted.push((path.to_owned(), port));
             return done("DeletePortMapping", "");
         };
         if let Some(code) = (self.fault)(port, lease_s) {
             return format!(
                 "HTTP/1.1 500 No\r\n\r\n<e><b><Fault><UPnPError><errorCode>{code}</errorCode></UPnPError></Fault></b></e>"
             );
+        }
+        if self.is_garbled {
+            return "HTTP/1.1 200 OK\r\n\r\n<e/>".to_owned();
         }
         self.mapped.insert(port, lease_s);
         done("AddPortMapping", "")
@@ -268,7 +281,7 @@ fn the_service_that_is_connected_is_used() {
     assert_eq!(script.refused(), "it has no address outside");
     script = Script::new();
     script.services = vec![("Layer3Forwarding:1", "/l3f")];
-    script.run(SECOND);
+    script.run(SECOND * 4);
     assert!(script.refused().contains("no service"));
 }
 
@@ -333,7 +346,7 @@ fn what_is_malformed_is_counted_and_ends_the_try() {
         script.instead = Some(instead);
         script.run(MINUTE);
         assert_eq!(script.refused(), why(reason));
-        assert_eq!((script.searches, script.asked.len()), (2, 1), "{reason}");
+        assert_eq!((script.searches, script.asked.len()), (8, 1), "{reason}");
         assert_eq!(*script.mapper.ignored(), BTreeMap::from([(reason, 1)]));
         // What is mapped stays so until its end, and the router is searched for.
         let mut script = Script::new();
@@ -358,7 +371,126 @@ fn an_exchange_that_nobody_makes_ends_the_try_and_a_late_one_does_not_count() {
     let request = script.mapper.next_request().unwrap();
     let late = script.mapper.deadline().unwrap();
     script.mapper.on_timeout(late);
-    assert_eq!(script.refused(), why("timeout"));
     script.mapper.on_exchange(late, request.id, Err("closed"));
     assert_eq!(*script.mapper.ignored(), BTreeMap::from([("timeout", 1)]));
+    script.run(MINUTE);
+    assert_eq!(script.refused(), why("timeout"));
+    assert!(script.asked.is_empty(), "what was read is not read again");
+}
+
+fn only_permanent(_: u16, lease_s: u32) -> Option<u16> {
+    (lease_s > 0).then_some(soap::ONLY_PERMANENT)
+}
+
+#[test]
+fn what_the_router_has_mapped_is_given_back_even_if_it_was_not_renewed() {
+    let released = |fault: fn(u16, u32) -> Option<u16>, silence| {
+        let mut script = Script::new();
+        script.fault = fault;
+        script.run(SECOND);
+        assert_eq!(script.mapper.state(), mapped(7_700));
+        script.instead = Some(Err("timeout"));
+        script.run(silence);
+        assert!(script.deleted.is_empty());
+        script.instead = None;
+        script.mapper.release();
+        script.exchange();
+        script.deleted
+    };
+    let given_back = [("/ip".to_owned(), 7_700)];
+    assert_eq!(released(|_, _| None, MINUTE * 12), given_back);
+    assert_eq!(released(only_permanent, MINUTE * 12), given_back);
+    // It has ended for the node. One without end is there still; another host may have that of one with an end.
+    assert_eq!(released(only_permanent, MINUTE * 60), given_back);
+    assert!(released(|_, _| None, MINUTE * 60).is_empty());
+}
+
+#[test]
+fn what_is_not_renewed_or_renewed_elsewhere_is_given_back_where_it_was() {
+    let mut script = Script::new();
+    script.run(SECOND);
+    script.fault = |_, _| Some(606);
+    script.run(MINUTE * 10);
+    assert_eq!(script.refused(), soap::reason(606));
+    assert_eq!(script.deleted, [("/ip".to_owned(), 7_700)]);
+    // One of two uplinks has no address any more.
+    for lost in ["0.0.0.0", "10.0.0.9"] {
+        let mut script = Script::new();
+        script.services = vec![("WANIPConnection:1", "/ip"), ("WANPPPConnection:1", "/ppp")];
+        script.run(SECOND);
+        script.outside.insert("/ip", lost);
+        script.run(MINUTE * 10);
+        assert_eq!(script.mapper.state(), mapped(7_700));
+        assert_eq!(script.deleted, [("/ip".to_owned(), 7_700)], "{lost}");
+        script.mapper.release();
+        script.exchange();
+        assert_eq!(script.deleted[1..], [("/ppp".to_owned(), 7_700)]);
+    }
+}
+
+#[test]
+fn a_port_of_which_the_router_has_not_said_that_it_leads_here_is_not_deleted() {
+    let mut script = Script::new();
+    script.is_garbled = true;
+    script.run(SECOND);
+    assert_eq!(script.refused(), why("malformed"));
+    script.mapper.release();
+    script.exchange();
+    assert!(script.deleted.is_empty());
+    // The router has restarted, and another host was sooner.
+    let mut script = Script::new();
+    script.run(SECOND);
+    script.fault = |port, _| (port == 7_700).then_some(soap::CONFLICT);
+    script.run(MINUTE * 10);
+    assert_ne!(script.mapper.state(), mapped(7_700));
+    script.mapper.release();
+    script.exchange();
+    assert!(script.deleted.iter().all(|(_, port)| *port != 7_700));
+    assert_eq!(script.deleted.len(), 1, "the other one is");
+}
+
+#[test]
+fn a_service_behind_a_second_nat_does_not_hide_another_one() {
+    let mut script = Script::new();
+    script.services = vec![("WANIPConnection:1", "/ip"), ("WANPPPConnection:1", "/ppp")];
+    script.outside.insert("/ip", "10.0.0.9");
+    script.run(SECOND);
+    assert_eq!(script.mapper.state(), mapped(7_700));
+    for other in ["192.168.7.7", "0.0.0.0"] {
+        let mut script = Script::new();
+        script.services = vec![("WANIPConnection:1", "/ip"), ("WANPPPConnection:1", "/ppp")];
+        script.outside = BTreeMap::from([("/ip", "10.0.0.9"), ("/ppp", other)]);
+        script.run(SECOND);
+        let outside = Ipv4Addr::new(10, 0, 0, 9);
+        assert_eq!(script.mapper.state(), State::DoubleNat { outside });
+    }
+}
+
+#[test]
+fn a_forged_answer_that_comes_first_does_not_hide_the_routers_own() {
+    // Before and after it is known that the first one is of no use.
+    for is_late in [false, true] {
+        let mut script = Script::new();
+        script.location = None;
+        script.run(SECOND);
+        script.find(GATEWAY, "http://192.168.1.1:80/admin");
+        if is_late {
+            script.exchange();
+            script.run(SECOND);
+        }
+        script.find(GATEWAY, AT);
+        script.exchange();
+        assert_eq!(script.mapper.state(), mapped(7_700), "{is_late}");
+        assert_eq!(*script.mapper.ignored(), BTreeMap::from([("status", 1)]));
+    }
+    let mut script = Script::new();
+    script.location = None;
+    script.run(SECOND);
+    for port in 1..100 {
+        script.find(GATEWAY, &format!("http://192.168.1.1:{port}/"));
+    }
+    script.exchange();
+    script.run(SECOND * 3);
+    assert_eq!(script.refused(), why("status"));
+    assert_eq!(script.asked.len(), LOCATIONS_MAX);
 }

@@ -85,13 +85,22 @@ impl Trial<'_> {
         let file = folder.path().join("data");
         write(&file, bytes).map_err(failed)?;
         let rtt_ms = self.copy(&site, &pings, &file, row)?;
+        self.goes_on()?;
         tell(row, &tried, &idle, &rtt_ms);
         if self.has_others {
             others::measure(&site, self.kind.to, (&file, bytes), self.span, row)?;
         }
         // The others had to share the link, too.
         drop(beside);
-        Ok(())
+        self.goes_on()
+    }
+
+    /// Ctrl-C reaches the programs that are measured, too: what they have done then is not what they do.
+    fn goes_on(&self) -> Result<(), CellError> {
+        match self.stop.is_set() {
+            true => Err(CellError("interrupted".into())),
+            false => Ok(()),
+        }
     }
 
     /// The nodes, and who takes a relay's only place.
@@ -128,9 +137,7 @@ impl Trial<'_> {
         let (mut relays, _holding) = self.start(site)?;
         let mut all = Vec::new();
         for (via, stripes) in self.kind.placements() {
-            if self.stop.is_set() {
-                return Err(CellError("interrupted".into()));
-            }
+            self.goes_on()?;
             let copy = Copy {
                 to: self.kind.to,
                 via: Some(via),
