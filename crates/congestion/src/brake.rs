@@ -57,6 +57,7 @@
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
 mod answer;
+mod catching;
 mod doubt;
 mod epoch;
 mod flows;
@@ -71,6 +72,7 @@ mod tries;
 
 pub use growth::Echo;
 
+use catching::Catching;
 use epoch::{Epoch, Run};
 use flows::{Flows, State};
 use growth::Growth;
@@ -139,6 +141,7 @@ pub struct Brake {
     congested: bool,
     flows: Flows,
     growth: Growth,
+    catching: Catching,
     /// Other lanes of the sender, which wait, gave a part in the last epoch.
     waited_beside: bool,
     /// The lane has carried something in the last epoch.
@@ -216,6 +219,7 @@ impl Brake {
             congested: false,
             flows: Flows::default(),
             growth: Growth::default(),
+            catching: Catching::default(),
             waited_beside: false,
             has_carried: false,
             slack: Duration::MAX,
@@ -238,10 +242,15 @@ impl Brake {
             is_elastic,
             slack,
         } = *packet;
+        self.catching
+            .on_time(now, |at| self.flows.established_bps(at));
         self.epoch.offered_bytes += bytes as u64;
         self.epoch.slack = self.epoch.slack.min(slack);
         self.epoch.flows |= 1 << (flow % 64);
         let state = self.flows.note(now, flow, priority, bytes, is_elastic);
+        if state.is_some() && self.flows.is_established(self.catching.paused()) {
+            self.catching.on_packet(now, bytes);
+        }
         self.has_begun |= self.flows.has_begun();
         if self.flows.is_due(now) {
             self.flows.measure(now);
@@ -403,6 +412,12 @@ impl Brake {
     /// Retransmissions may be sent more than once, and asked for again: the losses are random.
     pub fn allows_redundancy(&self) -> bool {
         !self.congested && self.limit.is_none()
+    }
+
+    /// The lane has just sent what a host catches up with: what is added to it would stand in the queue of that.
+    #[inline]
+    pub fn catches_up(&self, now: Time) -> bool {
+        self.catching.is_ahead(now)
     }
 
     /// A queue stands on the path, or the path has become longer a moment ago.

@@ -20,6 +20,8 @@ const FLOWS_MAX: usize = 1024;
 const BIN: Duration = Duration::from_millis(200);
 /// A flow that is younger has the rate of all its packets.
 const YOUNG: Duration = Duration::from_millis(600);
+/// What a flow sends is known after so long.
+const ESTABLISHED: Duration = Duration::from_secs(1);
 /// A flow is quiet while it sends less than this share of its rate.
 const QUIET: f64 = 0.25;
 /// A flow that is silent for so long is forgotten. Choice: longer than pauses in speech.
@@ -118,6 +120,22 @@ impl Flows {
     /// What is offered.
     pub(super) fn offered_bps(&self) -> f64 {
         self.flows.iter().map(|flow| flow.rate_bps).sum()
+    }
+
+    /// What the flows have sent that were under way at a moment, and had been for a while.
+    pub(super) fn established_bps(&self, at: Time) -> f64 {
+        let established = self.flows.iter().filter(|flow| {
+            let is_old = flow.last.since(flow.first) >= ESTABLISHED;
+            is_old && at.since(flow.last) < YOUNG
+        });
+        established.map(|flow| flow.rate_bps).sum()
+    }
+
+    /// The packet that was noted last is of a flow that had been under way for a while at a moment.
+    #[inline]
+    pub(super) fn is_established(&self, at: Time) -> bool {
+        let last = self.flows.get(self.last);
+        last.is_some_and(|flow| at.since(flow.first) >= ESTABLISHED)
     }
 
     /// What the flows that are served take.

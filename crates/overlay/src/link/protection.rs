@@ -198,6 +198,13 @@ impl Link {
             // The neighbour may repair it, whatever is done about it here.
             self.told_aims.on_sent(now, flow, aim);
         }
+        if self
+            .brake
+            .as_ref()
+            .is_some_and(|brake| brake.catches_up(now))
+        {
+            return;
+        }
         let recovered = header.is_recovered();
         let ahead = self.ahead.filter(|ahead| ahead.concerns(recovered));
         let watches = self.pilot.watches() && !recovered;

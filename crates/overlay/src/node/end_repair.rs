@@ -197,6 +197,7 @@ impl Node {
         if !repairs && self.end_repairs.senders.is_empty() {
             return;
         }
+        let repairs = repairs && !self.catches_up_to(now, to);
         for i in 0..packets.segments() {
             let counter = first + i as u64;
             let segment = packets.segment(i);
@@ -236,6 +237,14 @@ impl Node {
                 self.end_repairs.due.push(to);
             }
         }
+    }
+
+    /// The lane of the way to a node has just sent what a host catches up with.
+    fn catches_up_to(&self, now: Time, to: NodeAddr) -> bool {
+        let hop = self.tables.next_hop(Metric::ExpectedLatency, to);
+        let link = hop.and_then(|hop| self.links.by_peer(hop));
+        let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
+        brake.is_some_and(|brake| brake.catches_up(now))
     }
 
     /// Sends what repairs the packets to other ends, and asks them what is lost.

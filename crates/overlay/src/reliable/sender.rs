@@ -59,6 +59,10 @@ const SEGMENT_BYTES: f64 = 1460.0;
 /// [RFC 4828 §4.1]: one in ten milliseconds.
 const THIN_PACKETS_PER_S: f64 = 100.0;
 
+/// The window, in packets, of a lane that yields to what calls catch up with. Choice: a stream of messages as long as
+/// those of a call keeps up where a round trip is shorter than that of a queue in which calls are late.
+const YIELDING: usize = 2;
+
 /// A smaller window, in packets, waits for each acknowledgement.
 const WAIT_LEAST: usize = 4;
 
@@ -115,6 +119,8 @@ pub struct Sender {
     used: usize,
     /// The path in use is in doubt, and there are others: nothing leaves by it but questions.
     used_rests: bool,
+    /// What calls catch up with goes first.
+    yields: bool,
     /// The receiver knows that acknowledgements may wait for a packet that is to be expected.
     acks_wait: bool,
     /// When a packet left last, by any way: the receiver sees the packets of all.
@@ -166,6 +172,7 @@ impl Sender {
             ways: vec![Way::new(settings)],
             used: 0,
             used_rests: false,
+            yields: false,
             acks_wait: false,
             last_left: Time::ZERO,
             drain: Drain::default(),
@@ -206,6 +213,12 @@ impl Sender {
         for (way, queue_from) in self.ways.iter_mut().zip(queues_from) {
             way.own_queue.set_from(queue_from);
         }
+    }
+
+    /// Calls beside this lane catch up with a stall, or have caught up a moment ago: what stands in front of a narrow
+    /// place is theirs. Until it has left, hardly anything is added to it by the path in use.
+    pub(crate) fn set_yields(&mut self, yields: bool) {
+        self.yields = yields;
     }
 
     /// What the receiver says of the other direction: whether acknowledgements may wait there at present.

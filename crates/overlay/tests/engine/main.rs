@@ -8,6 +8,7 @@ mod bad_input;
 mod brake;
 mod bursts;
 mod capacity;
+mod catching_up;
 mod certificates;
 mod chain;
 mod clocks;

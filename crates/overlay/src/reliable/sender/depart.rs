@@ -8,7 +8,7 @@
 
 use super::super::queue::{Packet, Takes, Toward};
 use super::super::{ACK_DELAY, ACK_WAIT, Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
-use super::{Entry, Outgoing, RestOfPath, Sender, State};
+use super::{Entry, Outgoing, RestOfPath, Sender, State, YIELDING};
 use crate::flow::FlowKey;
 use base::{Duration, Time};
 use congestion::delivery::Stamp;
@@ -184,9 +184,11 @@ impl Sender {
             self.busy_since = now;
         }
         self.is_busy = is_busy;
+        let yields = self.yields && at == self.used;
         let way = self.ways.get_mut(at)?;
         way.pace_at = None;
-        let window = way.window(self.packet_bytes);
+        let whole = way.window(self.packet_bytes);
+        let window = if yields { whole.min(YIELDING) } else { whole };
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
             way.is_limited &= way.in_flight >= window;
@@ -207,7 +209,8 @@ impl Sender {
                 return None;
             }
             if way.in_flight >= window {
-                way.is_limited = true;
+                // What yields says nothing of what the window would let through.
+                way.is_limited = way.in_flight >= whole;
                 return None;
             }
             if !way.pacer.allows(now) {

@@ -1,7 +1,7 @@
 //! Streams between nodes, and the applications at their ends: what they write is known by its place,
 //! so that what arrives is checked byte by byte.
 
-use super::{Nodes, addr};
+use super::{Nodes, addr, read};
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::request::Options;
 use overlay::stream::{Framing, ResetReason, StreamReply, StreamRequest};
@@ -53,6 +53,8 @@ pub struct Sessions {
     pub accepted: Vec<(usize, ClientId, NodeAddr, VirtualPort)>,
     pub listening: Vec<usize>,
     pub refused: Vec<RequestError>,
+    /// Packets of calls beside the streams: when each came, its number, and when it was sent.
+    pub datagrams: Vec<(Time, (u64, Time))>,
     /// What accepted ends write, and whether they end when the peer does.
     pub answer_bytes: u64,
     pub callers: u32,
@@ -137,6 +139,9 @@ impl Sessions {
             match answer.reply {
                 Reply::Stream(reply) => self.on_reply(nodes, answer.at, node, answer.client, reply),
                 Reply::Refused(why) => self.refused.push(why),
+                Reply::Datagram { payload, .. } => {
+                    self.datagrams.push((answer.at, read(payload.bytes())));
+                }
                 _ => {}
             }
         }

@@ -1,0 +1,149 @@
+//! What a host catches up with: the backlog of a stall, which comes at once.
+//!
+//! ```text
+//!   packets   | | | | |               |||||||||| | | | | | |
+//!                      '── a pause ──'└ ahead ──── paid back ┘ nothing is added until here
+//! ```
+//! A backlog stands in front of the next narrow place, and what follows waits behind it. The queue is known only when
+//! answers have come back through it, and by then what was added to the backlog stands there, too. So nothing is added to
+//! packets that come after a pause and faster than their flows send, nor to as many that follow: a path that has carried
+//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog.
+
+use base::{Duration, Time};
+
+/// A lane that has sent nothing for so long has paused. Choice: what does not count as a distance of packets where
+/// repair is planned, either.
+const PAUSE: Duration = Duration::from_millis(150);
+/// Packets that came by so much too early are a backlog, if they are so many as well. Choice: fewer are what timers make.
+const AHEAD: Duration = Duration::from_millis(60);
+const AHEAD_PACKETS: f64 = 3.0;
+/// The longest that is paid back. Choice: the queues in front of narrow links are seldom longer.
+const AHEAD_MOST: Duration = Duration::from_secs(1);
+
+/// How far a lane is ahead of what its flows send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Catching {
+    last: Time,
+    /// When the last packet came before the last pause.
+    paused: Time,
+    /// Bytes per second of the flows before it.
+    usual: f64,
+    ahead_bytes: f64,
+    /// A backlog is at least so long, and no more of it counts.
+    least_bytes: f64,
+    most_bytes: f64,
+    /// Who sends more for longer than the pause was does not catch up.
+    until: Time,
+}
+
+impl Catching {
+    /// A packet is to be sent; `usual_bps` tells what the flows of before a moment have sent until then.
+    #[inline]
+    pub(super) fn on_time(&mut self, now: Time, usual_bps: impl Fn(Time) -> f64) {
+        let last = core::mem::replace(&mut self.last, now);
+        let gap = now.since(last);
+        if gap >= PAUSE {
+            let usual = usual_bps(last) / 8.0;
+            let span = gap.min(AHEAD_MOST);
+            *self = Catching {
+                last: now,
+                paused: last,
+                usual,
+                ahead_bytes: 0.0,
+                least_bytes: usual * AHEAD.as_secs_f64(),
+                most_bytes: usual * span.as_secs_f64(),
+                until: now + span,
+            };
+        } else if now < self.until {
+            self.ahead_bytes = self.left_after(gap);
+        }
+    }
+
+    /// When the last packet came before the last pause.
+    pub(super) fn paused(&self) -> Time {
+        self.paused
+    }
+
+    /// The packet is of a flow of before the pause.
+    #[inline]
+    pub(super) fn on_packet(&mut self, now: Time, bytes: usize) {
+        if now < self.until {
+            let sum = self.ahead_bytes + bytes as f64;
+            self.ahead_bytes = sum.min(self.most_bytes);
+            self.least_bytes = self.least_bytes.max(AHEAD_PACKETS * bytes as f64);
+        }
+    }
+
+    /// More has been sent at once than the flows send, and is not paid back.
+    pub(super) fn is_ahead(&self, now: Time) -> bool {
+        now < self.until && self.left_after(now.since(self.last)) > self.least_bytes
+    }
+
+    /// What is left after so much time: what the flows send goes on, and as much is paid back.
+    fn left_after(&self, gap: Duration) -> f64 {
+        (self.ahead_bytes - 2.0 * self.usual * gap.as_secs_f64()).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of a call of 64 kbit/s at these times in ms; how many of them were ahead.
+    fn ahead(sent_ms: impl IntoIterator<Item = u64>) -> usize {
+        let mut catching = Catching::default();
+        let mut rate_bps = 0.0;
+        let all = sent_ms.into_iter().map(|ms| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            catching.on_time(now, |_| rate_bps);
+            catching.on_packet(now, 160);
+            rate_bps = 64e3;
+            catching.is_ahead(now)
+        });
+        all.filter(|ahead| *ahead).count()
+    }
+
+    #[test]
+    fn a_backlog_is_paid_back_in_as_long_as_it_took() {
+        // Half a second is caught up with, and half a second is paid back, but for what is no backlog yet.
+        let backlog = (0..25).map(|_| 1_500);
+        let after = (76..200).map(|n| n * 20);
+        let ahead = ahead((0..50).map(|n| n * 20).chain(backlog).chain(after));
+        assert!((38..=48).contains(&ahead), "{ahead}");
+    }
+
+    #[test]
+    fn a_pause_in_speech_is_no_backlog_and_nor_is_a_burst_without_one() {
+        let speech = |from: u64| (0..50).map(move |n| from + n * 20);
+        assert_eq!(
+            ahead(speech(0).chain(speech(1_500)).chain(speech(9_000))),
+            0
+        );
+        let frames = (0..300).map(|n| n / 10 * 33);
+        assert_eq!(ahead(frames), 0);
+    }
+
+    #[test]
+    fn what_begins_and_what_sends_seldom_catches_up_with_nothing() {
+        let mut catching = Catching::default();
+        let mut ahead = |ms: u64, usual_bps: f64| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            catching.on_time(now, |_| usual_bps);
+            catching.on_packet(now, 160);
+            catching.is_ahead(now)
+        };
+        assert!((0..50).all(|n| !ahead(5_000 + n * 20, 0.0)));
+        assert!((0..50).all(|n| !ahead(10_000 + n * 200, 6_400.0)));
+        // A flow that sends more than it did is ahead for no longer than it paused.
+        let more = (0..500).filter(|n| ahead(30_000 + n * 20, 10_000.0));
+        assert!(more.count() <= 50);
+    }
+
+    #[test]
+    fn no_more_is_paid_back_than_a_second() {
+        let backlog = (0..500).map(|_| 11_000);
+        let after = (551..800).map(|n| n * 20);
+        let ahead = ahead((0..50).map(|n| n * 20).chain(backlog).chain(after));
+        assert!((500..=550).contains(&ahead), "{ahead}");
+    }
+}
