@@ -7,7 +7,8 @@
 //! A backlog stands in front of the next narrow place, and what follows waits behind it. The queue is known only when
 //! answers have come back through it, and by then what was added to the backlog stands there, too. So nothing is added to
 //! packets that come after a pause and faster than their flows send, nor to as many that follow: a path that has carried
-//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog.
+//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog. Nor has one that
+//! always pauses for as long, as pictures do that come five times a second.
 
 use base::{Duration, Time};
 
@@ -17,6 +18,8 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// Packets that came by so much too early are a backlog, if they are so many as well. Choice: fewer are what timers make.
 const AHEAD: Duration = Duration::from_millis(60);
 const AHEAD_PACKETS: f64 = 3.0;
+/// A pause is usual after one of at least half its length, if no more than so many times its length is between them.
+const USUAL_WITHIN: u64 = 4;
 /// The longest that is paid back. Choice: the queues in front of narrow links are seldom longer.
 const AHEAD_MOST: Duration = Duration::from_secs(1);
 
@@ -24,9 +27,10 @@ const AHEAD_MOST: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Catching {
     last: Time,
-    /// When the last packet came before the last pause.
+    /// When the last packet came before the last pause, and for how long none came.
     paused: Time,
-    /// Bytes per second of the flows before it.
+    pause: Duration,
+    /// Bytes per second of the flows before it, or none if they often pause so.
     usual: f64,
     ahead_bytes: f64,
     /// A backlog is at least so long, and no more of it counts.
@@ -43,11 +47,14 @@ impl Catching {
         let last = core::mem::replace(&mut self.last, now);
         let gap = now.since(last);
         if gap >= PAUSE {
-            let usual = usual_bps(last) / 8.0;
+            let between = last.since(self.paused + self.pause);
+            let is_usual = self.pause * 2 >= gap && between < gap * USUAL_WITHIN;
+            let usual = if is_usual { 0.0 } else { usual_bps(last) / 8.0 };
             let span = gap.min(AHEAD_MOST);
             *self = Catching {
                 last: now,
                 paused: last,
+                pause: gap,
                 usual,
                 ahead_bytes: 0.0,
                 least_bytes: usual * AHEAD.as_secs_f64(),
@@ -121,6 +128,23 @@ mod tests {
         );
         let frames = (0..300).map(|n| n / 10 * 33);
         assert_eq!(ahead(frames), 0);
+    }
+
+    #[test]
+    fn pictures_that_come_five_times_a_second_are_a_backlog_once_at_most() {
+        let pictures = |count: u64| (0..count * 10).map(|n| n / 10 * 200);
+        let once = ahead(pictures(2));
+        assert!((1..10).contains(&once), "{once}");
+        assert_eq!(ahead(pictures(50)), once);
+        // A stall is longer, or comes seldom.
+        let stalls = |every: u64| {
+            let speech = (0..1_000u64).map(|n| n * 20);
+            speech.map(move |ms| match ms % every {
+                of if of < 500 => ms - of + 500,
+                _ => ms,
+            })
+        };
+        assert!(ahead(stalls(5_000)) > 3 * ahead(stalls(20_000)));
     }
 
     #[test]
