@@ -33,6 +33,8 @@ pub(super) struct Catching {
     /// Bytes per second of the flows before it, or none if they often pause so.
     usual: f64,
     ahead_bytes: f64,
+    /// It was ahead before the packets of this moment.
+    was_ahead: bool,
     /// A backlog is at least so long, and no more of it counts.
     least_bytes: f64,
     most_bytes: f64,
@@ -44,6 +46,10 @@ impl Catching {
     /// A packet is to be sent; `usual_bps` tells what the flows of before a moment have sent until then.
     #[inline]
     pub(super) fn on_time(&mut self, now: Time, usual_bps: impl Fn(Time) -> f64) {
+        if now == self.last {
+            return;
+        }
+        self.was_ahead = self.is_ahead(now);
         let last = core::mem::replace(&mut self.last, now);
         let gap = now.since(last);
         if gap >= PAUSE {
@@ -57,6 +63,7 @@ impl Catching {
                 pause: gap,
                 usual,
                 ahead_bytes: 0.0,
+                was_ahead: false,
                 least_bytes: usual * AHEAD.as_secs_f64(),
                 most_bytes: usual * span.as_secs_f64(),
                 until: now + span,
@@ -81,8 +88,12 @@ impl Catching {
         }
     }
 
-    /// More has been sent at once than the flows send, and is not paid back.
+    /// More has been sent at once than the flows send, and is not paid back. Packets of this moment do not count yet: they
+    /// come one by one or in a burst.
     pub(super) fn is_ahead(&self, now: Time) -> bool {
+        if now == self.last {
+            return self.was_ahead;
+        }
         now < self.until && self.left_after(now.since(self.last)) > self.least_bytes
     }
 
@@ -96,12 +107,12 @@ impl Catching {
 mod tests {
     use super::*;
 
-    /// Packets of a call of 64 kbit/s at these times in ms; how many of them were ahead.
+    /// Packets of a call of 64 kbit/s at these times in ms, and those of one time a moment apart; how many were ahead.
     fn ahead(sent_ms: impl IntoIterator<Item = u64>) -> usize {
         let mut catching = Catching::default();
         let mut rate_bps = 0.0;
-        let all = sent_ms.into_iter().map(|ms| {
-            let now = Time::ZERO + Duration::from_millis(ms);
+        let all = sent_ms.into_iter().zip(0..).map(|(ms, n)| {
+            let now = Time::ZERO + Duration::from_millis(ms) + Duration::from_nanos(n);
             catching.on_time(now, |_| rate_bps);
             catching.on_packet(now, 160);
             rate_bps = 64e3;
@@ -117,6 +128,19 @@ mod tests {
         let after = (76..200).map(|n| n * 20);
         let ahead = ahead((0..50).map(|n| n * 20).chain(backlog).chain(after));
         assert!((38..=48).contains(&ahead), "{ahead}");
+    }
+
+    #[test]
+    fn packets_of_one_moment_count_the_same_one_by_one_and_in_a_burst() {
+        let at = |us: u64| Time::ZERO + Duration::from_micros(us);
+        let mut catching = Catching::default();
+        catching.on_time(at(1), |_| 0.0);
+        for _ in 0..50 {
+            catching.on_time(at(500_000), |_| 64e3);
+            assert!(!catching.is_ahead(at(500_000)));
+            catching.on_packet(at(500_000), 160);
+        }
+        assert!(catching.is_ahead(at(500_001)));
     }
 
     #[test]

@@ -191,7 +191,7 @@ mod tests {
         };
         let text = report.to_string();
         for expected in [
-            "8.00 (<= 20) ok",
+            "8.00 (<= 10) ok",
             "0.60 (<= 0.5) MISSED",
             "1.40 (<= 1.5) ok",
             "13.00 (<= 12) MISSED",
