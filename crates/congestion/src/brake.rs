@@ -248,9 +248,6 @@ impl Brake {
         self.epoch.slack = self.epoch.slack.min(slack);
         self.epoch.flows |= 1 << (flow % 64);
         let state = self.flows.note(now, flow, priority, bytes, is_elastic);
-        if state.is_some() && self.flows.is_established(self.catching.paused()) {
-            self.catching.on_packet(now, bytes);
-        }
         self.has_begun |= self.flows.has_begun();
         if self.flows.is_due(now) {
             self.flows.measure(now);
@@ -414,10 +411,23 @@ impl Brake {
         !self.congested && self.limit.is_none()
     }
 
-    /// The lane has just sent what a host catches up with: what is added to it would stand in the queue of that.
+    /// Before this moment the lane has sent what a host catches up with: what is added to it would stand in the queue of
+    /// that. Whether packets of this moment come one by one or in a burst makes no difference.
     #[inline]
     pub fn catches_up(&self, now: Time) -> bool {
         self.catching.is_ahead(now)
+    }
+
+    /// The same when a packet of some bytes, which was admitted, leaves: it counts, and those of this moment before it.
+    #[inline]
+    pub fn catches_up_with(&mut self, now: Time, flow: impl FnOnce() -> u64, bytes: usize) -> bool {
+        let Some(paused) = self.catching.pays_back(now) else {
+            return false;
+        };
+        if self.flows.is_established(flow(), paused) {
+            self.catching.on_packet(bytes);
+        }
+        self.catching.is_ahead_here()
     }
 
     /// A queue stands on the path, or the path has become longer a moment ago.

@@ -73,19 +73,17 @@ impl Catching {
         }
     }
 
-    /// When the last packet came before the last pause.
-    pub(super) fn paused(&self) -> Time {
-        self.paused
+    /// When the last packet came before the last pause, as long as what follows may be a backlog.
+    #[inline]
+    pub(super) fn pays_back(&self, now: Time) -> Option<Time> {
+        (now < self.until).then_some(self.paused)
     }
 
-    /// The packet is of a flow of before the pause.
-    #[inline]
-    pub(super) fn on_packet(&mut self, now: Time, bytes: usize) {
-        if now < self.until {
-            let sum = self.ahead_bytes + bytes as f64;
-            self.ahead_bytes = sum.min(self.most_bytes);
-            self.least_bytes = self.least_bytes.max(AHEAD_PACKETS * bytes as f64);
-        }
+    /// A packet of this moment leaves, of a flow of before the pause.
+    pub(super) fn on_packet(&mut self, bytes: usize) {
+        let sum = self.ahead_bytes + bytes as f64;
+        self.ahead_bytes = sum.min(self.most_bytes);
+        self.least_bytes = self.least_bytes.max(AHEAD_PACKETS * bytes as f64);
     }
 
     /// More has been sent at once than the flows send, and is not paid back. Packets of this moment do not count yet: they
@@ -95,6 +93,11 @@ impl Catching {
             return self.was_ahead;
         }
         now < self.until && self.left_after(now.since(self.last)) > self.least_bytes
+    }
+
+    /// The same with the packets of this moment that have left.
+    pub(super) fn is_ahead_here(&self) -> bool {
+        self.ahead_bytes > self.least_bytes
     }
 
     /// What is left after so much time: what the flows send goes on, and as much is paid back.
@@ -107,16 +110,24 @@ impl Catching {
 mod tests {
     use super::*;
 
-    /// Packets of a call of 64 kbit/s at these times in ms, and those of one time a moment apart; how many were ahead.
+    /// A packet leaves; whether it is ahead.
+    fn left(catching: &mut Catching, now: Time) -> bool {
+        catching.pays_back(now).is_some_and(|_| {
+            catching.on_packet(160);
+            catching.is_ahead_here()
+        })
+    }
+
+    /// Packets of a call of 64 kbit/s at these times in ms; how many were ahead.
     fn ahead(sent_ms: impl IntoIterator<Item = u64>) -> usize {
         let mut catching = Catching::default();
         let mut rate_bps = 0.0;
-        let all = sent_ms.into_iter().zip(0..).map(|(ms, n)| {
-            let now = Time::ZERO + Duration::from_millis(ms) + Duration::from_nanos(n);
+        let all = sent_ms.into_iter().map(|ms| {
+            let now = Time::ZERO + Duration::from_millis(ms);
             catching.on_time(now, |_| rate_bps);
-            catching.on_packet(now, 160);
+            let ahead = left(&mut catching, now);
             rate_bps = 64e3;
-            catching.is_ahead(now)
+            ahead
         });
         all.filter(|ahead| *ahead).count()
     }
@@ -138,7 +149,7 @@ mod tests {
         for _ in 0..50 {
             catching.on_time(at(500_000), |_| 64e3);
             assert!(!catching.is_ahead(at(500_000)));
-            catching.on_packet(at(500_000), 160);
+            left(&mut catching, at(500_000));
         }
         assert!(catching.is_ahead(at(500_001)));
     }
@@ -177,8 +188,7 @@ mod tests {
         let mut ahead = |ms: u64, usual_bps: f64| {
             let now = Time::ZERO + Duration::from_millis(ms);
             catching.on_time(now, |_| usual_bps);
-            catching.on_packet(now, 160);
-            catching.is_ahead(now)
+            left(&mut catching, now)
         };
         assert!((0..50).all(|n| !ahead(5_000 + n * 20, 0.0)));
         assert!((0..50).all(|n| !ahead(10_000 + n * 200, 6_400.0)));

@@ -131,11 +131,10 @@ impl Flows {
         established.map(|flow| flow.rate_bps).sum()
     }
 
-    /// The packet that was noted last is of a flow that had been under way for a while at a moment.
-    #[inline]
-    pub(super) fn is_established(&self, at: Time) -> bool {
-        let last = self.flows.get(self.last);
-        last.is_some_and(|flow| at.since(flow.first) >= ESTABLISHED)
+    /// A flow had been under way for a while at a moment.
+    pub(super) fn is_established(&self, key: u64, at: Time) -> bool {
+        let place = self.places.get(&key);
+        place.is_some_and(|&place| at.since(self.flows[place as usize].first) >= ESTABLISHED)
     }
 
     /// What the flows that are served take.

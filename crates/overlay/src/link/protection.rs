@@ -198,11 +198,10 @@ impl Link {
             // The neighbour may repair it, whatever is done about it here.
             self.told_aims.on_sent(now, flow, aim);
         }
-        if self
-            .brake
-            .as_ref()
-            .is_some_and(|brake| brake.catches_up(now))
-        {
+        let flow = || FlowKey::of(&header).hash();
+        let bytes = CLEAR_BYTES + packet.len();
+        let catches_up = |brake: &mut Brake| brake.catches_up_with(now, flow, bytes);
+        if self.brake.as_mut().is_some_and(catches_up) {
             return;
         }
         let recovered = header.is_recovered();
@@ -223,7 +222,7 @@ impl Link {
             return;
         }
         let slack = left.map(|left| left.saturating_sub(self.way_there()));
-        let flow = FlowKey::of(&header).hash();
+        let flow = flow();
         // A repair packet must carry it.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
         if self.pilot.on_sent(now, packet.len(), slack, flow, wish) && fits {
