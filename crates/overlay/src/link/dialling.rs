@@ -109,8 +109,11 @@ impl Link {
     /// For how long datagrams have had no answer: dials, or a link that was up. Where datagrams get through in one
     /// direction only, there is nothing to dial for, and the other end says that it hears nothing.
     pub(crate) fn unanswered(&self, now: Time) -> Option<Duration> {
-        let down = self.path.hello.is_tried();
-        let down = down.then(|| now.since(self.path.hello.since()));
+        // A link that is down has been silent for longer: an idle one for seconds.
+        let down = self.path.hello.is_tried().then(|| {
+            let down = now.since(self.path.hello.since());
+            down.max(self.path.silence(now).unwrap_or_default())
+        });
         self.dialling.silence(now).max(down)
     }
 

@@ -238,10 +238,12 @@ impl Link {
     }
 
     /// Looks whether the path in use is in doubt: then the spares are asked at once, because it must be known soon which of
-    /// them is better.
+    /// them is better. Of one that is down it stays known since when it was, until another one takes its place.
     pub(crate) fn watch_spares(&mut self, now: Time) {
         let is_doubtful = self.path.is_doubtful(now);
-        self.choice.doubted = is_doubtful.then(|| self.choice.doubted.unwrap_or(now));
+        if self.path.is_up() {
+            self.choice.doubted = is_doubtful.then(|| self.choice.doubted.unwrap_or(now));
+        }
         if is_doubtful {
             self.ask_spares(now);
         }

@@ -230,7 +230,9 @@ impl Sender {
     pub(crate) fn lets_wait(&self) -> bool {
         let told = self.limit.saturating_sub(self.base);
         let mut ways = self.ways.iter().enumerate();
-        told >= WAIT_LEAST as u64
+        // What yields has a smaller window.
+        !self.yields
+            && told >= WAIT_LEAST as u64
             && ways.all(|(at, way)| {
                 let is_closed = at != self.used && !way.is_open;
                 is_closed || way.window(self.packet_bytes) >= WAIT_LEAST

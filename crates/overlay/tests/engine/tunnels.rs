@@ -256,6 +256,27 @@ fn a_link_runs_over_a_stream_while_datagrams_are_blocked_and_returns() {
     assert_eq!(pair.price(), [(0, false); 2]);
 }
 
+/// Its silence counts from when it last heard something, not from when it went down.
+#[test]
+fn an_idle_link_that_goes_silent_asks_for_a_stream_as_soon_as_it_is_down() {
+    let step = Duration::from_millis(10);
+    // Hellos are a second apart: where in that second the silence begins makes no difference.
+    for phase in 0..10 {
+        let mut pair = Pair::new();
+        pair.run(s(10) + step * (10 * phase));
+        pair.is_blocked = true;
+        let asked = (1..600).find(|_| {
+            pair.run(step);
+            pair.asks()
+        });
+        let after = asked.map(|steps| step * steps);
+        assert!(
+            after.is_some_and(|after| after <= Duration::from_millis(4_600)),
+            "{phase}: {after:?}"
+        );
+    }
+}
+
 /// Both uplinks let no datagrams through for a while, and the second one does again.
 #[test]
 fn a_link_returns_from_a_stream_by_any_of_its_paths() {

@@ -191,8 +191,8 @@ impl Sender {
         let window = if yields { whole.min(YIELDING) } else { whole };
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
-            way.is_limited &= way.in_flight >= window;
-            if way.in_flight < window {
+            way.is_limited &= way.in_flight >= whole;
+            if way.in_flight < whole {
                 way.sampler.on_nothing_to_send(way.in_flight as f64);
             }
             if !way.grant {
@@ -209,8 +209,11 @@ impl Sender {
                 return None;
             }
             if way.in_flight >= window {
-                // What yields says nothing of what the window would let through.
                 way.is_limited = way.in_flight >= whole;
+                if !way.is_limited {
+                    // What yields says nothing of what the path would carry.
+                    way.sampler.on_nothing_to_send(way.in_flight as f64);
+                }
                 return None;
             }
             if !way.pacer.allows(now) {
