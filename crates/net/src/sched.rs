@@ -13,9 +13,6 @@ use std::mem;
 use std::ptr;
 use std::slice;
 
-/// The least that is mapped, or a part of it.
-const PAGE_BYTES: usize = 4_096;
-
 /// The scheduling that the calling thread has got.
 #[derive(Debug)]
 pub enum Scheduling {
@@ -173,17 +170,21 @@ unsafe extern "C" fn give_back_of(
     }
     // SAFETY: "dlpi_phdr: pointer to array of ELF program headers, dlpi_phnum: number of items".
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let is_read_only =
-        |it: &&libc::Elf64_Phdr| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_W == 0;
-    for segment in headers.iter().filter(is_read_only) {
-        let start = (info.dlpi_addr + segment.p_vaddr) as usize & !(PAGE_BYTES - 1);
-        let end = (info.dlpi_addr + segment.p_vaddr + segment.p_memsz) as usize;
+    let in_page = page_bytes() - 1;
+    for segment in headers {
+        if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W != 0 {
+            continue;
+        }
+        // Of an object that was linked for another address, the difference is negative.
+        let begun = info.dlpi_addr.wrapping_add(segment.p_vaddr);
+        let start = begun as usize & !in_page;
+        let end = begun.wrapping_add(segment.p_memsz) as usize;
         // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the up-to-date
         // contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays as it is.
         unsafe {
             libc::madvise(
                 ptr::without_provenance_mut(start),
-                end - start,
+                end.saturating_sub(start),
                 libc::MADV_DONTNEED,
             )
         };
@@ -217,10 +218,16 @@ pub fn resident_bytes() -> io::Result<u64> {
         .split(' ')
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok());
-    // SAFETY: no pointers are involved.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "/proc/self/statm");
-    pages.map(|pages| pages * page_bytes).ok_or_else(malformed)
+    pages
+        .map(|pages| pages * page_bytes() as u64)
+        .ok_or_else(malformed)
+}
+
+/// The least that is mapped.
+fn page_bytes() -> usize {
+    // SAFETY: no pointers are involved.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// 32 bytes that nobody can guess, to seed an engine's generator.
@@ -286,7 +293,7 @@ mod tests {
         let is_mapped = || {
             let mut entry = [0; 8];
             let pages = File::open("/proc/self/pagemap").unwrap();
-            let at = (middle.addr() / PAGE_BYTES * entry.len()) as u64;
+            let at = (middle.addr() / page_bytes() * entry.len()) as u64;
             pages.read_exact_at(&mut entry, at).unwrap();
             u64::from_le_bytes(entry) >> 63 == 1
         };

@@ -110,6 +110,13 @@ pub fn kill(pid: u32) -> io::Result<()> {
     send(pid, libc::SIGKILL)
 }
 
+/// Ends a process that was started as the first of its group, and all that it has started in it.
+pub fn kill_group(first: u32) -> io::Result<()> {
+    let first = number(first)?;
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::kill(-first, libc::SIGKILL) }).map(drop)
+}
+
 /// Has the process `pid` wait until [`resume`], as if its machine did something else.
 pub fn stop(pid: u32) -> io::Result<()> {
     send(pid, libc::SIGSTOP)
@@ -121,13 +128,17 @@ pub fn resume(pid: u32) -> io::Result<()> {
 }
 
 fn send(pid: u32, signal: libc::c_int) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if pid <= 1 {
-        // Zero and negative numbers would mean groups of processes.
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+    let pid = number(pid)?;
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// The number of one process. Zero and negative numbers would mean groups, and the first process is the machine's.
+fn number(pid: u32) -> io::Result<libc::pid_t> {
+    match libc::pid_t::try_from(pid) {
+        Ok(pid) if pid > 1 => Ok(pid),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 extern "C" fn on_termination(_: libc::c_int) {
@@ -173,6 +184,9 @@ fn replace(signal: libc::c_int, action: &libc::sigaction) -> libc::sigaction {
 mod tests {
     use super::*;
     use crate::epoll::{Interest, Poller};
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_signal_wakes_the_loop_and_the_old_handler_comes_back() {
@@ -197,5 +211,26 @@ mod tests {
         );
         drop(termination);
         drop(Termination::install().unwrap());
+    }
+
+    #[test]
+    fn a_group_ends_with_all_that_its_first_process_has_started() {
+        let mut first = Command::new("sh")
+            .args(["-c", "(sleep 20; echo late) & echo begun; wait"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(first.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        kill_group(first.id()).unwrap();
+        // It is over when nobody has it open.
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+        assert!(!first.wait().unwrap().success());
+        assert!(kill_group(0).is_err() && kill_group(1).is_err());
     }
 }

@@ -89,10 +89,10 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let hangup = Hangup::install()
         .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
     take_descriptors(&lines);
-    let scheduling = if config.realtime_priority {
+    let (scheduling, is_realtime) = if config.realtime_priority {
         take_priority(&lines)
     } else {
-        "normal, as configured".into()
+        ("normal, as configured".into(), false)
     };
     let node = node(&config, identity.clone(), network.clone(), clock)?;
     let setup = Setup {
@@ -155,7 +155,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let attended = Attended::start(&config, &driver, &lines, (hangup, running))?;
     attended.notify.ready("running");
     driver.report_to(Watchdog::from_environment());
-    keep_what_runs(&config);
+    keep_what_runs(is_realtime);
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);
@@ -505,24 +505,23 @@ fn take_descriptors(lines: &Lines) {
     }
 }
 
-/// Asks for real-time scheduling [Amir06 §V-A]; says loudly when it is not granted.
-fn take_priority(lines: &Lines) -> String {
+/// Asks for real-time scheduling [Amir06 §V-A], and says loudly when it is not granted. What is granted in words, and
+/// whether it is that.
+fn take_priority(lines: &Lines) -> (String, bool) {
     let scheduling = sched::real_time(PRIORITY);
-    match scheduling {
-        Scheduling::RealTime { .. } => {}
-        Scheduling::Normal { .. } => {
-            let _ = sched::timer_slack(Duration::from_micros(1));
-            lines.warn(&scheduling.to_string());
-        }
+    let is_realtime = matches!(scheduling, Scheduling::RealTime { .. });
+    if !is_realtime {
+        let _ = sched::timer_slack(Duration::from_micros(1));
+        lines.warn(&scheduling.to_string());
     }
-    scheduling.to_string()
+    (scheduling.to_string(), is_realtime)
 }
 
-/// Keeps in memory what runs on, and what only the start has called no longer.
-fn keep_what_runs(config: &Config) {
+/// Keeps in memory what runs on. What only the start has called is given back before.
+fn keep_what_runs(is_realtime: bool) {
     sched::give_back_code();
     // With a limit, the next allocation beyond it would fail, and that is worse than a page that was swapped out.
-    if config.realtime_priority && is_root() {
+    if is_realtime && is_root() {
         let _ = sched::lock_memory();
     }
 }

@@ -7,8 +7,8 @@
 //! A backlog stands in front of the next narrow place, and what follows waits behind it. The queue is known only when
 //! answers have come back through it, and by then what was added to the backlog stands there, too. So nothing is added to
 //! packets that come after a pause and faster than their flows send, nor to as many that follow: a path that has carried
-//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog. Nor has one that
-//! always pauses for as long, as pictures do that come five times a second.
+//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog. A flow
+//! that always pauses for as long has none either: a video of five frames per second, for example.
 
 use base::{Duration, Time};
 

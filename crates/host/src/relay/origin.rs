@@ -62,7 +62,7 @@ pub struct Order {
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// No entry is at all sinks already, so all of them are to come.
+    /// Nothing is at all sinks already, not even entries of others, so all of the source is to come.
     Anew,
     /// What all entries are together, if the source knows it: before anything else that is told of them.
     Total(Total),

@@ -215,11 +215,18 @@ fn with_real_nodes_what_comes_after_an_interrupt_is_measured_again() {
         let troubled = Troubled::begin(true, &[]);
         let error = troubled.run(&out, until).unwrap_err();
         assert!(matches!(error, LabError::Interrupted), "{error}");
-        let ruined = troubled.measured().last().copied();
+        let before = troubled.measured();
+        assert_eq!(before.is_empty(), until == 0, "{before:?}");
         troubled.run(&out, 7).unwrap();
         let after = troubled.measured();
-        assert!(ruined.is_none_or(|n| after.contains(&n)), "{after:?}");
-        assert!(until > 0 || after.len() == 6, "{after:?}");
+        // What was measured last is measured again, and what was kept is not.
+        let kept = before.len().saturating_sub(1);
+        assert_eq!(
+            [&before[..kept], &after].concat().len(),
+            6,
+            "{before:?} {after:?}"
+        );
+        assert!(before.last().is_none_or(|n| after.contains(n)), "{after:?}");
     }
 }
 

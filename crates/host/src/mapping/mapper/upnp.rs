@@ -7,7 +7,7 @@
 //! ```
 //! A host of the local network can answer in the router's name. So an answer counts if it comes from the router's address,
 //! and only what is at that address is asked, whatever the answer and the description say. One that leads nowhere does not
-//! end the search, so a forged answer that comes first does not hide the router's own.
+//! end the search, so a few forged answers that come first do not hide the router's own.
 //!
 //! Whoever deletes a port by UPnP does not say whose it is. So a port is deleted only if the router has said that it leads
 //! here, by the service that said so, and not if that was for a time which has ended, or if it belongs to another host since.
@@ -277,7 +277,7 @@ impl Mapper {
         }
     }
 
-    /// The router has mapped the port. What it had mapped before by another service, or another port, is given back.
+    /// The router has mapped the port. Another port that it had mapped before is given back.
     fn on_mapped(&mut self, now: Time, wanted: Wanted) {
         let Some(control) = self.upnp.control.clone() else {
             return;
@@ -287,8 +287,12 @@ impl Mapper {
             port: wanted.port,
             is_permanent: self.upnp.is_permanent,
         };
-        let is_there = |before: &Held| (&before.control, before.port) == (&held.control, held.port);
-        if self.upnp.held.as_ref().is_some_and(|it| !is_there(it)) {
+        if self
+            .upnp
+            .held
+            .as_ref()
+            .is_some_and(|it| it.port != held.port)
+        {
             self.unmap();
         }
         self.upnp.held = Some(held);
@@ -369,6 +373,13 @@ impl Mapper {
     }
 
     fn map(&mut self, now: Time, place: Place, wanted: Wanted) {
+        // Two services may be two descriptions of one table of ports, so what one of them has is given back before.
+        let is_elsewhere = |held: &Held| {
+            held.port == wanted.port && Some(&held.control) != self.upnp.control.as_ref()
+        };
+        if self.upnp.held.as_ref().is_some_and(is_elsewhere) {
+            self.unmap();
+        }
         self.upnp.step = Step::Map(wanted);
         self.act(now, self.map_action(place, wanted));
     }

@@ -422,6 +422,7 @@ fn what_is_not_renewed_or_renewed_elsewhere_is_given_back_where_it_was() {
         script.run(MINUTE * 10);
         assert_eq!(script.mapper.state(), mapped(7_700));
         assert_eq!(script.deleted, [("/ip".to_owned(), 7_700)], "{lost}");
+        assert!(script.mapped.contains_key(&7_700), "it is the new one's");
         script.mapper.release();
         script.exchange();
         assert_eq!(script.deleted[1..], [("/ppp".to_owned(), 7_700)]);

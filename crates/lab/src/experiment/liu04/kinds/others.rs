@@ -8,6 +8,7 @@ use crate::files::Scratch;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -203,13 +204,13 @@ fn copy(
     }
 }
 
-/// Ends when it is dropped.
+/// Ends when it is dropped, with what it has started: a server of many clients has a process for each.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if it has ended already.
-        let _ = self.0.kill();
+        // Fails if all have ended already.
+        let _ = net::signals::kill_group(self.0.id());
         let _ = self.0.wait();
     }
 }
@@ -218,6 +219,7 @@ fn inside(site: &Site, words: &[String], host: usize) -> Result<Command, CellErr
     let mut command = site.host(host).command(&words[0]).map_err(failed)?;
     command
         .args(&words[1..])
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
