@@ -150,7 +150,13 @@ pub fn lock_memory() -> io::Result<()> {
     sys::check(unsafe { libc::mlockall(flags) }).map(drop)
 }
 
-/// Gives back the memory of the program's code and constants, and of its libraries': what runs on is mapped again when it is
+/// Lets memory of the process be paged out, and given back, again.
+pub fn unlock_memory() -> io::Result<()> {
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::munlockall() }).map(drop)
+}
+
+/// Gives back the memory of the program's code and constants, and of its libraries', unless it is locked: what runs on is mapped again when it is
 /// used, from the page cache. Most of a program is called once, to start. Breakpoints that a debugger has set are lost.
 pub fn give_back_code() {
     // SAFETY: the function is of the type that is wanted, and takes no data.

@@ -5,6 +5,7 @@
 //!                                                         ready, reload, mapping
 //! ```
 
+mod memory;
 mod ready;
 mod reload;
 mod start;
@@ -152,10 +153,10 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let credentials = (&identity, &network);
     let services = Services::start(&config, credentials, &driver, &lines, &running)?;
     lines.say(&first_line(&config, &identity, &driver));
-    let attended = Attended::start(&config, &driver, &lines, (hangup, running))?;
+    let attended = Attended::start(&config, &driver, &lines, (hangup, running), is_realtime)?;
     attended.notify.ready("running");
     driver.report_to(Watchdog::from_environment());
-    keep_what_runs(is_realtime);
+    memory::keep_what_runs(is_realtime);
     let ended = driver.run();
     attended.notify.stopping();
     drop(services);
@@ -192,6 +193,7 @@ impl Attended {
         driver: &Driver,
         lines: &Lines,
         (hangup, running): (Hangup, Shared),
+        is_realtime: bool,
     ) -> Result<Attended, Failure> {
         let notify = Arc::new(Notify::from_environment());
         let ready = Ready::start(
@@ -199,6 +201,7 @@ impl Attended {
             driver.commander(),
             lines.clone(),
             Arc::clone(&notify),
+            is_realtime,
         );
         Ok(Attended {
             _ready: ready.map_err(no_thread)?,
@@ -515,15 +518,6 @@ fn take_priority(lines: &Lines) -> (String, bool) {
         lines.warn(&scheduling.to_string());
     }
     (scheduling.to_string(), is_realtime)
-}
-
-/// Keeps in memory what runs on. What only the start has called is given back before.
-fn keep_what_runs(is_realtime: bool) {
-    sched::give_back_code();
-    // With a limit, the next allocation beyond it would fail, and that is worse than a page that was swapped out.
-    if is_realtime && is_root() {
-        let _ = sched::lock_memory();
-    }
 }
 
 /// True for the superuser.

@@ -6,8 +6,9 @@
 //!   sent             ███████████████████████▌   and there is no room for the next frame
 //! ```
 //! Sinks that have the same may stand at different offsets, since they acknowledge in steps. And what stands is no reason to
-//! wait while the source itself has nothing to send: it reads, or all is sent. Nor is one sink the reason while no other has
-//! what was sent: then it is the path that all of them share.
+//! wait while the source itself has nothing to send: it reads, or all is sent. Its time begins when the first sink has come to
+//! where it stands now: a pause of all is nobody's. A relay before all of them that stops while it holds what only one of them
+//! lacks cannot be told from that one: both look like this from here.
 
 use super::sink::ACK_BYTES;
 use base::NodeAddr;
@@ -20,8 +21,8 @@ pub(super) struct Awaited {
     ends: BTreeMap<NodeAddr, End>,
     /// What the first of them has, and since when.
     first: Option<(u64, Instant)>,
-    /// Since when the source has a frame for which there is no room, and where it begins.
-    held: Option<(Instant, u64)>,
+    /// Since when the source has a frame for which there is no room.
+    held: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -60,9 +61,9 @@ impl Awaited {
         }
     }
 
-    /// The source has a frame from `offset` on, and waits until there is room for it.
-    pub(super) fn hold(&mut self, now: Instant, offset: u64) {
-        self.held.get_or_insert((now, offset));
+    /// The source has a frame, and waits until there is room for it.
+    pub(super) fn hold(&mut self, now: Instant) {
+        self.held.get_or_insert(now);
     }
 
     /// The frame is sent.
@@ -74,11 +75,9 @@ impl Awaited {
     pub(super) fn get(&self, now: Instant) -> Option<(NodeAddr, Duration)> {
         let open = self.ends.iter().filter(|(_, end)| !end.is_done);
         let (node, last) = open.min_by_key(|(_, end)| end.acked)?;
-        let (held, sent) = self.held?;
-        let (first, at) = self.first?;
-        let since = last.behind?.max(held).max(at);
-        let has_all = sent.saturating_sub(first) < ACK_BYTES;
-        has_all.then(|| (*node, now.duration_since(since)))
+        let (_, at) = self.first?;
+        let since = last.behind?.max(self.held?).max(at);
+        Some((*node, now.duration_since(since)))
     }
 }
 
@@ -105,8 +104,8 @@ mod tests {
         awaited.on_ack(begun, B, 5 * MIB);
         awaited.on_ack(begun, A, 9 * MIB);
         assert_eq!(awaited.get(begun + SECOND * 60), None, "there is room");
-        awaited.hold(begun + SECOND, 9 * MIB + 1);
-        awaited.hold(begun + SECOND * 2, 9 * MIB + 1);
+        awaited.hold(begun + SECOND);
+        awaited.hold(begun + SECOND * 2);
         let node = |seconds: u32| awaited.get(begun + SECOND * seconds);
         assert_eq!(node(31), Some((B, SECOND * 30)));
         // It goes on.
@@ -118,7 +117,7 @@ mod tests {
         );
         awaited.let_go();
         assert_eq!(awaited.get(begun + SECOND * 90), None);
-        awaited.hold(begun, 9 * MIB);
+        awaited.hold(begun);
         awaited.on_done(B);
         assert_eq!(awaited.get(begun + SECOND * 90), None, "it has all");
     }
@@ -131,7 +130,7 @@ mod tests {
         awaited.on_ack(begun, A, 9 * MIB);
         awaited.on_ack(begun, B, 9 * MIB - ACK_BYTES + 1);
         // Both store what they have got.
-        awaited.hold(begun, 9 * MIB);
+        awaited.hold(begun);
         assert_eq!(awaited.get(begun + SECOND * 60), None);
         // One is further behind, and the source reads.
         let mut awaited = two();
@@ -140,29 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn no_sink_is_awaited_while_none_has_what_was_sent() {
-        let begun = Instant::now();
-        let mut awaited = two();
-        awaited.on_ack(begun, A, 9 * MIB);
-        awaited.on_ack(begun, B, 5 * MIB);
-        awaited.hold(begun, 9 * MIB + ACK_BYTES);
-        // A relay before both takes nothing.
-        assert_eq!(awaited.get(begun + SECOND * 60), None);
-        awaited.on_ack(begun + SECOND * 60, A, 9 * MIB + ACK_BYTES);
-        assert_eq!(
-            awaited.get(begun + SECOND * 90),
-            Some((B, SECOND * 30)),
-            "since the other one has all"
-        );
-    }
-
-    #[test]
     fn the_first_one_that_goes_on_after_a_pause_does_not_condemn_the_other() {
         let begun = Instant::now();
         let mut awaited = two();
         awaited.on_ack(begun, A, 9 * MIB);
         awaited.on_ack(begun, B, 9 * MIB);
-        awaited.hold(begun, 30 * MIB);
+        awaited.hold(begun);
         let later = begun + SECOND * 60;
         assert_eq!(awaited.get(later), None, "both stand");
         awaited.on_ack(later, A, 30 * MIB);

@@ -683,9 +683,8 @@ impl Out<'_> {
                 .put(std::mem::replace(&mut packed, short));
         }
         let packed = Arc::new(packed);
-        let offset = self.offset;
         source.feedback.wait(source.transfer, |f| {
-            f.awaited.hold(Instant::now(), offset);
+            f.awaited.hold(Instant::now());
             let fits = f.window.room() >= len as u64;
             fits.then(|| f.window.on_sent(len as u64))
         })?;

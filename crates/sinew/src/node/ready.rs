@@ -1,5 +1,7 @@
-//! A node that has just started says when its links are up, and names those that are not.
+//! A node that has just started says when its links are up, and names those that are not. A moment later it gives back the
+//! memory that only this has taken.
 
+use super::memory;
 use crate::config::Config;
 use base::NodeAddr;
 use host::Commander;
@@ -17,6 +19,9 @@ const PACE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(5);
 /// How often links are looked at from then on.
 const LATER: Duration = Duration::from_secs(1);
+/// So long after its links are up a node does what it will do from then on: the first records have gone round, and the
+/// estimators have their first windows.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// The running thread, which ends when all is said. Dropping it lets it go.
 #[derive(Debug)]
@@ -31,13 +36,19 @@ impl Ready {
         commander: Commander,
         lines: Lines,
         notify: Arc<Notify>,
+        is_realtime: bool,
     ) -> io::Result<Ready> {
         let (alive, ended) = sync_channel(0);
         let neighbors = config.neighbors.iter().map(|n| (n.address, n.name.clone()));
         let neighbors: Vec<(NodeAddr, String)> = neighbors.collect();
-        let watch = move || watch(&neighbors, &commander, &lines, &notify, &ended);
+        let work = move || {
+            watch(&neighbors, &commander, &lines, &notify, &ended);
+            if ended.recv_timeout(SETTLED) == Err(RecvTimeoutError::Timeout) {
+                memory::keep_what_runs(is_realtime);
+            }
+        };
         let thread = std::thread::Builder::new().name("ready".into());
-        thread.spawn(watch)?;
+        thread.spawn(work)?;
         Ok(Ready { _alive: alive })
     }
 }
