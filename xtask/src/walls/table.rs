@@ -127,6 +127,7 @@ pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("hashbrown", &["base"]), // without default features; base fixes the hasher
     external("rand_chacha", &["base", "secure"]), // a seeded generator
     external("roxmltree", &["wire"]), // XML of routers, out of bytes that are at hand
+    external("multiversion", &["overlay"]), // its only IO is to ask which instructions the processor has
     external("serde", &[]),
     external("thiserror", &[]),
     external("zeroize", &["secure"]),

@@ -1,7 +1,7 @@
 //! The sender's side: which packets are covered, and when a repair packet is due.
 
 use super::super::ring::Ring;
-use super::field::Multiples;
+use super::field::{BLOCK, Multiples};
 use super::{SPAN, TAG_AT, coefficient, tag};
 use base::Time;
 use std::collections::VecDeque;
@@ -37,8 +37,8 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 struct Covered {
     seq: u64,
-    /// Its header as it is combined, the tag in the place of the lane number. The rest is in the ring.
-    front: [u8; HEADER_BYTES],
+    /// Its header as it is combined, the tag in the place of the lane number, and zeros. The rest is in the ring.
+    front: [u8; BLOCK],
 }
 
 /// Combines the packets of a lane into repair packets.
@@ -79,11 +79,12 @@ impl Encoder {
         let Some(share) = self.share else {
             return;
         };
-        let Some(&header) = packet.first_chunk() else {
+        let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
             return;
         };
-        let mut front: [u8; HEADER_BYTES] = header;
-        front[TAG_AT..].copy_from_slice(&tag(packet));
+        let mut front = [0; BLOCK];
+        front[..HEADER_BYTES].copy_from_slice(header);
+        front[TAG_AT..HEADER_BYTES].copy_from_slice(&tag(packet));
         if self.covered.len() == 2 * SPAN {
             self.covered.pop_front();
         }

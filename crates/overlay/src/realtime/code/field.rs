@@ -9,12 +9,14 @@
 //!
 //! so a packet costs about four exclusive ors of its length, and the seven multiplications by x are paid once
 //! for all packets. The sum is made a block of columns after the other: a block stays in registers while all packets are
-//! added. Compilers turn this into vector instructions of any machine without a line of `unsafe`.
+//! added. Where the machine has instructions for more ([`vector`]), those are used.
+
+mod vector;
 
 use super::SPAN;
 
 /// Columns that are summed at a time.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 const WORDS: usize = BLOCK / 8;
 
 /// x⁸ in lower powers.
@@ -98,35 +100,42 @@ impl<'a> Multiples<'a> {
         self.len += 1;
     }
 
-    /// Adds the sum to `out`, which is as long as the longest packet.
+    /// Adds the sum to `out`, which is as long as the longest packet, or shorter: what is behind it is left out.
     pub(super) fn sum_into(&self, out: &mut [u8]) {
         let packets = &self.packets[..self.len];
-        // The packets whose coefficients have a bit.
-        let mut with = [[0u8; SPAN]; 8];
-        let mut many = [0; 8];
-        for (n, (by, _)) in packets.iter().enumerate() {
-            for bit in 0..8 {
-                with[bit][many[bit]] = n as u8;
-                many[bit] += usize::from(by >> bit & 1);
-            }
+        if !vector::by_matrices(packets, out) && !vector::by_shuffles(packets, out) {
+            by_bits(packets, out);
         }
-        for (n, out) in out.chunks_mut(BLOCK).enumerate() {
-            let at = n * BLOCK;
-            let mut sum = [0; WORDS];
-            // By Horner's rule, from the highest power down.
-            for bit in (0..8).rev() {
-                sum.iter_mut().for_each(|word| *word = all_times_x(*word));
-                for &n in &with[bit][..many[bit]] {
-                    let bytes = packets[usize::from(n)].1;
-                    let block = words(bytes.get(at..).unwrap_or_default());
-                    for (sum, word) in sum.iter_mut().zip(block) {
-                        *sum ^= word;
-                    }
+    }
+}
+
+/// The sum as plain code has it.
+fn by_bits(packets: &[(u8, &[u8])], out: &mut [u8]) {
+    // The packets whose coefficients have a bit.
+    let mut with = [[0u8; SPAN]; 8];
+    let mut many = [0; 8];
+    for (n, (by, _)) in packets.iter().enumerate() {
+        for bit in 0..8 {
+            with[bit][many[bit]] = n as u8;
+            many[bit] += usize::from(by >> bit & 1);
+        }
+    }
+    for (n, out) in out.chunks_mut(BLOCK).enumerate() {
+        let at = n * BLOCK;
+        let mut sum = [0; WORDS];
+        // By Horner's rule, from the highest power down.
+        for bit in (0..8).rev() {
+            sum.iter_mut().for_each(|word| *word = all_times_x(*word));
+            for &n in &with[bit][..many[bit]] {
+                let bytes = packets[usize::from(n)].1;
+                let block = words(bytes.get(at..).unwrap_or_default());
+                for (sum, word) in sum.iter_mut().zip(block) {
+                    *sum ^= word;
                 }
             }
-            let sum = sum.iter().flat_map(|word| word.to_ne_bytes());
-            out.iter_mut().zip(sum).for_each(|(to, from)| *to ^= from);
         }
+        let sum = sum.iter().flat_map(|word| word.to_ne_bytes());
+        out.iter_mut().zip(sum).for_each(|(to, from)| *to ^= from);
     }
 }
 
@@ -182,6 +191,13 @@ mod tests {
         assert_eq!(product(0x80, 2), FOLD, "the polynomial of the wire");
     }
 
+    type Way = fn(&[(u8, &[u8])], &mut [u8]) -> bool;
+
+    fn plain(packets: &[(u8, &[u8])], out: &mut [u8]) -> bool {
+        by_bits(packets, out);
+        true
+    }
+
     #[test]
     fn sums_and_tables_say_the_same_as_products_byte_by_byte() {
         let mut rng = Rng::new(1);
@@ -206,6 +222,17 @@ mod tests {
             let mut sum = vec![0; 200];
             multiples.sum_into(&mut sum);
             assert_eq!((&sum, &rows), (&naive, &naive));
+            // Each way to it, for sums of any length and on top of what is there.
+            let packets = &multiples.packets[..multiples.len];
+            let len = rng.below(201) as usize;
+            let before: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            let wanted: Vec<u8> = before.iter().zip(&naive).map(|(a, b)| a ^ b).collect();
+            let ways: [Way; 3] = [plain, vector::by_matrices, vector::by_shuffles];
+            for way in ways {
+                let mut sum = before.clone();
+                let is_there = way(packets, &mut sum);
+                assert_eq!(&sum, if is_there { &wanted } else { &before });
+            }
             scale(&mut sum, 7);
             let scaled: Vec<u8> = naive.iter().map(|byte| product(*byte, 7)).collect();
             assert_eq!(sum, scaled);
