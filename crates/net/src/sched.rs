@@ -305,6 +305,12 @@ mod tests {
         };
         let read = || std::hint::black_box(&CONSTANTS)[1 << 14];
         assert_eq!((read(), is_mapped()), (7, true));
+        // Locked memory stays.
+        if lock_memory().is_ok() {
+            give_back_code();
+            assert!(is_mapped());
+        }
+        unlock_memory().unwrap();
         give_back_code();
         assert!(!is_mapped());
         assert_eq!((read(), is_mapped()), (7, true));
