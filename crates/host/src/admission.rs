@@ -12,10 +12,12 @@
 //! that is stolen after its last use opens nothing.
 
 mod books;
+mod others;
 #[cfg(test)]
 mod tests;
 
 pub use books::{Books, BooksError, Invitation, Member, hash_of};
+pub use others::Overlap;
 
 use crate::relay::failure::FailureKind;
 use base::NodeAddr;
@@ -42,6 +44,8 @@ pub struct Admission {
     /// Where this node is reached.
     endpoints: Vec<String>,
     books: Mutex<Books>,
+    /// One for each other issuer whose members this one renews.
+    others: Vec<Admission>,
 }
 
 /// What a newcomer is given.
@@ -121,12 +125,20 @@ impl Admission {
             issuer,
             endpoints,
             books: Mutex::new(books),
+            others: Vec::new(),
         }
     }
 
     /// What it may certify.
     pub fn delegation(&self) -> &Delegation {
         self.issuer.delegation()
+    }
+
+    /// The same, and those by which it renews members of other issuers.
+    pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
+        core::iter::once(self)
+            .chain(&self.others)
+            .map(Admission::delegation)
     }
 
     /// The address of this node.
@@ -327,11 +339,7 @@ impl Admission {
         let issued = self.issuer.issue(&newcomer, serial, validity);
         let certificate = issued.map_err(|why| Refused::forbidden(why.to_string()))?;
         member.serial = serial;
-        // What has ended need not be revoked.
-        member.earlier.retain(|text| {
-            let certificate = Certificate::from_text(text);
-            certificate.is_ok_and(|it| it.fields().not_after_s >= now_s)
-        });
+        member.forget_ended(now_s);
         member.not_after_s = validity.not_after_s;
         member.certificate = certificate.to_text();
         books.enter(member.clone())?;

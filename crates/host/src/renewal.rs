@@ -6,7 +6,8 @@
 //!   issued                        due: a third is left      ends
 //!                                  └ ask, again and again ──▶ the engine, node.cert
 //! ```
-//! A third leaves the issuer time to be away: ten days of the thirty that are the default.
+//! A third leaves the issuer time to be away: ten days of the thirty that are the default. When two thirds of that have
+//! passed and it still cannot be reached, other issuers are asked, too.
 //!
 //! When the root key of the network is replaced, the certificate ends with the time of the old one. Then the node does not
 //! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
@@ -15,7 +16,7 @@
 use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
-use crate::relay::join::{Ask, Given, ask};
+use crate::relay::join::{Ask, AskError, Given, ask};
 use base::NodeAddr;
 use net::clock::Clock;
 use overlay::request::Operation;
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::certificate::KEY_BYTES;
+use wire::certificate::{Delegation, KEY_BYTES};
 
 /// How long the thread sleeps at most: another root, or a clock that was set, is noticed within it.
 const LOOK_EVERY_S: u64 = 5;
@@ -44,15 +45,40 @@ const AGAIN_S: u64 = 1;
 /// shortest pause grows from the one to the other, and half of it is another one for each node.
 const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 
+/// Other issuers are asked when this part is left of the time in which the own one is asked. Choice: an issuer that is away for
+/// some days stays the only one with books of its members; and of the ten days of the default the last three are enough for an
+/// operator who has to help.
+const OTHERS_PART: u64 = 3;
+
+/// An issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where it is reached, by TCP.
+    pub endpoints: Vec<String>,
+    /// Its signing key.
+    pub key: [u8; KEY_BYTES],
+}
+
 /// Where the next certificate is to be had, and where it goes.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where the issuer is reached, by TCP.
-    pub endpoints: Vec<String>,
-    /// Its signing key.
-    pub issuer: [u8; KEY_BYTES],
+    /// The node's own issuer, then others that may renew its certificate.
+    pub issuers: Vec<Place>,
     /// The file of the node's certificate.
     pub file: PathBuf,
+}
+
+impl Source {
+    /// Whom to ask for the certificate after this one, in order: first whoever has signed it, be it another issuer than the
+    /// one by which the node came, because serials must not fall.
+    fn in_order(&self, present: &Certificate) -> Vec<Place> {
+        let delegation = present.fields().options.delegation();
+        let delegation = delegation.and_then(|bytes| Delegation::parse(bytes).ok());
+        let signer = delegation.map(|it| it.issuer);
+        let mut issuers = self.issuers.clone();
+        issuers.sort_by_key(|place| Some(place.key) != signer);
+        issuers
+    }
 }
 
 /// The running thread. Dropping it ends it.
@@ -148,7 +174,7 @@ impl Renewer {
                 continue;
             }
             not_before_s = now_s + AGAIN_S;
-            if let Err(why) = self.renew() {
+            if let Err(why) = self.renew(now_s) {
                 not_before_s = now_s + self.pause_s(now_s);
                 self.failures += 1;
                 // Once for each cause: it may last for days.
@@ -202,22 +228,61 @@ impl Renewer {
         (span_s / AGAIN_PART).clamp(shortest_s, AGAIN_S_MAX)
     }
 
-    fn renew(&mut self) -> Result<(), String> {
+    /// From when on others are asked, too, if the own issuer cannot be reached.
+    fn others_from_s(&mut self, now_s: u64) -> u64 {
+        let due_s = self.due_s(now_s);
+        let not_after_s = self.identity.certificate().fields().not_after_s;
+        let until_s = self.outdated.map_or(u64::MAX, |outdated| outdated.until_s);
+        let ends_s = not_after_s.min(until_s);
+        ends_s - ends_s.saturating_sub(due_s) / OTHERS_PART
+    }
+
+    fn renew(&mut self, now_s: u64) -> Result<(), String> {
         let present = self.identity.certificate().clone();
-        let Source {
-            endpoints, issuer, ..
-        } = &self.source;
-        let keys = self.identity.keys();
-        let given = ask(endpoints, *issuer, keys, &Ask::Renew(&present));
-        let given = given.map_err(|why| why.to_string())?;
-        if self.outdated.is_some() && given.certificate == present {
+        let others_from_s = self.others_from_s(now_s);
+        let mut failed = Vec::new();
+        for (at, place) in self.source.in_order(&present).iter().enumerate() {
+            let keys = self.identity.keys();
+            match ask(&place.endpoints, place.key, keys, &Ask::Renew(&present)) {
+                Ok(given) => return self.accept(given, &present, at > 0),
+                Err(why) => {
+                    // Whoever is refused by its own issuer does not look for one that knows less.
+                    let is_away = !matches!(why, AskError::Refused(_));
+                    failed.push(why.to_string());
+                    if at == 0 && !(is_away && now_s >= others_from_s) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(match failed.is_empty() {
+            true => AskError::Nowhere.to_string(),
+            false => failed.join("; another issuer: "),
+        })
+    }
+
+    fn accept(
+        &mut self,
+        given: Given,
+        present: &Certificate,
+        is_by_other: bool,
+    ) -> Result<(), String> {
+        if self.outdated.is_some() && given.certificate == *present {
             return Err(
                 "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
                  net delegate` has made, and start it again"
                     .to_owned(),
             );
         }
-        self.take(given)
+        self.take(given)?;
+        let serial = self.identity.certificate().fields().serial;
+        let by = match is_by_other {
+            true => ", by another issuer, because its own cannot be reached",
+            false => "",
+        };
+        self.lines
+            .say(&format!("the certificate was renewed: {serial}{by}"));
+        Ok(())
     }
 
     /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
@@ -265,16 +330,13 @@ impl Renewer {
             self.operate(Operation::Succeed(given.chain))?;
         }
         let text = given.certificate.to_text();
-        let (serial, keys) = (fields.serial, self.identity.keys().clone());
+        let keys = self.identity.keys().clone();
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
         self.hold(identity);
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
-            .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))?;
-        self.lines
-            .say(&format!("the certificate was renewed: {serial}"));
-        Ok(())
+            .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))
     }
 
     fn operate(&self, operation: Operation) -> Result<(), String> {
@@ -313,8 +375,7 @@ mod tests {
     /// What renews the certificate of `node`, from nobody.
     fn renewer(node: &TestNode) -> Renewer {
         let source = Source {
-            endpoints: Vec::new(),
-            issuer: [0; KEY_BYTES],
+            issuers: Vec::new(),
             file: node.dir.join("node.cert"),
         };
         let lines = Lines::new("ams", Clock::new(), true).1;

@@ -44,10 +44,15 @@
 //! delegation = "node.delegation"     # what it may certify: `sinew net delegate` makes it
 //! books = "issuer"                   # the directory of its invitations and members
 //! endpoints = ["ams.example.net:7700"]
+//! renews = ["renews-lon.delegation"] # what it may certify again that another issuer has certified
 //!
 //! [renewal]                          # who issued this node's certificate issues the next one
 //! from = ["ams.example.net:7700"]
 //! key = "d75a98…"                    # the issuer's public key
+//!
+//! [[renewal.others]]                 # who is asked if that one cannot be reached
+//! from = ["fra.example.net:7700"]
+//! key = "5f03b2…"
 //! ```
 
 mod groups;
@@ -305,6 +310,32 @@ pub struct Issuer {
     /// Where hosts that were invited reach it, by TCP.
     #[serde(deserialize_with = "one_or_more")]
     pub endpoints: Vec<String>,
+    /// The files of the delegations by which it renews members of other issuers.
+    #[serde(default)]
+    pub renews: Vec<PathBuf>,
+}
+
+impl Issuer {
+    /// The directory of those whom it has renewed by one of these files: serials of two delegations are not in one book.
+    pub fn books_of(&self, renews: &Path) -> PathBuf {
+        self.books.join(renews.file_stem().unwrap_or_default())
+    }
+
+    /// Two files of one name would share their books.
+    fn doubled(&self) -> Option<&Path> {
+        let mut stems = self.renews.iter().enumerate();
+        let is_before = |at: usize, file: &PathBuf| {
+            let mut before = self.renews[..at].iter();
+            before.any(|other| other.file_stem() == file.file_stem())
+        };
+        let doubled = stems.find(|(at, file)| is_before(*at, file));
+        doubled.map(|(_, file)| file.as_path())
+    }
+
+    fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let one = [&mut self.delegation, &mut self.books];
+        one.into_iter().chain(&mut self.renews)
+    }
 }
 
 /// Where the next certificate is to be had.
@@ -315,6 +346,21 @@ pub struct Renewal {
     #[serde(deserialize_with = "one_or_more")]
     pub from: Vec<String>,
     /// The issuer's public key.
+    #[serde(deserialize_with = "key")]
+    pub key: [u8; wire::certificate::KEY_BYTES],
+    /// Issuers that may renew the certificate if that one cannot be reached, in order.
+    #[serde(default)]
+    pub others: Vec<OtherIssuer>,
+}
+
+/// Another issuer that may renew the certificate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherIssuer {
+    /// Its endpoints.
+    #[serde(deserialize_with = "one_or_more")]
+    pub from: Vec<String>,
+    /// Its public key.
     #[serde(deserialize_with = "key")]
     pub key: [u8; wire::certificate::KEY_BYTES],
 }
@@ -466,6 +512,13 @@ impl Config {
             let what = format!("`[issuer] endpoints` needs 1 to {ENDPOINTS_MAX} addresses");
             return Err((0, what));
         }
+        if let Some(file) = self.issuer.as_ref().and_then(Issuer::doubled) {
+            let file = file.display();
+            let what = format!(
+                "`[issuer] renews`: another file has the name of {file}, and both would write the same books: give each a name of its own"
+            );
+            return Err((0, what));
+        }
         if let Some((inner, outer)) = self.relay.at_odds() {
             let (inner, outer) = (inner.display(), outer.display());
             let what = format!(
@@ -509,7 +562,7 @@ impl Config {
         ];
         let token_files = self.clients.as_mut().map(Clients::token_files);
         let issuer = self.issuer.as_mut();
-        let issuer = issuer.map(|issuer| [&mut issuer.delegation, &mut issuer.books]);
+        let issuer = issuer.map(Issuer::paths);
         for path in paths
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))
