@@ -13,6 +13,9 @@
 //! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
 //! until the issuer has a delegation by the new root.
 
+#[cfg(test)]
+mod tests;
+
 use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
@@ -239,35 +242,11 @@ impl Renewer {
 
     fn renew(&mut self, now_s: u64) -> Result<(), String> {
         let present = self.identity.certificate().clone();
-        let others_from_s = self.others_from_s(now_s);
-        let mut failed = Vec::new();
-        for (at, place) in self.source.in_order(&present).iter().enumerate() {
-            let keys = self.identity.keys();
-            match ask(&place.endpoints, place.key, keys, &Ask::Renew(&present)) {
-                Ok(given) => return self.accept(given, &present, at > 0),
-                Err(why) => {
-                    // Whoever is refused by its own issuer does not look for one that knows less.
-                    let is_away = !matches!(why, AskError::Refused(_));
-                    failed.push(why.to_string());
-                    if at == 0 && !(is_away && now_s >= others_from_s) {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(match failed.is_empty() {
-            true => AskError::Nowhere.to_string(),
-            false => failed.join("; another issuer: "),
-        })
-    }
-
-    fn accept(
-        &mut self,
-        given: Given,
-        present: &Certificate,
-        is_by_other: bool,
-    ) -> Result<(), String> {
-        if self.outdated.is_some() && given.certificate == *present {
+        let keys = self.identity.keys().clone();
+        let (given, is_by_other) = self.find(now_s, &present, |place| {
+            ask(&place.endpoints, place.key, &keys, &Ask::Renew(&present))
+        })?;
+        if self.outdated.is_some() && given.certificate == present {
             return Err(
                 "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
                  net delegate` has made, and start it again"
@@ -283,6 +262,34 @@ impl Renewer {
         self.lines
             .say(&format!("the certificate was renewed: {serial}{by}"));
         Ok(())
+    }
+
+    /// Asks by `ask` whoever is to be asked at this second, until one gives a certificate; true with that of another issuer
+    /// than the own one.
+    fn find(
+        &mut self,
+        now_s: u64,
+        present: &Certificate,
+        mut ask: impl FnMut(&Place) -> Result<Given, AskError>,
+    ) -> Result<(Given, bool), String> {
+        let others_from_s = self.others_from_s(now_s);
+        let mut failed = Vec::new();
+        for (at, place) in self.source.in_order(present).iter().enumerate() {
+            let why = match ask(place) {
+                Ok(given) => return Ok((given, at > 0)),
+                Err(why) => why,
+            };
+            failed.push(why.to_string());
+            // Whoever is refused by its own issuer does not look for one that knows less.
+            let is_away = !matches!(why, AskError::Refused(_));
+            if at == 0 && !(is_away && now_s >= others_from_s) {
+                break;
+            }
+        }
+        Err(match failed.is_empty() {
+            true => AskError::Nowhere.to_string(),
+            false => failed.join("; another issuer: "),
+        })
     }
 
     /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
@@ -364,99 +371,4 @@ fn crowd_pause_s(address: NodeAddr, failures: u32) -> u64 {
 fn share_s(address: NodeAddr, spread_s: u64) -> u64 {
     let mixed = address.0.wrapping_mul(0x9e37_79b9);
     (u64::from(mixed) * spread_s) >> 32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{AMS, TestNode, identity, validity};
-    use secure::Authority;
-
-    /// What renews the certificate of `node`, from nobody.
-    fn renewer(node: &TestNode) -> Renewer {
-        let source = Source {
-            issuers: Vec::new(),
-            file: node.dir.join("node.cert"),
-        };
-        let lines = Lines::new("ams", Clock::new(), true).1;
-        Renewer::new(source, node.identity.clone(), node.commander.clone(), lines)
-    }
-
-    #[test]
-    fn a_thousand_nodes_ask_for_certificates_of_a_new_root_one_after_the_other() {
-        for (left_s, spread_s) in [(30 * 86_400, 3_600), (3_600, 360), (0, 10)] {
-            let mut turns = vec![0; spread_s];
-            for i in 0..1_000 {
-                turns[turn_s(NodeAddr(0x0a07_0001 + i), left_s) as usize] += 1;
-            }
-            let most = 2 * 1_000_usize.div_ceil(spread_s);
-            assert!(
-                turns.iter().all(|count| *count <= most),
-                "{left_s} {turns:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn those_who_wait_for_their_issuer_ask_less_and_less_and_not_together() {
-        for failures in 0..40 {
-            let mut pauses = vec![0; 61];
-            for i in 0..1_000 {
-                pauses[crowd_pause_s(NodeAddr(0x0a07_0001 + i), failures) as usize] += 1;
-            }
-            assert!(pauses[..10].iter().all(|count| *count == 0), "{failures}");
-            if failures >= 3 {
-                assert!(pauses[..30].iter().all(|count| *count == 0), "{failures}");
-                assert!(pauses[30..].iter().all(|count| *count < 100), "{failures}");
-            }
-        }
-        let mut node = TestNode::start("renewal-pause");
-        let mut renewer = renewer(&node);
-        let now_s = Clock::new().unix_s();
-        // The day of its life has more hundredths than the time that an old root has left.
-        assert_eq!(renewer.pause_s(now_s), 864);
-        node.authority.rotate(&[9; 32], now_s, now_s).unwrap();
-        renewer.outdated = renewer.outdated(&node.authority.network(), now_s);
-        renewer.failures = 7;
-        assert!((30..=60).contains(&renewer.pause_s(now_s + 1_000)));
-    }
-
-    #[test]
-    fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
-        let mut node = TestNode::start("renewal-file");
-        let mut renewer = renewer(&node);
-        let in_force =
-            |node: &TestNode| node.commander.status().unwrap().snapshot.certificate_serial;
-        let file = renewer.source.file.clone();
-        let put = |certificate: &Certificate| {
-            std::fs::write(&file, certificate.to_text()).unwrap();
-        };
-        let own = node.identity.certificate().clone();
-        let renewed = node.authority.renew(&own, validity()).unwrap();
-        put(&renewed);
-        renewer.look_at_file();
-        let serial = renewed.fields().serial;
-        assert_eq!(in_force(&node), serial);
-        assert_eq!(renewer.identity.certificate(), &renewed);
-
-        // Another network's, for the same key.
-        let mut other = Authority::generate(&[8; 32]);
-        let mut foreign = identity(&mut other, [1; 64], AMS);
-        while foreign.certificate().fields().serial <= serial {
-            foreign = identity(&mut other, [1; 64], AMS);
-        }
-        put(foreign.certificate());
-        renewer.look_at_file();
-        assert_eq!(in_force(&node), serial);
-        assert_eq!(renewer.identity.certificate(), &renewed);
-
-        // One that the operator has given to the engine himself.
-        let given = node.authority.renew(&renewed, validity()).unwrap();
-        let keys = renewer.identity.keys().clone();
-        let taken = Identity::new(keys, given.clone()).unwrap();
-        renewer.operate(Operation::Renew(Box::new(taken))).unwrap();
-        put(&given);
-        renewer.look_at_file();
-        assert_eq!(renewer.identity.certificate(), &given);
-    }
 }

@@ -420,6 +420,15 @@ fn the_own_issuer_keeps_the_address_and_renews_again_by_a_later_delegation() {
     let member = at(&books, HOME).unwrap();
     assert_eq!(books.next_serial(), next_serial, "no serial comes again");
     assert!(member.certificates().contains(&by_fra.to_text()));
+    // A member that others renew again and again has more to keep than a certificate or two.
+    let mut crowded = member.clone();
+    crowded.earlier = vec![by_fra.to_text(); EARLIER_MAX];
+    books.correct(crowded).unwrap();
+    let known = By(&scene.network);
+    let more = scene.certificate(7, key(10));
+    let refused = admit(&scene).renew_shown(LATER_S, &more, &key(10), &scene.network, &known);
+    assert!(why(refused).contains("too many certificates"));
+    books.correct(member).unwrap();
     // Its own certificate has ended for more than a month, and the other one keeps the address.
     books.forget_expired(NOW_S + 70 * DAY_S);
     assert!(at(&books, HOME).is_some());
