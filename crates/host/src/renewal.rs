@@ -15,6 +15,9 @@
 
 #[cfg(test)]
 mod tests;
+pub mod told;
+
+pub use told::Place;
 
 use crate::command::Commander;
 use crate::files::write_whole;
@@ -29,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::certificate::{Delegation, KEY_BYTES};
+use wire::certificate::Delegation;
 
 /// How long the thread sleeps at most: another root, or a clock that was set, is noticed within it.
 const LOOK_EVERY_S: u64 = 5;
@@ -53,21 +56,12 @@ const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 /// operator who has to help.
 const OTHERS_PART: u64 = 3;
 
-/// An issuer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Where it is reached, by TCP.
-    pub endpoints: Vec<String>,
-    /// Its signing key.
-    pub key: [u8; KEY_BYTES],
-}
-
 /// Where the next certificate is to be had, and where it goes.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The node's own issuer, then others that may renew its certificate.
     pub issuers: Vec<Place>,
-    /// The file of the node's certificate.
+    /// The file of the node's certificate. Beside it is what issuers have told of others.
     pub file: PathBuf,
 }
 
@@ -79,6 +73,11 @@ impl Source {
         let delegation = delegation.and_then(|bytes| Delegation::parse(bytes).ok());
         let signer = delegation.map(|it| it.issuer);
         let mut issuers = self.issuers.clone();
+        for told in told::read(&self.file) {
+            if issuers.iter().all(|known| known.key != told.key) {
+                issuers.push(told);
+            }
+        }
         issuers.sort_by_key(|place| Some(place.key) != signer);
         issuers
     }
@@ -337,10 +336,16 @@ impl Renewer {
             self.operate(Operation::Succeed(given.chain))?;
         }
         let text = given.certificate.to_text();
-        let keys = self.identity.keys().clone();
+        let (keys, others) = (self.identity.keys().clone(), given.others);
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
         self.hold(identity);
+        // Without the file there are fewer to ask when the own issuer is lost, and the certificate counts all the same.
+        let is_told = told::write(&self.source.file, &others);
+        if let Err(error) = is_told {
+            self.lines
+                .warn(&format!("other issuers are not kept: {error}"));
+        }
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
             .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))

@@ -46,6 +46,10 @@
 //! endpoints = ["ams.example.net:7700"]
 //! renews = ["renews-lon.delegation"] # what it may certify again that another issuer has certified
 //!
+//! [[issuer.renewed_by]]              # who may do so with what it has certified; its members are told
+//! from = ["fra.example.net:7700"]
+//! key = "5f03b2…"
+//!
 //! [renewal]                          # who issued this node's certificate issues the next one
 //! from = ["ams.example.net:7700"]
 //! key = "d75a98…"                    # the issuer's public key
@@ -77,7 +81,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
-use wire::relay::join::ENDPOINTS_MAX;
+use wire::relay::join::{ENDPOINTS_MAX, ISSUERS_MAX};
 
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -446,6 +450,13 @@ impl Config {
         let endpoints = self.issuer.as_ref().map(|issuer| issuer.endpoints.len());
         if endpoints.is_some_and(|count| !(1..=ENDPOINTS_MAX).contains(&count)) {
             let what = format!("`[issuer] endpoints` needs 1 to {ENDPOINTS_MAX} addresses");
+            return Err((0, what));
+        }
+        let told = self.issuer.as_ref().map_or(&[][..], |it| &it.renewed_by);
+        if told.len() > ISSUERS_MAX || told.iter().any(|it| it.from.len() > ENDPOINTS_MAX) {
+            let what = format!(
+                "`[[issuer.renewed_by]]`: at most {ISSUERS_MAX} issuers with {ENDPOINTS_MAX} addresses each"
+            );
             return Err((0, what));
         }
         if let Some(file) = self.issuer.as_ref().and_then(Issuer::doubled) {

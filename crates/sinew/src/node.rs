@@ -328,13 +328,12 @@ impl Services {
         }
         let relay = relay(config, identity, network, driver, lines)?;
         let renewal = config.renewal.as_ref().map(|renewal| {
-            let own = (&renewal.from, renewal.key);
-            let others = renewal.others.iter().map(|it| (&it.from, it.key));
+            let own = Place {
+                endpoints: renewal.from.clone(),
+                key: renewal.key,
+            };
+            let others = renewal.others.iter().map(place);
             let issuers = core::iter::once(own).chain(others);
-            let issuers = issuers.map(|(from, key)| Place {
-                endpoints: from.clone(),
-                key,
-            });
             let source = Source {
                 issuers: issuers.collect(),
                 file: config.certificate.clone(),
@@ -479,6 +478,13 @@ fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     })
 }
 
+fn place(other: &config::OtherIssuer) -> Place {
+    Place {
+        endpoints: other.from.clone(),
+        key: other.key,
+    }
+}
+
 /// What makes this node an issuer.
 fn admission_by(
     issuer: &config::Issuer,
@@ -497,7 +503,8 @@ fn admission_by(
     let others = issuer.renews.iter();
     let others = others.map(|file| open(file, &issuer.books_of(file)));
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
-    let admission = Admission::new(signs, issuer.endpoints.clone(), books);
+    let renewed_by = issuer.renewed_by.iter().map(place).collect();
+    let admission = Admission::new(signs, issuer.endpoints.clone(), books).renewed_by(renewed_by);
     admission.renewing(others).map_err(Failure::misused)
 }
 

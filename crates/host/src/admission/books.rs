@@ -394,11 +394,11 @@ mod as_text {
     }
 }
 
-mod as_hex {
+pub(crate) mod as_hex {
     use super::KEY_BYTES;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         value: &[u8; KEY_BYTES],
         s: S,
     ) -> Result<S::Ok, S::Error> {
@@ -406,7 +406,7 @@ mod as_hex {
         s.serialize_str(&hex)
     }
 
-    pub(super) fn deserialize<'de, D>(d: D) -> Result<[u8; KEY_BYTES], D::Error>
+    pub(crate) fn deserialize<'de, D>(d: D) -> Result<[u8; KEY_BYTES], D::Error>
     where
         D: Deserializer<'de>,
     {

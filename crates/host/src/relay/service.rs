@@ -397,6 +397,12 @@ impl Node {
         };
         let is_renewal = matches!(asked, Message::Renew(_));
         let trust = self.trust.network();
+        if !admitted.tells_of.is_empty() {
+            // Whom this does not reach the answer does not reach either.
+            let _ = admission::tell_of(&admitted.tells_of, |issuers| {
+                control.send(&Message::Issuers(issuers))
+            });
+        }
         let sent = admission::answer(&admitted, (&trust, is_renewal), |joined| {
             control.send(&Message::Joined(joined))
         });

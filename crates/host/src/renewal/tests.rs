@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{AMS, TestNode, identity, validity};
 use secure::{Authority, Issuer, Mandate, Newcomer};
+use wire::certificate::KEY_BYTES;
 
 /// What renews the certificate of `node`, from nobody.
 fn renewer(node: &TestNode) -> Renewer {
@@ -96,6 +97,10 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
     assert_eq!(asked(&mut renewer, from_s, |_| away()), [1, 2, 3]);
     let refused = |_| AskError::Refused("this key was revoked".into());
     assert_eq!(asked(&mut renewer, ends_s, refused), [1]);
+    // What was told comes behind what is configured, and once.
+    told::write(&renewer.source.file, &[place(3), place(4)]).unwrap();
+    assert_eq!(asked(&mut renewer, ends_s, |_| away()), [1, 2, 3, 4]);
+    std::fs::remove_file(node.dir.join("issuers.json")).unwrap();
     // One of the others may lack the delegation that the next one has.
     let by_two = |n| if n == 1 { away() } else { refused(n) };
     assert_eq!(asked(&mut renewer, ends_s, by_two), [1, 2, 3]);
@@ -105,6 +110,7 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
         certificate: certificate.clone(),
         revocations: None,
         neighbors: Vec::new(),
+        others: Vec::new(),
         chain: Vec::new(),
     };
     let found = renewer.find(ends_s, &certificate, |place| match place.key[0] {

@@ -45,6 +45,17 @@ pub(super) fn run(args: &Delegate, issuer: &str) -> Outcome {
             "delegation": file.display().to_string(), "from": endpoints, "key": key,
         }));
     }
+    let dir = args.dir.display();
+    let told = tell(&directory.node(issuer).join("node.toml"), &endpoints, &key)?;
+    let told = match told {
+        true => format!(
+            "copy {dir}/{issuer}/node.toml to {issuer}, and restart it: then it tells its members"
+        ),
+        false => format!(
+            "write this into the node.toml of {issuer}, and restart it: then it tells its members\n\n\
+             [[issuer.renewed_by]]\nfrom = {endpoints:?}\nkey = \"{key}\""
+        ),
+    };
     let (node, name, file) = (&args.node, file_for(issuer), file.display());
     let configured = match is_configured {
         true => format!("copy {file} and node.toml to {node}, and restart it"),
@@ -53,9 +64,7 @@ pub(super) fn run(args: &Delegate, issuer: &str) -> Outcome {
         ),
     };
     terminal::line(&format!(
-        "{node} may renew what {issuer} has certified until {}\n{configured}\n\
-         a member of {issuer} asks {node}, too, if its node.toml has:\n\n\
-         [[renewal.others]]\nfrom = {endpoints:?}\nkey = \"{key}\"",
+        "{node} may renew what {issuer} has certified until {}\n{configured}\n{told}",
         day(fields.not_after_s),
     ))
 }
@@ -110,6 +119,28 @@ fn delegate(
     directory.save()?;
     directory.keep_delegation(&delegation)?;
     Ok((delegation, certificate))
+}
+
+/// Writes into the configuration of an issuer who may renew its members; false if that is not here.
+fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
+    if !config.exists() {
+        return Ok(false);
+    }
+    let mut document: toml_edit::DocumentMut = read(config)?.parse().map_err(Failure::failed)?;
+    let Some(issuer) = document.get_mut("issuer") else {
+        return Ok(false);
+    };
+    let told = issuer["renewed_by"].or_insert(toml_edit::ArrayOfTables::new().into());
+    let Some(told) = told.as_array_of_tables_mut() else {
+        return Ok(false);
+    };
+    told.retain(|other| other.get("key").and_then(toml_edit::Item::as_str) != Some(key));
+    let mut other = toml_edit::Table::new();
+    other["from"] = toml_edit::value(toml_edit::Array::from_iter(from.iter().map(String::as_str)));
+    other["key"] = toml_edit::value(key);
+    told.push(other);
+    write(config, &document.to_string())?;
+    Ok(true)
 }
 
 /// Names the file in the node's configuration, and gives the endpoints there; none if the configuration is not here.

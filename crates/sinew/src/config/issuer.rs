@@ -18,6 +18,9 @@ pub struct Issuer {
     /// The files of the delegations by which it renews members of other issuers.
     #[serde(default)]
     pub renews: Vec<PathBuf>,
+    /// Other issuers that may renew its members, of which it tells them.
+    #[serde(default)]
+    pub renewed_by: Vec<OtherIssuer>,
 }
 
 impl Issuer {

@@ -93,9 +93,9 @@ fn every_mistake_names_file_line_and_what_was_expected() {
             "missing field `address`",
         ),
         (
-            "[[renewal.others]]\nfrom = 'b:1'\nkey = 'x'".into(),
+            "[[renewal.others]]\nfrom = 'b:1'".into(),
             5,
-            "missing field",
+            "missing field `key`",
         ),
         (
             format!(

@@ -1,5 +1,6 @@
 use super::*;
 use crate::files::test_directory;
+use crate::renewal::Place;
 use base::NodeAddr;
 use secure::{Authority, Identity, Keys, Mandate, Newcomer, Revocations, Validity};
 use std::path::PathBuf;
@@ -454,7 +455,7 @@ fn delegations_with_common_addresses_are_refused_at_the_start() {
 }
 
 #[test]
-fn a_token_admits_by_the_own_delegation_alone() {
+fn a_token_admits_by_the_own_delegation_alone_and_own_members_alone_are_told_of_others() {
     let scene = Scene::new("others-join");
     let secret = [5; 16];
     let invitation = super::super::Invitation {
@@ -474,12 +475,21 @@ fn a_token_admits_by_the_own_delegation_alone() {
             name: "new",
             endpoints: Endpoints::parse(&mut Reader::new(&[0])).unwrap(),
         };
-        let admission = scene.admission();
+        let other = Place {
+            endpoints: vec!["ams:7700".into()],
+            key: key(1),
+        };
+        let admission = scene.admission().renewed_by(vec![other.clone()]);
+        let shown = scene.certificate(5, key(10));
+        let known = By(&scene.network);
+        let renewed = admission.renew_shown(LATER_S, &shown, &key(10), &scene.network, &known);
+        assert!(renewed.unwrap().tells_of.is_empty(), "it has its own");
         let joined = admission.join(NOW_S, &ask, &key(12), &By(&scene.network));
         assert_eq!(joined.is_ok(), is_admitted, "{dir}");
         if let Ok(joined) = joined {
             let address = joined.certificate.fields().subject.address;
             assert_eq!(address, NodeAddr(0x0a07_0080));
+            assert_eq!(joined.tells_of, [other]);
         }
     }
 }

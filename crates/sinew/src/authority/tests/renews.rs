@@ -8,7 +8,7 @@ fn delegation(net: &Path, file: &str) -> Delegation {
 }
 
 /// A network of `ams` and `fra`, both issuers, and `lon`, which is none.
-fn two_issuers(name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+fn two_issuers(name: &str) -> (PathBuf, PathBuf) {
     let dir = directory(name);
     let net = dir.join("net");
     let at = net.display();
@@ -48,6 +48,11 @@ fn an_issuer_renews_for_another_within_the_same_limits_and_by_serials_of_its_own
     sinew(&format!("delegate {at} fra --renews ams --days 9")).unwrap();
     let config = Config::load(&net.join("fra/node.toml")).unwrap();
     assert_eq!(config.issuer.unwrap().renews.len(), 1);
+    // And the other issuer tells its members, once.
+    let config = Config::load(&net.join("ams/node.toml")).unwrap();
+    let told = config.issuer.unwrap().renewed_by;
+    let told: Vec<_> = told.iter().map(|it| (it.from.join(" "), it.key)).collect();
+    assert_eq!(told, [("127.0.0.1:7701".to_owned(), made.issuer)]);
     // The issuer's own delegation goes on with its own addresses, and that of another one has none in common.
     sinew(&format!("delegate {at} fra")).unwrap();
     let again = delegation(&net, "fra/node.delegation");
