@@ -105,9 +105,15 @@ impl Scene {
 
     /// What `fra` answers with.
     fn admission(&self) -> Admission {
+        self.telling_of(Vec::new())
+    }
+
+    /// The same, which tells its own members of these.
+    fn telling_of(&self, renewed_by: Vec<Place>) -> Admission {
         let own = self.books("fra", &self.fra);
         let others = self.books("renews-ams", &self.renews);
         Admission::new(self.fra.clone(), vec!["fra:7700".into()], own)
+            .renewed_by(renewed_by)
             .renewing(vec![(self.renews.clone(), others)])
             .unwrap()
     }
@@ -479,7 +485,7 @@ fn a_token_admits_by_the_own_delegation_alone_and_own_members_alone_are_told_of_
             endpoints: vec!["ams:7700".into()],
             key: key(1),
         };
-        let admission = scene.admission().renewed_by(vec![other.clone()]);
+        let admission = scene.telling_of(vec![other.clone()]);
         let shown = scene.certificate(5, key(10));
         let known = By(&scene.network);
         let renewed = admission.renew_shown(LATER_S, &shown, &key(10), &scene.network, &known);
