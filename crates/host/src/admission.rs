@@ -12,12 +12,16 @@
 //! that is stolen after its last use opens nothing.
 
 mod books;
+mod others;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use books::as_hex;
 pub use books::{Books, BooksError, Invitation, Member, hash_of};
+pub use others::Overlap;
 
 use crate::relay::failure::FailureKind;
+use crate::renewal::Place;
 use base::NodeAddr;
 use secure::{Certificate, Delegation, Issuer, Network, Newcomer, Revocations};
 use std::io;
@@ -25,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{GroupRange, KEY_BYTES, is_like_address};
-use wire::relay::join::{Join, Joined, Neighbors};
+use wire::relay::join::{Issuers, Join, Joined, Neighbors};
 
 /// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
 /// failure of any two of them leaves it connected.
@@ -42,6 +46,10 @@ pub struct Admission {
     /// Where this node is reached.
     endpoints: Vec<String>,
     books: Mutex<Books>,
+    /// One for each other issuer whose members this one renews.
+    others: Vec<Admission>,
+    /// Issuers that may renew the members of this one. Members of others were told of theirs by their own issuer.
+    renewed_by: Vec<Place>,
 }
 
 /// What a newcomer is given.
@@ -51,6 +59,8 @@ pub struct Admitted {
     pub certificate: Certificate,
     /// Nodes that it can dial, this one first: address, name, endpoints.
     pub neighbors: Vec<(NodeAddr, String, Vec<String>)>,
+    /// Other issuers that may renew the certificate.
+    pub tells_of: Vec<Place>,
     /// It was given before, and is only told again.
     pub is_repeated: bool,
 }
@@ -121,12 +131,27 @@ impl Admission {
             issuer,
             endpoints,
             books: Mutex::new(books),
+            others: Vec::new(),
+            renewed_by: Vec::new(),
         }
+    }
+
+    /// The same, which tells its members of these other issuers.
+    #[must_use]
+    pub fn renewed_by(self, renewed_by: Vec<Place>) -> Admission {
+        Admission { renewed_by, ..self }
     }
 
     /// What it may certify.
     pub fn delegation(&self) -> &Delegation {
         self.issuer.delegation()
+    }
+
+    /// The same, and those by which it renews members of other issuers.
+    pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
+        core::iter::once(self)
+            .chain(&self.others)
+            .map(Admission::delegation)
     }
 
     /// The address of this node.
@@ -327,11 +352,7 @@ impl Admission {
         let issued = self.issuer.issue(&newcomer, serial, validity);
         let certificate = issued.map_err(|why| Refused::forbidden(why.to_string()))?;
         member.serial = serial;
-        // What has ended need not be revoked.
-        member.earlier.retain(|text| {
-            let certificate = Certificate::from_text(text);
-            certificate.is_ok_and(|it| it.fields().not_after_s >= now_s)
-        });
+        member.forget_ended(now_s);
         member.not_after_s = validity.not_after_s;
         member.certificate = certificate.to_text();
         books.enter(member.clone())?;
@@ -357,6 +378,7 @@ impl Admission {
             certificate: Certificate::from_text(&member.certificate)
                 .expect("the books hold what was signed here"),
             neighbors,
+            tells_of: self.renewed_by.clone(),
             is_repeated,
         }
     }
@@ -376,9 +398,26 @@ fn is_host_name(name: &str) -> bool {
 }
 
 /// Host and port, as far as others need not look at it: they do where they dial.
-fn is_endpoint(text: &str) -> bool {
+pub(crate) fn is_endpoint(text: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]%".contains(&b);
     text.contains(':') && text.bytes().all(is_part)
+}
+
+/// Gives `send` what its members are told of other issuers.
+pub(crate) fn tell_of(
+    issuers: &[Place],
+    send: impl FnOnce(Issuers<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let issuers = issuers.iter();
+    let issuers: Vec<_> = issuers
+        .map(|it| (it.key, it.endpoints.as_slice()))
+        .collect();
+    let mut room = vec![0; ANSWER_BYTES_MAX];
+    let mut w = Writer::new(&mut room);
+    let too_long = |Full| io::Error::from(io::ErrorKind::InvalidInput);
+    Issuers::emit(&issuers, &mut w).map_err(too_long)?;
+    let issuers = Issuers::parse(Reader::new(w.written()));
+    send(issuers.map_err(io::Error::other)?)
 }
 
 /// Gives `send` the answer for one who was admitted, with what the issuer believes.

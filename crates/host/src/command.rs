@@ -56,7 +56,7 @@ pub struct Commander {
     bulk: Arc<OnceLock<Arc<Ledger>>>,
     gate: Arc<OnceLock<Arc<dyn Gatekeeper>>>,
     mapping: Arc<OnceLock<Arc<mapping::Shared>>>,
-    issuer: Arc<OnceLock<Delegation>>,
+    issuer: Arc<OnceLock<Vec<Delegation>>>,
 }
 
 /// Who knows of the clients on other hosts.
@@ -101,9 +101,10 @@ impl Commander {
         self.mapping.get_or_init(|| Arc::clone(mapping));
     }
 
-    /// Has the status tell what the node may certify.
-    pub(crate) fn tell_of_issuer(&self, delegation: &Delegation) {
-        self.issuer.get_or_init(|| delegation.clone());
+    /// Has the status tell until when the node may certify, by its delegation, and by those for members of other issuers
+    /// behind it.
+    pub(crate) fn tell_of_issuer(&self, delegations: Vec<Delegation>) {
+        self.issuer.get_or_init(|| delegations);
     }
 
     /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
@@ -132,9 +133,9 @@ impl Commander {
         status.bulk = self.bulk.get().map(|bulk| bulk.status());
         status.gate = self.gate.get().map(|gate| gate.status());
         status.mapping = self.mapping.get().map(|mapping| mapping.status());
-        if let Some(delegation) = self.issuer.get() {
+        if let Some([own, others @ ..]) = self.issuer.get().map(Vec::as_slice) {
             let (network, unix_s) = (self.trust()?, Clock::new().unix_s());
-            status.issuer = Some(IssuerStatus::of(delegation, &network, unix_s));
+            status.issuer = Some(IssuerStatus::of((own, others), &network, unix_s));
         }
         Ok(status)
     }

@@ -69,6 +69,7 @@ struct Watch {
     said: Option<(u8, (u8, u32))>,
     reminded: Option<Instant>,
     reminded_of_delegation: Option<Instant>,
+    reminded_of_renewals: Option<Instant>,
     commander: Commander,
     lines: Lines,
 }
@@ -91,6 +92,7 @@ impl Watch {
             said: None,
             reminded: None,
             reminded_of_delegation: None,
+            reminded_of_renewals: None,
             commander,
             lines,
         }
@@ -121,6 +123,11 @@ impl Watch {
                 self.remind_of_delegation(issuer.delegation_not_after_s, &snapshot.name)
             }
             None => self.reminded_of_delegation = None,
+        }
+        let renews = status.issuer.filter(|issuer| issuer.renews_end_soon);
+        match renews.and_then(|issuer| issuer.renews_not_after_s) {
+            Some(not_after_s) => self.remind_of_renewals(not_after_s, &snapshot.name),
+            None => self.reminded_of_renewals = None,
         }
         let edition = (snapshot.revocations_root, snapshot.revocations_version);
         if snapshot.root <= self.kept_root && edition <= self.stored {
@@ -213,6 +220,23 @@ impl Watch {
 }
 
 impl Watch {
+    fn remind_of_renewals(&mut self, not_after_s: u64, name: &str) {
+        let reminded = self.reminded_of_renewals;
+        if reminded.is_some_and(|at| at.elapsed() < REMINDER) {
+            return;
+        }
+        self.reminded_of_renewals = Some(Instant::now());
+        let left_s = not_after_s.saturating_sub(Clock::new().unix_s());
+        let seen = match left_s {
+            0 => "has ENDED".to_owned(),
+            _ => format!("ends in {} days", left_s.div_ceil(86_400)),
+        };
+        self.lines.warn(&format!(
+            "a delegation by which this issuer renews members of another one {seen}: run `sinew net delegate DIR {name} \
+             --renews ISSUER` where the root key is, copy {name}/renews-ISSUER.delegation here, and restart the node"
+        ));
+    }
+
     fn remind_of_delegation(&mut self, not_after_s: u64, name: &str) {
         let reminded = self.reminded_of_delegation;
         if reminded.is_some_and(|at| at.elapsed() < REMINDER) {

@@ -6,16 +6,23 @@
 //!   issued                        due: a third is left      ends
 //!                                  └ ask, again and again ──▶ the engine, node.cert
 //! ```
-//! A third leaves the issuer time to be away: ten days of the thirty that are the default.
+//! A third leaves the issuer time to be away: ten days of the thirty that are the default. When two thirds of that have
+//! passed and it still cannot be reached, other issuers are asked, too.
 //!
 //! When the root key of the network is replaced, the certificate ends with the time of the old one. Then the node does not
 //! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
 //! until the issuer has a delegation by the new root.
 
+#[cfg(test)]
+mod tests;
+pub mod told;
+
+pub use told::Place;
+
 use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
-use crate::relay::join::{Ask, Given, ask};
+use crate::relay::join::{Ask, AskError, Given, ask};
 use base::NodeAddr;
 use net::clock::Clock;
 use overlay::request::Operation;
@@ -25,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::certificate::KEY_BYTES;
+use wire::certificate::Delegation;
 
 /// How long the thread sleeps at most: another root, or a clock that was set, is noticed within it.
 const LOOK_EVERY_S: u64 = 5;
@@ -44,15 +51,36 @@ const AGAIN_S: u64 = 1;
 /// shortest pause grows from the one to the other, and half of it is another one for each node.
 const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 
+/// Other issuers are asked when this part is left of the time in which the own one is asked. Choice: an issuer that is away for
+/// some days stays the only one with books of its members; and of the ten days of the default the last three are enough for an
+/// operator who has to help.
+const OTHERS_PART: u64 = 3;
+
 /// Where the next certificate is to be had, and where it goes.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where the issuer is reached, by TCP.
-    pub endpoints: Vec<String>,
-    /// Its signing key.
-    pub issuer: [u8; KEY_BYTES],
-    /// The file of the node's certificate.
+    /// The node's own issuer, then others that may renew its certificate.
+    pub issuers: Vec<Place>,
+    /// The file of the node's certificate. Beside it is what issuers have told of others.
     pub file: PathBuf,
+}
+
+impl Source {
+    /// Whom to ask for the certificate after this one, in order: first whoever has signed it, be it another issuer than the
+    /// one by which the node came, because serials must not fall.
+    fn in_order(&self, present: &Certificate) -> Vec<Place> {
+        let delegation = present.fields().options.delegation();
+        let delegation = delegation.and_then(|bytes| Delegation::parse(bytes).ok());
+        let signer = delegation.map(|it| it.issuer);
+        let mut issuers = self.issuers.clone();
+        for told in told::read(&self.file) {
+            if issuers.iter().all(|known| known.key != told.key) {
+                issuers.push(told);
+            }
+        }
+        issuers.sort_by_key(|place| Some(place.key) != signer);
+        issuers
+    }
 }
 
 /// The running thread. Dropping it ends it.
@@ -148,7 +176,7 @@ impl Renewer {
                 continue;
             }
             not_before_s = now_s + AGAIN_S;
-            if let Err(why) = self.renew() {
+            if let Err(why) = self.renew(now_s) {
                 not_before_s = now_s + self.pause_s(now_s);
                 self.failures += 1;
                 // Once for each cause: it may last for days.
@@ -202,14 +230,21 @@ impl Renewer {
         (span_s / AGAIN_PART).clamp(shortest_s, AGAIN_S_MAX)
     }
 
-    fn renew(&mut self) -> Result<(), String> {
+    /// From when on others are asked, too, if the own issuer cannot be reached.
+    fn others_from_s(&mut self, now_s: u64) -> u64 {
+        let due_s = self.due_s(now_s);
+        let not_after_s = self.identity.certificate().fields().not_after_s;
+        let until_s = self.outdated.map_or(u64::MAX, |outdated| outdated.until_s);
+        let ends_s = not_after_s.min(until_s);
+        ends_s - ends_s.saturating_sub(due_s) / OTHERS_PART
+    }
+
+    fn renew(&mut self, now_s: u64) -> Result<(), String> {
         let present = self.identity.certificate().clone();
-        let Source {
-            endpoints, issuer, ..
-        } = &self.source;
-        let keys = self.identity.keys();
-        let given = ask(endpoints, *issuer, keys, &Ask::Renew(&present));
-        let given = given.map_err(|why| why.to_string())?;
+        let keys = self.identity.keys().clone();
+        let (given, is_by_other) = self.find(now_s, &present, |place| {
+            ask(&place.endpoints, place.key, &keys, &Ask::Renew(&present))
+        })?;
         if self.outdated.is_some() && given.certificate == present {
             return Err(
                 "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
@@ -217,7 +252,43 @@ impl Renewer {
                     .to_owned(),
             );
         }
-        self.take(given)
+        self.take(given)?;
+        let serial = self.identity.certificate().fields().serial;
+        let by = match is_by_other {
+            true => ", by another issuer, because its own cannot be reached",
+            false => "",
+        };
+        self.lines
+            .say(&format!("the certificate was renewed: {serial}{by}"));
+        Ok(())
+    }
+
+    /// Asks by `ask` whoever is to be asked at this second, until one gives a certificate; true with that of another issuer
+    /// than the own one.
+    fn find(
+        &mut self,
+        now_s: u64,
+        present: &Certificate,
+        mut ask: impl FnMut(&Place) -> Result<Given, AskError>,
+    ) -> Result<(Given, bool), String> {
+        let others_from_s = self.others_from_s(now_s);
+        let mut failed = Vec::new();
+        for (at, place) in self.source.in_order(present).iter().enumerate() {
+            let why = match ask(place) {
+                Ok(given) => return Ok((given, at > 0)),
+                Err(why) => why,
+            };
+            failed.push(why.to_string());
+            // Whoever is refused by its own issuer does not look for one that knows less.
+            let is_away = !matches!(why, AskError::Refused(_));
+            if at == 0 && !(is_away && now_s >= others_from_s) {
+                break;
+            }
+        }
+        Err(match failed.is_empty() {
+            true => AskError::Nowhere.to_string(),
+            false => failed.join("; another issuer: "),
+        })
     }
 
     /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
@@ -265,16 +336,19 @@ impl Renewer {
             self.operate(Operation::Succeed(given.chain))?;
         }
         let text = given.certificate.to_text();
-        let (serial, keys) = (fields.serial, self.identity.keys().clone());
+        let (keys, others) = (self.identity.keys().clone(), given.others);
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
         self.hold(identity);
+        // Without the file there are fewer to ask when the own issuer is lost, and the certificate counts all the same.
+        let is_told = told::write(&self.source.file, &others);
+        if let Err(error) = is_told {
+            self.lines
+                .warn(&format!("other issuers are not kept: {error}"));
+        }
         let file = &self.source.file;
         write_whole(file, &text, 0o644)
-            .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))?;
-        self.lines
-            .say(&format!("the certificate was renewed: {serial}"));
-        Ok(())
+            .map_err(|error| format!("{}: {error}; a restart takes the old one", file.display()))
     }
 
     fn operate(&self, operation: Operation) -> Result<(), String> {
@@ -302,100 +376,4 @@ fn crowd_pause_s(address: NodeAddr, failures: u32) -> u64 {
 fn share_s(address: NodeAddr, spread_s: u64) -> u64 {
     let mixed = address.0.wrapping_mul(0x9e37_79b9);
     (u64::from(mixed) * spread_s) >> 32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{AMS, TestNode, identity, validity};
-    use secure::Authority;
-
-    /// What renews the certificate of `node`, from nobody.
-    fn renewer(node: &TestNode) -> Renewer {
-        let source = Source {
-            endpoints: Vec::new(),
-            issuer: [0; KEY_BYTES],
-            file: node.dir.join("node.cert"),
-        };
-        let lines = Lines::new("ams", Clock::new(), true).1;
-        Renewer::new(source, node.identity.clone(), node.commander.clone(), lines)
-    }
-
-    #[test]
-    fn a_thousand_nodes_ask_for_certificates_of_a_new_root_one_after_the_other() {
-        for (left_s, spread_s) in [(30 * 86_400, 3_600), (3_600, 360), (0, 10)] {
-            let mut turns = vec![0; spread_s];
-            for i in 0..1_000 {
-                turns[turn_s(NodeAddr(0x0a07_0001 + i), left_s) as usize] += 1;
-            }
-            let most = 2 * 1_000_usize.div_ceil(spread_s);
-            assert!(
-                turns.iter().all(|count| *count <= most),
-                "{left_s} {turns:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn those_who_wait_for_their_issuer_ask_less_and_less_and_not_together() {
-        for failures in 0..40 {
-            let mut pauses = vec![0; 61];
-            for i in 0..1_000 {
-                pauses[crowd_pause_s(NodeAddr(0x0a07_0001 + i), failures) as usize] += 1;
-            }
-            assert!(pauses[..10].iter().all(|count| *count == 0), "{failures}");
-            if failures >= 3 {
-                assert!(pauses[..30].iter().all(|count| *count == 0), "{failures}");
-                assert!(pauses[30..].iter().all(|count| *count < 100), "{failures}");
-            }
-        }
-        let mut node = TestNode::start("renewal-pause");
-        let mut renewer = renewer(&node);
-        let now_s = Clock::new().unix_s();
-        // The day of its life has more hundredths than the time that an old root has left.
-        assert_eq!(renewer.pause_s(now_s), 864);
-        node.authority.rotate(&[9; 32], now_s, now_s).unwrap();
-        renewer.outdated = renewer.outdated(&node.authority.network(), now_s);
-        renewer.failures = 7;
-        assert!((30..=60).contains(&renewer.pause_s(now_s + 1_000)));
-    }
-
-    #[test]
-    fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
-        let mut node = TestNode::start("renewal-file");
-        let mut renewer = renewer(&node);
-        let in_force =
-            |node: &TestNode| node.commander.status().unwrap().snapshot.certificate_serial;
-        let file = renewer.source.file.clone();
-        let put = |certificate: &Certificate| {
-            std::fs::write(&file, certificate.to_text()).unwrap();
-        };
-        let own = node.identity.certificate().clone();
-        let renewed = node.authority.renew(&own, validity()).unwrap();
-        put(&renewed);
-        renewer.look_at_file();
-        let serial = renewed.fields().serial;
-        assert_eq!(in_force(&node), serial);
-        assert_eq!(renewer.identity.certificate(), &renewed);
-
-        // Another network's, for the same key.
-        let mut other = Authority::generate(&[8; 32]);
-        let mut foreign = identity(&mut other, [1; 64], AMS);
-        while foreign.certificate().fields().serial <= serial {
-            foreign = identity(&mut other, [1; 64], AMS);
-        }
-        put(foreign.certificate());
-        renewer.look_at_file();
-        assert_eq!(in_force(&node), serial);
-        assert_eq!(renewer.identity.certificate(), &renewed);
-
-        // One that the operator has given to the engine himself.
-        let given = node.authority.renew(&renewed, validity()).unwrap();
-        let keys = renewer.identity.keys().clone();
-        let taken = Identity::new(keys, given.clone()).unwrap();
-        renewer.operate(Operation::Renew(Box::new(taken))).unwrap();
-        put(&given);
-        renewer.look_at_file();
-        assert_eq!(renewer.identity.certificate(), &given);
-    }
 }

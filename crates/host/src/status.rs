@@ -47,15 +47,28 @@ pub struct IssuerStatus {
     pub delegation_not_after_s: u64,
     /// That is within [`EXPIRY_NOTICE_S`], or over.
     pub delegation_ends_soon: bool,
+    /// The last second in which it may renew members of all the other issuers for which it has a delegation.
+    pub renews_not_after_s: Option<u64>,
+    /// That is within [`EXPIRY_NOTICE_S`], or over.
+    pub renews_end_soon: bool,
 }
 
 impl IssuerStatus {
-    /// What it is at second `unix_s`, by what the node knows of its network.
-    pub(crate) fn of(delegation: &Delegation, network: &Network, unix_s: u64) -> IssuerStatus {
-        let delegation_not_after_s = ends_s(delegation, network);
+    /// What it is at second `unix_s`, by what the node knows of its network: of its own delegation, and of those by which it
+    /// renews members of others.
+    pub(crate) fn of(
+        (own, others): (&Delegation, &[Delegation]),
+        network: &Network,
+        unix_s: u64,
+    ) -> IssuerStatus {
+        let is_soon = |not_after_s: u64| unix_s + EXPIRY_NOTICE_S >= not_after_s;
+        let delegation_not_after_s = ends_s(own, network);
+        let renews_not_after_s = others.iter().map(|it| ends_s(it, network)).min();
         IssuerStatus {
             delegation_not_after_s,
-            delegation_ends_soon: unix_s + EXPIRY_NOTICE_S >= delegation_not_after_s,
+            delegation_ends_soon: is_soon(delegation_not_after_s),
+            renews_not_after_s,
+            renews_end_soon: renews_not_after_s.is_some_and(is_soon),
         }
     }
 }

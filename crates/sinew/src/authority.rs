@@ -22,6 +22,7 @@ mod edit;
 mod list;
 mod register;
 mod renew;
+mod renews;
 mod request;
 mod rights;
 mod rotate;
@@ -254,6 +255,13 @@ pub struct Delegate {
     pub dir: PathBuf,
     /// The node
     pub node: String,
+    /// Let the node renew what this other issuer has certified, within the same limits; it must be an issuer itself
+    #[arg(
+        long,
+        value_name = "ISSUER",
+        conflicts_with_all = ["endpoints", "names", "domains", "groups", "tags", "lifetime"]
+    )]
+    pub renews: Option<String>,
     /// The address at which invited hosts reach it; default: its addresses
     #[arg(long = "endpoint", value_name = "HOST:PORT")]
     pub endpoints: Vec<String>,

@@ -44,25 +44,36 @@
 //! delegation = "node.delegation"     # what it may certify: `sinew net delegate` makes it
 //! books = "issuer"                   # the directory of its invitations and members
 //! endpoints = ["ams.example.net:7700"]
+//! renews = ["renews-lon.delegation"] # what it may certify again that another issuer has certified
+//!
+//! [[issuer.renewed_by]]              # who may do so with what it has certified; its members are told
+//! from = ["fra.example.net:7700"]
+//! key = "5f03b2…"
 //!
 //! [renewal]                          # who issued this node's certificate issues the next one
 //! from = ["ams.example.net:7700"]
 //! key = "d75a98…"                    # the issuer's public key
+//!
+//! [[renewal.others]]                 # who is asked if that one cannot be reached
+//! from = ["fra.example.net:7700"]
+//! key = "5f03b2…"
 //! ```
 
 mod groups;
+mod issuer;
 mod parse;
 mod relay;
 
 pub use self::relay::{Passes, Relay, Root, RootRights};
 pub use groups::{Group, Multicast};
+pub use issuer::{Issuer, OtherIssuer, Renewal};
 
 use base::NodeAddr;
 use gateway::allow::Rule;
 use host::log::Level;
 use host::mapping::Wish;
 use parse::{
-    congestion, default_mode, flows, hops, key, listen, mode, neighbors, node_address, one_or_more,
+    congestion, default_mode, flows, hops, listen, mode, neighbors, node_address, one_or_more,
     one_text, rate, settings, strikes, text, wish, yes,
 };
 use serde::Deserialize;
@@ -70,7 +81,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
-use wire::relay::join::ENDPOINTS_MAX;
+use wire::relay::join::{ENDPOINTS_MAX, ISSUERS_MAX};
 
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -294,31 +305,6 @@ impl Clients {
     }
 }
 
-/// A node that certifies others.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Issuer {
-    /// The file of what it may certify.
-    pub delegation: PathBuf,
-    /// The directory of its invitations and members.
-    pub books: PathBuf,
-    /// Where hosts that were invited reach it, by TCP.
-    #[serde(deserialize_with = "one_or_more")]
-    pub endpoints: Vec<String>,
-}
-
-/// Where the next certificate is to be had.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Renewal {
-    /// The issuer's endpoints.
-    #[serde(deserialize_with = "one_or_more")]
-    pub from: Vec<String>,
-    /// The issuer's public key.
-    #[serde(deserialize_with = "key")]
-    pub key: [u8; wire::certificate::KEY_BYTES],
-}
-
 /// The real-time lane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -466,6 +452,20 @@ impl Config {
             let what = format!("`[issuer] endpoints` needs 1 to {ENDPOINTS_MAX} addresses");
             return Err((0, what));
         }
+        let told = self.issuer.as_ref().map_or(&[][..], |it| &it.renewed_by);
+        if told.len() > ISSUERS_MAX || told.iter().any(|it| it.from.len() > ENDPOINTS_MAX) {
+            let what = format!(
+                "`[[issuer.renewed_by]]`: at most {ISSUERS_MAX} issuers with {ENDPOINTS_MAX} addresses each"
+            );
+            return Err((0, what));
+        }
+        if let Some(file) = self.issuer.as_ref().and_then(Issuer::doubled) {
+            let file = file.display();
+            let what = format!(
+                "`[issuer] renews`: another file has the name of {file}, and both would write the same books: give each a name of its own"
+            );
+            return Err((0, what));
+        }
         if let Some((inner, outer)) = self.relay.at_odds() {
             let (inner, outer) = (inner.display(), outer.display());
             let what = format!(
@@ -509,7 +509,7 @@ impl Config {
         ];
         let token_files = self.clients.as_mut().map(Clients::token_files);
         let issuer = self.issuer.as_mut();
-        let issuer = issuer.map(|issuer| [&mut issuer.delegation, &mut issuer.books]);
+        let issuer = issuer.map(Issuer::paths);
         for path in paths
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))

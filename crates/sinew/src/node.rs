@@ -26,7 +26,7 @@ use host::mapping::{Mapping, Wishes};
 use host::metrics::{Hosts, Metrics};
 use host::notify::{Notify, Watchdog};
 use host::relay::{Limits, ServeError, Service, Settings};
-use host::renewal::{Renewal, Source};
+use host::renewal::{Place, Renewal, Source};
 use host::resolve::{Named, Resolver, socket_for};
 use host::tunnel::{Dialler, Targets};
 use host::{Driver, Setup};
@@ -42,7 +42,7 @@ use reload::{Reloader, Running, Shared};
 use secure::{Delegation, Identity, Issuer, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use wire::exit::Host;
 
@@ -331,9 +331,14 @@ impl Services {
         }
         let relay = relay(config, identity, network, driver, lines)?;
         let renewal = config.renewal.as_ref().map(|renewal| {
-            let source = Source {
+            let own = Place {
                 endpoints: renewal.from.clone(),
-                issuer: renewal.key,
+                key: renewal.key,
+            };
+            let others = renewal.others.iter().map(place);
+            let issuers = core::iter::once(own).chain(others);
+            let source = Source {
+                issuers: issuers.collect(),
                 file: config.certificate.clone(),
             };
             Renewal::start(source, identity.clone(), commander(), lines.clone())
@@ -476,19 +481,34 @@ fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     })
 }
 
+fn place(other: &config::OtherIssuer) -> Place {
+    Place {
+        endpoints: other.from.clone(),
+        key: other.key,
+    }
+}
+
 /// What makes this node an issuer.
 fn admission_by(
     issuer: &config::Issuer,
     identity: &Identity,
     network: &Network,
 ) -> Result<Admission, Failure> {
-    let delegation = identity::read_as(&issuer.delegation, Delegation::from_text);
-    let delegation = delegation.map_err(Failure::misused)?;
-    let first_serial = delegation.fields().serials.0;
-    let signs = Issuer::new(identity.clone(), delegation).map_err(Failure::misused)?;
-    let signs = signs.of_network(network);
-    let books = Books::open(&issuer.books, first_serial).map_err(Failure::misused)?;
-    Ok(Admission::new(signs, issuer.endpoints.clone(), books))
+    let open = |file: &Path, dir: &Path| {
+        let delegation = identity::read_as(file, Delegation::from_text);
+        let delegation = delegation.map_err(Failure::misused)?;
+        let first_serial = delegation.fields().serials.0;
+        let signs = Issuer::new(identity.clone(), delegation).map_err(Failure::misused)?;
+        let books = Books::open(dir, first_serial).map_err(Failure::misused)?;
+        Ok((signs.of_network(network), books))
+    };
+    let (signs, books) = open(&issuer.delegation, &issuer.books)?;
+    let others = issuer.renews.iter();
+    let others = others.map(|file| open(file, &issuer.books_of(file)));
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
+    let renewed_by = issuer.renewed_by.iter().map(place).collect();
+    let admission = Admission::new(signs, issuer.endpoints.clone(), books).renewed_by(renewed_by);
+    admission.renewing(others).map_err(Failure::misused)
 }
 
 /// Descriptors that a node asks for: a connection and a stream for each client, and some for

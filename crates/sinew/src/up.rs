@@ -99,6 +99,7 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
     delegate(&Delegate {
         dir: dir.to_owned(),
         node: node.to_owned(),
+        renews: None,
         endpoints: Vec::new(),
         names: String::new(),
         domains: Vec::new(),

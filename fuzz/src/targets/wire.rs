@@ -580,7 +580,15 @@ fn relay_message(data: &[u8]) {
     if let Ok(message) = relay::Message::parse(kind, body) {
         let mut again = vec![0xa5; data.len()];
         let written = message.emit(&mut again).expect("it fitted before");
-        assert_eq!(again[..written], data[..written]);
+        // Behind what is read of Speaks a later version has more, so there the length may be another one.
+        let is_speaks = matches!(message, relay::Message::Speaks(..));
+        let from = if is_speaks {
+            relay::MESSAGE_HEAD_BYTES
+        } else {
+            0
+        };
+        assert_eq!(again[0], kind);
+        assert_eq!(again[from..written], data[from..written]);
         if let relay::Message::Open(open) = message {
             let nodes = |hop: &relay::Hop<'_>| hop.below().count();
             assert!(nodes(&open.route) < relay::HOPS_MAX && open.route.ends() > 0);

@@ -71,7 +71,7 @@ pub struct Member {
     /// Where others reach it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
-    /// The invitation by which it came, by its hash.
+    /// The invitation by which it came, by its hash; empty if another issuer has admitted it.
     pub invitation: String,
     /// The number of its present certificate.
     pub serial: u32,
@@ -79,7 +79,7 @@ pub struct Member {
     pub not_after_s: u64,
     /// The certificate itself.
     pub certificate: String,
-    /// Those before it that have not ended: they count as long as they are not revoked.
+    /// Those before it, and those by other issuers, that have not ended: they count as long as they are not revoked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<String>,
 }
@@ -91,11 +91,29 @@ impl Member {
         present.chain(&self.earlier).cloned().collect()
     }
 
+    /// The last second of all of its certificates.
+    pub(super) fn ends_s(&self) -> u64 {
+        let earlier = self.earlier.iter().filter_map(|text| ends_s(text));
+        earlier.fold(self.not_after_s, u64::max)
+    }
+
+    /// Lets go of earlier certificates that have ended: they need not be revoked.
+    pub(super) fn forget_ended(&mut self, now_s: u64) {
+        self.earlier
+            .retain(|text| ends_s(text).is_some_and(|ends_s| ends_s >= now_s));
+    }
+
     /// The first second of its present certificate.
     pub(super) fn not_before_s(&self) -> u64 {
         let certificate = Certificate::from_text(&self.certificate);
         certificate.map_or(0, |certificate| certificate.fields().not_before_s)
     }
+}
+
+/// The last second of a certificate.
+fn ends_s(text: &str) -> Option<u64> {
+    let certificate = Certificate::from_text(text).ok()?;
+    Some(certificate.fields().not_after_s)
 }
 
 /// Why the books cannot be used.
@@ -201,6 +219,24 @@ impl Books {
             members,
             uses,
         };
+        self.write(fresh)
+    }
+
+    /// Puts what is known of a member in the place of what was, on the disk first. No certificate is given by that.
+    pub fn correct(&mut self, member: Member) -> Result<(), BooksError> {
+        let mut members = self.members.members.clone();
+        let known = members.iter_mut().find(|it| it.address == member.address);
+        if let Some(known) = known {
+            *known = member;
+        }
+        self.write(Members {
+            next_serial: self.members.next_serial,
+            members,
+            uses: self.members.uses.clone(),
+        })
+    }
+
+    fn write(&mut self, fresh: Members) -> Result<(), BooksError> {
         let path = self.dir.join(MEMBERS);
         let text = serde_json::to_string_pretty(&fresh).expect("it has text and numbers only");
         make_dir(&self.dir)?;
@@ -213,7 +249,7 @@ impl Books {
     pub fn forget_expired(&mut self, now_s: u64) {
         self.members
             .members
-            .retain(|member| member.not_after_s.saturating_add(KEPT_AFTER_S) >= now_s);
+            .retain(|member| member.ends_s().saturating_add(KEPT_AFTER_S) >= now_s);
     }
 
     /// Writes an invitation into a directory, and lets go of those that have expired.
@@ -358,11 +394,11 @@ mod as_text {
     }
 }
 
-mod as_hex {
+pub(crate) mod as_hex {
     use super::KEY_BYTES;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         value: &[u8; KEY_BYTES],
         s: S,
     ) -> Result<S::Ok, S::Error> {
@@ -370,7 +406,7 @@ mod as_hex {
         s.serialize_str(&hex)
     }
 
-    pub(super) fn deserialize<'de, D>(d: D) -> Result<[u8; KEY_BYTES], D::Error>
+    pub(crate) fn deserialize<'de, D>(d: D) -> Result<[u8; KEY_BYTES], D::Error>
     where
         D: Deserializer<'de>,
     {

@@ -145,6 +145,19 @@ impl Duplex {
 
     /// The next message, or none at the end of the connection.
     pub(super) fn receive(&self, until: Option<Instant>) -> io::Result<Option<Received>> {
+        loop {
+            match self.receive_any(until)? {
+                // Only who has asked an issuer wants to know.
+                Some(received) if matches!(received.message(), Ok(Message::Issuers(_))) => {
+                    left(until)?;
+                }
+                received => return Ok(received),
+            }
+        }
+    }
+
+    /// The same, also with what issuers say of each other.
+    pub(super) fn receive_any(&self, until: Option<Instant>) -> io::Result<Option<Received>> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(first) = inbox.first_chunk::<MESSAGE_HEAD_BYTES>() {

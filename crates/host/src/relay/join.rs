@@ -1,9 +1,10 @@
 //! The other side of [`crate::admission`]: a host asks an issuer for its certificate.
 
 use super::dial::{PATIENCE, watch};
-use super::duplex::Duplex;
+use super::duplex::{Duplex, Received};
 use super::socket::{Data, Socket};
 use super::tls;
+use crate::renewal::Place;
 use base::NodeAddr;
 use secure::{Certificate, Keys, Revocations};
 use std::io::{self, ErrorKind, Write};
@@ -39,6 +40,8 @@ pub struct Given {
     pub revocations: Option<Revocations>,
     /// Nodes that it can dial: address, name, endpoints.
     pub neighbors: Vec<(NodeAddr, String, Vec<String>)>,
+    /// Other issuers that may renew the certificate.
+    pub others: Vec<Place>,
     /// The successions of the root key, for [`secure::Network::extend`]; empty if there are none, or none is needed.
     pub chain: Vec<u8>,
 }
@@ -138,7 +141,7 @@ fn ask_at(
         }
     }
     let until = Instant::now() + PATIENCE;
-    let answer = control.receive(Some(until))?;
+    let (answer, others) = answer(&control, until)?;
     control.close();
     let answer = answer.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
     let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
@@ -150,6 +153,7 @@ fn ask_at(
                 [] => None,
                 bytes => Some(Revocations::from_bytes(bytes).map_err(malformed)?),
             },
+            others,
             chain: joined.chain.to_vec(),
             neighbors: joined
                 .neighbors
@@ -162,6 +166,19 @@ fn ask_at(
         }),
         _ => Err(io::Error::from(ErrorKind::InvalidData).into()),
     }
+}
+
+/// What the issuer says, and whom else it names in front of that.
+fn answer(control: &Duplex, until: Instant) -> io::Result<(Option<Received>, Vec<Place>)> {
+    let mut others = Vec::new();
+    let mut answer = control.receive_any(Some(until))?;
+    if let Some(first) = &answer
+        && let Ok(Message::Issuers(issuers)) = first.message()
+    {
+        others = issuers.iter().map(Place::of).collect();
+        answer = control.receive(Some(until))?;
+    }
+    Ok((answer, others))
 }
 
 /// To the first of its addresses that answers.

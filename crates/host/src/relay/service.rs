@@ -135,7 +135,7 @@ impl Service {
         ));
         commander.tell_of(&ledger);
         if let Some(admission) = &settings.admission {
-            commander.tell_of_issuer(admission.delegation());
+            commander.tell_of_issuer(admission.delegations().cloned().collect());
         }
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
@@ -397,6 +397,12 @@ impl Node {
         };
         let is_renewal = matches!(asked, Message::Renew(_));
         let trust = self.trust.network();
+        if !admitted.tells_of.is_empty() {
+            // Whom this does not reach the answer does not reach either.
+            let _ = admission::tell_of(&admitted.tells_of, |issuers| {
+                control.send(&Message::Issuers(issuers))
+            });
+        }
         let sent = admission::answer(&admitted, (&trust, is_renewal), |joined| {
             control.send(&Message::Joined(joined))
         });
@@ -434,8 +440,10 @@ impl Node {
         match asked {
             Message::Renew(certificate) => {
                 let judged = self.trust.judge_member(certificate, &key);
-                let address = judged.map_err(|why| refused(why.to_string()))?;
-                admission.renew(now_s, address, &key, &known)
+                judged.map_err(|why| refused(why.to_string()))?;
+                let shown = Certificate::from_bytes(certificate);
+                let shown = shown.map_err(|why| refused(why.to_string()))?;
+                admission.renew_shown(now_s, &shown, &key, &self.trust.network(), &known)
             }
             Message::Join(ask) => admission.join(now_s, ask, &key, &known),
             _ => Err(refused("this is no question for an issuer".to_owned())),

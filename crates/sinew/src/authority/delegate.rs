@@ -6,6 +6,7 @@ use super::configuration::{check_endpoint, issuer};
 use super::directory::Directory;
 use super::register::Delegated;
 use super::renew::present;
+use super::renews;
 use super::rights::ranges;
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
@@ -13,13 +14,30 @@ use crate::identity::{read, write};
 use crate::terminal;
 use secure::{Delegation, Mandate};
 use serde_json::json;
+use std::path::Path;
 
 /// Certificates that one delegation may sign. Choice: a thousand nodes, renewed every twenty days for
 /// three years.
-const CERTIFICATES: u32 = 65_536;
+pub(super) const CERTIFICATES: u32 = 65_536;
+
+/// What was made.
+pub(crate) struct Made {
+    delegation: Delegation,
+    /// Its configuration is there and names it.
+    is_configured: bool,
+    /// Others that renew its members, by delegations of before.
+    renewed_by: Vec<String>,
+}
 
 pub(super) fn run(args: &Delegate) -> Outcome {
-    let (delegation, is_configured) = delegate(args)?;
+    if let Some(issuer) = &args.renews {
+        return renews::run(args, issuer);
+    }
+    let Made {
+        delegation,
+        is_configured,
+        renewed_by,
+    } = delegate(args)?;
     let fields = delegation.fields();
     let (first, last) = fields.addresses;
     let dir = args.dir.join(&args.node);
@@ -32,6 +50,7 @@ pub(super) fn run(args: &Delegate) -> Outcome {
             "may_set_groups": fields.bound().map(|bound| bound.ranges().iter().map(ToString::to_string).collect::<Vec<_>>()),
             "tags": fields.tags().collect::<Vec<_>>(),
             "delegation": dir.join("node.delegation").display().to_string(),
+            "renewed_by": renewed_by,
         }));
     }
     let dir = dir.display();
@@ -42,16 +61,23 @@ pub(super) fn run(args: &Delegate) -> Outcome {
         ),
         false => format!("copy {dir}/node.delegation and node.toml to {}", args.node),
     };
-    terminal::line(&format!(
+    let mut text = format!(
         "{} may certify {first} to {last} until {}\n{configured}\ninvite with: sinew invite {dir}",
         args.node,
         day(fields.not_after_s)
-    ))
+    );
+    // Its new serials are higher than theirs, and nodes take no lower one.
+    for other in &renewed_by {
+        let (dir, node) = (args.dir.display(), &args.node);
+        text += &format!(
+            "\n{other} can renew its new certificates only after: sinew net delegate {dir} {other} --renews {node}"
+        );
+    }
+    terminal::line(&text)
 }
 
-/// Makes the delegation and writes it beside the node's other files; true if its configuration is there
-/// and names it.
-pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
+/// Makes the delegation and writes it beside the node's other files.
+pub(crate) fn delegate(args: &Delegate) -> Result<Made, Failure> {
     let mut directory = Directory::open(&args.dir)?;
     let entry = present(&directory, &args.node)?;
     let endpoints = match args.endpoints.is_empty() {
@@ -68,8 +94,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
         .iter()
         .try_for_each(|endpoint| check_endpoint(endpoint))?;
     // One that is delegated to already goes on with the addresses that it has given.
-    let mut latest = directory.register.delegations.iter().rev();
-    let addresses = match latest.find(|given| given.node == args.node) {
+    let addresses = match directory.register.delegated(&args.node) {
         Some(given) => (given.first, given.last),
         None => directory.register.free_block().ok_or_else(|| {
             Failure::failed(format_args!(
@@ -101,23 +126,39 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
         first: addresses.0,
         last: addresses.1,
         not_after_s: validity.not_after_s,
+        renews: None,
     });
+    let renewing = directory.register.renewing();
+    let renewed_by = renewing
+        .iter()
+        .filter(|it| it.renews.as_ref() == Some(&args.node))
+        .map(|it| it.node.clone())
+        .collect();
     directory.save()?;
     directory.keep_delegation(&delegation)?;
     let dir = directory.node(&args.node);
     write(&dir.join("node.delegation"), &delegation.to_text())?;
-    let config = dir.join("node.toml");
+    let is_configured = configure(&dir.join("node.toml"), endpoints)?;
+    Ok(Made {
+        delegation,
+        is_configured,
+        renewed_by,
+    })
+}
+
+/// Writes into the node's configuration that it is an issuer; false if that is not here.
+fn configure(config: &Path, endpoints: Vec<String>) -> Result<bool, Failure> {
     if !config.exists() {
-        return Ok((delegation, false));
+        return Ok(false);
     }
-    let text = read(&config)?;
+    let text = read(config)?;
     if !text.lines().any(|line| line.trim() == "[issuer]") {
-        write(&config, &(text + &issuer(&endpoints)))?;
-        return Ok((delegation, true));
+        write(config, &(text + &issuer(&endpoints)))?;
+        return Ok(true);
     }
     let mut document: toml_edit::DocumentMut = text.parse().map_err(Failure::failed)?;
     let endpoints: toml_edit::Array = endpoints.into_iter().collect();
     document["issuer"]["endpoints"] = toml_edit::value(endpoints);
-    write(&config, &document.to_string())?;
-    Ok((delegation, true))
+    write(config, &document.to_string())?;
+    Ok(true)
 }

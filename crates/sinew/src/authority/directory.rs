@@ -9,7 +9,7 @@
 //!   issued/SERIAL.cert    every certificate ever issued; SERIAL.delegation for issuers
 //!   NODE/                 what goes to the node's machine, whole
 //!     node.key     0600   unless the key was made there
-//!     node.cert   network.pub   node.toml   revocations   node.delegation (issuers)
+//!     node.cert   network.pub   node.toml   revocations   node.delegation, renews-ISSUER.delegation (issuers)
 //! ```
 //!
 //! Commands hold the lock from reading to writing. The root key's file is written first, so that

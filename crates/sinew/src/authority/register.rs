@@ -51,6 +51,9 @@ pub struct Delegated {
     pub last: NodeAddr,
     /// The last second in which it counts.
     pub not_after_s: u64,
+    /// The issuer that gives these addresses, if this one only renews what that one has certified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<String>,
 }
 
 impl Delegated {
@@ -125,6 +128,26 @@ impl Register {
             length /= 2;
         }
         None
+    }
+
+    /// The newest delegation by which a node gives addresses of its own.
+    pub fn delegated(&self, node: &str) -> Option<&Delegated> {
+        let mut latest = self.delegations.iter().rev();
+        latest.find(|given| given.node == node && given.renews.is_none())
+    }
+
+    /// The newest delegation of each node by which it renews members of another one, in the order in which they were first
+    /// made.
+    pub fn renewing(&self) -> Vec<&Delegated> {
+        let mut newest: Vec<&Delegated> = Vec::new();
+        for given in self.delegations.iter().filter(|it| it.renews.is_some()) {
+            let mut before = newest.iter_mut();
+            match before.find(|it| (&it.node, &it.renews) == (&given.node, &given.renews)) {
+                Some(before) => *before = given,
+                None => newest.push(given),
+            }
+        }
+        newest
     }
 
     fn is_free(&self, address: NodeAddr) -> bool {
@@ -278,6 +301,7 @@ mod tests {
                 first,
                 last,
                 not_after_s: 0,
+                renews: None,
             });
         }
         assert_eq!(blocks[0], "10.7.0.192-10.7.0.254");

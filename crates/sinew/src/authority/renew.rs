@@ -4,7 +4,7 @@
 
 use super::add::validity;
 use super::directory::Directory;
-use super::register::Entry;
+use super::register::{Delegated, Entry};
 use super::{Renew, Revoke};
 use crate::control::{self, Control};
 use crate::date::day;
@@ -91,11 +91,14 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
                 .map_err(Failure::failed)?;
         }
     }
-    // Whoever has the key of an issuer could certify others: what it has certified ends, too.
+    // Whoever has the key of an issuer could certify others: what it has certified ends, and what another issuer has renewed
+    // of that, because that one cannot tell it from what the true issuer has certified.
     let delegations = directory.register.delegations.clone();
+    let is_its =
+        |given: &Delegated| given.node == args.node || given.renews.as_ref() == Some(&args.node);
     for given in delegations
         .iter()
-        .filter(|given| is_registered && given.node == args.node)
+        .filter(|given| is_registered && is_its(given))
     {
         let delegation = directory.delegation(given.serial)?;
         serials.push(given.serial);

@@ -11,6 +11,7 @@
 use super::Rotate;
 use super::directory::{Directory, entropy};
 use super::register::Delegated;
+use super::renews::file_for;
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
@@ -30,10 +31,19 @@ struct Rotated {
     certificates: Vec<Certificate>,
     /// The nodes that get none, because the one that they had has ended.
     expired: Vec<String>,
-    /// Each with the name of its issuer.
-    delegations: Vec<(String, Delegation)>,
+    delegations: Vec<Again>,
     /// In whose directories it could not be written, and why.
     unwritten: Vec<(String, String)>,
+}
+
+/// A delegation that was made again.
+#[derive(Debug)]
+struct Again {
+    /// The issuer.
+    node: String,
+    /// What it is called in the directory of that.
+    file: String,
+    delegation: Delegation,
 }
 
 /// What a running node was given.
@@ -112,8 +122,8 @@ fn keep(directory: &Directory, rotated: &Rotated) -> Outcome {
     for certificate in &rotated.certificates {
         directory.keep(certificate)?;
     }
-    for (_, delegation) in &rotated.delegations {
-        directory.keep_delegation(delegation)?;
+    for again in &rotated.delegations {
+        directory.keep_delegation(&again.delegation)?;
     }
     directory.save_register()
 }
@@ -134,14 +144,13 @@ fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
         let name = node.name.as_str();
         let mut certificates = rotated.certificates.iter();
         let certificate = certificates.find(|it| it.fields().subject.name == name);
-        let mut delegations = rotated.delegations.iter();
-        let delegation = delegations.find(|(issuer, _)| issuer == name);
+        let delegations = rotated.delegations.iter();
         let mut done = directory.hand_public(name);
         if let Some(certificate) = certificate {
             done = done.and(directory.hand(name, "node.cert", &certificate.to_text()));
         }
-        if let Some((_, delegation)) = delegation {
-            done = done.and(directory.hand(name, "node.delegation", &delegation.to_text()));
+        for again in delegations.filter(|again| again.node == name) {
+            done = done.and(directory.hand(name, &again.file, &again.delegation.to_text()));
         }
         if let Err(why) = done {
             unwritten.push((name.to_owned(), why.text().to_owned()));
@@ -181,32 +190,51 @@ fn certify(
     Ok((certificates, expired))
 }
 
-/// The newest delegation of each issuer again, for as long as it would have counted.
+/// The newest delegations of each issuer again, for as long as they would have counted. Those by which one renews members of
+/// another come last: their serials have to be higher than those of the other one, because nodes take no lower serial.
 fn delegate(
     directory: &mut Directory,
     certificates: &[Certificate],
     now_s: u64,
-) -> Result<Vec<(String, Delegation)>, Failure> {
-    let mut delegations = Vec::new();
-    for certificate in certificates {
-        let name = certificate.fields().subject.name;
-        let mut given = directory.register.delegations.iter().rev();
-        let newest = given.find(|given| given.node == name);
-        let Some(newest) = newest.filter(|it| it.not_after_s >= now_s).cloned() else {
+) -> Result<Vec<Again>, Failure> {
+    let register = &directory.register;
+    let is_present = |name: &str| register.node(name).is_some_and(|node| !node.revoked);
+    let own = certificates.iter();
+    let own = own.filter_map(|it| register.delegated(it.fields().subject.name));
+    // A revoked issuer has taken along what others renewed for it.
+    let renewing = register.renewing().into_iter();
+    let renewing = renewing.filter(|it| it.renews.as_deref().is_some_and(is_present));
+    let newest: Vec<Delegated> = own
+        .chain(renewing)
+        .filter(|it| it.not_after_s >= now_s)
+        .cloned()
+        .collect();
+    let mut made = Vec::new();
+    for given in newest {
+        let mut certificates = certificates.iter();
+        let certificate = certificates.find(|it| it.fields().subject.name == given.node);
+        let Some(certificate) = certificate else {
             continue;
         };
-        let before = directory.delegation(newest.serial)?;
+        let before = directory.delegation(given.serial)?;
         let again = directory
             .authority
             .delegate_again(certificate, &before, now_s);
         let again = again.map_err(Failure::failed)?;
+        made.push(Again {
+            node: given.node.clone(),
+            file: match &given.renews {
+                Some(issuer) => file_for(issuer),
+                None => "node.delegation".to_owned(),
+            },
+            delegation: again.clone(),
+        });
         directory.register.delegations.push(Delegated {
             serial: again.fields().serial,
-            ..newest
+            ..given
         });
-        delegations.push((name.to_owned(), again));
     }
-    Ok(delegations)
+    Ok(made)
 }
 
 /// Roots first, then the list, then its own certificate.
@@ -305,9 +333,9 @@ fn in_words(rotated: &Rotated, renewed: Option<&str>, dir: &str) -> String {
             rotated.expired.join(", ")
         );
     }
-    for (node, _) in &rotated.delegations {
+    for Again { node, file, .. } in &rotated.delegations {
         text += &format!(
-            "{node} is an issuer: copy {dir}/{node}/node.delegation to it and restart it; its members renew themselves then\n"
+            "{node} is an issuer: copy {dir}/{node}/{file} to it and restart it; its members renew themselves then\n"
         );
     }
     text
@@ -330,10 +358,10 @@ fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
     let issuers: Vec<Value> = rotated
         .delegations
         .iter()
-        .map(|(node, delegation)| {
+        .map(|again| {
             json!({
-                "name": node, "serial": delegation.fields().serial,
-                "delegation": dir.join(node).join("node.delegation").display().to_string(),
+                "name": again.node, "serial": again.delegation.fields().serial,
+                "delegation": dir.join(&again.node).join(&again.file).display().to_string(),
             })
         })
         .collect();

@@ -1,5 +1,7 @@
 //! A network's life on files: nodes come, are renewed, are revoked.
 
+mod renews;
+
 use super::directory::Directory;
 use super::*;
 use crate::config::Config;

@@ -19,6 +19,40 @@ fn the_least_configuration_is_enough() {
 }
 
 #[test]
+fn an_issuer_that_renews_for_others_has_books_for_each_of_them() {
+    let issuer = |renews: &str| {
+        load(&format!(
+            "{GOOD}[issuer]\ndelegation = 'd'\nbooks = 'issuer'\nendpoints = 'a:1'\nrenews = {renews}\n"
+        ))
+    };
+    let config = issuer("['renews-lon.delegation', 'renews-par.delegation']").unwrap();
+    let issuer_of = config.issuer.unwrap();
+    let books: Vec<_> = issuer_of
+        .renews
+        .iter()
+        .map(|it| issuer_of.books_of(it))
+        .collect();
+    assert!(issuer_of.renews[0].is_absolute());
+    assert_eq!(books[0], issuer_of.books.join("renews-lon"));
+    assert_eq!(books[1], issuer_of.books.join("renews-par"));
+    let same = issuer("['a/x.delegation', 'b/x.delegation']").unwrap_err();
+    assert!(same.contains("both would write the same books"), "{same}");
+}
+
+#[test]
+fn other_issuers_are_read_in_order() {
+    let key = "07".repeat(32);
+    let config = load(&format!(
+        "{GOOD}[renewal]\nfrom = 'a:1'\nkey = '{key}'\n[[renewal.others]]\nfrom = 'b:1'\nkey = '{key}'\n\
+         [[renewal.others]]\nfrom = ['c:1', 'c:2']\nkey = '{key}'\n"
+    ));
+    let others = config.unwrap().renewal.unwrap().others;
+    let from: Vec<_> = others.iter().map(|it| it.from.join(" ")).collect();
+    assert_eq!(from, ["b:1", "c:1 c:2"]);
+    assert_eq!(others[0].key, [7; 32]);
+}
+
+#[test]
 fn one_address_to_listen_on_needs_no_list() {
     let config = load(&GOOD.replace("['127.0.0.1:7700']", "'127.0.0.1:7700'")).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:7700".parse().unwrap()]);
@@ -57,6 +91,19 @@ fn every_mistake_names_file_line_and_what_was_expected() {
             "[[neighbor]]\nname = 'x'".into(),
             5,
             "missing field `address`",
+        ),
+        (
+            "[[renewal.others]]\nfrom = 'b:1'".into(),
+            5,
+            "missing field `key`",
+        ),
+        (
+            format!(
+                "[renewal]\nfrom = 'a:1'\nkey = '{0}'\n[[renewal.others]]\nfrom = 'b:1'\nkey = 'x'",
+                "07".repeat(32)
+            ),
+            10,
+            "64 hexadecimal digits",
         ),
         (
             "[[neighbor]]\nname = 'x'\naddress = '10.7.0.300'".into(),

@@ -19,7 +19,7 @@ pub(super) fn look(
 ) {
     findings.push(Finding::good("configuration", path.display().to_string()));
     findings.push(certificate(config, clock));
-    findings.extend(delegation(config, clock));
+    findings.extend(delegations(config, clock));
     findings.extend(disk::look(config));
     if !is_running {
         findings.extend(ports(config));
@@ -96,22 +96,44 @@ fn certificate(config: &Config, clock: HostClock) -> Finding {
     }
 }
 
-/// What an issuer may certify by; none of a node that is none.
-fn delegation(config: &Config, clock: HostClock) -> Option<Finding> {
+/// What an issuer may certify by; nothing of a node that is none.
+fn delegations(config: &Config, clock: HostClock) -> Vec<Finding> {
+    let Some(issuer) = &config.issuer else {
+        return Vec::new();
+    };
+    let mut findings = vec![delegation(config, &issuer.delegation, false, clock)];
+    let renews = issuer.renews.iter();
+    findings.extend(renews.map(|file| delegation(config, file, true, clock)));
+    findings
+}
+
+/// One of its delegations: its own, or one by which it only renews what another issuer has certified.
+fn delegation(config: &Config, file: &Path, is_for_other: bool, clock: HostClock) -> Finding {
     let what = "delegation";
-    let file = &config.issuer.as_ref()?.delegation;
+    let (may, next, ended) = match is_for_other {
+        true => (
+            "may renew members of another issuer",
+            "run `sinew net delegate DIR NODE --renews ISSUER` where the root key is, copy renews-ISSUER.delegation here, and \
+             restart the node",
+            "this issuer renews none of those members",
+        ),
+        false => (
+            "may certify",
+            "run `sinew net delegate DIR NODE` where the root key is, copy node.delegation here, and restart the node",
+            "this issuer invites nobody and renews nothing",
+        ),
+    };
     let read = identity::read_as(file, Delegation::from_text).and_then(|delegation| {
         let network = identity::network(&config.network, config.revocations.as_deref(), None)?;
         Ok((delegation, network))
     });
-    let next = "run `sinew net delegate DIR NODE` where the root key is, copy node.delegation here, and restart the node";
     let (delegation, network) = match read {
         Ok(read) => read,
-        Err(error) => return Some(Finding::bad(what, error.to_string(), next)),
+        Err(error) => return Finding::bad(what, error.to_string(), next),
     };
     let ends_s = ends_s(&delegation, &network);
-    let seen = format!("may certify until {}", day(ends_s));
-    Some(match ends_s.checked_sub(clock.now_s) {
+    let seen = format!("{may} until {}", day(ends_s));
+    match ends_s.checked_sub(clock.now_s) {
         Some(left_s) if left_s > EXPIRY_NOTICE_S => Finding::good(what, seen),
         Some(_) => Finding::weak(
             what,
@@ -120,13 +142,13 @@ fn delegation(config: &Config, clock: HostClock) -> Option<Finding> {
         ),
         None => Finding::bad(
             what,
-            format!("{seen}: it has ended, so this issuer invites nobody and renews nothing"),
+            format!("{seen}: it has ended, so {ended}"),
             match clock.may_be_ahead() {
                 true => format!("check the clock first, see above. If it is right: {next}"),
                 false => next.to_owned(),
             },
         ),
-    })
+    }
 }
 
 fn ports(config: &Config) -> Vec<Finding> {

@@ -10,11 +10,11 @@ use crate::quantity::span;
 use crate::{identity, terminal};
 use base::Duration;
 use clap::{Args, FromArgMatches};
-use host::admission::{Books, Invitation, hash_of};
+use host::admission::{Books, Invitation, Member, hash_of};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use secure::{AuthorityError, Delegation};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
 use std::io::IsTerminal;
@@ -203,20 +203,41 @@ fn books(issuer: &Issuer) -> Result<Books, Failure> {
     books.map_err(Failure::failed)
 }
 
-fn show(issuer: &Issuer, name: &str) -> Outcome {
-    let books = books(issuer)?;
-    let found = books.members().iter().find(|member| member.name == name);
-    let member = found.ok_or_else(|| {
-        Failure::misused(format_args!(
-            "no member `{name}`: `sinew invite --list` has them"
+/// The books of those whom it has renewed for other issuers, each with the name of its file.
+fn books_of_others(issuer: &Issuer) -> Result<Vec<(String, Books)>, Failure> {
+    let all = issuer.renews.iter().map(|file| {
+        let delegation = identity::read_as(file, Delegation::from_text)?;
+        let first_serial = delegation.fields().serials.0;
+        let books = Books::open(&issuer.books_of(file), first_serial);
+        let name = file.file_stem().unwrap_or_default();
+        Ok((
+            name.to_string_lossy().into_owned(),
+            books.map_err(Failure::failed)?,
         ))
-    })?;
-    terminal::line(member.certificates().concat().trim_end())
+    });
+    all.collect()
+}
+
+/// All certificates of a member: of one that came from another issuer, too.
+fn show(issuer: &Issuer, name: &str) -> Outcome {
+    let (own, others) = (books(issuer)?, books_of_others(issuer)?);
+    let books = std::iter::once(&own).chain(others.iter().map(|(_, books)| books));
+    let members = books.flat_map(Books::members);
+    let found: Vec<String> = members
+        .filter(|member| member.name == name)
+        .flat_map(Member::certificates)
+        .collect();
+    if found.is_empty() {
+        return Err(Failure::misused(format_args!(
+            "no member `{name}`: `sinew invite --list` has them"
+        )));
+    }
+    terminal::line(found.concat().trim_end())
 }
 
 fn list(issuer: &Issuer, as_json: bool) -> Outcome {
     let now_s = net::Clock::new().unix_s();
-    let books = books(issuer)?;
+    let (books, others) = (books(issuer)?, books_of_others(issuer)?);
     let invitations = Books::invitations(&issuer.books).map_err(Failure::failed)?;
     let open: Vec<(String, &Invitation, u32)> = invitations
         .iter()
@@ -236,17 +257,18 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
                        "tags": it.tags})
             })
             .collect();
-        let members: Vec<_> = books
-            .members()
-            .iter()
-            .map(|it| {
-                json!({"name": it.name, "address": it.address.to_string(), "serial": it.serial,
-                       "not_after_s": it.not_after_s, "endpoints": it.endpoints,
-                       "invitation": it.invitation, "may_set_groups": texts(&it.groups),
-                       "tags": it.tags})
+        let members: Vec<_> = books.members().iter().map(as_json_of).collect();
+        let renewed = others.iter().flat_map(|(by, books)| {
+            books.members().iter().map(move |it| {
+                let mut member = as_json_of(it);
+                member["by"] = json!(by);
+                member
             })
-            .collect();
-        return terminal::json(&json!({"open": open, "members": members}));
+        });
+        let renewed: Vec<_> = renewed.collect();
+        return terminal::json(
+            &json!({"open": open, "members": members, "renewed_for_others": renewed}),
+        );
     }
     let mut text = String::new();
     for (id, it, used) in &open {
@@ -268,10 +290,30 @@ fn list(issuer: &Issuer, as_json: bool) -> Outcome {
             day(it.not_after_s)
         );
     }
+    for (by, it) in others
+        .iter()
+        .flat_map(|(by, books)| books.members().iter().map(move |it| (by, it)))
+    {
+        let _ = writeln!(
+            text,
+            "{by} {:<15}  {}, certificate {} until {}",
+            it.address.to_string(),
+            it.name,
+            it.serial,
+            day(it.not_after_s)
+        );
+    }
     if text.is_empty() {
         text.push_str("no open invitation and no member yet\n");
     }
     terminal::line(text.trim_end())
+}
+
+fn as_json_of(it: &Member) -> Value {
+    json!({"name": it.name, "address": it.address.to_string(), "serial": it.serial,
+           "not_after_s": it.not_after_s, "endpoints": it.endpoints,
+           "invitation": it.invitation, "may_set_groups": texts(&it.groups),
+           "tags": it.tags})
 }
 
 fn texts(groups: &[GroupRange]) -> Vec<String> {

@@ -254,6 +254,7 @@ fn install(
 ) -> Outcome {
     write(&dir.join("node.cert"), &given.certificate.to_text())?;
     write(&dir.join("network.pub"), &network.to_text())?;
+    host::renewal::told::write(&dir.join("node.cert"), &given.others).map_err(Failure::failed)?;
     if let Some(list) = &given.revocations {
         write(&dir.join("revocations"), &list.to_text())?;
     }

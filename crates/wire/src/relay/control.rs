@@ -27,12 +27,13 @@
 //!              8 bits each; later ones may have more behind
 //!   97 Gone    in Said, from sink to source, where nothing is written: node, the path of what would be removed (the
 //!              rest)
+//!   98 Issuers from an issuer, before Joined: others that may renew its members, see [`super::join`]
 //!   64 to 127  others of later versions, and optional: who does not know the kind skips the message
 //! ```
 
 use super::ends::{Ended, GONE, SPEAKS, Said, WrappedKeys, read_versions};
 use super::entry::is_path;
-use super::join::{Join, Joined};
+use super::join::{ISSUERS, Issuers, Join, Joined};
 use super::order::ORDER_BYTES_MAX;
 use super::{
     DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, is_optional, read_long,
@@ -305,6 +306,8 @@ pub enum Message<'a> {
     Renew(&'a [u8]),
     /// A certificate, and what belongs to it.
     Joined(Joined<'a>),
+    /// Issuers that may renew the certificate that comes next. Who does not know it does without.
+    Issuers(Issuers<'a>),
     /// An end has a key for this transfer.
     Ended(Ended<'a>),
     /// The source has one for its stream.
@@ -450,6 +453,7 @@ impl<'a> Message<'a> {
                     false => Err(Malformed::Value),
                 };
             }
+            ISSUERS => return Issuers::parse(r).map(Message::Issuers),
             kind if is_optional(kind) => return Ok(Message::Unknown { kind, body }),
             _ => return Err(Malformed::Kind),
         };
@@ -477,6 +481,7 @@ impl<'a> Message<'a> {
             Message::Said(_) => 16,
             Message::Speaks(..) => SPEAKS,
             Message::Gone(..) => GONE,
+            Message::Issuers(_) => ISSUERS,
             Message::Unknown { kind, .. } => *kind,
         }
     }
@@ -550,6 +555,7 @@ impl<'a> Message<'a> {
             Message::Join(ref join) => join.emit(&mut w)?,
             Message::Renew(certificate) => w.put(certificate)?,
             Message::Joined(ref joined) => joined.emit(&mut w)?,
+            Message::Issuers(issuers) => w.put(issuers.as_bytes())?,
             Message::Ended(ref ended) => ended.emit(&mut w)?,
             Message::Wrapped(keys) => w.put(keys.as_bytes())?,
             Message::Said(ref said) => said.emit(&mut w)?,

@@ -7,6 +7,8 @@
 //!   10 Joined   from the issuer: certificate (length 16 bits), revocations (length 16 bits; may be
 //!               empty), nodes to dial: count, each of address, name (text), endpoints (count, texts);
 //!               then the successions of the root key, if there are any (the rest)
+//!   98 Issuers  from the issuer, before Joined: others that may renew the certificate: count, each of
+//!               signing key 32 bytes, endpoints (count, texts)
 //! ```
 //! They go over control ([`super::Message`]). The signing key is the one that TLS has proved.
 
@@ -25,6 +27,11 @@ pub const SECRET_BYTES: usize = 16;
 pub const ENDPOINTS_MAX: usize = 8;
 /// The most nodes that an issuer names.
 pub const NEIGHBORS_MAX: usize = 16;
+
+/// The most issuers that one tells of.
+pub const ISSUERS_MAX: usize = 8;
+/// The kind of [`super::Message::Issuers`]; one that a version of before skips.
+pub(super) const ISSUERS: u8 = 98;
 
 /// Shows an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +78,71 @@ pub struct Endpoints<'a>(&'a [u8]);
 /// Nodes as they stand on the wire, the count in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbors<'a>(&'a [u8]);
+
+/// Issuers as they stand on the wire, the count in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issuers<'a>(&'a [u8]);
+
+/// An issuer that is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherIssuer<'a> {
+    /// Its signing key.
+    pub key: [u8; KEY_BYTES],
+    /// Where it is reached, by TCP.
+    pub endpoints: Endpoints<'a>,
+}
+
+impl<'a> Issuers<'a> {
+    /// Writes issuers, each with its endpoints; [`Full`] also when there are too many.
+    pub fn emit<T: AsRef<str>>(
+        issuers: &[([u8; KEY_BYTES], &[T])],
+        w: &mut Writer<'_>,
+    ) -> Result<(), Full> {
+        if issuers.len() > ISSUERS_MAX {
+            return Err(Full);
+        }
+        w.u8(issuers.len() as u8)?;
+        for (key, endpoints) in issuers {
+            w.put(key)?;
+            Endpoints::emit(endpoints, w)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Issuers::emit`] wrote.
+    pub fn parse(mut r: Reader<'a>) -> Result<Issuers<'a>, Malformed> {
+        let all = r.rest();
+        let count = r.u8()?;
+        if usize::from(count) > ISSUERS_MAX {
+            return Err(Malformed::Count);
+        }
+        for _ in 0..count {
+            other_issuer(&mut r)?;
+        }
+        r.finish()?;
+        Ok(Issuers(all))
+    }
+
+    pub(super) fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = OtherIssuer<'a>> + use<'a> {
+        let mut r = Reader::new(&self.0[1..]);
+        core::iter::from_fn(move || match r.is_empty() {
+            true => None,
+            false => other_issuer(&mut r).ok(),
+        })
+    }
+}
+
+fn other_issuer<'a>(r: &mut Reader<'a>) -> Result<OtherIssuer<'a>, Malformed> {
+    Ok(OtherIssuer {
+        key: r.array()?,
+        endpoints: Endpoints::parse(r)?,
+    })
+}
 
 impl<'a> Join<'a> {
     pub(super) fn parse(mut r: Reader<'a>) -> Result<Join<'a>, Malformed> {

@@ -3,6 +3,7 @@
 mod items;
 
 use super::entry::Item;
+use super::join::Issuers;
 use super::*;
 use crate::handshake::VersionRange;
 use base::NodeAddr;
@@ -647,4 +648,33 @@ fn check_message(message: &Message<'_>, expected: &[u8]) {
             Some(message)
         );
     }
+}
+
+#[test]
+fn an_issuer_tells_of_others() {
+    let mut room = [0; 128];
+    let mut w = Writer::new(&mut room);
+    Issuers::emit(&[([7; 32], &["b:2"][..])], &mut w).unwrap();
+    let body = w.written().to_vec();
+    let message = Message::parse(98, &body).unwrap();
+    let mut bytes = [0xa5; 64];
+    let len = message.emit(&mut bytes).unwrap();
+    assert_eq!(bytes[..4], [98, 0, 0, body.len() as u8]);
+    assert_eq!(bytes[4..len], body);
+    let Message::Issuers(issuers) = message else {
+        panic!("{message:?}");
+    };
+    let other = issuers.iter().next().unwrap();
+    assert_eq!(
+        (other.key, other.endpoints.iter().next()),
+        ([7; 32], Some("b:2"))
+    );
+    let longer = [&body[..], &[1, 2]].concat();
+    assert_eq!(Message::parse(98, &longer), Err(Malformed::Length));
+    for short in 0..body.len() {
+        let parsed = Message::parse(98, &body[..short]);
+        assert_eq!(parsed, Err(Malformed::Short), "{short}");
+    }
+    assert_eq!(Message::parse(98, &[9]), Err(Malformed::Count));
+    assert_eq!(Message::parse(98, &[0]).unwrap().emit(&mut bytes), Ok(5));
 }

@@ -4,7 +4,7 @@ use super::{A, B, C, open, written};
 use wire::bytes::{Reader, Writer};
 use wire::handshake::VersionRange;
 use wire::relay::entry::{Entry, EntryKind, Item, NO_TIME, Owner, SPARSE, Total};
-use wire::relay::join::{Endpoints, Join, Joined, Neighbors};
+use wire::relay::join::{Endpoints, Issuers, Join, Joined, Neighbors};
 use wire::relay::{
     Carried, Done, Ended, FailureKind, Frame, FrameKind, Have, Hop, HopRepr, Keys, Message, Open,
     Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
@@ -262,6 +262,10 @@ fn joining() {
         };
         check(&mut fixtures, name, Message::Joined(joined));
     }
+    let issuers = [([9; 32], &["b:2"][..]), ([10; 32], &[])];
+    let issuers = part(&|w| Issuers::emit(&issuers, w));
+    let issuers = Issuers::parse(Reader::new(&issuers)).unwrap();
+    check(&mut fixtures, "issuers", Message::Issuers(issuers));
     fixtures.end();
 }
 

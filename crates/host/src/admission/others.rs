@@ -1,0 +1,317 @@
+//! Members of other issuers: whose own issuer cannot be reached is renewed here.
+//!
+//! ```text
+//!   root ── delegation ──▶ issuer A ── certificate ──▶ home ── Renew ──▶ A (cannot be reached)
+//!    │                                                   └──── Renew ──▶ B
+//!    └── delegation of A's addresses, with serials of its own ──▶ issuer B ── certificate ──▶ home
+//! ```
+//! B has a second delegation, beside the one by which it invites: the addresses and limits of A, and serials that nobody
+//! else has. So what B signs by it is an ordinary certificate, which nodes of every version judge as they always have, and
+//! the root has decided whose members B may renew. By that delegation B admits nobody. It only certifies again what another
+//! issuer has certified, for the same key, name and address, and enters it in books of its own.
+//!
+//! Nodes believe the certificate with the highest serial. So an issuer whose serials are lower than that of the certificate
+//! which it is shown could only sign what nobody takes, and says so instead.
+
+#[cfg(test)]
+mod tests;
+
+use super::books::{Books, Member};
+use super::{Admission, Admitted, Known, MEMBERS_MAX, Refused, check_standing};
+use crate::relay::failure::FailureKind;
+use base::NodeAddr;
+use secure::{Certificate, Issuer, Network};
+use wire::certificate::{Delegation, GroupRange, KEY_BYTES};
+
+/// A member of another issuer is renewed when this part of the lifetime of its certificate is left. Choice: its own issuer is
+/// asked from the last third on, so nobody has to ask another one before; and nobody gathers certificates by asking both.
+const LEFT_PART: u64 = 3;
+/// Certificates of a member beside the present one. Choice: two issuers that renew it in turn, and an authority, leave some;
+/// more are not for a node that renews when it should.
+const EARLIER_MAX: usize = 16;
+
+/// Two delegations of one issuer have addresses in common, so its books could give one twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "two delegations of this issuer have the address {0} in common: remove one from `[issuer] renews`, or make it again by \
+     `sinew net delegate DIR NODE --renews ISSUER`"
+)]
+pub struct Overlap(pub NodeAddr);
+
+impl Admission {
+    /// The same, which also renews members of other issuers by these delegations, each with books of its own.
+    ///
+    /// # Errors
+    /// An address that two of the delegations have.
+    pub fn renewing(mut self, others: Vec<(Issuer, Books)>) -> Result<Admission, Overlap> {
+        for (issuer, books) in others {
+            let (first, last) = issuer.delegation().fields().addresses;
+            let mut before = core::iter::once(&self).chain(&self.others);
+            let common = before.find_map(|it| {
+                let (other_first, other_last) = it.delegation().fields().addresses;
+                let first = first.max(other_first);
+                (first <= last.min(other_last)).then_some(first)
+            });
+            if let Some(common) = common {
+                return Err(Overlap(common));
+            }
+            let other = Admission::new(issuer, self.endpoints.clone(), books);
+            self.others.push(other);
+        }
+        Ok(self)
+    }
+
+    /// A node asks for the next certificate after `shown`, which was judged and has `key`: a member of this issuer, or of
+    /// another one whose members this one may renew.
+    pub fn renew_shown(
+        &self,
+        now_s: u64,
+        shown: &Certificate,
+        key: &[u8; KEY_BYTES],
+        network: &Network,
+        known: &impl Known,
+    ) -> Result<Admitted, Refused> {
+        let address = shown.fields().subject.address;
+        if self.note(now_s, shown, key, network, known)? {
+            return self.renew(now_s, address, key, known);
+        }
+        check_shown(now_s, shown, key, network)?;
+        let other = self.others.iter().find(|other| other.gives(address));
+        let other = other.ok_or_else(|| {
+            Refused::forbidden(
+                "this node did not issue that certificate, and has no delegation by which it may renew it: ask the issuer \
+                 that did, or see `sinew net delegate --renews`",
+            )
+        })?;
+        other.renew_for_another(now_s, shown, network, known)
+    }
+
+    /// True for an address of its delegation.
+    fn gives(&self, address: NodeAddr) -> bool {
+        let (first, last) = self.delegation().fields().addresses;
+        (first..=last).contains(&address)
+    }
+
+    /// True for a member of this issuer that it can renew. Another issuer may have renewed it before: as long as that
+    /// certificate counts, the address of the member is not free, and whoever revokes it has to revoke that certificate, too.
+    fn note(
+        &self,
+        now_s: u64,
+        shown: &Certificate,
+        key: &[u8; KEY_BYTES],
+        network: &Network,
+        known: &impl Known,
+    ) -> Result<bool, Refused> {
+        let mut books = self.books();
+        let Some(mut member) = at(&books, shown.fields().subject.address) else {
+            return Ok(false);
+        };
+        if member.key != *key {
+            return Ok(false);
+        }
+        check_standing(&member, known)?;
+        let text = shown.to_text();
+        if !member.certificates().contains(&text) && network.verify(shown, now_s).is_ok() {
+            member.forget_ended(now_s);
+            if member.earlier.len() >= EARLIER_MAX {
+                return Err(Refused::forbidden(
+                    "this node has too many certificates that have not ended: wait until some have",
+                ));
+            }
+            member.earlier.push(text);
+            books.correct(member)?;
+        }
+        self.check_serials(books.next_serial(), shown, network)?;
+        Ok(true)
+    }
+
+    /// Refuses where the next certificate would have a lower serial than the present one: no node would take it. A newer root
+    /// counts before all serials.
+    fn check_serials(&self, next: u32, shown: &Certificate, of: &Network) -> Result<(), Refused> {
+        let root = of.root_of_delegation(self.delegation());
+        if (root, next) > rank(shown, of) {
+            return Ok(());
+        }
+        Err(Refused::forbidden(
+            "a later delegation has renewed that certificate, and nodes take no lower serial: ask the issuer that has signed \
+             it, or make the delegation of this one again by `sinew net delegate` and restart it",
+        ))
+    }
+
+    /// Certifies a member of another issuer again, by these books, which are those for that issuer's members.
+    fn renew_for_another(
+        &self,
+        now_s: u64,
+        shown: &Certificate,
+        network: &Network,
+        known: &impl Known,
+    ) -> Result<Admitted, Refused> {
+        let own = self.delegation();
+        if network.is_revoked(own.fields().serial) || now_s > super::ends_s(own, network) {
+            return Err(Refused::forbidden(
+                "the delegation by which this issuer renews such certificates has ended or was revoked: make it again by \
+                 `sinew net delegate --renews`",
+            ));
+        }
+        check_within(&own.fields(), shown)?;
+        let subject = shown.fields().subject;
+        let mut books = self.books();
+        books.forget_expired(now_s);
+        let before = at(&books, subject.address);
+        if let Some(member) = &before {
+            self.check_same(member, now_s, shown, known)?;
+            if self.is_newest(member, now_s, shown, network) {
+                return Ok(self.admitted(&books, member, true));
+            }
+        }
+        self.check_serials(books.next_serial(), shown, network)?;
+        self.check_due(now_s, shown, network)?;
+        if before.is_none() && books.members().len() >= MEMBERS_MAX {
+            return Err(Refused {
+                kind: FailureKind::Busy,
+                text: format!(
+                    "this issuer renews {MEMBERS_MAX} members of the other one, as many as it keeps"
+                ),
+            });
+        }
+        let same = before.filter(|member| member.key == subject.signing_key);
+        let earlier = same.map_or_else(Vec::new, |member| member.certificates());
+        let member = self.certify(&mut books, now_s, as_member(shown, earlier))?;
+        Ok(self.admitted(&books, &member, false))
+    }
+
+    /// Refuses a key of which a certificate was revoked, and another key than the one whose certificate for this address
+    /// counts.
+    fn check_same(
+        &self,
+        member: &Member,
+        now_s: u64,
+        shown: &Certificate,
+        known: &impl Known,
+    ) -> Result<(), Refused> {
+        let subject = shown.fields().subject;
+        if member.key == subject.signing_key {
+            return check_standing(member, known);
+        }
+        if member.ends_s() < now_s {
+            return Ok(());
+        }
+        Err(Refused::forbidden(format!(
+            "another key has a certificate for {} that has not ended: if that host is gone, revoke it (`sinew invite --show \
+             {}`)",
+            subject.address, member.name
+        )))
+    }
+
+    /// It was renewed here already, and the answer was lost: it is told the same again.
+    fn is_newest(&self, member: &Member, now_s: u64, shown: &Certificate, of: &Network) -> bool {
+        let Ok(last) = Certificate::from_text(&member.certificate) else {
+            return false;
+        };
+        let lifetime_s = u64::from(self.delegation().fields().lifetime_s);
+        rank(&last, of) >= rank(shown, of)
+            && of.root_of(&last) >= of.root_of_delegation(self.delegation())
+            && member.not_after_s > now_s + lifetime_s / 2
+    }
+
+    /// Refuses what has time left in which its own issuer may come back, unless it is of an older root than this delegation.
+    fn check_due(&self, now_s: u64, shown: &Certificate, network: &Network) -> Result<(), Refused> {
+        let fields = shown.fields();
+        let left_s = fields.not_after_s.saturating_sub(now_s);
+        let lifetime_s = fields.not_after_s - fields.not_before_s;
+        let is_outdated = network.root_of(shown) < network.root_of_delegation(self.delegation());
+        if left_s <= lifetime_s / LEFT_PART || is_outdated {
+            return Ok(());
+        }
+        Err(Refused::forbidden(format!(
+            "that certificate has {left_s} s left: another issuer renews it in the last third of its time only"
+        )))
+    }
+}
+
+fn at(books: &Books, address: NodeAddr) -> Option<Member> {
+    let mut members = books.members().iter();
+    members.find(|member| member.address == address).cloned()
+}
+
+/// Of two certificates of a node, the one with the higher rank counts.
+fn rank(certificate: &Certificate, of: &Network) -> (Option<u8>, u32) {
+    (of.root_of(certificate), certificate.fields().serial)
+}
+
+/// Refuses what does not count now, is another node's, or was not signed by an issuer.
+fn check_shown(
+    now_s: u64,
+    shown: &Certificate,
+    key: &[u8; KEY_BYTES],
+    network: &Network,
+) -> Result<(), Refused> {
+    let judged = network.verify(shown, now_s);
+    let peer = judged
+        .map_err(|why| Refused::forbidden(format!("that certificate is not renewed: {why}")))?;
+    if peer.signing_key() != key {
+        return Err(Refused::forbidden(
+            "that certificate is of another key: show the one of this host",
+        ));
+    }
+    match shown.fields().options.delegation() {
+        Some(_) => Ok(()),
+        None => Err(Refused::forbidden(
+            "the root key has certified this node, and no issuer: renew it by `sinew net renew`",
+        )),
+    }
+}
+
+/// Refuses what this delegation does not permit. Nothing is left out in silence: a node without its domains or tags would
+/// look like one that works.
+fn check_within(own: &Delegation<'_>, shown: &Certificate) -> Result<(), Refused> {
+    let fields = shown.fields();
+    let subject = fields.subject;
+    let refused = |what: &str| {
+        Err(Refused::forbidden(format!(
+            "the delegation by which this issuer renews such certificates does not permit {what}: make it again by `sinew \
+             net delegate --renews`"
+        )))
+    };
+    if !subject.name.ends_with(own.names) {
+        return refused(&format!("the name `{}`", subject.name));
+    }
+    if let Some(domain) = subject.domains.iter().find(|it| !own.permits(it)) {
+        return refused(&format!("the domain `{domain}`"));
+    }
+    if let Some(tag) = fields.options.tags().iter().find(|it| !own.permits_tag(it)) {
+        return refused(&format!("the tag `{tag}`"));
+    }
+    let bound = own.bound();
+    let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
+    match fields.groups().iter().find(|range| !is_given(range)) {
+        Some(range) => refused(&format!("to set the groups {range}")),
+        None => Ok(()),
+    }
+}
+
+/// What the books are to have of it, as its certificate says.
+fn as_member(shown: &Certificate, mut earlier: Vec<String>) -> Member {
+    let fields = shown.fields();
+    let subject = fields.subject;
+    let text = shown.to_text();
+    if !earlier.contains(&text) {
+        earlier.push(text);
+    }
+    Member {
+        name: subject.name.to_owned(),
+        address: subject.address,
+        key: subject.signing_key,
+        static_key: subject.static_key,
+        domains: subject.domains.iter().map(str::to_owned).collect(),
+        groups: fields.groups(),
+        tags: fields.options.tags().iter().map(str::to_owned).collect(),
+        endpoints: Vec::new(),
+        invitation: String::new(),
+        // These are set where it is certified.
+        serial: 0,
+        not_after_s: 0,
+        certificate: String::new(),
+        earlier,
+    }
+}

@@ -1,0 +1,101 @@
+//! Other issuers that a node has been told of: its own issuer names them with each certificate, and they are kept in a file
+//! beside the certificate, so that they are there when the own issuer is not.
+//!
+//! Who is named is only asked: what it gives is judged like every certificate.
+
+use crate::admission::is_endpoint;
+use crate::files::write_whole;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use wire::certificate::KEY_BYTES;
+use wire::relay::join::{ISSUERS_MAX, OtherIssuer};
+
+/// Eight issuers with eight endpoints of 255 bytes each have less.
+const BYTES_MAX: u64 = 32 << 10;
+
+/// An issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Where it is reached, by TCP.
+    #[serde(rename = "from")]
+    pub endpoints: Vec<String>,
+    /// Its signing key.
+    #[serde(with = "crate::admission::as_hex")]
+    pub key: [u8; KEY_BYTES],
+}
+
+impl Place {
+    /// As an issuer has told of it: endpoints that look like none are left out.
+    pub(crate) fn of(told: OtherIssuer<'_>) -> Place {
+        let endpoints = told.endpoints.iter().filter(|text| is_endpoint(text));
+        Place {
+            endpoints: endpoints.map(str::to_owned).collect(),
+            key: told.key,
+        }
+    }
+}
+
+/// The file beside that of a certificate.
+fn beside(certificate: &Path) -> PathBuf {
+    certificate.with_file_name("issuers.json")
+}
+
+/// Keeps what was told with a certificate; an issuer that tells of nobody changes nothing.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(certificate: &Path, told: &[Place]) -> io::Result<()> {
+    if told.is_empty() || read(certificate) == told {
+        return Ok(());
+    }
+    let text = serde_json::to_string_pretty(told).expect("it has text only");
+    write_whole(&beside(certificate), &text, 0o644)
+}
+
+/// What is kept; nothing of a file that is damaged, for the next certificate writes it again.
+pub fn read(certificate: &Path) -> Vec<Place> {
+    let path = beside(certificate);
+    if std::fs::metadata(&path).is_ok_and(|found| found.len() > BYTES_MAX) {
+        return Vec::new();
+    }
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut told: Vec<Place> = serde_json::from_str(&text).unwrap_or_default();
+    told.truncate(ISSUERS_MAX);
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::test_directory;
+
+    fn place(n: u8) -> Place {
+        Place {
+            endpoints: vec![format!("issuer-{n}:7700")],
+            key: [n; KEY_BYTES],
+        }
+    }
+
+    #[test]
+    fn what_was_told_is_kept_until_something_else_is_told() {
+        let dir = test_directory("renewal-told");
+        let certificate = dir.join("node.cert");
+        assert!(read(&certificate).is_empty());
+        let told = [place(1), place(2)];
+        write(&certificate, &told).unwrap();
+        assert_eq!(read(&certificate), told);
+        write(&certificate, &[]).unwrap();
+        assert_eq!(read(&certificate), told);
+        write(&certificate, &[place(3)]).unwrap();
+        assert_eq!(read(&certificate), [place(3)]);
+        let good = std::fs::read_to_string(dir.join("issuers.json")).unwrap();
+        let long = " ".repeat(BYTES_MAX as usize) + &good;
+        for bad in ["", "{}", "[{}]", &long] {
+            std::fs::write(dir.join("issuers.json"), bad).unwrap();
+            assert!(read(&certificate).is_empty());
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,169 @@
+//! `net delegate --renews`: an issuer may renew what another one has certified.
+//!
+//! The delegation that is made has the addresses and the limits of the other issuer, and serials of its own. Which members the
+//! node renews by it, and when, is for the node (`host::admission`).
+
+use super::Delegate;
+use super::add::validity;
+use super::delegate::CERTIFICATES;
+use super::directory::Directory;
+use super::register::Delegated;
+use super::renew::present;
+use crate::date::day;
+use crate::failure::{Failure, Outcome};
+use crate::identity::{read, write};
+use crate::terminal;
+use secure::{Certificate, Delegation, Mandate};
+use serde_json::json;
+use std::path::Path;
+
+/// How the file of a delegation for the members of this issuer is called.
+pub(super) fn file_for(issuer: &str) -> String {
+    format!("renews-{issuer}.delegation")
+}
+
+pub(super) fn run(args: &Delegate, issuer: &str) -> Outcome {
+    let mut directory = Directory::open(&args.dir)?;
+    let (delegation, certificate) = delegate(&mut directory, args, issuer)?;
+    let dir = directory.node(&args.node);
+    let file = dir.join(file_for(issuer));
+    write(&file, &delegation.to_text())?;
+    let configured = configure(&dir.join("node.toml"), &file_for(issuer))?;
+    let is_configured = configured.is_some();
+    let endpoints = match configured {
+        Some(endpoints) => endpoints,
+        None => present(&directory, &args.node)?.endpoints,
+    };
+    let fields = delegation.fields();
+    let key = certificate.fields().subject.signing_key;
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    if args.json {
+        let (first, last) = fields.addresses;
+        return terminal::json(&json!({
+            "node": args.node, "renews": issuer, "serial": fields.serial, "first": first.to_string(),
+            "last": last.to_string(), "not_after_s": fields.not_after_s, "lifetime_s": fields.lifetime_s,
+            "delegation": file.display().to_string(), "from": endpoints, "key": key,
+        }));
+    }
+    let dir = args.dir.display();
+    let told = tell(&directory.node(issuer).join("node.toml"), &endpoints, &key)?;
+    let told = match told {
+        true => format!(
+            "copy {dir}/{issuer}/node.toml to {issuer}, and restart it: then it tells its members"
+        ),
+        false => format!(
+            "write this into the node.toml of {issuer}, and restart it: then it tells its members\n\n\
+             [[issuer.renewed_by]]\nfrom = {endpoints:?}\nkey = \"{key}\""
+        ),
+    };
+    let (node, name, file) = (&args.node, file_for(issuer), file.display());
+    let configured = match is_configured {
+        true => format!("copy {file} and node.toml to {node}, and restart it"),
+        false => format!(
+            "copy {file} to {node}, write `renews = [\"{name}\"]` below `[issuer]` in its node.toml, and restart it"
+        ),
+    };
+    terminal::line(&format!(
+        "{node} may renew what {issuer} has certified until {}\n{configured}\n{told}",
+        day(fields.not_after_s),
+    ))
+}
+
+/// Makes the delegation, and gives the certificate of the node that has it.
+fn delegate(
+    directory: &mut Directory,
+    args: &Delegate,
+    issuer: &str,
+) -> Result<(Delegation, Certificate), Failure> {
+    let (node, other) = (present(directory, &args.node)?, present(directory, issuer)?);
+    if node.name == other.name {
+        return Err(Failure::misused(format_args!(
+            "{issuer} renews what it has issued itself: name another issuer by --renews"
+        )));
+    }
+    let newest = |name: &str| {
+        directory.register.delegated(name).ok_or_else(|| {
+            let dir = args.dir.display();
+            Failure::misused(format_args!(
+                "{name} is no issuer: `sinew net delegate {dir} {name}` makes it one"
+            ))
+        })
+    };
+    newest(&node.name)?;
+    let before = directory.delegation(newest(&other.name)?.serial)?;
+    let certificate = directory.certificate(node.serial)?;
+    let fields = before.fields();
+    // The bound of rights and the tags are among the words.
+    let domains: Vec<&str> = fields.domains.iter().collect();
+    let mandate = Mandate {
+        addresses: fields.addresses,
+        certificates: CERTIFICATES,
+        validity: validity(args.days),
+        lifetime_s: fields.lifetime_s,
+        names: fields.names,
+        domains: &domains,
+        groups: None,
+        tags: &[],
+    };
+    let delegation = directory.authority.delegate(&certificate, &mandate);
+    let delegation = delegation.map_err(Failure::misused)?;
+    let made = delegation.fields();
+    directory.register.delegations.push(Delegated {
+        node: node.name,
+        serial: made.serial,
+        first: made.addresses.0,
+        last: made.addresses.1,
+        not_after_s: made.not_after_s,
+        renews: Some(other.name),
+    });
+    directory.save()?;
+    directory.keep_delegation(&delegation)?;
+    Ok((delegation, certificate))
+}
+
+/// Writes into the configuration of an issuer who may renew its members; false if that is not here.
+fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
+    if !config.exists() {
+        return Ok(false);
+    }
+    let mut document: toml_edit::DocumentMut = read(config)?.parse().map_err(Failure::failed)?;
+    let Some(issuer) = document.get_mut("issuer") else {
+        return Ok(false);
+    };
+    let told = issuer["renewed_by"].or_insert(toml_edit::ArrayOfTables::new().into());
+    let Some(told) = told.as_array_of_tables_mut() else {
+        return Ok(false);
+    };
+    told.retain(|other| other.get("key").and_then(toml_edit::Item::as_str) != Some(key));
+    let mut other = toml_edit::Table::new();
+    other["from"] = toml_edit::value(toml_edit::Array::from_iter(from.iter().map(String::as_str)));
+    other["key"] = toml_edit::value(key);
+    told.push(other);
+    write(config, &document.to_string())?;
+    Ok(true)
+}
+
+/// Names the file in the node's configuration, and gives the endpoints there; none if the configuration is not here.
+fn configure(config: &Path, file: &str) -> Result<Option<Vec<String>>, Failure> {
+    if !config.exists() {
+        return Ok(None);
+    }
+    let mut document: toml_edit::DocumentMut = read(config)?.parse().map_err(Failure::failed)?;
+    // A file from before it was an issuer: `net delegate` writes the section.
+    let Some(issuer) = document.get_mut("issuer") else {
+        return Ok(None);
+    };
+    let texts = |item: &toml_edit::Item| -> Vec<String> {
+        let all = item.as_array().into_iter().flatten();
+        all.filter_map(|it| it.as_str().map(str::to_owned))
+            .collect()
+    };
+    let listed = |key: &str| issuer.get(key).map_or_else(Vec::new, texts);
+    let (endpoints, mut renews) = (listed("endpoints"), listed("renews"));
+    if !renews.iter().any(|known| known == file) {
+        renews.push(file.to_owned());
+        issuer["renews"] = toml_edit::value(toml_edit::Array::from_iter(renews));
+        write(config, &document.to_string())?;
+    }
+    Ok(Some(endpoints))
+}
