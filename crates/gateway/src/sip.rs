@@ -339,7 +339,7 @@ async fn start(
             auto_ack_2xx: false,
             ..Default::default()
         })
-        .with_transport_inspector(Box::new(inspect::Inside(gate)));
+        .with_transport_inspector(Box::new(inspect::Inside(gate.clone())));
     if let Some(trace) = settings.trace.clone() {
         builder.with_inspector(Box::new(inspect::Tracer(trace)));
     }
@@ -379,6 +379,7 @@ async fn start(
         report: settings.report,
         counters,
         places: Places::new(),
+        gate,
         tags: RandomState::new(),
         trace: settings.trace.map(inspect::Tracer),
     };

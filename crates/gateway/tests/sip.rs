@@ -566,9 +566,20 @@ fn what_cannot_go_on_is_told_why() {
     assert!(answer.text.starts_with("SIP/2.0 200"), "{}", answer.text);
 }
 
+/// A host acknowledges a refusal, so it hears answers: it is no stranger.
+fn acquaint(at: SocketAddr, ua: &mut Ua) {
+    let invite = ua.invite("bob@nowhere.example", &[], "");
+    ua.send(at, &invite);
+    let answer = ua.until("SIP/2.0 404");
+    let to = format!("To: {}", answer.one("To"));
+    let ack = invite.replace("INVITE", "ACK");
+    ua.send(at, &ack.replace("To: <sip:bob@nowhere.example>", &to));
+}
+
 #[test]
 fn unanswered_calls_of_one_host_are_bounded() {
-    let w = World::new("ringing");
+    let mut w = World::new("ringing");
+    acquaint(w.a.at(), &mut w.bob);
     let mut bytes = [0; 4_000];
     let refused = (0..2_000).find(|_| {
         // A call within the site takes no ports. Alice hears of it, and says nothing.
@@ -608,11 +619,20 @@ fn hosts_that_only_ring_leave_room_for_others() {
             }
         }
     };
-    let hosts = [20, 21, 22, 23].map(|last| Ua::at("flood", [127, 0, 0, last].into()));
-    for host in &hosts {
-        (0..1_024).for_each(|_| drop(ring(host)));
+    let hosts = |first: u8| [0, 1, 2, 3].map(|n| Ua::at("flood", [127, 0, 0, first + n].into()));
+    let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
+    // Strangers share few places, and yet there is one for the next.
+    for host in hosts(20) {
+        (0..40).for_each(|_| drop(ring(&host)));
     }
-    let eve = Ua::at("eve", [127, 0, 0, 9].into());
+    let calls = w.a.gateway.calls().len();
+    assert!((40..=64).contains(&calls), "{calls}");
+    assert_eq!(ring(&eve), "SIP/2.0 100");
+    for mut host in hosts(24) {
+        acquaint(w.a.at(), &mut host);
+        (0..1_024).for_each(|_| drop(ring(&host)));
+    }
+    acquaint(w.a.at(), &mut eve);
     for _ in 0..100 {
         assert_eq!(ring(&eve), "SIP/2.0 100");
     }

@@ -14,8 +14,8 @@ use gateway::sip::{Gateway, Settings};
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all of the gateway may grow by.
 const GROWTH_MAX: usize = 16 << 20;
@@ -53,10 +53,15 @@ struct Site {
     /// What was allocated before the first flood.
     before: usize,
     _network: Network,
+    /// One test at a time: all that the process allocates counts.
+    _alone: MutexGuard<'static, ()>,
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Site {
     fn start(test: &str) -> Site {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = Network::start(test, |_| Fate::Passes);
         let [registrar, asker] =
             [1, 9].map(|n| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, n), 0)).unwrap());
@@ -97,6 +102,7 @@ impl Site {
             registrar,
             asker,
             _network: network,
+            _alone: alone,
         }
     }
 
@@ -104,7 +110,7 @@ impl Site {
     fn is_there(&self, number: usize) {
         let at = self.asker.local_addr().unwrap();
         let to = self.gateway.local();
-        let asked = request("OPTIONS", &format!("sip:{to}"), at, number, "");
+        let asked = request("OPTIONS", &format!("sip:{to}"), at, number, ("", ""));
         self.asker.send_to(asked.as_bytes(), to).unwrap();
         let mut answer = [0; 9_000];
         let len = self.asker.recv(&mut answer).unwrap();
@@ -115,17 +121,24 @@ impl Site {
         );
     }
 
-    /// So many REGISTERs from each of so many hosts. What everything has grown by at most, since the first.
-    fn flood(&self, hosts: u8, requests: usize, domain: &str, more: &str) -> usize {
+    /// So many requests from each of so many hosts, with more fields and a body. What everything has grown by at most,
+    /// since the first.
+    fn flood(
+        &self,
+        hosts: u16,
+        requests: usize,
+        (method, uri): (&str, &str),
+        more: (&str, &str),
+    ) -> usize {
         let to = self.gateway.local();
         MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut number = 0;
         for host in 0..hosts {
-            let host = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, host), 0)).unwrap();
+            let host = UdpSocket::bind((Ipv4Addr::from(0x7f00_0100 + u32::from(host)), 0)).unwrap();
             let at = host.local_addr().unwrap();
             for _ in 0..requests {
                 number += 1;
-                let asked = request("REGISTER", &format!("sip:{domain}"), at, number, more);
+                let asked = request(method, uri, at, number, more);
                 host.send_to(asked.as_bytes(), to).unwrap();
                 if number % 16 == 0 {
                     self.is_there(number);
@@ -144,28 +157,65 @@ impl Site {
     }
 }
 
-fn request(method: &str, uri: &str, at: SocketAddr, number: usize, more: &str) -> String {
+fn request(
+    method: &str,
+    uri: &str,
+    at: SocketAddr,
+    number: usize,
+    (more, body): (&str, &str),
+) -> String {
+    let len = body.len();
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {at};branch=z9hG4bK{number}\r\n\
          From: <sip:a@a.example>;tag=flood\r\nTo: <sip:a@a.example>\r\n\
          Call-ID: {number}@{at}\r\nCSeq: 1 {method}\r\nContact: <sip:a@{at}>\r\n\
-         Max-Forwards: 70\r\nExpires: 60\r\n{more}Content-Length: 0\r\n\r\n"
+         Max-Forwards: 70\r\nExpires: 60\r\n{more}Content-Length: {len}\r\n\r\n{body}"
     )
 }
 
 #[test]
 fn a_flood_of_requests_costs_little_whatever_becomes_of_them() {
     let site = Site::start("sip-memory");
-    let refused = site.flood(16, 400, "nobody.example", "");
-    let waiting = site.flood(30, 400, "a.example", "");
+    let register = ("REGISTER", "sip:a.example");
+    let refused = site.flood(16, 400, ("REGISTER", "sip:nobody.example"), ("", ""));
+    let waiting = site.flood(30, 400, register, ("", ""));
     assert!(site.registered() > 10);
     let fields = "a:\r\n".repeat(500);
-    let many = site.flood(30, 50, "a.example", &fields);
+    let many = site.flood(30, 50, register, (&fields, ""));
     let long = format!("Subject: {}\r\n", "a".repeat(30_000));
-    let long = site.flood(30, 50, "a.example", &long);
+    let long = site.flood(30, 50, register, (&long, ""));
     let counters = site.gateway.counters();
     assert!(counters.overload.value() > 1_000, "it was a flood");
     let growth = [refused, waiting, many, long];
+    assert!(
+        growth.iter().all(|bytes| *bytes <= GROWTH_MAX),
+        "{growth:?}"
+    );
+}
+
+/// Calls to a phone that never answers, from hosts that nobody has seen.
+#[test]
+fn a_flood_of_calls_costs_little() {
+    let site = Site::start("sip-calls-memory");
+    let invite = ("INVITE", "sip:b@a.example");
+    let kind = "Content-Type: application/sdp\r\n";
+    let offer = "v=0\r\no=a 1 1 IN IP4 127.0.1.1\r\ns=-\r\nc=IN IP4 127.0.1.1\r\nt=0 0\r\n\
+                 m=audio 40000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+    let refused = site.flood(16, 200, ("INVITE", "sip:b@nobody.example"), (kind, offer));
+    let ringing = site.flood(30, 200, invite, (kind, offer));
+    assert!(
+        site.registered() > 10,
+        "some have reached the phone's server"
+    );
+    let long = offer.to_owned() + &"a=x\r\n".repeat(5_000);
+    let long = site.flood(30, 50, invite, (kind, &long));
+    let fields = kind.to_owned() + &"a:\r\n".repeat(500);
+    let many = site.flood(30, 50, invite, (&fields, offer));
+    // Each host takes the place of another one.
+    let spread = site.flood(5_500, 1, invite, (kind, offer));
+    let counters = site.gateway.counters();
+    assert!(counters.overload.value() > 1_000, "it was a flood");
+    let growth = [refused, ringing, long, many, spread];
     assert!(
         growth.iter().all(|bytes| *bytes <= GROWTH_MAX),
         "{growth:?}"

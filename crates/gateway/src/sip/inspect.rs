@@ -58,7 +58,7 @@ pub type Trace = Arc<dyn Fn(Direction, Option<SocketAddr>, &str) + Send + Sync>;
 
 /// Lets through what sources may send. Asked where datagrams are received, before they cost
 /// anything: the stack's queue behind that has no bound of its own.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: Mutex<State>,
     counters: Arc<Counters>,
     hasher: RandomState,
@@ -217,6 +217,15 @@ impl Gate {
             source.tags.push_back(tag);
         }
         true
+    }
+
+    /// Whether an address has shown that it hears what it is told.
+    pub(crate) fn is_proven(&self, from: IpAddr) -> bool {
+        let state = self.locked();
+        state
+            .sources
+            .get(&from)
+            .is_some_and(|source| source.is_proven)
     }
 
     /// A message of this source was taken up, the first that waits.

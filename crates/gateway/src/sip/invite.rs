@@ -18,7 +18,7 @@ use super::message;
 use super::places::InvitePlace;
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
-use super::transactions::{respond, responses};
+use super::transactions::{respond, responses, responses_to_invite};
 use base::NodeAddr;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
@@ -29,6 +29,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use voice::sdp::{OPTION_TAG, Sdp, Side};
 
 /// How long a hop may say nothing at all when there is another one: three transmissions of the
@@ -54,6 +55,7 @@ pub(crate) async fn take(
     let _ = transaction.send_trying().await;
     let invite = transaction.original.clone();
     let responder = transaction.tu_sender.clone();
+    let [gone, left] = place.ends();
     let caller = requests(transaction, place, proxy.endpoint.clone());
     let driver = Driver {
         proxy,
@@ -73,6 +75,8 @@ pub(crate) async fn take(
         is_final: false,
         ack: None,
         is_plain: false,
+        gone,
+        left,
     };
     driver.run(caller).await;
 }
@@ -153,9 +157,15 @@ fn requests(
 ) -> UnboundedReceiver<Request> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
-        while let Some(message) = transaction.receive().await {
-            if let SipMessage::Request(request) = message {
-                let _ = sender.send(request);
+        loop {
+            let message = tokio::select! {
+                message = transaction.receive() => message,
+                () = place.left() => None,
+            };
+            match message {
+                Some(SipMessage::Request(request)) => drop(sender.send(request)),
+                Some(SipMessage::Response(_)) => {}
+                None => break,
             }
         }
         drop(sender);
@@ -191,6 +201,9 @@ struct Driver {
     ack: Option<(Request, Hop)>,
     /// Sent without announcements, after a hop that takes none.
     is_plain: bool,
+    /// Others have more right to the memory that it takes: it has to give way, and has had the time to.
+    gone: CancellationToken,
+    left: CancellationToken,
 }
 
 impl Driver {
@@ -222,6 +235,8 @@ impl Driver {
                     None => callee_is_there = false,
                 },
                 () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
+                () = self.gone.cancelled(), if !self.is_final => self.give_way().await,
+                () = self.left.cancelled() => return,
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
                     if let Ok(next) = self.try_next().await {
                         callee = next;
@@ -315,7 +330,7 @@ impl Driver {
         self.sent = Some(request);
         self.hop = Some(hop);
         self.heard = false;
-        Ok(responses(transaction?))
+        Ok(responses_to_invite(transaction?, self.left.clone()))
     }
 
     /// Begins the call's media for this hop, anew if another one was tried before.

@@ -8,7 +8,8 @@
 //!   INVITE ── a call ──▶ over, kept for repetitions ── LINGER ──▶ gone
 //! ```
 //! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the
-//! calls are bounded elsewhere. What is refused here is answered and forgotten, and has a place for as
+//! calls are bounded elsewhere. A stranger, a host that has not shown that it hears answers, may be invented, and one INVITE
+//! of it goes for that of another one even while it rings. What is refused here is answered and forgotten, and has a place for as
 //! long as that takes.
 
 use super::hop::{Face, Hop};
@@ -19,6 +20,7 @@ use rsipstack::sip::{Header, Headers};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
 use rsipstack::transaction::key::TransactionKey;
 use rsipstack::transaction::transaction::Transaction;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What requests that are no INVITE may cost: some 180 that wait for their next hop at the same time, of
@@ -30,6 +32,11 @@ const HELD: usize = 44 << 10;
 /// INVITEs: a call has its place until it is answered, and for [`LINGER`] after that. 64 calls a second
 /// of one host, which may have a half.
 const INVITES_MAX: usize = 4_096;
+/// INVITEs of strangers. Choice: 8 MB, for each has cost 125 kB in the test `sip_memory`. A host is none once it has
+/// acknowledged an answer, also a refusal for want of a place.
+const STRANGERS_MAX: usize = 64;
+/// A call of a stranger that has to go has so long to tell both ends; so many at a time, and the others none.
+const LEAVE: Duration = Duration::from_millis(500);
 /// Of INVITEs whose answer was forgotten early the stack keeps some hundred bytes until then.
 const TRACES_MAX: usize = 4_096;
 /// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
@@ -48,6 +55,8 @@ pub(crate) fn asker(hop: &Hop) -> Asker {
 pub(crate) struct Places {
     requests: Slots<Asker>,
     invites: Slots<Asker>,
+    strangers: Slots<Asker>,
+    leaving: Slots,
     traces: Slots,
 }
 
@@ -62,7 +71,10 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct InvitePlace {
     slot: Slot<Asker>,
+    leaving: Slots,
     traces: Slots,
+    gone: CancellationToken,
+    left: CancellationToken,
 }
 
 impl Places {
@@ -70,6 +82,8 @@ impl Places {
         Places {
             requests: Slots::new(REQUESTS_MAX),
             invites: Slots::new(INVITES_MAX),
+            strangers: Slots::new(STRANGERS_MAX),
+            leaving: Slots::new(STRANGERS_MAX / 4),
             traces: Slots::new(TRACES_MAX),
         }
     }
@@ -88,10 +102,23 @@ impl Places {
     }
 
     /// For an INVITE.
-    pub(crate) fn take_invite(&self, of: Asker) -> Option<InvitePlace> {
+    pub(crate) fn take_invite(&self, of: Asker, is_stranger: bool) -> Option<InvitePlace> {
+        let gone = CancellationToken::new();
+        let slot = match is_stranger {
+            false => self.invites.take_for(of)?,
+            true => {
+                let slot = self.strangers.take_for(of)?;
+                let goes = gone.clone();
+                slot.may_end(move || goes.cancel());
+                slot
+            }
+        };
         Some(InvitePlace {
-            slot: self.invites.take_for(of)?,
+            slot,
+            leaving: self.leaving.clone(),
             traces: self.traces.clone(),
+            gone,
+            left: CancellationToken::new(),
         })
     }
 }
@@ -109,26 +136,42 @@ impl Place {
 }
 
 impl InvitePlace {
+    /// Cancelled when its call has to give way, and when it has told both ends.
+    pub(crate) fn ends(&self) -> [CancellationToken; 2] {
+        [self.gone.clone(), self.left.clone()]
+    }
+
+    /// It has to go, and has told both ends.
+    pub(crate) async fn left(&self) {
+        self.gone.cancelled().await;
+        if let Some(_leaving) = self.leaving.take() {
+            tokio::time::sleep(LEAVE).await;
+        }
+        self.left.cancel();
+    }
+
     /// For as long as the stack keeps the last answer, or until another host needs the place.
     pub(crate) async fn linger(self, endpoint: EndpointInnerRef, key: TransactionKey) {
-        let is_over = tokio::time::sleep(LINGER);
-        tokio::pin!(is_over);
+        let over = Instant::now() + LINGER;
+        let trace = self.traces.take();
         // The stack's timer stays where it is.
-        let Some(_trace) = self.traces.take() else {
-            return is_over.await;
-        };
-        let gone = CancellationToken::new();
-        let goes = gone.clone();
+        if trace.is_none() && !self.gone.is_cancelled() {
+            return tokio::time::sleep_until(over).await;
+        }
+        let goes = self.gone.clone();
         self.slot.may_end(move || goes.cancel());
         self.slot.is_spare();
         tokio::select! {
-            () = &mut is_over => return,
-            () = gone.cancelled() => {}
+            () = tokio::time::sleep_until(over) => return,
+            () = self.gone.cancelled() => {}
         }
         endpoint.finished_transactions.remove(&key);
         endpoint.waiting_ack.retain(|_, of| *of != key);
-        drop((key, endpoint));
-        is_over.await;
+        // A task of its own, since this one has the size of the transaction that it has received.
+        tokio::spawn(async move {
+            tokio::time::sleep_until(over).await;
+            drop(trace);
+        });
     }
 }
 
@@ -153,7 +196,7 @@ mod tests {
         let node = Hop::overlay(base::NodeAddr(0x0a07_0001));
         assert_eq!(host.at.ip(), node.at.ip());
         let all = |of: &Hop| -> Vec<InvitePlace> {
-            core::iter::from_fn(|| places.take_invite(asker(of))).collect()
+            core::iter::from_fn(|| places.take_invite(asker(of), false)).collect()
         };
         let held = all(&host);
         assert_eq!(held.len(), INVITES_MAX / 2);

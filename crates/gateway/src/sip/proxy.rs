@@ -7,7 +7,7 @@
 use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
 use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
-use super::inspect::Tracer;
+use super::inspect::{Gate, Tracer};
 use super::message;
 use super::places::{self, LINGER, Place, Places};
 use super::routes::{Nowhere, Routes};
@@ -69,6 +69,8 @@ pub(crate) struct Proxy {
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) places: Places,
+    /// What is known of those who send datagrams.
+    pub(crate) gate: Arc<Gate>,
     /// Makes the tags of our own answers.
     pub(crate) tags: RandomState,
     pub(crate) trace: Option<Tracer>,
@@ -91,7 +93,7 @@ impl Proxy {
         };
         let (proxy, of) = (self.clone(), places::asker(&from));
         if transaction.original.method == Method::Invite {
-            match self.places.take_invite(of) {
+            match self.places.take_invite(of, self.is_stranger(&from)) {
                 Some(place) => {
                     tokio::spawn(invite::take(proxy, transaction, from, place));
                 }
@@ -105,6 +107,12 @@ impl Proxy {
             }
             None => self.turn_away(transaction),
         }
+    }
+
+    /// Whether a host may be invented: what it writes as its address has not been proven.
+    fn is_stranger(&self, from: &Hop) -> bool {
+        let is_written = from.face == Face::Access && from.stream.is_none();
+        is_written && !self.gate.is_proven(from.at.ip())
     }
 
     /// A request for which there is no place.

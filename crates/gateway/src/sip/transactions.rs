@@ -8,11 +8,12 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::uri::Tag;
-use rsipstack::sip::{Header, Method, Request, Response, SipMessage, StatusCode, Transport};
+use rsipstack::sip::{Header, Request, Response, SipMessage, StatusCode, Transport};
 use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::transaction::{Transaction, TransactionEvent, TransactionEventSender};
 use rsipstack::transport::{SipAddr, SipConnection};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
 
 /// How long a TCP connection to a neighbour may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -158,12 +159,31 @@ pub(crate) fn address(hop: &Hop) -> SipAddr {
     }
 }
 
-/// The responses of a client transaction, received in a task of its own until it is over. One of an INVITE
-/// has to end as it should, others when nobody waits for them.
-pub(crate) fn responses(mut transaction: Transaction) -> UnboundedReceiver<Response> {
+/// The responses of a client transaction, received in a task of its own until it is over, or nobody waits for them.
+pub(crate) fn responses(transaction: Transaction) -> UnboundedReceiver<Response> {
     let (sender, receiver) = unbounded_channel();
-    let is_invite = transaction.original.method == Method::Invite;
+    let waits = sender.clone();
+    receive(transaction, sender, async move { waits.closed().await });
+    receiver
+}
+
+/// The same for an INVITE, which has to end as it should, also when nobody waits for it; unless its place is wanted.
+pub(crate) fn responses_to_invite(
+    transaction: Transaction,
+    left: CancellationToken,
+) -> UnboundedReceiver<Response> {
+    let (sender, receiver) = unbounded_channel();
+    receive(transaction, sender, async move { left.cancelled().await });
+    receiver
+}
+
+fn receive(
+    mut transaction: Transaction,
+    sender: UnboundedSender<Response>,
+    ends: impl Future<Output = ()> + Send + 'static,
+) {
     tokio::spawn(async move {
+        tokio::pin!(ends);
         loop {
             tokio::select! {
                 message = transaction.receive() => match message {
@@ -171,11 +191,10 @@ pub(crate) fn responses(mut transaction: Transaction) -> UnboundedReceiver<Respo
                     Some(SipMessage::Request(_)) => {}
                     None => break,
                 },
-                () = sender.closed(), if !is_invite => break,
+                () = &mut ends => break,
             }
         }
     });
-    receiver
 }
 
 /// Has a server transaction answer.
