@@ -641,6 +641,56 @@ fn hosts_that_only_ring_leave_room_for_others() {
     assert!((1_921..=2_048).contains(&calls), "{calls}");
 }
 
+/// INVITEs from so many addresses, each of which has said nothing before.
+fn invented(at: SocketAddr, to: &str, addresses: u32) {
+    for n in 0..addresses {
+        let host = Ua::at("invented", Ipv4Addr::from(0x7f00_0200 + n).into());
+        host.send(at, &host.invite(to, &[], ""));
+    }
+}
+
+#[test]
+fn of_calls_that_had_to_go_nothing_stays_though_the_callee_rings() {
+    let mut w = World::new("invented");
+    let alice = std::mem::replace(&mut w.alice, Ua::new("nobody"));
+    let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
+    acquaint(w.a.at(), &mut eve);
+    std::thread::scope(|scope| {
+        scope.spawn(|| alice.rings_until("END"));
+        for _ in 0..8 {
+            invented(w.a.at(), "anybody@a.example", 150);
+        }
+        let calls = || w.a.gateway.calls().len();
+        // What was sent before is taken up once she is answered.
+        let asks = (0..20_000).take_while(|n| *n == 0 || calls() > 64);
+        asks.for_each(|_| {
+            let message = eve.invite(&w.a.at().to_string(), &[], "");
+            eve.send(w.a.at(), &message.replace("INVITE", "OPTIONS"));
+            eve.until("SIP/2.0 200");
+        });
+        eve.send(alice.address(), "END");
+        assert!((1..=64).contains(&calls()), "{}", calls());
+    });
+}
+
+#[test]
+fn a_call_is_changed_while_invented_hosts_ring() {
+    let mut w = World::new("changed");
+    let mut call = w.call();
+    call.callee
+        .send(&w.bob, "INVITE", &w.bob.sdp("a=sendonly\r\n"));
+    let at_alice = w.alice.until("INVITE");
+    invented(w.b.at(), "anybody@b.example", 150);
+    w.bob.until("INVITE sip:anybody");
+    w.alice
+        .respond(&at_alice, "200 OK", &w.alice.sdp("a=recvonly\r\n"));
+    w.bob.until("SIP/2.0 200");
+    call.caller.send(&w.alice, "BYE", "");
+    let bye = w.bob.until("BYE");
+    w.bob.respond(&bye, "200 OK", "");
+    w.alice.until("SIP/2.0 200");
+}
+
 #[test]
 fn strangers_may_not_use_it() {
     let only = Allowed::new(vec!["192.0.2.0/24:*".parse().unwrap()]);

@@ -16,6 +16,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use ua::Ua;
 
 /// What all of the gateway may grow by.
 const GROWTH_MAX: usize = 16 << 20;
@@ -47,7 +48,7 @@ static ALLOCATOR: Counting = Counting;
 /// A gateway of `a.example`, whose registrar never answers.
 struct Site {
     gateway: Gateway,
-    registrar: UdpSocket,
+    registrar: Ua,
     /// Who asks whether it is there.
     asker: UdpSocket,
     /// What was allocated before the first flood.
@@ -63,12 +64,12 @@ impl Site {
     fn start(test: &str) -> Site {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = Network::start(test, |_| Fate::Passes);
-        let [registrar, asker] =
-            [1, 9].map(|n| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, n), 0)).unwrap());
+        let registrar = Ua::new("registrar");
+        let asker = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 9), 0)).unwrap();
         asker
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
-        let at = registrar.local_addr().unwrap();
+        let at = registrar.address();
         let nodes = [Certified {
             node: NODES[0],
             name: "a".to_owned(),
@@ -151,9 +152,12 @@ impl Site {
 
     /// How many requests have come to the registrar.
     fn registered(&self) -> usize {
-        self.registrar.set_nonblocking(true).unwrap();
+        let socket = &self.registrar.sip;
+        socket.set_nonblocking(true).unwrap();
         let mut bytes = [0; 65_536];
-        core::iter::from_fn(|| self.registrar.recv(&mut bytes).ok()).count()
+        let count = core::iter::from_fn(|| socket.recv(&mut bytes).ok()).count();
+        socket.set_nonblocking(false).unwrap();
+        count
     }
 }
 
@@ -211,11 +215,20 @@ fn a_flood_of_calls_costs_little() {
     let long = site.flood(30, 50, invite, (kind, &long));
     let fields = kind.to_owned() + &"a:\r\n".repeat(500);
     let many = site.flood(30, 50, invite, (&fields, offer));
-    // Each host takes the place of another one.
+    // Each host takes the place of another one, and the phone rings.
+    let rung = std::thread::scope(|scope| {
+        scope.spawn(|| site.registrar.rings_until("END"));
+        let rung = site.flood(5_500, 1, invite, (kind, offer));
+        site.asker
+            .send_to(b"END", site.registrar.address())
+            .unwrap();
+        rung
+    });
+    // The same while it says nothing.
     let spread = site.flood(5_500, 1, invite, (kind, offer));
     let counters = site.gateway.counters();
     assert!(counters.overload.value() > 1_000, "it was a flood");
-    let growth = [refused, ringing, long, many, spread];
+    let growth = [refused, ringing, long, many, spread, rung];
     assert!(
         growth.iter().all(|bytes| *bytes <= GROWTH_MAX),
         "{growth:?}"

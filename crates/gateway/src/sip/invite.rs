@@ -157,15 +157,19 @@ fn requests(
 ) -> UnboundedReceiver<Request> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
-        loop {
-            let message = tokio::select! {
-                message = transaction.receive() => message,
-                () = place.left() => None,
-            };
-            match message {
-                Some(SipMessage::Request(request)) => drop(sender.send(request)),
-                Some(SipMessage::Response(_)) => {}
-                None => break,
+        {
+            let left = place.left();
+            tokio::pin!(left);
+            loop {
+                let message = tokio::select! {
+                    message = transaction.receive() => message,
+                    () = &mut left => None,
+                };
+                match message {
+                    Some(SipMessage::Request(request)) => drop(sender.send(request)),
+                    Some(SipMessage::Response(_)) => {}
+                    None => break,
+                }
             }
         }
         drop(sender);
@@ -208,9 +212,10 @@ struct Driver {
 
 impl Driver {
     async fn run(mut self, mut caller: UnboundedReceiver<Request>) {
-        let mut callee = match self.try_next().await {
-            Ok(callee) => callee,
-            Err(rejection) => return self.fail(&rejection),
+        let mut callee = match self.try_next_while_wanted().await {
+            Some(Ok(callee)) => callee,
+            Some(Err(rejection)) => return self.fail(&rejection),
+            None => return self.give_way().await,
         };
         let gives_way = self
             .call
@@ -221,6 +226,10 @@ impl Driver {
         let (mut caller_is_there, mut callee_is_there) = (true, true);
         while caller_is_there || callee_is_there {
             tokio::select! {
+                // First, since both ends are gone soon after, and then nobody would end the call.
+                biased;
+                () = self.gone.cancelled(), if !self.is_final => self.give_way().await,
+                () = self.left.cancelled() => return,
                 request = caller.recv(), if caller_is_there => match request {
                     Some(request) => self.on_request(request).await,
                     None => caller_is_there = false,
@@ -235,10 +244,8 @@ impl Driver {
                     None => callee_is_there = false,
                 },
                 () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
-                () = self.gone.cancelled(), if !self.is_final => self.give_way().await,
-                () = self.left.cancelled() => return,
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
-                    if let Ok(next) = self.try_next().await {
+                    if let Some(Ok(next)) = self.try_next_while_wanted().await {
                         callee = next;
                     }
                     silence = Instant::now() + SILENCE;
@@ -256,7 +263,9 @@ impl Driver {
         self.cancel().await;
         self.is_final = true;
         let why = Rejection::new(503, "too many unanswered calls of this host");
-        if let Some(call) = &self.call {
+        if self.is_first
+            && let Some(call) = &self.call
+        {
             self.proxy.end(call, End::Refused(why.status), None);
         }
         let answer = self.proxy.refusal(&self.invite, &why);
@@ -297,6 +306,17 @@ impl Driver {
     /// Whether a silent hop is left for another.
     fn may_leave(&self) -> bool {
         !self.heard && !self.is_cancelled && !self.hops.is_empty()
+    }
+
+    /// The same, until its place is wanted: a hop that has to be connected to may take seconds.
+    async fn try_next_while_wanted(
+        &mut self,
+    ) -> Option<Result<UnboundedReceiver<Response>, Rejection>> {
+        let left = self.left.clone();
+        tokio::select! {
+            next = self.try_next() => Some(next),
+            () = left.cancelled() => None,
+        }
     }
 
     /// Sends it to the next hop that can be sent to.
@@ -445,7 +465,10 @@ impl Driver {
         });
         let cseq = format!("{} CANCEL", message::cseq(sent));
         cancel.headers.push(Header::CSeq(cseq.into()));
-        if let Ok(transaction) = self.proxy.transaction(cancel, hop).await {
+        if self.gone.is_cancelled() {
+            // Of what nobody answers the stack would keep each for half a minute.
+            let _ = self.proxy.send_once(cancel, hop).await;
+        } else if let Ok(transaction) = self.proxy.transaction(cancel, hop).await {
             let mut answers = responses(transaction);
             tokio::spawn(async move { while answers.recv().await.is_some() {} });
         }

@@ -37,7 +37,7 @@ const INVITES_MAX: usize = 4_096;
 const STRANGERS_MAX: usize = 64;
 /// A call of a stranger that has to go has so long to tell both ends; so many at a time, and the others none.
 const LEAVE: Duration = Duration::from_millis(500);
-/// Of INVITEs whose answer was forgotten early the stack keeps some hundred bytes until then.
+/// Of INVITEs whose answer was forgotten early the stack keeps some hundred bytes until then; as many of strangers'.
 const TRACES_MAX: usize = 4_096;
 /// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
 pub(crate) const LINGER: Duration = Duration::from_secs(32);
@@ -57,6 +57,8 @@ pub(crate) struct Places {
     invites: Slots<Asker>,
     strangers: Slots<Asker>,
     leaving: Slots,
+    /// Of strangers, and of the others.
+    stranger_traces: Slots,
     traces: Slots,
 }
 
@@ -72,6 +74,8 @@ pub(crate) struct Place {
 pub(crate) struct InvitePlace {
     slot: Slot<Asker>,
     leaving: Slots,
+    /// A stranger's, from the beginning.
+    trace: Option<Slot>,
     traces: Slots,
     gone: CancellationToken,
     left: CancellationToken,
@@ -84,6 +88,7 @@ impl Places {
             invites: Slots::new(INVITES_MAX),
             strangers: Slots::new(STRANGERS_MAX),
             leaving: Slots::new(STRANGERS_MAX / 4),
+            stranger_traces: Slots::new(TRACES_MAX),
             traces: Slots::new(TRACES_MAX),
         }
     }
@@ -104,18 +109,20 @@ impl Places {
     /// For an INVITE.
     pub(crate) fn take_invite(&self, of: Asker, is_stranger: bool) -> Option<InvitePlace> {
         let gone = CancellationToken::new();
-        let slot = match is_stranger {
-            false => self.invites.take_for(of)?,
+        let (slot, trace) = match is_stranger {
+            false => (self.invites.take_for(of)?, None),
             true => {
+                let trace = self.stranger_traces.take()?;
                 let slot = self.strangers.take_for(of)?;
                 let goes = gone.clone();
                 slot.may_end(move || goes.cancel());
-                slot
+                (slot, Some(trace))
             }
         };
         Some(InvitePlace {
             slot,
             leaving: self.leaving.clone(),
+            trace,
             traces: self.traces.clone(),
             gone,
             left: CancellationToken::new(),
@@ -153,11 +160,10 @@ impl InvitePlace {
     /// For as long as the stack keeps the last answer, or until another host needs the place.
     pub(crate) async fn linger(self, endpoint: EndpointInnerRef, key: TransactionKey) {
         let over = Instant::now() + LINGER;
-        let trace = self.traces.take();
         // The stack's timer stays where it is.
-        if trace.is_none() && !self.gone.is_cancelled() {
+        let Some(trace) = self.trace.or_else(|| self.traces.take()) else {
             return tokio::time::sleep_until(over).await;
-        }
+        };
         let goes = self.gone.clone();
         self.slot.may_end(move || goes.cancel());
         self.slot.is_spare();

@@ -93,7 +93,8 @@ impl Proxy {
         };
         let (proxy, of) = (self.clone(), places::asker(&from));
         if transaction.original.method == Method::Invite {
-            match self.places.take_invite(of, self.is_stranger(&from)) {
+            let is_stranger = self.is_stranger(&from, &transaction.original);
+            match self.places.take_invite(of, is_stranger) {
                 Some(place) => {
                     tokio::spawn(invite::take(proxy, transaction, from, place));
                 }
@@ -109,10 +110,24 @@ impl Proxy {
         }
     }
 
-    /// Whether a host may be invented: what it writes as its address has not been proven.
-    fn is_stranger(&self, from: &Hop) -> bool {
+    /// Whether a host may be invented: what it writes as its address has not been proven, and it is no neighbour of the
+    /// call that it speaks of.
+    fn is_stranger(&self, from: &Hop, invite: &Request) -> bool {
         let is_written = from.face == Face::Access && from.stream.is_none();
-        is_written && !self.gate.is_proven(from.at.ip())
+        is_written && !self.gate.is_proven(from.at.ip()) && !self.is_of_call(from, invite)
+    }
+
+    /// Whether an INVITE changes a call that was answered, and comes from where that call's requests come.
+    fn is_of_call(&self, from: &Hop, invite: &Request) -> bool {
+        let call_id = message::call_id(invite);
+        let table = locked(&self.calls);
+        let numbers = table.by_call_id.get(&call_id).into_iter().flatten();
+        let mut calls = numbers.filter_map(|number| table.calls.get(number));
+        calls.any(|call| {
+            let call = locked(call);
+            let side = call.side_of(invite).filter(|_| call.is_answered());
+            side.is_some_and(|side| call.is_neighbour(side, from))
+        })
     }
 
     /// A request for which there is no place.

@@ -82,9 +82,14 @@ impl Proxy {
     /// Sends a request that has no transaction: an ACK of a 2xx.
     pub(crate) async fn send_ack(&self, mut ack: Request, hop: &Hop) -> Result<(), Rejection> {
         message::push_via(&mut ack, hop.transport, &self.names().toward(hop));
+        self.send_once(ack, hop).await
+    }
+
+    /// Sends a request that has its Via, once.
+    pub(crate) async fn send_once(&self, request: Request, hop: &Hop) -> Result<(), Rejection> {
         let connection = self.connection(hop).await?;
         let to = address(hop);
-        let sent = self.tell(&connection, ack.into(), Some(&to)).await;
+        let sent = self.tell(&connection, request.into(), Some(&to)).await;
         sent.map_err(|error| Rejection::new(503, error))
     }
 
@@ -191,7 +196,13 @@ fn receive(
                     Some(SipMessage::Request(_)) => {}
                     None => break,
                 },
-                () = &mut ends => break,
+                () = &mut ends => {
+                    // Nobody is to answer in its name any more: the stack keeps an ACK for that otherwise.
+                    let (endpoint, key) = (transaction.endpoint_inner.clone(), transaction.key.clone());
+                    drop(transaction);
+                    endpoint.finished_transactions.remove(&key);
+                    break;
+                }
             }
         }
     });

@@ -104,6 +104,19 @@ impl Ua {
         self.send(request.from, &with_body(&head, body));
     }
 
+    /// Rings whoever calls, and answers nothing else, until a message begins so.
+    pub fn rings_until(&self, end: &str) {
+        let mut bytes = [0; 65_536];
+        while let Ok((len, from)) = self.sip.recv_from(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+            if text.starts_with("INVITE") {
+                self.respond(&Message { text, from }, "180 Ringing", "");
+            } else if text.starts_with(end) {
+                break;
+            }
+        }
+    }
+
     /// An INVITE outside of any dialog.
     pub fn invite(&self, to: &str, more: &[&str], body: &str) -> String {
         let at = self.address();
