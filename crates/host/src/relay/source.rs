@@ -43,11 +43,11 @@ use wire::relay::{
 const PIECE_BYTES_MIN: usize = 1_024;
 
 /// Pieces of long files end at multiples of this. Both ends then hash whole groups of chunks, which takes a fifth less
-/// time, and a sink writes whole pages, which takes a quarter less. Choice: the longest power of two that a frame has room
-/// for beside the head of a piece and the tag.
+/// time, and a sink writes whole pages, which takes a quarter less. Choice: a frame has room for three times as much, so
+/// frames stay long.
 const ROUND_BYTES: u64 = FRAME_BYTES_MAX as u64 / 4;
 
-/// A frame with such a piece.
+/// A frame with the longest such piece.
 const ROUND_FRAME_BYTES: usize = FRAME_HEAD_BYTES + 4 + 3 * ROUND_BYTES as usize + TAG_BYTES;
 
 /// What the sinks have said.
@@ -746,7 +746,7 @@ mod tests {
             ends.push(at);
         }
         assert_eq!(ends.pop(), Some(size));
-        assert_eq!(ends[0], 3 * ROUND_BYTES, "as far as there is room");
+        assert_eq!(ends[0], 4 * ROUND_BYTES, "as far as there is room");
         for pair in ends.windows(2) {
             assert_eq!(pair[1], pair[0] + 3 * ROUND_BYTES);
         }
