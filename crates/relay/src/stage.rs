@@ -75,11 +75,6 @@ impl<T: Clone> Fan<T> {
             .all(|branch| branch.held == 0 || branch.held + bytes + FRAME_COST_BYTES <= self.limit)
     }
 
-    /// A quarter of each queue is free: who waited for room can go on for a while.
-    pub fn is_eased(&self) -> bool {
-        self.has_room(self.limit / 4)
-    }
-
     /// Takes a frame for all branches; its room was asked for.
     pub fn push(&mut self, bytes: usize, frame: &T) {
         self.came += bytes as u64;
@@ -142,11 +137,9 @@ mod tests {
         assert!(!fan.has_room(1));
         assert_eq!(fan.next(0), Next::Frame('a'));
         assert!(!fan.has_room(1), "the other branch holds it still");
-        assert!(!fan.is_eased());
         let held = QUEUE_BYTES + FRAME_COST_BYTES;
         assert_eq!((fan.held(0), fan.held(1)), (0, held));
         assert_eq!(fan.next(1), Next::Frame('a'));
-        assert!(fan.is_eased());
         assert!(fan.has_room(1));
         assert_eq!(fan.next(0), Next::Nothing);
         fan.on_end(QUEUE_BYTES as u64).unwrap();

@@ -119,7 +119,7 @@ pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Trans
             Ok((frame, mut bytes)) => {
                 bytes[..FRAME_HEAD_BYTES].copy_from_slice(&frame.to_bytes());
                 let (len, packed) = (frame.len as usize, Arc::new(bytes));
-                let put = frames.wait_for_room(transfer, Fan::is_eased, |fan| {
+                let put = frames.wait(transfer, |fan| {
                     fan.has_room(len).then(|| fan.push(len, &packed))
                 });
                 if let Err(Over) = put {

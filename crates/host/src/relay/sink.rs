@@ -85,7 +85,7 @@ fn corrupted(here: NodeAddr, why: StreamError, writing: &mut Writing) -> Failure
 /// Waits until a frame may be put in.
 fn room(inflow: &Inflow, transfer: &Transfer) -> Result<(), Over> {
     let has_room = |r: &mut Reassembly| r.has_room().then_some(());
-    inflow.wait_for_room(transfer, Reassembly::is_eased, has_room)
+    inflow.wait(transfer, has_room)
 }
 
 /// Takes the frames of one connection in.

@@ -23,7 +23,7 @@ use net::file;
 use relay::resume::{self, COMPARED_BYTES_MIN, Pieces, There, TooMuch};
 use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
-use relay::{Encoder, Fan, Window};
+use relay::{Encoder, Window};
 use secure::ends::StreamKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -719,11 +719,9 @@ impl Out<'_> {
             let fits = f.window.room() >= len as u64;
             fits.then(|| f.window.on_sent(len as u64))
         })?;
-        source
-            .frames
-            .wait_for_room(source.transfer, Fan::is_eased, |fan| {
-                fan.has_room(len).then(|| fan.push(len, &packed))
-            })?;
+        source.frames.wait(source.transfer, |fan| {
+            fan.has_room(len).then(|| fan.push(len, &packed))
+        })?;
         source.feedback.with(|f| f.awaited.let_go());
         self.offset += len as u64;
         Ok(())

@@ -242,16 +242,12 @@ impl Spare {
 pub(super) struct Shared<T> {
     held: Mutex<Held<T>>,
     changed: Condvar,
-    eased: Condvar,
 }
 
 struct Held<T> {
     value: T,
     /// Threads that wait for a change.
     waiting: usize,
-    /// Threads that wait for room, and when there is enough of it to wake them.
-    crowded: usize,
-    is_eased: fn(&T) -> bool,
 }
 
 /// The transfer has failed meanwhile.
@@ -261,14 +257,8 @@ pub(super) struct Over;
 impl<T> Shared<T> {
     pub(super) fn new(value: T) -> Shared<T> {
         Shared {
-            held: Mutex::new(Held {
-                value,
-                waiting: 0,
-                crowded: 0,
-                is_eased: |_| true,
-            }),
+            held: Mutex::new(Held { value, waiting: 0 }),
             changed: Condvar::new(),
-            eased: Condvar::new(),
         }
     }
 
@@ -302,31 +292,6 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The same for who fills what others empty. One who has to wait is woken when there is room for several at once:
-    /// a change of threads for each frame costs as much as a tenth of what is done with it.
-    pub(super) fn wait_for_room<R>(
-        &self,
-        transfer: &Transfer,
-        is_eased: fn(&T) -> bool,
-        mut attempt: impl FnMut(&mut T) -> Option<R>,
-    ) -> Result<R, Over> {
-        let mut held = self.lock();
-        loop {
-            if let Some(result) = attempt(&mut held.value) {
-                self.wake(held);
-                return Ok(result);
-            }
-            if transfer.has_failed() {
-                return Err(Over);
-            }
-            held.is_eased = is_eased;
-            held.crowded += 1;
-            let waited = self.eased.wait_timeout(held, LOOK);
-            held = waited.unwrap_or_else(PoisonError::into_inner).0;
-            held.crowded -= 1;
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Held<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -334,13 +299,9 @@ impl<T> Shared<T> {
     /// Nobody is woken where nobody waits, which would be a system call, nor while the lock is still held.
     fn wake(&self, held: MutexGuard<'_, Held<T>>) {
         let is_awaited = held.waiting > 0;
-        let is_eased = held.crowded > 0 && (held.is_eased)(&held.value);
         drop(held);
         if is_awaited {
             self.changed.notify_all();
-        }
-        if is_eased {
-            self.eased.notify_all();
         }
     }
 }
@@ -367,30 +328,6 @@ mod tests {
         assert!(transfer.has_failed() && !transfer.is_done());
         let shared = Shared::new(0);
         assert!(shared.wait(&transfer, |_| None::<()>).is_err());
-    }
-
-    #[test]
-    fn who_waited_for_room_goes_on_once_there_is_room_for_several() {
-        const MOST: usize = 8;
-        let (shared, transfer) = (Shared::new(0), Transfer::new(1));
-        let eased = |held: &usize| *held <= MOST / 2;
-        let put = |held: &mut usize| (*held < MOST).then(|| *held += 1);
-        let take = |held: &mut usize| (*held > 0).then(|| *held -= 1);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..1_000 {
-                    shared.wait_for_room(&transfer, eased, put).unwrap();
-                }
-            });
-            for _ in 0..1_000 {
-                shared.wait(&transfer, take).unwrap();
-            }
-        });
-        assert_eq!(shared.with(|held| *held), 0);
-        shared.with(|held| *held = MOST);
-        transfer.fail(failure(FailureKind::File, "the disk is full"));
-        let over = shared.wait_for_room(&transfer, eased, put);
-        assert!(over.is_err());
     }
 
     #[test]
