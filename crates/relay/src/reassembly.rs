@@ -4,7 +4,7 @@
 //! Connections lose nothing and repeat nothing, so a frame that overlaps another, or that lies
 //! beyond the window, is not bad luck but a sender that does not keep to the format: an error.
 
-use crate::{FRAME_COST_BYTES, FRAMES_MAX, WINDOW_BYTES};
+use crate::{FRAME_COST_BYTES, FRAMES_MAX, QUEUE_BYTES, WINDOW_BYTES};
 use std::collections::BTreeMap;
 
 /// Frames that wait for those before them.
@@ -58,6 +58,11 @@ impl Reassembly {
     /// Bytes that wait, with [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self) -> usize {
         self.held + self.waiting.len() * FRAME_COST_BYTES
+    }
+
+    /// Who has a frame may put it in: whoever has the one that all wait for does not wait.
+    pub fn has_room(&self) -> bool {
+        self.held() < QUEUE_BYTES || !self.is_ready()
     }
 
     /// Takes a frame in.
@@ -150,6 +155,22 @@ mod tests {
         assert!(!r.is_complete());
         assert_eq!(r.take(), Some(vec![1; 10]));
         assert!(r.is_complete() && r.held() == 0);
+    }
+
+    #[test]
+    fn there_is_room_while_the_next_frame_is_missing() {
+        let mut r = Reassembly::new(2);
+        let quarter = QUEUE_BYTES / 4;
+        for at in 1..=4 {
+            r.insert((at * quarter) as u64, vec![0; quarter]).unwrap();
+            assert!(r.has_room());
+        }
+        r.insert(0, vec![0; quarter]).unwrap();
+        // Five quarters are held, and what each costs.
+        for has_room in [false, false, true, true, true] {
+            assert_eq!(r.has_room(), has_room);
+            r.take().unwrap();
+        }
     }
 
     #[test]

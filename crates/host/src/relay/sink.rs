@@ -16,7 +16,7 @@ use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
 use relay::stage::Next;
 use relay::stream::StreamError;
-use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
+use relay::{Decoder, Event, Reassembly};
 use secure::ends::Speech;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,6 +82,12 @@ fn corrupted(here: NodeAddr, why: StreamError, writing: &mut Writing) -> Failure
     changed.unwrap_or_else(|| Failure::new(here, FailureKind::Corrupt, why))
 }
 
+/// Waits until a frame may be put in.
+fn room(inflow: &Inflow, transfer: &Transfer) -> Result<(), Over> {
+    let has_room = |r: &mut Reassembly| r.has_room().then_some(());
+    inflow.wait(transfer, has_room)
+}
+
 /// Takes the frames of one connection in.
 pub(super) fn gather(
     mut from: Data,
@@ -104,11 +110,7 @@ pub(super) fn gather(
                     Ok(None) => return Err(corrupt(at, CHANGED)),
                     Ok(Some(())) => {}
                 }
-                // Whoever has the frame that all wait for does not wait.
-                let room = inflow.wait(transfer, |r| {
-                    (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
-                });
-                if let Err(Over) = room {
+                if let Err(Over) = room(inflow, transfer) {
                     return Ok(());
                 }
                 let put = inflow.with(|r| r.insert(frame.offset, bytes));
@@ -139,10 +141,7 @@ pub(super) fn branch(
                     .map_err(|why| corrupt(at, why));
             }
             Ok(Next::Frame(packed)) => {
-                let room = inflow.wait(transfer, |r| {
-                    (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
-                });
-                if let Err(Over) = room {
+                if let Err(Over) = room(inflow, transfer) {
                     return Ok(());
                 }
                 let head = packed.first_chunk::<FRAME_HEAD_BYTES>();

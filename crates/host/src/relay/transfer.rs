@@ -19,7 +19,7 @@ use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
-use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES};
+use wire::relay::FRAME_BYTES_MAX;
 
 /// How long the reason for a broken connection is waited for. Choice: it was sent before the
 /// connection was shut, so it is as far away as the other side.
@@ -27,10 +27,10 @@ const REASON: Duration = Duration::from_secs(1);
 /// How often those who wait for each other look whether the transfer goes on.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// A frame with its head.
-const BUFFER_BYTES: usize = FRAME_HEAD_BYTES + FRAME_BYTES_MAX;
-/// As many as a queue holds.
-const SPARE_MAX: usize = relay::QUEUE_BYTES / FRAME_BYTES_MAX;
+/// A shorter buffer is not worth keeping.
+const SPARE_BYTES_MIN: usize = FRAME_BYTES_MAX / 2;
+/// So much is kept: what a queue holds.
+const SPARE_BYTES: usize = relay::QUEUE_BYTES;
 
 /// A transfer at one node.
 pub(super) struct Transfer {
@@ -201,22 +201,36 @@ pub(super) struct Spare {
 impl Spare {
     /// A buffer of `len` bytes, of whatever content.
     pub(super) fn take(&self, len: usize) -> Vec<u8> {
-        let spare = self.buffers().pop();
-        // Made at once for the longest, so that its length can be had without clearing it again.
-        let mut buffer = spare.unwrap_or_else(|| vec![0; BUFFER_BYTES]);
-        if buffer.len() < len {
-            buffer.resize(len, 0);
-        }
-        buffer.truncate(len);
+        let Some(mut buffer) = self.pop(len) else {
+            return vec![0; len];
+        };
+        // Frames of one length need nothing cleared.
+        buffer.resize(len, 0);
+        buffer
+    }
+
+    /// A buffer without content, with room for so many bytes.
+    pub(super) fn take_empty(&self, room: usize) -> Vec<u8> {
+        let mut buffer = self.pop(room).unwrap_or_else(|| Vec::with_capacity(room));
+        buffer.clear();
         buffer
     }
 
     /// One that is not needed any more.
     pub(super) fn put(&self, buffer: Vec<u8>) {
         let mut buffers = self.buffers();
-        if buffer.capacity() >= BUFFER_BYTES && buffers.len() < SPARE_MAX {
+        let kept: usize = buffers.iter().map(Vec::capacity).sum();
+        if buffer.capacity() >= SPARE_BYTES_MIN && kept + buffer.capacity() <= SPARE_BYTES {
             buffers.push(buffer);
         }
+    }
+
+    /// The last one, if it has so much room. Frames differ in length at the end of a file at most, so one that has not is
+    /// of no use to those that follow either.
+    fn pop(&self, room: usize) -> Option<Vec<u8>> {
+        self.buffers()
+            .pop()
+            .filter(|buffer| buffer.capacity() >= room)
     }
 
     fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
@@ -314,6 +328,24 @@ mod tests {
         assert!(transfer.has_failed() && !transfer.is_done());
         let shared = Shared::new(0);
         assert!(shared.wait(&transfer, |_| None::<()>).is_err());
+    }
+
+    #[test]
+    fn buffers_of_whole_frames_are_used_again_up_to_a_bound() {
+        let spare = Spare::default();
+        spare.put(vec![7; SPARE_BYTES_MIN - 1]);
+        assert_eq!(spare.take(1), [0], "a short one is not kept");
+        spare.put(vec![7; SPARE_BYTES_MIN]);
+        assert!(spare.take_empty(SPARE_BYTES_MIN).is_empty());
+        spare.put(vec![7; SPARE_BYTES_MIN]);
+        assert_eq!(spare.take(2), [7, 7]);
+        spare.put(vec![7; SPARE_BYTES_MIN]);
+        let longer = spare.take(SPARE_BYTES_MIN + 1);
+        assert_eq!(longer.len(), SPARE_BYTES_MIN + 1);
+        for _ in 0..2 * SPARE_BYTES / SPARE_BYTES_MIN {
+            spare.put(vec![7; SPARE_BYTES_MIN]);
+        }
+        assert_eq!(spare.buffers().len(), SPARE_BYTES / SPARE_BYTES_MIN);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! the source is that, and an attempt after this one need not look into it.
 
 mod compared;
+mod reserve;
 
 use super::basis::Basis;
 use super::journal::{Journal, Past};
@@ -21,6 +22,7 @@ use crate::relay::tree::taken;
 use net::beneath::{Directory, try_lock};
 use nix::unistd::Uid;
 use relay::{Event, resume};
+use reserve::Reserve;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes, Permissions};
@@ -104,6 +106,7 @@ struct Current {
     missing: u64,
     /// What has been written, holes included.
     bytes: u64,
+    reserve: Reserve,
     path: Vec<u8>,
     mode: u32,
     mtime: Option<SystemTime>,
@@ -222,12 +225,15 @@ impl Files {
             Event::Content(bytes) => {
                 self.write_out()?;
                 let current = self.current()?;
-                current.bytes += bytes.len() as u64;
+                let len = bytes.len() as u64;
+                current.reserve.before(&current.file, current.bytes, len);
+                current.bytes += len;
                 current.file.write_all(bytes)
             }
             Event::Hole(len) => {
                 self.write_out()?;
                 let current = self.current()?;
+                current.reserve.give_back(&current.file, current.bytes)?;
                 current.bytes += len;
                 current.file.seek(SeekFrom::Start(current.bytes)).map(drop)
             }
@@ -402,6 +408,10 @@ impl Files {
                     has_same: false,
                     missing,
                     bytes: from,
+                    reserve: match entry.mode & SPARSE == 0 && self.basis.is_none() {
+                        true => Reserve::of(entry.size),
+                        false => Reserve::none(),
+                    },
                     path: entry.path.to_vec(),
                     mode: entry.mode,
                     mtime: time(entry),
