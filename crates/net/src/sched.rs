@@ -156,8 +156,9 @@ pub fn unlock_memory() -> io::Result<()> {
     sys::check(unsafe { libc::munlockall() }).map(drop)
 }
 
-/// Gives back the memory of the program's code and constants, and of its libraries', unless it is locked: what runs on is mapped again when it is
-/// used, from the page cache. Most of a program is called once, to start. Breakpoints that a debugger has set are lost.
+/// Gives back the memory of the program's code and constants, and of its libraries', unless it is locked. What runs on is
+/// mapped again when it is used, from the page cache. Most of a program is called once, to start. Breakpoints that a
+/// debugger has set are lost.
 pub fn give_back_code() {
     // SAFETY: the function is of the type that is wanted, and takes no data.
     unsafe { libc::dl_iterate_phdr(Some(give_back_of), ptr::null_mut()) };

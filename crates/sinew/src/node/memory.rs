@@ -4,7 +4,8 @@
 //!   start ──▶ keep what runs ──▶ links come up ──▶ 10 s ──▶ keep what runs ──▶ only what runs is in memory
 //! ```
 //! Most of the program is called once: to read files, to shake hands, to take the first records. It is given back, and
-//! comes again from the page cache if it is called again. What stays is locked, for nodes that run at real-time priority.
+//! comes again from the page cache if it is called again. What stays is locked, if the node got real-time priority and
+//! runs as root.
 
 use super::is_root;
 use net::sched;

@@ -1,5 +1,5 @@
 //! A node that has just started says when its links are up, and names those that are not. A moment later it gives back the
-//! memory that only this has taken.
+//! memory that only the start needed.
 
 use super::memory;
 use crate::config::Config;
@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(5);
 /// How often links are looked at from then on.
 const LATER: Duration = Duration::from_secs(1);
-/// So long after its links are up a node does what it will do from then on: the first records have gone round, and the
+/// So long after its links are up, or after they are late, a node does what it will do from then on: the first records have gone round, and the
 /// estimators have their first windows.
 const SETTLED: Duration = Duration::from_secs(10);
 
@@ -42,9 +42,10 @@ impl Ready {
         let neighbors = config.neighbors.iter().map(|n| (n.address, n.name.clone()));
         let neighbors: Vec<(NodeAddr, String)> = neighbors.collect();
         let work = move || {
-            watch(&neighbors, &commander, &lines, &notify, &ended);
+            let keep = || memory::keep_what_runs(is_realtime);
+            watch(&neighbors, &commander, &lines, (&notify, &keep), &ended);
             if ended.recv_timeout(SETTLED) == Err(RecvTimeoutError::Timeout) {
-                memory::keep_what_runs(is_realtime);
+                keep();
             }
         };
         let thread = std::thread::Builder::new().name("ready".into());
@@ -57,14 +58,14 @@ fn watch(
     neighbors: &[(NodeAddr, String)],
     commander: &Commander,
     lines: &Lines,
-    notify: &Notify,
+    (notify, keep): (&Notify, &dyn Fn()),
     ended: &Receiver<()>,
 ) {
     if neighbors.is_empty() {
         return lines.say("ready: no neighbor is configured, others may dial this node");
     }
     let start = Instant::now();
-    let mut pace = PACE;
+    let (mut pace, mut has_kept) = (PACE, false);
     while ended.recv_timeout(pace) == Err(RecvTimeoutError::Timeout) {
         let Ok(status) = commander.status() else {
             continue;
@@ -75,6 +76,11 @@ fn watch(
         if missing.is_empty() {
             notify.status(&count);
             return lines.say(&format!("ready: {count}"));
+        }
+        // One that stays away is no reason to keep what the start needed.
+        if !has_kept && start.elapsed() >= SOON + SETTLED {
+            has_kept = true;
+            keep();
         }
         if pace == PACE && start.elapsed() >= SOON {
             pace = LATER;

@@ -379,6 +379,7 @@ impl Mapper {
         };
         if self.upnp.held.as_ref().is_some_and(is_elsewhere) {
             self.unmap();
+            self.mapping = None;
         }
         self.upnp.step = Step::Map(wanted);
         self.act(now, self.map_action(place, wanted));

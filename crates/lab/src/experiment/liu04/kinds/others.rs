@@ -183,7 +183,7 @@ fn copy(
     site: &Site,
     patience: Duration,
 ) -> io::Result<Duration> {
-    let _server = Running(server.spawn()?);
+    let _server = Running::begin(&mut server)?;
     let latest = Instant::now() + READY;
     let knock = || TcpStream::connect(at);
     while site.host(0).run(knock).map_err(io::Error::other)?.is_err() {
@@ -193,25 +193,46 @@ fn copy(
         sleep(LOOK);
     }
     let begun = Instant::now();
-    let mut client = Running(client.spawn()?);
+    let mut client = Running::begin(&mut client)?;
     loop {
-        match client.0.try_wait()? {
-            Some(status) if status.success() => return Ok(begun.elapsed()),
-            Some(status) => return Err(io::Error::other(status.to_string())),
+        match client.child.try_wait()? {
+            Some(status) => {
+                client.is_over = true;
+                return match status.success() {
+                    true => Ok(begun.elapsed()),
+                    false => Err(io::Error::other(status.to_string())),
+                };
+            }
             None if begun.elapsed() > patience => return Err(io::ErrorKind::TimedOut.into()),
             None => sleep(LOOK),
         }
     }
 }
 
-/// Ends when it is dropped, with what it has started: a server of many clients has a process for each.
-struct Running(Child);
+/// Ends when it is dropped, with its group: a server of many clients has a process for each.
+struct Running {
+    child: Child,
+    /// It has ended by itself, and its number may be another one's.
+    is_over: bool,
+}
+
+impl Running {
+    fn begin(command: &mut Command) -> io::Result<Running> {
+        Ok(Running {
+            child: command.spawn()?,
+            is_over: false,
+        })
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         // Fails if all have ended already.
-        let _ = net::signals::kill_group(self.0.id());
-        let _ = self.0.wait();
+        let _ = net::signals::kill_group(self.child.id());
+        let _ = self.child.wait();
     }
 }
 

@@ -8,6 +8,11 @@
 //! Both say false where the machine has no such instructions, and have done nothing then. The last block of columns reaches
 //! back over those before it, so that it is a whole one too: copying parts of blocks costs more than adding them again.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, reason = "no vector code for others yet")
+)]
+
 use super::{BLOCK, product};
 use multiversion::multiversion;
 use multiversion::target::match_target;
