@@ -81,6 +81,14 @@ impl Refused {
             text: text.into(),
         }
     }
+
+    /// This issuer cannot do it, and another one may: a node that is answered so asks others.
+    pub(crate) fn unable(text: impl Into<String>) -> Refused {
+        Refused {
+            kind: FailureKind::Unusable,
+            text: text.into(),
+        }
+    }
 }
 
 impl From<BooksError> for Refused {
@@ -234,8 +242,8 @@ impl Admission {
     }
 
     /// A node that was admitted here asks for its next certificate; who it is was proved. One that has more
-    /// than half of its present one left is told that again, so that nobody can gather certificates, unless this issuer
-    /// has got a delegation of a newer root since.
+    /// than half of its present one left, or would get one that ends no later, is told that again, so that nobody can gather
+    /// certificates, unless this issuer has got a delegation of a newer root since.
     pub fn renew(
         &self,
         now_s: u64,
@@ -250,11 +258,19 @@ impl Admission {
             Refused::forbidden("this node did not issue that certificate: ask the one that did")
         })?;
         check_standing(&member, known)?;
-        let lifetime_s = u64::from(self.issuer.delegation().fields().lifetime_s);
-        if member.not_after_s > now_s + lifetime_s / 2 && !self.is_outdated(&member) {
+        if self.has_enough(&member, now_s) && !self.is_outdated(&member) {
             return Ok(self.admitted(&books, &member, true));
         }
         self.certify_again(&mut books, now_s, member)
+    }
+
+    /// Its certificate has more than half of its time left, or ends no earlier than the next one would, because the delegation
+    /// ends.
+    fn has_enough(&self, member: &Member, now_s: u64) -> bool {
+        let lifetime_s = u64::from(self.delegation().fields().lifetime_s);
+        let next_s = self.issuer.validity(now_s).not_after_s;
+        let gains_nothing = (now_s..=member.not_after_s).contains(&next_s);
+        member.not_after_s > now_s + lifetime_s / 2 || gains_nothing
     }
 
     /// Its certificate is of an older root than this issuer's delegation.
@@ -350,7 +366,11 @@ impl Admission {
         };
         let validity = self.issuer.validity(now_s);
         let issued = self.issuer.issue(&newcomer, serial, validity);
-        let certificate = issued.map_err(|why| Refused::forbidden(why.to_string()))?;
+        let is_over = now_s > delegation.not_after_s || serial > delegation.serials.1;
+        let certificate = issued.map_err(|why| match is_over {
+            true => Refused::unable(why.to_string()),
+            false => Refused::forbidden(why.to_string()),
+        })?;
         member.serial = serial;
         member.forget_ended(now_s);
         member.not_after_s = validity.not_after_s;

@@ -7,7 +7,7 @@
 //!                                  └ ask, again and again ──▶ the engine, node.cert
 //! ```
 //! A third leaves the issuer time to be away: ten days of the thirty that are the default. When two thirds of that have
-//! passed and it still cannot be reached, other issuers are asked, too.
+//! passed and it still cannot be reached, or gives nothing that ends later, other issuers are asked, too.
 //!
 //! When the root key of the network is replaced, the certificate ends with the time of the old one. Then the node does not
 //! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
@@ -39,6 +39,9 @@ const LOOK_EVERY_S: u64 = 5;
 /// After a failure it tries again when this part of the lifetime, or of what is left of it under an old root, has passed,
 /// [`AGAIN_S`] at least and [`AGAIN_S_MAX`] at most.
 const AGAIN_PART: u64 = 100;
+/// Before the end of the certificate it does not let more than this part of what is left pass: an issuer may have shorter
+/// lifetimes to give than the present one, and gives the next certificate only when that would end later.
+const AGAIN_PART_LEFT: u64 = 10;
 /// The longest pause between two attempts.
 const AGAIN_S_MAX: u64 = 3_600;
 /// The nodes of a network ask for certificates of a new root within this part of the time that the old one has left.
@@ -222,7 +225,13 @@ impl Renewer {
     /// Until the next attempt after a failure.
     fn pause_s(&self, now_s: u64) -> u64 {
         let Some(outdated) = self.outdated else {
-            return (self.lifetime_s() / AGAIN_PART).clamp(AGAIN_S, AGAIN_S_MAX);
+            let longest_s = self.lifetime_s() / AGAIN_PART;
+            let ends_s = self.identity.certificate().fields().not_after_s;
+            let pause_s = match ends_s.saturating_sub(now_s) {
+                0 => longest_s,
+                left_s => longest_s.min(left_s / AGAIN_PART_LEFT),
+            };
+            return pause_s.clamp(AGAIN_S, AGAIN_S_MAX);
         };
         let left_s = outdated.until_s.saturating_sub(now_s);
         let span_s = self.lifetime_s().min(left_s);
@@ -230,7 +239,7 @@ impl Renewer {
         (span_s / AGAIN_PART).clamp(shortest_s, AGAIN_S_MAX)
     }
 
-    /// From when on others are asked, too, if the own issuer cannot be reached.
+    /// From when on others are asked, too, if the own issuer cannot be reached or cannot renew the certificate.
     fn others_from_s(&mut self, now_s: u64) -> u64 {
         let due_s = self.due_s(now_s);
         let not_after_s = self.identity.certificate().fields().not_after_s;
@@ -245,17 +254,10 @@ impl Renewer {
         let (given, is_by_other) = self.find(now_s, &present, |place| {
             ask(&place.endpoints, place.key, &keys, &Ask::Renew(&present))
         })?;
-        if self.outdated.is_some() && given.certificate == present {
-            return Err(
-                "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
-                 net delegate` has made, and start it again"
-                    .to_owned(),
-            );
-        }
         self.take(given)?;
         let serial = self.identity.certificate().fields().serial;
         let by = match is_by_other {
-            true => ", by another issuer, because its own cannot be reached",
+            true => ", by another issuer, because its own did not",
             false => "",
         };
         self.lines
@@ -263,8 +265,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Asks by `ask` whoever is to be asked at this second, until one gives a certificate; true with that of another issuer
-    /// than the own one.
+    /// Asks by `ask` whoever is to be asked at this second, until one gives a certificate; true if the own issuer has failed,
+    /// and another one has given it.
     fn find(
         &mut self,
         now_s: u64,
@@ -273,15 +275,19 @@ impl Renewer {
     ) -> Result<(Given, bool), String> {
         let others_from_s = self.others_from_s(now_s);
         let mut failed = Vec::new();
+        let own = self.source.issuers.first().map(|own| own.key);
         for (at, place) in self.source.in_order(present).iter().enumerate() {
-            let why = match ask(place) {
-                Ok(given) => return Ok((given, at > 0)),
-                Err(why) => why,
+            let is_own = own == Some(place.key);
+            let (why, is_forbidden) = match ask(place) {
+                Ok(given) => match self.gains_nothing(&given, present, now_s >= others_from_s) {
+                    None => return Ok((given, at > 0 && !is_own)),
+                    Some(why) => (why.to_owned(), false),
+                },
+                Err(why) => (why.to_string(), why.is_forbidden()),
             };
-            failed.push(why.to_string());
-            // Whoever is refused by its own issuer does not look for one that knows less.
-            let is_away = !matches!(why, AskError::Refused(_));
-            if at == 0 && !(is_away && now_s >= others_from_s) {
+            failed.push(why);
+            // Whoever may not be renewed by its own issuer does not look for one that knows less.
+            if at == 0 && (is_own && is_forbidden || now_s < others_from_s) {
                 break;
             }
         }
@@ -289,6 +295,29 @@ impl Renewer {
             true => AskError::Nowhere.to_string(),
             false => failed.join("; another issuer: "),
         })
+    }
+
+    /// Why what an issuer has given does not help, if it does not. As long as others are not asked, whatever is another
+    /// certificate is taken.
+    fn gains_nothing(
+        &self,
+        given: &Given,
+        present: &Certificate,
+        has_others: bool,
+    ) -> Option<&'static str> {
+        let is_same = given.certificate == *present;
+        if self.outdated.is_some() {
+            return is_same.then_some(
+                "the issuer has no delegation of the new root key yet: bring it the one that `sinew net rotate` or `sinew \
+                 net delegate` has made, and start it again",
+            );
+        }
+        let ends_s = given.certificate.fields().not_after_s;
+        let is_later = ends_s > present.fields().not_after_s;
+        (is_same || has_others && !is_later).then_some(
+            "the issuer gives no certificate that ends later than the present one: if its delegation ends soon, make that \
+             again by `sinew net delegate`, and restart the issuer",
+        )
     }
 
     /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine

@@ -50,7 +50,11 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
     let certificate = fs::read_to_string(world.node("home").join("node.cert")).unwrap();
     let kept = fs::read_to_string(world.node("home").join("node.toml")).unwrap();
     fs::remove_file(world.node("home").join("node.toml")).unwrap();
+    // Another issuer has told of others before: this one tells of none.
+    let told = world.node("home").join("issuers.json");
+    fs::write(&told, "[]").unwrap();
     world.sinew(&command);
+    assert!(!told.exists());
     let again = fs::read_to_string(world.node("home").join("node.cert")).unwrap();
     assert_eq!(again, certificate);
     assert_eq!(

@@ -580,9 +580,12 @@ fn relay_message(data: &[u8]) {
     if let Ok(message) = relay::Message::parse(kind, body) {
         let mut again = vec![0xa5; data.len()];
         let written = message.emit(&mut again).expect("it fitted before");
-        // Behind what is read of Speaks a later version has more, so there the length may be another one.
-        let is_speaks = matches!(message, relay::Message::Speaks(..));
-        let from = if is_speaks {
+        // Behind what is read of these a later version has more, so there the length may be another one.
+        let may_grow = matches!(
+            message,
+            relay::Message::Speaks(..) | relay::Message::Issuers(_)
+        );
+        let from = if may_grow {
             relay::MESSAGE_HEAD_BYTES
         } else {
             0

@@ -1,4 +1,4 @@
-//! Members of other issuers: whose own issuer cannot be reached is renewed here.
+//! An issuer renews members of another issuer that cannot be reached.
 //!
 //! ```text
 //!   root ── delegation ──▶ issuer A ── certificate ──▶ home ── Renew ──▶ A (cannot be reached)
@@ -78,7 +78,7 @@ impl Admission {
         check_shown(now_s, shown, key, network)?;
         let other = self.others.iter().find(|other| other.gives(address));
         let other = other.ok_or_else(|| {
-            Refused::forbidden(
+            Refused::unable(
                 "this node did not issue that certificate, and has no delegation by which it may renew it: ask the issuer \
                  that did, or see `sinew net delegate --renews`",
             )
@@ -112,13 +112,8 @@ impl Admission {
         check_standing(&member, known)?;
         let text = shown.to_text();
         if !member.certificates().contains(&text) && network.verify(shown, now_s).is_ok() {
-            member.forget_ended(now_s);
-            if member.earlier.len() >= EARLIER_MAX {
-                return Err(Refused::forbidden(
-                    "this node has too many certificates that have not ended: wait until some have",
-                ));
-            }
             member.earlier.push(text);
+            check_earlier(&mut member, now_s)?;
             books.correct(member)?;
         }
         self.check_serials(books.next_serial(), shown, network)?;
@@ -132,7 +127,7 @@ impl Admission {
         if (root, next) > rank(shown, of) {
             return Ok(());
         }
-        Err(Refused::forbidden(
+        Err(Refused::unable(
             "a later delegation has renewed that certificate, and nodes take no lower serial: ask the issuer that has signed \
              it, or make the delegation of this one again by `sinew net delegate` and restart it",
         ))
@@ -148,7 +143,7 @@ impl Admission {
     ) -> Result<Admitted, Refused> {
         let own = self.delegation();
         if network.is_revoked(own.fields().serial) || now_s > super::ends_s(own, network) {
-            return Err(Refused::forbidden(
+            return Err(Refused::unable(
                 "the delegation by which this issuer renews such certificates has ended or was revoked: make it again by \
                  `sinew net delegate --renews`",
             ));
@@ -176,7 +171,9 @@ impl Admission {
         }
         let same = before.filter(|member| member.key == subject.signing_key);
         let earlier = same.map_or_else(Vec::new, |member| member.certificates());
-        let member = self.certify(&mut books, now_s, as_member(shown, earlier))?;
+        let mut member = as_member(shown, earlier);
+        check_earlier(&mut member, now_s)?;
+        let member = self.certify(&mut books, now_s, member)?;
         Ok(self.admitted(&books, &member, false))
     }
 
@@ -208,10 +205,9 @@ impl Admission {
         let Ok(last) = Certificate::from_text(&member.certificate) else {
             return false;
         };
-        let lifetime_s = u64::from(self.delegation().fields().lifetime_s);
         rank(&last, of) >= rank(shown, of)
             && of.root_of(&last) >= of.root_of_delegation(self.delegation())
-            && member.not_after_s > now_s + lifetime_s / 2
+            && self.has_enough(member, now_s)
     }
 
     /// Refuses what has time left in which its own issuer may come back, unless it is of an older root than this delegation.
@@ -226,6 +222,17 @@ impl Admission {
         Err(Refused::forbidden(format!(
             "that certificate has {left_s} s left: another issuer renews it in the last third of its time only"
         )))
+    }
+}
+
+/// Lets go of what has ended, and refuses a member of which too much else is left beside its present certificate.
+fn check_earlier(member: &mut Member, now_s: u64) -> Result<(), Refused> {
+    member.forget_ended(now_s);
+    match member.earlier.len() <= EARLIER_MAX {
+        true => Ok(()),
+        false => Err(Refused::forbidden(
+            "this node has too many certificates that have not ended: wait until some have",
+        )),
     }
 }
 

@@ -374,6 +374,26 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
 }
 
 #[test]
+fn before_its_delegation_ends_an_issuer_gives_one_certificate_until_then() {
+    let scene = Scene::new("admission-end");
+    scene.invite(1);
+    let ask = join("home", &[0]);
+    let joined = scene.admission().join(NOW_S, &ask, &key(10), &NOBODY);
+    let address = joined.unwrap().certificate.fields().subject.address;
+    let end_s = NOW_S + 90 * DAY_S;
+    let renew = |now_s| scene.admission().renew(now_s, address, &key(10), &NOBODY);
+    let last = renew(end_s - 20 * DAY_S).unwrap();
+    assert_eq!(last.certificate.fields().not_after_s, end_s);
+    for left_s in [19 * DAY_S, 14 * DAY_S, 3_600, 0] {
+        let again = renew(end_s - left_s).unwrap();
+        assert!(again.is_repeated && again.certificate == last.certificate);
+    }
+    // After that it cannot, and another issuer may.
+    let ended = renew(end_s + 1).unwrap_err();
+    assert_eq!(ended.kind, FailureKind::Unusable);
+}
+
+#[test]
 fn newcomers_are_told_of_others_that_can_be_dialled() {
     let scene = Scene::new("admission-others");
     let admission = scene.admission();

@@ -2,6 +2,7 @@
 
 use super::dial::{PATIENCE, watch};
 use super::duplex::{Duplex, Received};
+use super::failure::FailureKind;
 use super::socket::{Data, Socket};
 use super::tls;
 use crate::renewal::Place;
@@ -50,8 +51,14 @@ pub struct Given {
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The issuer refuses.
-    #[error("the issuer refuses: {0}")]
-    Refused(String),
+    #[error("the issuer refuses: {text}")]
+    Refused {
+        /// [`FailureKind::Forbidden`] if the certificate is not to be given; otherwise this issuer cannot give it, and
+        /// another one may.
+        kind: FailureKind,
+        /// Why, and what to do.
+        text: String,
+    },
     /// It cannot be reached, or something else answers.
     #[error("{endpoint}: {error}")]
     Unreachable {
@@ -63,6 +70,14 @@ pub enum AskError {
     /// There is no endpoint.
     #[error("it is not said where the issuer is")]
     Nowhere,
+}
+
+impl AskError {
+    /// True if the issuer has said that the certificate is not to be given.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        let forbidden = FailureKind::Forbidden;
+        matches!(self, AskError::Refused { kind, .. } if *kind == forbidden)
+    }
 }
 
 /// Asks the issuer that has `issuer` as its signing key, at each of its endpoints in turn.
@@ -79,7 +94,7 @@ pub fn ask(
     for endpoint in endpoints {
         match ask_at(endpoint, issuer, keys, ask) {
             Ok(given) => return Ok(given),
-            Err(Why::Refused(text)) => return Err(AskError::Refused(text)),
+            Err(Why::Refused(kind, text)) => return Err(AskError::Refused { kind, text }),
             Err(Why::Io(error)) => {
                 last = AskError::Unreachable {
                     endpoint: endpoint.clone(),
@@ -92,7 +107,7 @@ pub fn ask(
 }
 
 enum Why {
-    Refused(String),
+    Refused(FailureKind, String),
     Io(io::Error),
 }
 
@@ -146,7 +161,7 @@ fn ask_at(
     let answer = answer.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
     let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
     match answer.message()? {
-        Message::Failed { text, .. } => Err(Why::Refused(text.to_owned())),
+        Message::Failed { kind, text, .. } => Err(Why::Refused(kind, text.to_owned())),
         Message::Joined(joined) => Ok(Given {
             certificate: Certificate::from_bytes(joined.certificate).map_err(malformed)?,
             revocations: match joined.revocations {

@@ -398,7 +398,7 @@ impl Node {
         let is_renewal = matches!(asked, Message::Renew(_));
         let trust = self.trust.network();
         if !admitted.tells_of.is_empty() {
-            // Whom this does not reach the answer does not reach either.
+            // If this fails, sending the answer fails, too.
             let _ = admission::tell_of(&admitted.tells_of, |issuers| {
                 control.send(&Message::Issuers(issuers))
             });
@@ -423,7 +423,7 @@ impl Node {
             text,
         };
         let admission = self.admission.as_ref().ok_or_else(|| {
-            refused(format!(
+            Refused::unable(format!(
                 "{here} issues no certificates: see `sinew net delegate`"
             ))
         })?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::relay::failure::FailureKind;
 use crate::testing::{AMS, TestNode, identity, validity};
 use secure::{Authority, Issuer, Mandate, Newcomer};
 use wire::certificate::KEY_BYTES;
@@ -46,6 +47,11 @@ fn those_who_wait_for_their_issuer_ask_less_and_less_and_not_together() {
     let now_s = Clock::new().unix_s();
     // The day of its life has more hundredths than the time that an old root has left.
     assert_eq!(renewer.pause_s(now_s), 864);
+    // Near the end it is shorter, and after it as before: no window of an issuer with shorter lifetimes is missed.
+    let ends_s = node.identity.certificate().fields().not_after_s;
+    for (left_s, pause_s) in [(8_640, 864), (600, 60), (9, 1), (0, 864)] {
+        assert_eq!(renewer.pause_s(ends_s - left_s), pause_s, "{left_s}");
+    }
     node.authority.rotate(&[9; 32], now_s, now_s).unwrap();
     renewer.outdated = renewer.outdated(&node.authority.network(), now_s);
     renewer.failures = 7;
@@ -66,6 +72,25 @@ fn away() -> AskError {
     }
 }
 
+fn given(certificate: &Certificate) -> Given {
+    Given {
+        certificate: certificate.clone(),
+        revocations: None,
+        neighbors: Vec::new(),
+        others: Vec::new(),
+        chain: Vec::new(),
+    }
+}
+
+/// The next certificate after this one, until `not_after_s`.
+fn longer(authority: &mut Authority, present: &Certificate, not_after_s: u64) -> Certificate {
+    let validity = secure::Validity {
+        not_after_s,
+        ..validity()
+    };
+    authority.renew(present, validity).unwrap()
+}
+
 /// Who is asked at this second, if each of them fails so.
 fn asked(renewer: &mut Renewer, now_s: u64, fail: impl Fn(u8) -> AskError) -> Vec<u8> {
     let present = renewer.identity.certificate().clone();
@@ -81,7 +106,7 @@ fn asked(renewer: &mut Renewer, now_s: u64, fail: impl Fn(u8) -> AskError) -> Ve
 #[test]
 fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time_and_not_when_it_refuses()
  {
-    let node = TestNode::start("renewal-others");
+    let mut node = TestNode::start("renewal-others");
     let mut renewer = renewer(&node);
     assert!(asked(&mut renewer, u64::MAX, |_| away()).is_empty());
     renewer.source.issuers = vec![place(1), place(2), place(3)];
@@ -95,8 +120,21 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
     );
     assert_eq!(asked(&mut renewer, from_s - 1, |_| away()), [1]);
     assert_eq!(asked(&mut renewer, from_s, |_| away()), [1, 2, 3]);
-    let refused = |_| AskError::Refused("this key was revoked".into());
+    let refused = |_| AskError::Refused {
+        kind: FailureKind::Forbidden,
+        text: "this key was revoked".into(),
+    };
     assert_eq!(asked(&mut renewer, ends_s, refused), [1]);
+    // One that only cannot is as one that is away.
+    let kinds = FailureKind::ALL.into_iter();
+    for kind in kinds.filter(|kind| *kind != FailureKind::Forbidden) {
+        let unable = |_| AskError::Refused {
+            kind,
+            text: "its delegation has ended".into(),
+        };
+        assert_eq!(asked(&mut renewer, from_s - 1, unable), [1]);
+        assert_eq!(asked(&mut renewer, from_s, unable), [1, 2, 3], "{kind:?}");
+    }
     // What was told comes behind what is configured, and once.
     told::write(&renewer.source.file, &[place(3), place(4)]).unwrap();
     assert_eq!(asked(&mut renewer, ends_s, |_| away()), [1, 2, 3, 4]);
@@ -106,15 +144,9 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
     assert_eq!(asked(&mut renewer, ends_s, by_two), [1, 2, 3]);
     // The first one that gives is the last one asked.
     let certificate = node.identity.certificate().clone();
-    let given = |certificate: &Certificate| Given {
-        certificate: certificate.clone(),
-        revocations: None,
-        neighbors: Vec::new(),
-        others: Vec::new(),
-        chain: Vec::new(),
-    };
+    let later = longer(&mut node.authority, &certificate, ends_s + 60);
     let found = renewer.find(ends_s, &certificate, |place| match place.key[0] {
-        2 => Ok(given(&certificate)),
+        2 => Ok(given(&later)),
         3 => panic!("asked in vain"),
         _ => Err(away()),
     });
@@ -139,14 +171,9 @@ fn under_an_old_root_others_are_asked_before_its_time_is_over() {
     assert_eq!(from_s, until_s - (until_s - due_s) / 3);
 }
 
-#[test]
-fn whoever_has_signed_the_present_certificate_is_asked_first() {
-    let mut node = TestNode::start("renewal-order");
-    let mut source = renewer(&node).source;
-    source.issuers = vec![place(1), place(2)];
+/// The next certificate of `node`, until its present one ends, by an issuer that has the key of the present one.
+fn by_issuer(node: &mut TestNode) -> Certificate {
     let own = node.identity.certificate().clone();
-    let by_root = source.in_order(&own);
-    assert_eq!(by_root, source.issuers);
     let signer = own.fields().subject.signing_key;
     let mandate = Mandate {
         addresses: (NodeAddr(0x0a07_0080), NodeAddr(0x0a07_0083)),
@@ -171,10 +198,92 @@ fn whoever_has_signed_the_present_certificate_is_asked_first() {
         tags: &[],
     };
     let validity = issuer.validity(validity().not_before_s);
-    let renewed = issuer.issue(&newcomer, serial, validity).unwrap();
+    issuer.issue(&newcomer, serial, validity).unwrap()
+}
+
+#[test]
+fn whoever_has_signed_the_present_certificate_is_asked_first() {
+    let mut node = TestNode::start("renewal-order");
+    let mut source = renewer(&node).source;
+    source.issuers = vec![place(1), place(2)];
+    let own = node.identity.certificate().clone();
+    let by_root = source.in_order(&own);
+    assert_eq!(by_root, source.issuers);
+    let signer = own.fields().subject.signing_key;
+    let renewed = by_issuer(&mut node);
     source.issuers[1].key = signer;
     let order: Vec<_> = source.in_order(&renewed).iter().map(|it| it.key).collect();
     assert_eq!(order, [signer, [1; KEY_BYTES]]);
+}
+
+#[test]
+fn the_own_issuer_is_asked_when_another_one_that_has_signed_refuses() {
+    let mut node = TestNode::start("renewal-order-refused");
+    let mut renewer = renewer(&node);
+    let ends_s = node.identity.certificate().fields().not_after_s;
+    let present = by_issuer(&mut node);
+    let signer = present.fields().options.delegation();
+    let signer = Delegation::parse(signer.unwrap()).unwrap().issuer;
+    renewer.source.issuers = vec![place(1), place(2), place(3)];
+    renewer.source.issuers[1].key = signer;
+    let forbidden = || AskError::Refused {
+        kind: FailureKind::Forbidden,
+        text: "has ended".into(),
+    };
+    for fail in [forbidden, away] {
+        let mut asked = Vec::new();
+        let later = longer(
+            &mut node.authority,
+            node.identity.certificate(),
+            ends_s + 60,
+        );
+        let found = renewer.find(ends_s, &present, |place| {
+            asked.push(place.key);
+            match place.key == [1; KEY_BYTES] {
+                true => Ok(given(&later)),
+                false => Err(fail()),
+            }
+        });
+        // The own issuer has given it, and nobody is said to be away.
+        assert!(!found.unwrap().1);
+        assert_eq!(asked, [signer, [1; KEY_BYTES]]);
+    }
+    // Nor is somebody said to be, if whoever signed the present one gives the next one.
+    let later = longer(
+        &mut node.authority,
+        node.identity.certificate(),
+        ends_s + 60,
+    );
+    let found = renewer.find(ends_s, &present, |_| Ok(given(&later)));
+    assert!(!found.unwrap().1);
+}
+
+#[test]
+fn others_are_asked_when_the_own_issuer_gives_nothing_that_ends_later() {
+    let mut node = TestNode::start("renewal-others-cut");
+    let mut renewer = renewer(&node);
+    renewer.source.issuers = vec![place(1), place(2)];
+    let present = node.identity.certificate().clone();
+    let fields = present.fields();
+    let (lifetime_s, ends_s) = (fields.not_after_s - fields.not_before_s, fields.not_after_s);
+    let from_s = ends_s - lifetime_s / 9;
+    let cut = longer(&mut node.authority, &present, ends_s);
+    let later = longer(&mut node.authority, &present, ends_s + 1);
+    let mut find = |now_s, by_own: &Certificate, by_other: &Certificate| {
+        let found = renewer.find(now_s, &present, |place| {
+            Ok(given(if place.key[0] == 1 { by_own } else { by_other }))
+        });
+        found.map(|(given, is_by_other)| (given.certificate, is_by_other))
+    };
+    assert_eq!(find(from_s, &cut, &later), Ok((later.clone(), true)));
+    assert_eq!(find(from_s, &present, &later), Ok((later.clone(), true)));
+    assert_eq!(find(from_s, &later, &later), Ok((later.clone(), false)));
+    // Before, another certificate is taken, as it may have other rights; the same one is none.
+    assert_eq!(find(from_s - 1, &cut, &later), Ok((cut.clone(), false)));
+    for (now_s, by_own) in [(from_s - 1, &present), (from_s, &cut)] {
+        let why = find(now_s, by_own, &cut).unwrap_err();
+        assert!(why.contains("ends later than the present one"), "{why}");
+    }
 }
 
 #[test]

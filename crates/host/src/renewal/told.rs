@@ -1,7 +1,7 @@
 //! Other issuers that a node has been told of: its own issuer names them with each certificate, and they are kept in a file
 //! beside the certificate, so that they are there when the own issuer is not.
 //!
-//! Who is named is only asked: what it gives is judged like every certificate.
+//! The node only asks them, and judges what they give like every certificate.
 
 use crate::admission::is_endpoint;
 use crate::files::write_whole;
@@ -54,6 +54,17 @@ pub fn write(certificate: &Path, told: &[Place]) -> io::Result<()> {
     write_whole(&beside(certificate), &text, 0o644)
 }
 
+/// Forgets what was told with certificates before: the node has another issuer from here on.
+///
+/// # Errors
+/// The file cannot be removed.
+pub fn forget(certificate: &Path) -> io::Result<()> {
+    match std::fs::remove_file(beside(certificate)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// What is kept; nothing of a file that is damaged, for the next certificate writes it again.
 pub fn read(certificate: &Path) -> Vec<Place> {
     let path = beside(certificate);
@@ -90,6 +101,10 @@ mod tests {
         assert_eq!(read(&certificate), told);
         write(&certificate, &[place(3)]).unwrap();
         assert_eq!(read(&certificate), [place(3)]);
+        forget(&certificate).unwrap();
+        forget(&certificate).unwrap();
+        assert!(read(&certificate).is_empty());
+        write(&certificate, &[place(3)]).unwrap();
         let good = std::fs::read_to_string(dir.join("issuers.json")).unwrap();
         let long = " ".repeat(BYTES_MAX as usize) + &good;
         for bad in ["", "{}", "[{}]", &long] {

@@ -16,6 +16,7 @@ use crate::terminal;
 use secure::{Certificate, Delegation, Mandate};
 use serde_json::json;
 use std::path::Path;
+use wire::relay::join::ISSUERS_MAX;
 
 /// How the file of a delegation for the members of this issuer is called.
 pub(super) fn file_for(issuer: &str) -> String {
@@ -35,8 +36,7 @@ pub(super) fn run(args: &Delegate, issuer: &str) -> Outcome {
         None => present(&directory, &args.node)?.endpoints,
     };
     let fields = delegation.fields();
-    let key = certificate.fields().subject.signing_key;
-    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = key_text(&certificate);
     if args.json {
         let (first, last) = fields.addresses;
         return terminal::json(&json!({
@@ -92,6 +92,10 @@ fn delegate(
     newest(&node.name)?;
     let before = directory.delegation(newest(&other.name)?.serial)?;
     let certificate = directory.certificate(node.serial)?;
+    check_room(
+        &directory.node(issuer).join("node.toml"),
+        &key_text(&certificate),
+    )?;
     let fields = before.fields();
     // The bound of rights and the tags are among the words.
     let domains: Vec<&str> = fields.domains.iter().collect();
@@ -121,6 +125,36 @@ fn delegate(
     Ok((delegation, certificate))
 }
 
+/// Fails if the configuration of an issuer names as many others as a node takes, and this one is not among them.
+fn check_room(config: &Path, key: &str) -> Outcome {
+    if !config.exists() {
+        return Ok(());
+    }
+    let document: toml_edit::DocumentMut = read(config)?.parse().map_err(Failure::failed)?;
+    let issuer = document.get("issuer");
+    let told = issuer.and_then(|issuer| issuer.get("renewed_by"));
+    let told = told.and_then(toml_edit::Item::as_array_of_tables);
+    let others = told.into_iter().flatten().filter(|it| !has_key(it, key));
+    match others.count() < ISSUERS_MAX {
+        true => Ok(()),
+        false => Err(Failure::misused(format_args!(
+            "{} names {ISSUERS_MAX} issuers in `[[issuer.renewed_by]]`, as many as a node takes: remove one there, and run \
+             this again",
+            config.display()
+        ))),
+    }
+}
+
+fn has_key(other: &toml_edit::Table, key: &str) -> bool {
+    other.get("key").and_then(toml_edit::Item::as_str) == Some(key)
+}
+
+/// The signing key, as configurations have it.
+fn key_text(certificate: &Certificate) -> String {
+    let key = certificate.fields().subject.signing_key;
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Writes into the configuration of an issuer who may renew its members; false if that is not here.
 fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
     if !config.exists() {
@@ -134,7 +168,7 @@ fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
     let Some(told) = told.as_array_of_tables_mut() else {
         return Ok(false);
     };
-    told.retain(|other| other.get("key").and_then(toml_edit::Item::as_str) != Some(key));
+    told.retain(|other| !has_key(other, key));
     let mut other = toml_edit::Table::new();
     other["from"] = toml_edit::value(toml_edit::Array::from_iter(from.iter().map(String::as_str)));
     other["key"] = toml_edit::value(key);

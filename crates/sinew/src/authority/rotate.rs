@@ -43,6 +43,8 @@ struct Again {
     node: String,
     /// What it is called in the directory of that.
     file: String,
+    /// Whose members it renews by this one, if these are another issuer's.
+    renews: Option<String>,
     delegation: Delegation,
 }
 
@@ -227,6 +229,7 @@ fn delegate(
                 Some(issuer) => file_for(issuer),
                 None => "node.delegation".to_owned(),
             },
+            renews: given.renews.clone(),
             delegation: again.clone(),
         });
         directory.register.delegations.push(Delegated {
@@ -333,10 +336,17 @@ fn in_words(rotated: &Rotated, renewed: Option<&str>, dir: &str) -> String {
             rotated.expired.join(", ")
         );
     }
-    for Again { node, file, .. } in &rotated.delegations {
-        text += &format!(
-            "{node} is an issuer: copy {dir}/{node}/{file} to it and restart it; its members renew themselves then\n"
-        );
+    for again in &rotated.delegations {
+        let (node, file) = (&again.node, &again.file);
+        text += &match &again.renews {
+            None => format!(
+                "{node} is an issuer: copy {dir}/{node}/{file} to it and restart it; its members renew themselves then\n"
+            ),
+            Some(other) => format!(
+                "{node} may renew members of {other}: copy {dir}/{node}/{file} to it and restart it; then it can renew \
+                 them when {other} is lost\n"
+            ),
+        };
     }
     text
 }
@@ -375,4 +385,69 @@ fn as_json(dir: &Path, rotated: &Rotated, renewed: Option<&str>) -> Value {
         "old_key": rotated.old_key.display().to_string(), "version": rotated.list.fields().version,
         "network": dir.join("network.pub").display().to_string(), "nodes": nodes, "issuers": issuers,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::NodeAddr;
+    use secure::{Authority, Keys, Mandate};
+
+    #[test]
+    fn members_of_an_issuer_are_said_to_renew_themselves_once() {
+        let validity = Validity {
+            not_before_s: 1_790_000_000,
+            not_after_s: 1_800_000_000,
+        };
+        let mut authority = Authority::generate(&[1; 32]);
+        let id = authority.network().id();
+        let request = Keys::generate(&[2; 64]).request(id, NodeAddr(0x0a07_0001), "fra", &[]);
+        let certificate = authority.issue(&request.unwrap(), validity).unwrap();
+        let mandate = Mandate {
+            addresses: (NodeAddr(0x0a07_0080), NodeAddr(0x0a07_0083)),
+            certificates: 1,
+            validity,
+            lifetime_s: 60,
+            names: "",
+            domains: &[],
+            groups: None,
+            tags: &[],
+        };
+        let delegation = authority.delegate(&certificate, &mandate).unwrap();
+        let again = |file: &str, renews: Option<&str>| Again {
+            node: "fra".into(),
+            file: file.into(),
+            renews: renews.map(str::to_owned),
+            delegation: delegation.clone(),
+        };
+        let list = authority.revocations(validity.not_before_s);
+        authority
+            .rotate(&[3; 32], validity.not_after_s, validity.not_before_s)
+            .unwrap();
+        let text = in_words(
+            &Rotated {
+                network: authority.network(),
+                until_s: validity.not_after_s,
+                list,
+                old_key: "old".into(),
+                certificates: Vec::new(),
+                expired: Vec::new(),
+                delegations: vec![
+                    again("node.delegation", None),
+                    again("renews-ams.delegation", Some("ams")),
+                ],
+                unwritten: Vec::new(),
+            },
+            None,
+            "net",
+        );
+        let (mut own, mut other) = (0, 0);
+        for line in text.lines() {
+            own += usize::from(line.contains("its members renew themselves"));
+            other += usize::from(
+                line.starts_with("fra may renew members of ams: copy net/fra/renews-ams"),
+            );
+        }
+        assert_eq!((own, other), (1, 1), "{text}");
+    }
 }

@@ -11,6 +11,7 @@ use crate::launch::{Launch, Start};
 use crate::terminal;
 use clap::Args;
 use host::relay::join::{Ask, AskError, Given, ask};
+use host::renewal::told;
 use secure::{Certificate, CertificateError, Identity, Keys, Network};
 use serde_json::json;
 use std::fs;
@@ -182,7 +183,7 @@ fn keys(dir: &Path) -> Result<Keys, Failure> {
 
 fn not_given(why: AskError) -> Failure {
     let advice = match &why {
-        AskError::Refused(_) | AskError::Nowhere => "",
+        AskError::Refused { .. } | AskError::Nowhere => "",
         AskError::Unreachable { error, .. } => match error.kind() {
             std::io::ErrorKind::InvalidData => {
                 ": something else answers there than the node that has made the token"
@@ -254,7 +255,10 @@ fn install(
 ) -> Outcome {
     write(&dir.join("node.cert"), &given.certificate.to_text())?;
     write(&dir.join("network.pub"), &network.to_text())?;
-    host::renewal::told::write(&dir.join("node.cert"), &given.others).map_err(Failure::failed)?;
+    // What the directory has from a join before is of another issuer, or of another network.
+    let certificate = dir.join("node.cert");
+    let kept = told::forget(&certificate).and_then(|()| told::write(&certificate, &given.others));
+    kept.map_err(Failure::failed)?;
     if let Some(list) = &given.revocations {
         write(&dir.join("revocations"), &list.to_text())?;
     }

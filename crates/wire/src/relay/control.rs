@@ -28,7 +28,7 @@
 //!   97 Gone    in Said, from sink to source, where nothing is written: node, the path of what would be removed (the
 //!              rest)
 //!   98 Issuers from an issuer, before Joined: others that may renew its members, see [`super::join`]
-//!   64 to 127  others of later versions, and optional: who does not know the kind skips the message
+//!   64 to 127  others of later versions, and optional: a version that does not know the kind skips the message
 //! ```
 
 use super::ends::{Ended, GONE, SPEAKS, Said, WrappedKeys, read_versions};
@@ -306,7 +306,7 @@ pub enum Message<'a> {
     Renew(&'a [u8]),
     /// A certificate, and what belongs to it.
     Joined(Joined<'a>),
-    /// Issuers that may renew the certificate that comes next. Who does not know it does without.
+    /// Issuers that may renew the certificate that comes next. Older versions skip it.
     Issuers(Issuers<'a>),
     /// An end has a key for this transfer.
     Ended(Ended<'a>),

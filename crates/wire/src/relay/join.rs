@@ -8,7 +8,7 @@
 //!               empty), nodes to dial: count, each of address, name (text), endpoints (count, texts);
 //!               then the successions of the root key, if there are any (the rest)
 //!   98 Issuers  from the issuer, before Joined: others that may renew the certificate: count, each of
-//!               signing key 32 bytes, endpoints (count, texts)
+//!               signing key 32 bytes, endpoints (count, texts); later ones may have more behind
 //! ```
 //! They go over control ([`super::Message`]). The signing key is the one that TLS has proved.
 
@@ -30,7 +30,7 @@ pub const NEIGHBORS_MAX: usize = 16;
 
 /// The most issuers that one tells of.
 pub const ISSUERS_MAX: usize = 8;
-/// The kind of [`super::Message::Issuers`]; one that a version of before skips.
+/// The kind of [`super::Message::Issuers`]. Older versions skip it.
 pub(super) const ISSUERS: u8 = 98;
 
 /// Shows an invitation.
@@ -109,7 +109,7 @@ impl<'a> Issuers<'a> {
         Ok(())
     }
 
-    /// Reads what [`Issuers::emit`] wrote.
+    /// Reads what [`Issuers::emit`] wrote. What a later version says behind it is left to later ones.
     pub fn parse(mut r: Reader<'a>) -> Result<Issuers<'a>, Malformed> {
         let all = r.rest();
         let count = r.u8()?;
@@ -119,8 +119,7 @@ impl<'a> Issuers<'a> {
         for _ in 0..count {
             other_issuer(&mut r)?;
         }
-        r.finish()?;
-        Ok(Issuers(all))
+        Ok(Issuers(&all[..all.len() - r.rest().len()]))
     }
 
     pub(super) fn as_bytes(&self) -> &'a [u8] {

@@ -202,6 +202,59 @@ fn ten_thousand_questions_get_one_certificate_until_half_of_its_time_is_over() {
 }
 
 #[test]
+fn questions_before_the_end_of_the_delegation_get_one_certificate() {
+    let end_s = LATER_S + 5 * DAY_S;
+    let mut ends = mandate(0xc0, 0xfe);
+    ends.validity.not_after_s = end_s;
+    let scene = Scene::with("others-rate-end", &ends);
+    let shown = scene.certificate(5, key(10));
+    let first = scene.ask(LATER_S, &shown, &key(10)).unwrap().certificate;
+    assert_eq!(first.fields().not_after_s, end_s);
+    for n in 1..100 {
+        for shown in [&shown, &first] {
+            let again = scene.ask(LATER_S + n * 3_600, shown, &key(10)).unwrap();
+            assert!(again.is_repeated && again.certificate == first, "{n}");
+        }
+    }
+    let books = scene.books("renews-ams", &scene.renews);
+    assert_eq!(books.next_serial(), first.fields().serial + 1);
+    assert_eq!(at(&books, HOME).unwrap().earlier, [shown.to_text()]);
+}
+
+#[test]
+fn a_member_with_many_certificates_that_have_not_ended_gets_no_more() {
+    let scene = Scene::new("others-earlier");
+    let shown = scene.certificate(0, key(10));
+    let first = scene.ask(LATER_S, &shown, &key(10)).unwrap().certificate;
+    let mut books = scene.books("renews-ams", &scene.renews);
+    let mut member = at(&books, HOME).unwrap();
+    member.earlier = vec![first.to_text(); EARLIER_MAX];
+    books.correct(member).unwrap();
+    let late_s = LATER_S + 21 * DAY_S;
+    let refused = scene.ask(late_s, &first, &key(10));
+    assert!(why(refused).contains("too many certificates"));
+}
+
+#[test]
+fn what_this_issuer_cannot_do_another_one_may() {
+    let mut ends = mandate(0xc0, 0xfe);
+    ends.validity.not_after_s = LATER_S - 1;
+    let scene = Scene::with("others-unable", &ends);
+    let shown = scene.certificate(5, key(10));
+    let ended = scene.ask(LATER_S, &shown, &key(10)).unwrap_err();
+    assert_eq!(ended.kind, FailureKind::Unusable);
+    // Its delegation for others was removed.
+    let books = scene.books("fra", &scene.fra);
+    let alone = Admission::new(scene.fra.clone(), Vec::new(), books);
+    let known = By(&scene.network);
+    let removed = alone.renew_shown(LATER_S, &shown, &key(10), &scene.network, &known);
+    assert_eq!(removed.unwrap_err().kind, FailureKind::Unusable);
+    // One that is out is out everywhere.
+    let other = scene.ask(LATER_S, &shown, &key(11)).unwrap_err();
+    assert_eq!(other.kind, FailureKind::Forbidden);
+}
+
+#[test]
 fn only_what_counts_is_renewed_and_only_for_its_key() {
     let mut scene = Scene::new("others-counts");
     let shown = scene.certificate(5, key(10));

@@ -126,3 +126,32 @@ fn a_rotation_makes_delegations_for_other_issuers_last() {
     assert!(own.iter().max() < others.iter().min(), "{own:?} {others:?}");
     fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn an_issuer_that_names_eight_others_gets_no_ninth_and_nothing_is_made() {
+    let (dir, net) = two_issuers("net-renews-eight");
+    let at = net.display();
+    let config = net.join("ams/node.toml");
+    let others: String = (0..8)
+        .map(|n| {
+            let key = format!("{n:02x}").repeat(32);
+            format!("\n[[issuer.renewed_by]]\nfrom = [\"127.0.0.1:770{n}\"]\nkey = \"{key}\"\n")
+        })
+        .collect();
+    let text_before = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text_before.clone() + &others).unwrap();
+    let why = text(sinew(&format!("delegate {at} fra --renews ams")).unwrap_err());
+    assert!(why.contains("remove one there"), "{why}");
+    assert!(!net.join("fra/renews-ams.delegation").exists());
+    let named = Config::load(&config).unwrap().issuer.unwrap().renewed_by;
+    assert_eq!(named.len(), 8);
+    // One of eight that is named already is named again.
+    let seven = others.rfind("\n[[").unwrap();
+    fs::write(&config, text_before + &others[..seven]).unwrap();
+    for _ in 0..2 {
+        sinew(&format!("delegate {at} fra --renews ams")).unwrap();
+        let named = Config::load(&config).unwrap().issuer.unwrap().renewed_by;
+        assert_eq!(named.len(), 8);
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
