@@ -43,12 +43,12 @@ use wire::relay::{
 const PIECE_BYTES_MIN: usize = 1_024;
 
 /// Pieces of long files end at multiples of this. Both ends then hash whole groups of chunks, which takes a fifth less
-/// time, and a sink writes whole pages, which takes a quarter less. Choice: a frame has room for three times as much, so
-/// frames stay long.
-const ROUND_BYTES: u64 = FRAME_BYTES_MAX as u64 / 4;
+/// time, and a sink writes whole pages, which takes a quarter less. Choice: a frame has room for one such piece; with three
+/// pieces of half the length both took some hundredths longer.
+const ROUND_BYTES: u64 = FRAME_BYTES_MAX as u64 / 2;
 
 /// A frame with the longest such piece.
-const ROUND_FRAME_BYTES: usize = FRAME_HEAD_BYTES + 4 + 3 * ROUND_BYTES as usize + TAG_BYTES;
+const ROUND_FRAME_BYTES: usize = FRAME_HEAD_BYTES + 4 + ROUND_BYTES as usize + TAG_BYTES;
 
 /// What the sinks have said.
 pub(super) struct Feedback {
@@ -743,9 +743,9 @@ mod tests {
             ends.push(at);
         }
         assert_eq!(ends.pop(), Some(size));
-        assert_eq!(ends[0], 4 * ROUND_BYTES, "as far as there is room");
+        assert_eq!(ends[0], 2 * ROUND_BYTES, "as far as there is room");
         for pair in ends.windows(2) {
-            assert_eq!(pair[1], pair[0] + 3 * ROUND_BYTES);
+            assert_eq!(pair[1], pair[0] + ROUND_BYTES);
         }
         // What is short goes into what is left of a frame, and what does not fit into the next one.
         assert_eq!(round(0, 100, 104), 100);
