@@ -50,7 +50,11 @@ fn allocating_turns(replay: &mut Replay, turns: usize) -> (usize, u64) {
 
 #[test]
 fn packets_are_forwarded_without_allocation() {
-    let how = |group, coded| How { group, coded };
+    let how = |group, coded| How {
+        group,
+        coded,
+        ..How::default()
+    };
     for (payload, burst, how) in [
         (160, 1, how(false, false)),
         (160, 16, how(false, false)),

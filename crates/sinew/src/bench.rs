@@ -222,6 +222,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 rate_pps: args.rate_pps,
                 group: args.group,
                 protect: args.protect,
+                ends: args.ends,
             },
             args.telling.progress(),
         )),

@@ -31,6 +31,7 @@ mod long_datagrams;
 mod longer;
 mod many_groups;
 mod measured;
+mod mesh;
 mod mtu;
 mod outages;
 mod paced;

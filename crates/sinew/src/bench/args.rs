@@ -275,6 +275,9 @@ pub struct Engine {
     /// Also measure with a coded lane: 30 repair packets follow 100 packets
     #[arg(long)]
     pub protect: bool,
+    /// Also measure what the seal from end to end costs at each engine: a chain without it takes turns with one that has it
+    #[arg(long)]
+    pub ends: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

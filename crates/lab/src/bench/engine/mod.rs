@@ -10,10 +10,12 @@
 //! `b` is measured as its loop would drive it, 32 messages to a turn. Each packet is opened,
 //! judged, entered in the next lane's history and sealed again. The virtual clock advances at the
 //! rate that is asked for, so that history and windows have the size that they have at that rate.
+//! With `ends`, a second chain seals by hops only and takes turns with the first: what the seal from end to end costs at
+//! each of the three engines is the difference.
 
 mod replay;
 
-pub use replay::{How, Replay};
+pub use replay::{How, Replay, Spent};
 
 use super::BenchError;
 use base::Duration;
@@ -45,6 +47,8 @@ pub struct Options {
     pub group: bool,
     /// Each row also with a coded lane behind the middle engine.
     pub protect: bool,
+    /// Each row also with what the seal from end to end costs at each engine.
+    pub ends: bool,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             rate_pps: 500_000,
             group: false,
             protect: false,
+            ends: false,
         }
     }
 }
@@ -85,6 +90,19 @@ pub struct Row {
     pub lost: u64,
     /// The same with a coded lane, if that was asked for.
     pub coded: Option<Coded>,
+    /// What the seal from end to end costs, if that was asked for.
+    pub ends: Option<Ends>,
+}
+
+/// Time per packet that the seal from end to end adds, at each engine of the chain.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ends {
+    /// At the first engine, where it seals.
+    pub entry_ns: f64,
+    /// At the middle engine, which passes it on.
+    pub middle_ns: f64,
+    /// At the last engine, which opens.
+    pub exit_ns: f64,
 }
 
 /// The same packets with repair packets behind them.
@@ -110,6 +128,10 @@ impl fmt::Display for Report {
         if is_coded {
             head.extend(["repair", "coded ns/packet", "ratio"]);
         }
+        let has_ends = self.rows.iter().any(|row| row.ends.is_some());
+        if has_ends {
+            head.extend(["seal: entry +ns", "middle +ns", "exit +ns"]);
+        }
         let mut table = vec![head.into_iter().map(str::to_owned).collect()];
         for row in &self.rows {
             let mut cells = vec![
@@ -122,6 +144,10 @@ impl fmt::Display for Report {
                 cells.push(format!("{:.2}", coded.repair));
                 cells.push(format!("{:.0}", coded.ns_per_packet));
                 cells.push(format!("{:.2}", coded.ratio));
+            }
+            if let Some(ends) = &row.ends {
+                let added = [ends.entry_ns, ends.middle_ns, ends.exit_ns];
+                cells.extend(added.map(|ns| format!("{ns:+.0}")));
             }
             table.push(cells);
         }
@@ -148,6 +174,10 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
                 ns_per_packet: coded.ns_per_packet,
                 ratio: coded.ns_per_packet / plain.ns_per_packet,
             });
+            let ends = match options.ends {
+                true => Some(cost_of_ends(options, (payload, burst))?),
+                false => None,
+            };
             rows.push(Row {
                 payload_bytes: payload,
                 burst,
@@ -155,6 +185,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
                 ns_per_packet: plain.ns_per_packet,
                 lost: plain.lost,
                 coded,
+                ends,
             });
         }
     }
@@ -180,29 +211,73 @@ fn measure(
     let how = How {
         group: options.group,
         coded,
+        plain_ends: false,
     };
     let mut replay = Replay::new(how, payload, burst, options.flows, options.rate_pps)?;
-    let warm_up = match coded {
-        true => WARM_UP_CODED,
-        false => WARM_UP,
-    };
-    let warm_up = options.rate_pps * warm_up.as_nanos() / 1_000_000_000;
-    while replay.packets() < warm_up {
-        replay.turn(|| {})?;
-    }
+    warm_up(&mut replay, options.rate_pps, coded)?;
     let before = (replay.packets(), replay.lost(), replay.repairs());
     let mut turns = Vec::new();
     while replay.packets() - before.0 < options.packets {
-        turns.push(replay.turn(|| {})?.as_nanos());
+        turns.push(replay.turn(|| {})?.middle);
     }
-    turns.sort_unstable();
-    let median_ns = turns.get(turns.len() / 2).copied().unwrap_or_default();
     Ok(Measured {
-        ns_per_packet: median_ns as f64 / (MESSAGES_PER_TURN * burst) as f64,
+        ns_per_packet: median_ns(turns) / (MESSAGES_PER_TURN * burst) as f64,
         packets: replay.packets() - before.0,
         lost: replay.lost() - before.1,
         repairs: replay.repairs() - before.2,
     })
+}
+
+/// What the seal from end to end adds at each engine: two chains take turns, one with it and one without.
+fn cost_of_ends(options: &Options, (payload, burst): (usize, usize)) -> Result<Ends, BenchError> {
+    let chain = |plain_ends| {
+        let how = How {
+            group: options.group,
+            coded: false,
+            plain_ends,
+        };
+        let mut chain = Replay::new(how, payload, burst, options.flows, options.rate_pps)?;
+        warm_up(&mut chain, options.rate_pps, false)?;
+        Ok::<Replay, BenchError>(chain)
+    };
+    let mut chains = [chain(true)?, chain(false)?];
+    let mut turns: [[Vec<Duration>; 3]; 2] = Default::default();
+    let before = chains[0].packets();
+    while chains[0].packets() - before < options.packets {
+        for (chain, turns) in chains.iter_mut().zip(&mut turns) {
+            let spent = chain.turn(|| {})?;
+            let spent = [spent.entry, spent.middle, spent.exit];
+            turns
+                .iter_mut()
+                .zip(spent)
+                .for_each(|(all, one)| all.push(one));
+        }
+    }
+    let per_turn = (MESSAGES_PER_TURN * burst) as f64;
+    let [plain, sealed] = turns.map(|engines| engines.map(|turns| median_ns(turns) / per_turn));
+    Ok(Ends {
+        entry_ns: sealed[0] - plain[0],
+        middle_ns: sealed[1] - plain[1],
+        exit_ns: sealed[2] - plain[2],
+    })
+}
+
+fn warm_up(replay: &mut Replay, rate_pps: u64, coded: bool) -> Result<(), BenchError> {
+    let length = match coded {
+        true => WARM_UP_CODED,
+        false => WARM_UP,
+    };
+    let packets = rate_pps * length.as_nanos() / 1_000_000_000;
+    while replay.packets() < packets {
+        replay.turn(|| {})?;
+    }
+    Ok(())
+}
+
+fn median_ns(mut turns: Vec<Duration>) -> f64 {
+    turns.sort_unstable();
+    let median = turns.get(turns.len() / 2);
+    median.map_or(0.0, |median| median.as_nanos() as f64)
 }
 
 #[cfg(test)]
@@ -219,6 +294,7 @@ mod tests {
             rate_pps: 50_000,
             group: false,
             protect: true,
+            ends: true,
         };
         let report = run(&options, Progress::Silent).unwrap();
         let json = serde_json::to_value(&report).unwrap();
@@ -228,6 +304,7 @@ mod tests {
         let coded = &json["rows"][0]["coded"];
         let repair = coded["repair"].as_f64().unwrap();
         assert!((repair - 0.3).abs() < 0.03, "{json}");
+        assert!(json["rows"][0]["ends"]["exit_ns"].is_f64(), "{json}");
         assert!(report.to_string().contains("coded ns/packet"));
     }
 }

@@ -8,6 +8,7 @@ use base::{UnderlayAddr, VirtualPort};
 use net::Clock;
 use overlay::realtime::Protect;
 use overlay::request::Options;
+use overlay::settings::Sealing;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use std::fmt;
 use wire::HEADROOM;
@@ -46,6 +47,19 @@ pub struct Replay {
     carried: u64,
     /// What the last engine had delivered before the first of `packets`.
     delivered_before: u64,
+    /// What the last engine has taken in the present turn.
+    exit: Duration,
+}
+
+/// What one turn's packets took.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// In the first engine, which seals them; the copy of each payload into a buffer counts.
+    pub entry: Duration,
+    /// In the middle engine.
+    pub middle: Duration,
+    /// In the last engine, which opens them.
+    pub exit: Duration,
 }
 
 /// The outbox of one engine.
@@ -82,6 +96,8 @@ pub struct How {
     pub group: bool,
     /// With repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is lost.
     pub coded: bool,
+    /// Payloads are not sealed from end to end, by hops only.
+    pub plain_ends: bool,
 }
 
 impl Replay {
@@ -137,6 +153,7 @@ impl Replay {
             loses: how.coded,
             carried: 0,
             delivered_before: 0,
+            exit: Duration::ZERO,
         };
         replay.request(2, RECEIVER, Request::Bind { port: PORT });
         if how.coded {
@@ -162,12 +179,12 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Sends one turn's worth of packets through the middle engine; the time that it took. `edge`
-    /// is called just before the measured part begins and just after it has ended.
+    /// Sends one turn's worth of packets through the middle engine; the time that each engine took. `edge`
+    /// is called just before the middle engine begins and just after it has ended.
     ///
     /// # Errors
     /// [`BenchError`], when packets do not go that way any more.
-    pub fn turn(&mut self, mut edge: impl FnMut()) -> Result<Duration, BenchError> {
+    pub fn turn(&mut self, mut edge: impl FnMut()) -> Result<Spent, BenchError> {
         let packets = MESSAGES_PER_TURN * self.burst;
         self.now += Duration::from_nanos(packets as u64 * 1_000_000_000 / self.rate_pps);
         for i in [0, 2] {
@@ -175,13 +192,18 @@ impl Replay {
             self.flush(i);
             self.carry(i)?;
         }
-        self.load(packets)?;
+        let entry = self.load(packets)?;
         edge();
-        let spent = self.middle();
+        let middle = self.middle();
         edge();
         self.packets += packets as u64;
+        self.exit = Duration::ZERO;
         self.carry(1)?;
-        Ok(spent)
+        Ok(Spent {
+            entry,
+            middle,
+            exit: self.exit,
+        })
     }
 
     /// Packets that the middle engine was given and the last one has not delivered. (What the middle
@@ -221,8 +243,10 @@ impl Replay {
         self.clock.now().since(start)
     }
 
-    /// Lets the first engine send `packets`, and lays them out as a socket would hand them up.
-    fn load(&mut self, packets: usize) -> Result<(), BenchError> {
+    /// Lets the first engine send `packets`, and lays them out as a socket would hand them up. Returns the time that the
+    /// first engine took.
+    fn load(&mut self, packets: usize) -> Result<Duration, BenchError> {
+        let start = self.clock.now();
         for n in 0..packets {
             let payload = self.nodes[0].1.pool.copy_of(HEADROOM, &self.payload);
             let payload = payload.ok_or_else(|| BenchError::Start("buffers are used up".into()))?;
@@ -231,7 +255,9 @@ impl Replay {
             self.request(0, client, Request::Send { to, port, payload });
         }
         self.flush(0);
-        self.carry(0)
+        let spent = self.clock.now().since(start);
+        self.carry(0)?;
+        Ok(spent)
     }
 
     /// Carries what engine `i` has sent to where it goes.
@@ -296,14 +322,12 @@ impl Replay {
 
     fn handle(&mut self, i: usize, burst: Burst) {
         let (node, desk) = &mut self.nodes[i];
-        node.handle(
-            self.now,
-            Input::Datagrams {
-                from: underlay(1),
-                burst,
-            },
-            desk,
-        );
+        let from = underlay(1);
+        let start = self.clock.now();
+        node.handle(self.now, Input::Datagrams { from, burst }, desk);
+        if i == 2 {
+            self.exit += self.clock.now().since(start);
+        }
     }
 
     fn request(&mut self, i: usize, client: ClientId, request: Request) {
@@ -367,6 +391,9 @@ impl fmt::Debug for Replay {
 /// a link of no length requests would save all.
 fn settings(i: usize, how: How) -> Settings {
     let mut settings = Settings::modern();
+    if how.plain_ends {
+        settings.sealing = Sealing::Off;
+    }
     if how.coded && i == 1 {
         let aims = &mut settings.realtime.aims;
         aims.protect = Protect::Hop;
@@ -432,10 +459,12 @@ mod tests {
     const TO_GROUP: How = How {
         group: true,
         coded: false,
+        plain_ends: false,
     };
     const CODED_LANE: How = How {
         group: false,
         coded: true,
+        plain_ends: false,
     };
 
     #[test]
