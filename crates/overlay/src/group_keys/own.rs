@@ -7,7 +7,7 @@ use base::{Burst, Duration, Map, NodeAddr, Time};
 use secure::{GroupKeys, Network, OpeningKey, SealingKey};
 use std::collections::BTreeMap;
 use wire::link::SessionIndex;
-use wire::transport::{GroupKey, KEY_BYTES, KeyName};
+use wire::transport::{GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, KeyName};
 
 /// Groups that clients of a node send to. Choice: one takes 1 KiB, and 30 bytes per member.
 const GROUPS_MAX: usize = 4_096;
@@ -63,15 +63,36 @@ struct Told {
     at: Time,
     /// It was the newest one.
     is_newest: bool,
-    /// It has asked since the key was changed last.
+    /// It was the one in use, or that was told with it.
+    is_current: bool,
+    /// It has asked since it was told a key unasked.
     has_asked: bool,
 }
 
-/// A key for a node.
+/// A message that tells a node a key.
 #[derive(Debug)]
-pub(crate) struct Telling<'a> {
-    name: KeyName,
-    key: &'a SealingKey,
+pub(crate) struct Telling {
+    bytes: [u8; GROUP_KEY_BYTES_MAX],
+    len: usize,
+}
+
+impl Telling {
+    fn new(group: NodeAddr, key: &SealingKey) -> Telling {
+        let number = key.number();
+        let message = GroupKey::Told {
+            name: KeyName { group, number },
+            first: key.first(),
+            key: key.secret(),
+        };
+        let mut bytes = [0; GROUP_KEY_BYTES_MAX];
+        let len = message.emit(&mut bytes);
+        let len = len.expect("it is as long as the longest message");
+        Telling { bytes, len }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 impl Own {
@@ -96,17 +117,6 @@ impl Own {
             }
         }
         self.told.insert(to, told);
-    }
-}
-
-impl Telling<'_> {
-    /// The message that tells it.
-    pub(crate) fn message(&self) -> GroupKey<'_> {
-        GroupKey::Told {
-            name: self.name,
-            first: self.key.first(),
-            key: self.key.secret(),
-        }
     }
 }
 
@@ -207,18 +217,22 @@ impl OwnKeys {
         due
     }
 
-    /// Who of those that may have a group's key is to be told it now. `members` are those that records name;
-    /// of a group of which they name none, those count who have asked and still `may` have it.
+    /// Who of those that `may` have a group's key is to be told it now. `members` are those that records name. Where they
+    /// name none (`None`), nodes are told the next key that have asked since they were told the last one unasked: so those
+    /// that are gone are told once more and no more.
     pub(crate) fn lacking(
         &mut self,
         now: Time,
         group: NodeAddr,
-        members: impl Iterator<Item = NodeAddr>,
+        members: Option<impl Iterator<Item = NodeAddr>>,
         may: impl Fn(NodeAddr) -> bool,
     ) -> Vec<NodeAddr> {
         let Some(own) = self.groups.get_mut(&group) else {
             return Vec::new();
         };
+        if members.is_none() {
+            own.told.retain(|_, told| told.is_newest || told.has_asked);
+        }
         let before = own.told.len();
         own.told.retain(|node, _| may(*node));
         own.is_leaked |= own.told.len() < before;
@@ -226,6 +240,7 @@ impl OwnKeys {
         let again = own.told.iter().filter(|(_, told)| !told.is_newest);
         let again = again.map(|(node, _)| *node);
         let mut to: Vec<NodeAddr> = again.collect();
+        let members = members.into_iter().flatten();
         to.extend(members.filter(|node| !own.told.contains_key(node)));
         if to.len() > TOLD_AT_ONCE {
             to.truncate(TOLD_AT_ONCE);
@@ -235,19 +250,25 @@ impl OwnKeys {
         to
     }
 
-    /// The newest key of a group, for a node that gets it now.
-    pub(crate) fn tell(&mut self, now: Time, group: NodeAddr, to: NodeAddr) -> Option<Telling<'_>> {
-        let own = self.groups.get_mut(&group)?;
+    /// The newest key of a group, for a node that gets it now. A node that has none gets the one in use before it: all
+    /// that comes within the next second is sealed with that.
+    pub(crate) fn tell(&mut self, now: Time, group: NodeAddr, to: NodeAddr) -> Vec<Telling> {
+        let Some(own) = self.groups.get_mut(&group) else {
+            return Vec::new();
+        };
+        own.turn(now);
+        let is_current = own.next.is_none() || !own.told.contains_key(&to);
         let told = Told {
             at: now,
             is_newest: true,
+            is_current,
             has_asked: false,
         };
         own.note_told(to, told);
-        let key = own.next.as_ref().map_or(&own.current, |(next, _)| next);
-        let number = key.number();
-        let name = KeyName { group, number };
-        Some(Telling { name, key })
+        let current = is_current.then_some(&own.current);
+        let next = own.next.as_ref().map(|(next, _)| next);
+        let keys = current.into_iter().chain(next);
+        keys.map(|key| Telling::new(group, key)).collect()
     }
 
     /// The key of another source, as it was told.
@@ -272,7 +293,7 @@ impl OwnKeys {
         now: Time,
         (group, number): (NodeAddr, SessionIndex),
         to: NodeAddr,
-    ) -> Option<Telling<'_>> {
+    ) -> Option<Telling> {
         let own = self.groups.get_mut(&group)?;
         own.turn(now);
         let next = own.next.as_ref().map(|(next, _)| next.number());
@@ -281,7 +302,8 @@ impl OwnKeys {
             told.has_asked = true;
             // No packet is under the next key yet: who names it has been told it.
             let has_it = is_next && told.is_newest;
-            if has_it || now.since(told.at) < ANSWERED_LATELY {
+            let was_told = is_next || told.is_current;
+            if has_it || was_told && now.since(told.at) < ANSWERED_LATELY {
                 return None;
             }
         }
@@ -289,6 +311,7 @@ impl OwnKeys {
         let told = Told {
             at: now,
             is_newest,
+            is_current: !is_next,
             has_asked: true,
         };
         own.note_told(to, told);
@@ -297,10 +320,10 @@ impl OwnKeys {
             advance(&mut self.tell_at, now + TELL_AFTER);
         }
         let next = own.next.as_ref().filter(|_| is_next);
-        let key = next.map_or(&own.current, |(next, _)| next);
-        let number = key.number();
-        let name = KeyName { group, number };
-        Some(Telling { name, key })
+        Some(Telling::new(
+            group,
+            next.map_or(&own.current, |(next, _)| next),
+        ))
     }
 
     /// A node that gets no key may be told so.
@@ -319,12 +342,9 @@ impl OwnKeys {
                 continue;
             }
             own.next = Some((self.keys.make(now), now + TOLD_BEFORE));
-            // Members that records name are told all the same. Others ask for what they were told unasked, so
-            // those that are gone are told once more and no more.
-            own.told.retain(|_, told| told.has_asked);
-            for told in own.told.values_mut() {
-                (told.is_newest, told.has_asked) = (false, false);
-            }
+            own.told
+                .values_mut()
+                .for_each(|told| told.is_newest = false);
             own.is_leaked = false;
             own.is_due = true;
             is_due = true;

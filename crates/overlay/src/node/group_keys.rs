@@ -309,13 +309,11 @@ impl Node {
         } else if is_named && !self.database.membership().is_member(from, group) {
             KeyRefusal::NotMember
         } else {
-            let mut bytes = [0; GROUP_KEY_BYTES_MAX];
-            let Some(telling) = self.own_keys.answer(now, (group, number), from) else {
-                return;
-            };
-            let len = telling.message().emit(&mut bytes);
-            let len = len.expect("it is as long as the longest message");
-            return self.send_key_bytes(now, from, &bytes[..len], out);
+            let telling = self.own_keys.answer(now, (group, number), from);
+            if let Some(telling) = telling {
+                self.send_key_bytes(now, from, telling.bytes(), out);
+            }
+            return;
         };
         self.drop_one(Drop::NotPermitted, out);
         if self.own_keys.take_refusal(now) {
@@ -343,20 +341,18 @@ impl Node {
         let is_named = self.builder(group) == TreeBuilder::LinkState;
         let membership = self.database.membership();
         let (own, database) = (self.addr, &self.database);
-        let named = membership.receivers(group).filter(|_| is_named);
-        let named = named.filter(|node| *node != own && database.has_group_keys(*node));
+        let named = is_named.then(|| {
+            let named = membership.receivers(group);
+            named.filter(|node| *node != own && database.has_group_keys(*node))
+        });
         let may = |node: NodeAddr| {
             let is_member = !is_named || membership.is_member(node, group);
             is_member && membership.permits().may_receive(node, group)
         };
         for to in self.own_keys.lacking(now, group, named, may) {
-            let mut bytes = [0; GROUP_KEY_BYTES_MAX];
-            let Some(telling) = self.own_keys.tell(now, group, to) else {
-                continue;
-            };
-            let len = telling.message().emit(&mut bytes);
-            let len = len.expect("it is as long as the longest message");
-            self.send_key_bytes(now, to, &bytes[..len], out);
+            for telling in self.own_keys.tell(now, group, to) {
+                self.send_key_bytes(now, to, telling.bytes(), out);
+            }
         }
     }
 
