@@ -111,6 +111,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 single_pps: args.single_pps,
                 burst_pps: args.burst_pps,
                 netns: args.netns,
+                protect: args.protect,
                 program: None,
             },
             args.telling.progress(),

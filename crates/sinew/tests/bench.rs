@@ -47,12 +47,12 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn forward_carries_packets_and_compares() {
-    let small = "forward --payload 160 --burst 16 --seconds 0.05 --repeats 1";
+    let small = "forward --payload 160 --burst 16 --seconds 0.05 --repeats 1 --protect";
     let found = json(&small.split(' ').collect::<Vec<_>>());
     let keys = "medium scheduling processors load trial_seconds repeats flows cells";
     assert_keys(&found, keys);
     let cell = &found["cells"][0];
-    let keys = "payload_bytes burst common_pps forwarders ratios impaired";
+    let keys = "payload_bytes burst common_pps forwarders ratios impaired coded";
     assert_keys(cell, keys);
     assert_eq!(cell["forwarders"].as_array().unwrap().len(), 4);
     for forwarder in cell["forwarders"].as_array().unwrap() {
@@ -68,6 +68,12 @@ fn forward_carries_packets_and_compares() {
     let keys =
         "rate_pps share_of_max_pct recovers sent lost_on_link_pct residual_pct ns_per_packet";
     assert_keys(impaired, keys);
+    let coded = &cell["coded"];
+    assert_keys(
+        coded,
+        "repair plain_ns_per_packet ns_per_packet ratio residual_pct",
+    );
+    assert!((number(&coded["repair"]) - 0.3).abs() < 0.03, "{coded}");
     assert!(number(&impaired["sent"]) > 0.0 && number(&impaired["residual_pct"]) < 100.0);
 }
 

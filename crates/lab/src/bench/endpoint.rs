@@ -11,6 +11,7 @@
 
 use super::BenchError;
 use super::credentials::{Issuer, address, name};
+use super::losing::Losing;
 use super::volley::{Sink, cut};
 use base::pool::LARGE_BYTES;
 use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr, VirtualPort};
@@ -39,6 +40,7 @@ pub(crate) struct Endpoint {
     socket: Socket,
     clock: Clock,
     received: Vec<(UnderlayAddr, Burst)>,
+    losing: Option<Losing>,
 }
 
 struct Desk {
@@ -62,11 +64,21 @@ pub(crate) struct Setup {
     pub(crate) socket: Socket,
     pub(crate) neighbor: usize,
     pub(crate) dial: Option<UnderlayAddr>,
+    /// It loses one packet of so many, and asks for none of them.
+    pub(crate) loses_one_of: Option<u64>,
 }
 
 impl Endpoint {
     pub(crate) fn new(issuer: &mut Issuer, setup: Setup) -> Result<Endpoint, BenchError> {
         let clock = Clock::new();
+        // It goes to the limits of what it measures, and over them: nothing brakes it.
+        let mut settings = Settings {
+            brake: None,
+            ..Settings::modern()
+        };
+        if setup.loses_one_of.is_some() {
+            settings.realtime.strikes = 0;
+        }
         let node = Node::new(Config {
             identity: issuer.identity(setup.index)?,
             network: issuer.network(),
@@ -79,11 +91,7 @@ impl Endpoint {
                 at: setup.dial,
             }],
             accept: None,
-            // It goes to the limits of what it measures, and over them: nothing brakes it.
-            settings: Settings {
-                brake: None,
-                ..Settings::modern()
-            },
+            settings,
             lab: true,
             seed: net::sched::entropy()?,
             unix_start_s: clock.unix_s(),
@@ -100,6 +108,7 @@ impl Endpoint {
             socket: setup.socket,
             clock,
             received: Vec::new(),
+            losing: setup.loses_one_of.map(Losing::one_of),
         })
     }
 
@@ -112,6 +121,11 @@ impl Endpoint {
         let count = self.received.len();
         let now = self.clock.now();
         for (from, burst) in self.received.drain(..) {
+            let left = match &mut self.losing {
+                Some(losing) => losing.pass(burst),
+                None => Some(burst),
+            };
+            let Some(burst) = left else { continue };
             self.node
                 .handle(now, Input::Datagrams { from, burst }, &mut self.desk);
         }

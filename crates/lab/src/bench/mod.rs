@@ -34,6 +34,7 @@ pub mod forward;
 pub mod hops;
 pub mod idle;
 pub mod latency;
+mod losing;
 mod phone;
 pub mod relay;
 pub mod routing;

@@ -46,6 +46,9 @@ pub struct Forward {
     /// Network namespaces and veth instead of loopback; needs root
     #[arg(long)]
     pub netns: bool,
+    /// Also measure the node with a coded lane behind it: 30 repair packets follow 100 packets
+    #[arg(long)]
+    pub protect: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

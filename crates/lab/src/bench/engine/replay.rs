@@ -2,6 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::bench::credentials::{Issuer, address, name};
+use crate::bench::losing::Losing;
 use base::pool::SMALL_BYTES;
 use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time};
 use base::{UnderlayAddr, VirtualPort};
@@ -43,8 +44,7 @@ pub struct Replay {
     loaded: Vec<(UnderlayAddr, Burst)>,
     packets: u64,
     /// Packets lose their way behind the middle engine.
-    loses: bool,
-    carried: u64,
+    losing: Option<Losing>,
     /// What the last engine had delivered before the first of `packets`.
     delivered_before: u64,
     /// What the last engine has taken in the present turn.
@@ -150,8 +150,7 @@ impl Replay {
             nodes,
             loaded: Vec::new(),
             packets: 0,
-            loses: how.coded,
-            carried: 0,
+            losing: how.coded.then(|| Losing::one_of(LOST_OF)),
             delivered_before: 0,
             exit: Duration::ZERO,
         };
@@ -268,7 +267,15 @@ impl Replay {
             match (i, to, Kind::of(burst.segment(0))) {
                 (_, 1, Ok(Kind::Data)) => self.gather(underlay(i), &burst)?,
                 (_, 1, _) => self.load_alone(underlay(i), &burst)?,
-                (1, 2, Ok(Kind::Data)) if self.loses => self.lose(burst),
+                (1, 2, _) => {
+                    let left = match &mut self.losing {
+                        Some(losing) => losing.pass(burst),
+                        None => Some(burst),
+                    };
+                    if let Some(left) = left {
+                        self.handle(2, left);
+                    }
+                }
                 (1, _, _) => self.handle(to, burst),
                 _ => {}
             }
@@ -276,19 +283,6 @@ impl Replay {
         // The list keeps its room.
         self.nodes[i].1.sent = sent;
         Ok(())
-    }
-
-    /// Hands packets to the last engine, but for one of [`LOST_OF`].
-    fn lose(&mut self, mut burst: Burst) {
-        let before = self.carried;
-        self.carried += burst.segments() as u64;
-        if before / LOST_OF == self.carried / LOST_OF {
-            return self.handle(2, burst);
-        }
-        if burst.segments() > 1 {
-            burst.split_front(1);
-            self.handle(2, burst);
-        }
     }
 
     /// Appends one sealed packet to the middle engine's last message, or begins the next one.

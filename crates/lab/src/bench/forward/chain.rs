@@ -1,6 +1,7 @@
 //! The chain: an engine that sends, the middle node as a process, an engine that receives.
 
 use super::{Arena, BenchError, Shape, Trial};
+use crate::bench::credentials::address;
 use crate::bench::endpoint::{Endpoint, Setup, socket};
 use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::go_on;
@@ -43,6 +44,21 @@ pub(super) struct Chain {
     payload: Vec<u8>,
 }
 
+/// Repair packets per packet of a coded lane, whatever is lost.
+pub(super) const CODED: f64 = 0.3;
+/// Behind a coded lane one packet of so many is lost.
+const LOST_OF: u64 = 20;
+
+/// What is behind the middle node.
+pub(super) enum Behind {
+    /// A link that loses nothing.
+    Clean,
+    /// One that loses and delays.
+    Lossy(Lossy),
+    /// A receiver that loses packets, to which the lane is coded.
+    Coded,
+}
+
 /// What the way out of the middle node and the way back to it are like.
 pub(super) struct Lossy {
     out: Model,
@@ -63,13 +79,21 @@ pub(super) fn lossy() -> Result<Lossy, BenchError> {
 
 impl Chain {
     /// Starts the middle node and both ends, and waits until packets can go.
-    pub(super) fn start(arena: &Arena<'_>, lossy: Option<Lossy>) -> Result<Chain, BenchError> {
+    pub(super) fn start(arena: &Arena<'_>, behind: Behind) -> Result<Chain, BenchError> {
         let row = &arena.row;
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
         let listen = row.within(MIDDLE, || ports::free(row.any().ip()))??;
-        let (out, back) = match lossy {
-            Some(Lossy { out, back }) => (Some(out), Some(back)),
-            None => (None, None),
+        let is_coded = matches!(behind, Behind::Coded);
+        let most = CODED.to_string();
+        let coded = [
+            ("protect", "hop"),
+            ("protect_most", &most),
+            ("protect_most_single", &most),
+        ];
+        let coded = coded.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let (out, back) = match behind {
+            Behind::Lossy(Lossy { out, back }) => (Some(out), Some(back)),
+            Behind::Clean | Behind::Coded => (None, None),
         };
         let neighbors = [(SENDER, None), (RECEIVER, out)];
         let neighbors = neighbors.map(|(index, impair)| Beside {
@@ -86,7 +110,7 @@ impl Chain {
                 inside: row.space(MIDDLE),
                 realtime: true,
                 paper: false,
-                settings: &[],
+                settings: if is_coded { &coded } else { &[] },
                 reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
                 transfers: None,
@@ -101,6 +125,7 @@ impl Chain {
                 socket: row.within(index, || socket(at))??,
                 neighbor: MIDDLE,
                 dial: Some(net::addr::underlay(dial, 0)),
+                loses_one_of: (is_coded && index == RECEIVER).then_some(LOST_OF),
             };
             ends.push((Endpoint::new(&mut fleet.issuer, setup)?, dial));
         }
@@ -182,6 +207,23 @@ impl Chain {
         let status = self.fleet.node(MIDDLE).snapshot()?;
         let lost = status["counters"]["drops"]["impaired_loss"].as_u64();
         lost.ok_or_else(|| BenchError::Start("the node does not tell what it dropped".into()))
+    }
+
+    /// Repair packets that the middle node has made for the receiver, and why not more.
+    pub(super) fn repairs(&self) -> Result<(u64, String), BenchError> {
+        let status = self.fleet.node(MIDDLE).snapshot()?;
+        let mut links = status["snapshot"]["links"].as_array().into_iter().flatten();
+        let receiver = address(RECEIVER).to_string();
+        let link = links.find(|link| link["peer"] == *receiver);
+        let lane = link.map(|link| &link["realtime"]);
+        let repairs = lane.and_then(|lane| lane["repairs"].as_u64());
+        let reason = lane.and_then(|lane| lane["protection"]["reason"].as_str());
+        match (repairs, reason) {
+            (Some(repairs), Some(reason)) => Ok((repairs, reason.to_owned())),
+            _ => Err(BenchError::Start(
+                "the node does not tell its repairs".into(),
+            )),
+        }
     }
 
     /// Seals a volley. The middle node is given a burst of it now and then, in order, so that it

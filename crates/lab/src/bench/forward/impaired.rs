@@ -7,7 +7,7 @@
 //! At its limit without loss a node has no time left for requests and answers, and the emulated
 //! link costs it some too; what is lost there is lost at its socket and says nothing of recovery.
 
-use super::chain::{self, Chain};
+use super::chain::{self, Behind, Chain};
 use super::report::Impaired;
 use super::{Arena, BenchError, Cell, Trial};
 use crate::bench::go_on;
@@ -37,7 +37,7 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
     arena.progress.step(&format!(
         "{payload} bytes, bursts of {burst}: 1 % loss, 20 ms"
     ));
-    let mut chain = Chain::start(arena, Some(chain::lossy()?))?;
+    let mut chain = Chain::start(arena, Behind::Lossy(chain::lossy()?))?;
     // The first volley shows the estimators what the link is like, at a rate that does not hurt.
     attempt(arena, &mut chain, cell, limit / 4)?;
     let mut last = None;

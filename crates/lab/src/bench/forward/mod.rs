@@ -10,25 +10,27 @@
 //! First each finds its limit: the highest rate at which less than 0.1 % is lost and no queue
 //! grows, by doubling and halving, all contenders taking turns. Then all run at one common rate
 //! and each at its limit, several times in turns, and medians are printed. At last the node gets an
-//! outgoing link that loses and delays, and the rate is looked for at which it recovers.
+//! outgoing link that loses and delays, and the rate is looked for at which it recovers. If that is asked for,
+//! another node codes what it sends, beside one that does not.
 //!
 //! One core belongs to the forwarder and one to the traffic, which is made and counted in one loop
 //! that never sleeps. Docs/bench.md defines every number.
 
 mod bare;
 mod chain;
+mod coded;
 mod impaired;
 mod report;
 pub(crate) mod search;
 
-pub use report::{Cell, Impaired, Measured, Ratios, Report};
+pub use report::{Cell, Coded, Impaired, Measured, Ratios, Report};
 
 use super::row::Row;
 use super::volley::Outcome;
 use super::{BenchError, apart, go_on, usage};
 use bare::Bare;
 use base::Duration;
-use chain::Chain;
+use chain::{Behind, Chain};
 use search::Search;
 use std::path::PathBuf;
 use tools::interrupt::Interrupt;
@@ -67,6 +69,8 @@ pub struct Options {
     pub burst_pps: u64,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
+    /// Also measure the node with a coded lane behind it.
+    pub protect: bool,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
 }
@@ -82,6 +86,7 @@ impl Default for Options {
             single_pps: 40_000,
             burst_pps: 100_000,
             netns: false,
+            protect: false,
             program: None,
         }
     }
@@ -224,7 +229,7 @@ fn measure(
         interrupt,
         progress,
     };
-    let mut chain = Chain::start(&arena, None)?;
+    let mut chain = Chain::start(&arena, Behind::Clean)?;
     if let Some([_, traffic]) = cpus {
         net::sched::pin(traffic)?;
     }
@@ -239,6 +244,9 @@ fn measure(
     drop(chain);
     for cell in &mut cells {
         cell.impaired = Some(impaired::measure(&arena, cell)?);
+    }
+    if options.protect {
+        coded::measure(&arena, &mut cells)?;
     }
     Ok(Report {
         medium: arena.row.medium(),

@@ -1,0 +1,80 @@
+//! The node with a coded lane behind it: what repair packets cost it, per packet that it passes on.
+//!
+//! ```text
+//!   engine a ──> middle node ── 100 packets, and nothing else ───────> engine c
+//!   engine a ──> middle node ── 100 packets, and 30 repair packets ──> engine c, loses 5, repairs them
+//! ```
+//! The two chains take turns at the common rate. The second one's receiver asks for nothing: on a link of no length,
+//! requests would save everything, and nothing would be coded.
+
+use super::chain::{self, Behind, Chain};
+use super::report::Coded;
+use super::{Arena, BenchError, Cell, Trial, median};
+
+/// Volleys until the lane has a plan: it is looked at once a second, and knows losses after the first.
+const WARM_UP_MAX: usize = 40;
+/// The plan is in force when there are so many repair packets per packet.
+const SHARE_MIN: f64 = 0.9 * chain::CODED;
+
+/// What repair costs in the cells, one after the other over the same two chains.
+pub(super) fn measure(arena: &Arena<'_>, cells: &mut [Cell]) -> Result<(), BenchError> {
+    let mut plain = Chain::start(arena, Behind::Clean)?;
+    let mut coded = Chain::start(arena, Behind::Coded)?;
+    for cell in cells {
+        let (payload, burst) = (cell.payload_bytes, cell.burst);
+        arena.progress.step(&format!(
+            "{payload} bytes, bursts of {burst}: 30 repair packets per 100 packets"
+        ));
+        cell.coded = Some(compare(arena, [&mut plain, &mut coded], cell)?);
+    }
+    Ok(())
+}
+
+fn compare(
+    arena: &Arena<'_>,
+    [plain, coded]: [&mut Chain; 2],
+    cell: &Cell,
+) -> Result<Coded, BenchError> {
+    for volley in 0.. {
+        let (_, share) = attempt(arena, coded, cell)?;
+        if share >= SHARE_MIN {
+            break;
+        }
+        if volley >= WARM_UP_MAX {
+            let (_, reason) = coded.repairs()?;
+            let what = format!(
+                "{share:.2} repair packets per packet after {WARM_UP_MAX} volleys: {reason}"
+            );
+            return Err(BenchError::Start(what));
+        }
+    }
+    let (mut without, mut with, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..arena.options.repeats {
+        without.push(attempt(arena, plain, cell)?.0);
+        let (trial, share) = attempt(arena, coded, cell)?;
+        with.push(trial);
+        shares.push(share);
+    }
+    let (without, with) = (median(&mut without), median(&mut with));
+    Ok(Coded {
+        repair: shares.iter().sum::<f64>() / shares.len() as f64,
+        plain_ns_per_packet: without.ns_per_packet(),
+        ns_per_packet: with.ns_per_packet(),
+        ratio: with.ns_per_packet() / without.ns_per_packet(),
+        residual_pct: 100.0 * with.outcome.loss(),
+    })
+}
+
+/// One volley at the common rate, and the repair packets per packet that followed it.
+fn attempt(arena: &Arena<'_>, chain: &mut Chain, cell: &Cell) -> Result<(Trial, f64), BenchError> {
+    super::go_on(&arena.interrupt)?;
+    chain.wait(arena)?;
+    let shape = arena.shape(cell.payload_bytes, cell.burst, cell.common_pps);
+    let (before, _) = chain.repairs()?;
+    let trial = chain.trial(shape, arena.options.flows, chain::PATIENCE)?;
+    let (after, _) = chain.repairs()?;
+    Ok((
+        trial,
+        (after - before) as f64 / trial.outcome.sent.max(1) as f64,
+    ))
+}

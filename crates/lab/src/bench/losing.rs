@@ -1,0 +1,35 @@
+//! A receiver that loses some of its packets on purpose: so there is something to repair.
+
+use base::Burst;
+use wire::link::Kind;
+
+/// Loses the first packet of a burst whenever so many more packets have come.
+#[derive(Debug)]
+pub(crate) struct Losing {
+    of: u64,
+    carried: u64,
+}
+
+impl Losing {
+    /// One of so many packets is lost.
+    pub(crate) fn one_of(of: u64) -> Losing {
+        Losing { of, carried: 0 }
+    }
+
+    /// What is left of a burst. Nothing is lost that is no packet of a lane: no hello and no handshake.
+    pub(crate) fn pass(&mut self, mut burst: Burst) -> Option<Burst> {
+        if Kind::of(burst.segment(0)) != Ok(Kind::Data) {
+            return Some(burst);
+        }
+        let before = self.carried;
+        self.carried += burst.segments() as u64;
+        if before / self.of == self.carried / self.of {
+            return Some(burst);
+        }
+        if burst.segments() == 1 {
+            return None;
+        }
+        burst.split_front(1);
+        Some(burst)
+    }
+}
