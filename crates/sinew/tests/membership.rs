@@ -1,12 +1,18 @@
 //! Who gets in and who does not: certificates of other networks, expired, renewed, revoked.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that shows what it measured, and says where it cannot go on"
+)]
 
 mod world;
 
 use secure::{Authority, Certificate, Validity};
 use std::fs;
 use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use world::streams::Stream;
 use world::{World, copy, failure};
 
 /// Handshakes that a node has refused for a reason.
@@ -224,4 +230,111 @@ fn a_certificate_is_renewed_by_the_nodes_directory_and_no_serial_is_spent_on_nob
     assert_eq!(serial(&world), before);
     assert_eq!(world.json("net renew net ams --node net/ams")["told"], true);
     assert_ne!(serial(&world), before);
+}
+
+/// Twenty calls from `ams` by `lon` to `fra`, which are counted.
+///
+/// ```text
+///   ams ── lon ── fra        and at lon: evil, which is revoked; nyc, an issuer whose key is stolen, with mia, which it
+///                            has certified; par, which gets no certificate of the new root
+/// ```
+struct Calls {
+    world: World,
+    calls: Vec<Stream>,
+}
+
+/// Packets on their way: not yet lost.
+const TAIL: u64 = 10;
+/// Those who are out are out for good: so many packets of each call later.
+const AFTERWARDS: u64 = 100;
+
+impl Calls {
+    fn begin() -> Calls {
+        let mut world = World::new("calls-beside");
+        world.add("ams", 1, "");
+        for (name, number) in [("lon", 2), ("fra", 3), ("evil", 4), ("nyc", 5), ("par", 6)] {
+            let to = if name == "lon" { "ams" } else { "lon" };
+            world.add(name, number, &format!("--link {to}"));
+        }
+        world.sinew("net delegate net nyc");
+        for name in ["ams", "lon", "fra", "evil", "nyc", "par"] {
+            world.start(name);
+        }
+        world.wait_for_link("lon", "nyc");
+        let token = world.sinew("invite net/nyc");
+        let (token, at) = (token.trim(), world.endpoint(7));
+        world.sinew(&format!(
+            "join {token} --name mia --dir net/mia --listen {at} --start no"
+        ));
+        world.start("mia");
+        world.wait_for_link("nyc", "mia");
+        for name in ["ams", "fra", "evil", "par"] {
+            world.wait_for_link("lon", name);
+        }
+        let fra = world.overlay_address("fra");
+        world.wait("ams has a route to fra", || world.has_route("ams", &fra));
+        let call = |n: u16| {
+            let (from, to) = (world.socket("ams"), world.socket("fra"));
+            Stream::begin("call", from, to, 5_000 + n)
+        };
+        let calls: Vec<Stream> = (0..20).map(call).collect();
+        calls[0].run(AFTERWARDS);
+        Calls { world, calls }
+    }
+
+    /// Does something, and waits until others have no link to those who are out. How long that took, and what the calls
+    /// have lost of how many packets.
+    fn during(&self, act: &str, after: Duration, out: &[&str]) -> (Duration, u64, u64) {
+        let from: Vec<u64> = self.calls.iter().map(Stream::due).collect();
+        self.world.sinew(act);
+        let acted = Instant::now();
+        let is_out = |name: &str| {
+            let honest = ["ams", "lon", "fra"];
+            honest.iter().all(|at| self.world.link(at, name) != "up")
+        };
+        self.world
+            .wait("they are out", || out.iter().all(|name| is_out(name)));
+        let took = acted.elapsed().saturating_sub(after);
+        self.calls[0].run(AFTERWARDS);
+        let ends = self.calls.iter().map(|call| call.due() - TAIL);
+        let spans = || {
+            self.calls
+                .iter()
+                .zip(from.iter().copied().zip(ends.clone()))
+        };
+        let lost = spans().map(|(call, (from, to))| call.lost(from, to));
+        let sent = spans().map(|(_, (from, to))| to - from);
+        let (lost, sent) = (lost.sum(), sent.sum());
+        println!("{act}: {out:?} out after {took:?}, calls lost {lost} of {sent} packets");
+        (took, lost, sent)
+    }
+}
+
+#[test]
+#[ignore = "needs a quiet machine"]
+fn goals_calls_outlive_revocations_a_stolen_issuer_and_a_new_root() {
+    let mut calls = Calls::begin();
+    let tell = "--node net/ams/ams.ctl";
+    let at_once = Duration::ZERO;
+    let revoked = calls.during(&format!("net revoke net evil {tell}"), at_once, &["evil"]);
+    let stolen = calls.during(
+        &format!("net revoke net nyc {tell}"),
+        at_once,
+        &["nyc", "mia"],
+    );
+    // Honest nodes get their new certificates within the overlap, the others do not.
+    let overlap = Duration::from_secs(10);
+    calls
+        .world
+        .sinew(&format!("net rotate net --overlap 10s {tell}"));
+    for name in ["lon", "fra"] {
+        calls.world.hang_up(name);
+    }
+    let rotated = calls.during("net list net", overlap, &["par"]);
+    for (took, lost, _) in [revoked, stolen, rotated] {
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert_eq!(lost, 0);
+    }
+    calls.calls.clear();
+    calls.world.assert_all_run();
 }

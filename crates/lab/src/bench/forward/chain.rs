@@ -54,7 +54,7 @@ pub(super) enum Behind {
     /// A link that loses nothing.
     Clean,
     /// One that loses and delays.
-    Lossy(Lossy),
+    Lossy(Box<Lossy>),
     /// A receiver that loses packets, to which the lane is coded.
     Coded,
 }
@@ -92,7 +92,7 @@ impl Chain {
         ];
         let coded = coded.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let (out, back) = match behind {
-            Behind::Lossy(Lossy { out, back }) => (Some(out), Some(back)),
+            Behind::Lossy(lossy) => (Some(lossy.out), Some(lossy.back)),
             Behind::Clean | Behind::Coded => (None, None),
         };
         let neighbors = [(SENDER, None), (RECEIVER, out)];

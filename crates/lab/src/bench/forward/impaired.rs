@@ -37,7 +37,7 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
     arena.progress.step(&format!(
         "{payload} bytes, bursts of {burst}: 1 % loss, 20 ms"
     ));
-    let mut chain = Chain::start(arena, Behind::Lossy(chain::lossy()?))?;
+    let mut chain = Chain::start(arena, Behind::Lossy(Box::new(chain::lossy()?)))?;
     // The first volley shows the estimators what the link is like, at a rate that does not hurt.
     attempt(arena, &mut chain, cell, limit / 4)?;
     let mut last = None;
