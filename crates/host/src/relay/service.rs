@@ -85,6 +85,17 @@ pub enum Passes {
     Some(Vec<String>),
 }
 
+impl Passes {
+    /// No node is meant: a list that names none is one.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            Passes::All => false,
+            Passes::Nobody => true,
+            Passes::Some(words) => words.is_empty(),
+        }
+    }
+}
+
 /// Why a service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
