@@ -277,3 +277,35 @@ fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
         "{said}"
     );
 }
+
+/// So little is sent that nothing can be told of it: each attempt would ask again.
+#[test]
+fn a_probe_that_has_found_nothing_is_not_repeated_by_the_next_attempt() {
+    let mut chain = Chain::stopped("cp-probe-vain", 2);
+    chain.append("ams", "probe = 1000");
+    chain.start();
+    let large = std::fs::File::create(chain.world.dir.join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    // How many transfers fra has a part in: the copy, and the noise of a probe.
+    let parts = |words: &str| {
+        let count = || {
+            let bulk = chain.world.status("fra")["bulk"].clone();
+            let failed = bulk["failed"].as_object().unwrap().values();
+            let failed: u64 = failed.filter_map(serde_json::Value::as_u64).sum();
+            failed + bulk["done"].as_u64().unwrap()
+        };
+        let before = count();
+        let done = chain.cp(words);
+        assert_eq!(done["predicted_bps"], serde_json::Value::Null, "{done}");
+        chain.world.wait("no transfer is left", || {
+            chain.world.status("fra")["bulk"]["active"] == 0
+        });
+        count() - before
+    };
+    let first = parts("large fra:first");
+    let second = parts("large fra:second");
+    assert_eq!(first, second + 1, "the noise");
+    // Who asks for it gets it.
+    assert_eq!(parts("large fra:third --probe"), 2);
+    assert_eq!(parts("large fra:fourth --no-probe"), 1);
+}
