@@ -722,7 +722,7 @@ mod tests {
         });
         let refusing = Ways::new(node(1), View::new(network).unwrap());
         assert_eq!(path(&refusing), [1, 2, 4].map(node));
-        let plan = |from: u32| {
+        let plan = |from: u8| {
             let (from, to) = (node(from).to_string(), node(4).to_string());
             let plan = explain::plan(&refusing.view, &from, &to, &PlanAsked::default());
             plan.unwrap().best().addresses.clone()
