@@ -47,6 +47,7 @@ mod totals;
 mod transfer;
 pub mod tree;
 mod uplinks;
+mod vain;
 mod willing;
 
 pub use allow::Allowed;

@@ -146,6 +146,7 @@ pub(crate) fn open<'a>(route: &'a [u8], ordered: &'a [u8]) -> Open<'a> {
         spare: false,
         dry: false,
         attributes: false,
+        checksum: false,
         congestion: "",
         certificate: &[],
         ordered,

@@ -19,6 +19,11 @@
 //! Nobody reads a file before it is its turn. The keys only find what is the same: the digest of the whole content
 //! decides, as with every file.
 //!
+//! With `--checksum` a sink reads all files that are there, and tells them by their content ([`content_key`]) instead of
+//! their time. The source reads its own for that, and says Kept of those with the same content: the sink sets their time
+//! and permissions. A file that has other names or another owner there is told with its time and permissions, because
+//! setting those would change the other names, or fail: it stays only if nothing of it is to be changed.
+//!
 //! Several sinks were rarely broken off at the same byte. All get the stream from the shortest beginning on:
 //! a sink that has more of a file goes back to there, and one that has all of it leaves it as it is. The
 //! source has the whole file, so the digest of a longer beginning proves the shorter one, too.
@@ -73,6 +78,29 @@ pub fn path_key(transfer: &[u8; TRANSFER_BYTES], path: &[u8]) -> u64 {
 /// What tells a piece of a file from another.
 pub fn piece_key(transfer: &[u8; TRANSFER_BYTES], piece: &[u8]) -> u64 {
     short(&pieces(transfer).update(piece).finalize())
+}
+
+/// What tells a file by its content, which has this digest, its size and its path. With `is_exact` its time and
+/// permissions count, too.
+pub fn content_key(
+    transfer: &[u8; TRANSFER_BYTES],
+    entry: &Entry<'_>,
+    digest: &blake3::Hash,
+    is_exact: bool,
+) -> u64 {
+    let mut told = *entry;
+    match is_exact {
+        true => told.mode &= MODE_MASK,
+        false => (told.mode, told.mtime_s, told.mtime_ns) = (0, 0, 0),
+    }
+    let mut head = [0; HEAD_BYTES_MAX];
+    let len = Item::Entry(told).emit(&mut head);
+    let len = len.expect("an entry that was read or made within the limits has room");
+    let mut hasher = blake3::Hasher::new_keyed(pieces(transfer).finalize().as_bytes());
+    hasher.update(&[u8::from(is_exact)]);
+    hasher.update(digest.as_bytes());
+    hasher.update(&head[..len]);
+    short(&hasher.finalize())
 }
 
 /// Keyed by the transfer's name, as no entry's key is.
@@ -248,10 +276,32 @@ mod tests {
             path_key(&name, b"a"),
             path_key(&name, b"b"),
             path_key(&[8; TRANSFER_BYTES], b"a"),
+            content_key(&name, &file("a"), &blake3::hash(b"a"), true),
+            content_key(&name, &file("a"), &blake3::hash(b"a"), false),
+            content_key(&name, &file("a"), &blake3::hash(b"b"), false),
+            content_key(&name, &file("b"), &blake3::hash(b"a"), false),
             piece_key(&name, &[0; 9]),
             piece_key(&name, &[0; 10]),
         ];
         assert_eq!(BTreeSet::from(keys).len(), keys.len());
+    }
+
+    #[test]
+    fn a_file_is_told_by_its_content_whatever_its_time_unless_that_counts() {
+        let (name, digest) = ([7; TRANSFER_BYTES], blake3::hash(b"x"));
+        let touched = Entry {
+            mtime_s: 9,
+            mode: 0o600,
+            ..file("a")
+        };
+        let longer = Entry {
+            size: 4,
+            ..file("a")
+        };
+        let key = |entry: &Entry<'_>, is_exact| content_key(&name, entry, &digest, is_exact);
+        assert_eq!(key(&file("a"), false), key(&touched, false));
+        assert_ne!(key(&file("a"), true), key(&touched, true));
+        assert_ne!(key(&file("a"), false), key(&longer, false));
     }
 
     #[test]

@@ -624,6 +624,7 @@ fn order((args, fresh): (&Copy, bool), route: &Route, socket: &Path, planned: &P
         spare: args.skip_errors,
         dry: args.dry_run,
         attributes: args.attributes,
+        checksum: args.checksum,
         congestion: args.congestion.clone().unwrap_or_default(),
         stop: Arc::new(AtomicBool::new(false)),
     }

@@ -60,7 +60,7 @@ impl Prober<'_> {
                 break;
             };
             // Where nothing is known nothing is better than the way of least latency.
-            let topology = view.topology();
+            let topology = view.topology_between([src, dst]);
             let least = least_latency(topology, src, dst);
             let least = least.and_then(|nodes| explain::along(&view, &nodes, &[1]));
             let ways = [plan.best(), &plan.direct, &plan.pipelined, &plan.striped];
@@ -94,7 +94,8 @@ impl Prober<'_> {
         open: Vec<Ends>,
         tried: &mut BTreeSet<Ends>,
     ) -> Result<View, Failure> {
-        let topology = view.topology();
+        // The question is put here.
+        let topology = view.topology_between([self.own; 2]);
         let asked: Vec<(Ends, Option<Vec<u8>>)> = open
             .into_iter()
             .map(|ends| (ends, self.route(topology, ends)))

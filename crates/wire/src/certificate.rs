@@ -562,4 +562,4 @@ fn name<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

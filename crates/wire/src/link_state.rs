@@ -35,6 +35,7 @@ mod bulk;
 mod hosts;
 mod options;
 mod protection;
+mod relays_for;
 
 pub use protection::{
     OPTION_PROTECTION, PROTECTION_ENTRIES_MAX, Protection, REPAIR_16THS, RUN_256THS,
@@ -53,6 +54,8 @@ pub use options::{
 };
 
 pub use hosts::{HOSTS_MAX, OPTION_HOSTS, write_hosts};
+
+pub use relays_for::{MARK_BYTES, MARKS_MAX, OPTION_RELAYS_FOR, RelaysFor, write_relays_for};
 
 pub use bulk::{
     Bulk, OPTION_BULK, OPTION_RATES, RATES_ENTRY_BYTES, Rates, SPREAD_MAX, Sending, write_bulk,

@@ -71,7 +71,9 @@ use crate::{Full, Malformed};
 use core::ops::RangeInclusive;
 
 /// The versions that are spoken here. Version 6 stays: nodes that know nothing of ranges speak it.
-pub const VERSIONS: RangeInclusive<u8> = 6..=6;
+pub const VERSIONS: RangeInclusive<u8> = 6..=7;
+/// From this version on a transfer may compare files by their content. Nothing else is new in it.
+pub const CHECKSUM_VERSION: u8 = 7;
 /// What names a version in ALPN, in front of its number in decimal digits.
 pub const PROTOCOL: &str = "sinew relay ";
 /// What every connection begins with. Its first byte is none that TLS begins with.

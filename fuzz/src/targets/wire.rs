@@ -407,6 +407,9 @@ fn link_state_body(body: &[u8]) {
     assert!(alarms.all(|place| place < links.len()));
     assert!(view.hosts().count() <= link_state::HOSTS_MAX);
     assert!(view.hosts().all(|host| host.is_dialable()));
+    if let Some(nodes) = view.bulk().and_then(|bulk| bulk.relays_for) {
+        relays_for_comes_back(&nodes, &links);
+    }
     let mut kept = view.offer().into_iter().flatten();
     assert!(kept.all(|place| place < links.len()));
     if let Some(told) = view.protections() {
@@ -438,6 +441,33 @@ fn link_state_body(body: &[u8]) {
     };
     assert_eq!(repr.emit(&mut written, sign), Ok(body.len()));
     assert_eq!(written, body);
+}
+
+/// For whom a node relays is told again as it was heard.
+fn relays_for_comes_back(nodes: &link_state::RelaysFor, links: &[link_state::Link]) {
+    let mut option = [0; link_state::OPTIONS_BYTES_MAX];
+    let mut w = wire::bytes::Writer::new(&mut option);
+    let some = link_state::Bulk {
+        is_for_some: true,
+        relays_for: Some(*nodes),
+        ..link_state::Bulk::default()
+    };
+    link_state::write_bulk(&mut w, some).expect("it bounds itself");
+    link_state::write_relays_for(&mut w, nodes).expect("it bounds itself");
+    let repr = link_state::Repr {
+        origin: base::NodeAddr(1),
+        seq: wire::record::RecordSeq(1),
+        lifetime_s: 1,
+        certificate_serial: 1,
+        strikes: 0,
+        links,
+        options: w.written(),
+    };
+    let mut body = [0; wire::record::BODY_BYTES_MAX];
+    let sign = |_: &[u8]| [0; link_state::SIGNATURE_BYTES];
+    let len = repr.emit(&mut body, sign).expect("so many links came");
+    let read = LinkState::parse(&body[..len]).expect("it was written");
+    assert_eq!(read.bulk(), Some(some));
 }
 
 fn echo_packet(data: &[u8]) {

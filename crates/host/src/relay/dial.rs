@@ -16,7 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use wire::relay::{DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES};
+use wire::relay::{
+    CHECKSUM_VERSION, DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES,
+    VERSIONS,
+};
 
 /// How long a connection may take to be there, or an answer to come. Choice: a lost SYN is repeated
 /// after 1 and 3 s.
@@ -184,9 +187,22 @@ fn ask(
     here: NodeAddr,
     open: &Open<'_>,
 ) -> Result<(Arc<Duplex>, [u8; TICKET_BYTES]), Why> {
-    let (control, key) = begin_control(socket?, trust)?;
+    let local = match open.checksum {
+        true => CHECKSUM_VERSION,
+        false => *VERSIONS.start(),
+    };
+    let (control, key) = begin_control(socket?, trust, local)?;
     let control = Arc::new(control);
     transfer.add_control(&control);
+    if open.checksum && control.version() < CHECKSUM_VERSION {
+        let text = "it runs an earlier version, which cannot compare files by their content: update it, or copy \
+                    without --checksum";
+        return Err(Why::Failed(Failure::new(
+            open.route.node,
+            FailureKind::Unusable,
+            text,
+        )));
+    }
     control.send(&Message::Open(*open))?;
     let until = Instant::now() + PATIENCE;
     let Some(answer) = control.receive(Some(until))? else {
@@ -212,12 +228,20 @@ fn ask(
     }
 }
 
-/// Control on a fresh connection, and the key of who is at the other end.
-fn begin_control(socket: Socket, trust: Option<&Trust>) -> io::Result<(Duplex, Option<[u8; 32]>)> {
+/// Control on a fresh connection, and the key of who is at the other end. A node of this host is spoken to in the version
+/// `local`, the lowest that will do: it may run the program that was here before.
+fn begin_control(
+    socket: Socket,
+    trust: Option<&Trust>,
+    local: u8,
+) -> io::Result<(Duplex, Option<[u8; 32]>)> {
     if let Some(tcp) = socket.tcp() {
         watch(tcp)?;
     }
     let mut data = begin(socket, trust)?;
+    if trust.is_none() {
+        data.speak(local)?;
+    }
     let mut preamble = [0; DATA_PREAMBLE_BYTES];
     let len = Preamble::Control.emit(data.version()?, &mut preamble);
     let len = len.expect("the longer preamble has as many bytes");
@@ -236,11 +260,11 @@ pub(super) fn converse(
     let made = match way {
         Way::Local(path) => UnixStream::connect(path)
             .map(Socket::Unix)
-            .and_then(|socket| begin_control(socket, None)),
+            .and_then(|socket| begin_control(socket, None, *VERSIONS.start())),
         Way::Tcp(trust, rights) => {
             let legs = legs((trust, *rights), hop.node, hop.endpoint)?;
             legs.connect()
-                .and_then(|socket| begin_control(socket, Some(trust)))
+                .and_then(|socket| begin_control(socket, Some(trust), *VERSIONS.start()))
         }
     };
     made.map_err(|error| unreachable(here, hop.node, &error))

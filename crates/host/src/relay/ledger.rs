@@ -359,6 +359,7 @@ mod tests {
             spare: false,
             dry: false,
             attributes: false,
+            checksum: false,
             congestion: "",
             certificate: &[],
             ordered: &[],

@@ -53,6 +53,8 @@ pub struct Order {
     pub dry: bool,
     /// Owners and extended attributes are kept, too.
     pub attributes: bool,
+    /// Files that are there are compared by their content.
+    pub checksum: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
     /// Once it is set, the copy is broken off with [`FailureKind::Over`], so that it can go on otherwise.
@@ -115,6 +117,7 @@ impl Order {
             spare: self.spare,
             dry: self.dry,
             attributes: self.attributes,
+            checksum: self.checksum,
             congestion: &self.congestion,
             certificate: &[],
             ordered: key,

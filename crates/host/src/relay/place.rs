@@ -22,6 +22,7 @@ mod there;
 
 use super::failure::{Failure, FailureKind};
 use super::pump::Outcome;
+use super::tree::Head;
 use base::NodeAddr;
 use basis::Changed;
 use files::Files;
@@ -61,6 +62,8 @@ pub(super) struct Manner {
     pub(super) dry: bool,
     /// Owners and extended attributes are taken over.
     pub(super) attributes: bool,
+    /// What is there is told by its content.
+    pub(super) checksum: bool,
 }
 
 impl Manner {
@@ -72,6 +75,7 @@ impl Manner {
             delete: open.delete,
             dry: open.dry,
             attributes: open.attributes,
+            checksum: open.checksum,
         }
     }
 }
@@ -201,6 +205,14 @@ pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> i
         }
     }
     Ok(most - left)
+}
+
+/// The digest of a file that was named with this head; none if it is not the same any more.
+pub(super) fn digest_of(file: &File, head: &Head) -> io::Result<Option<blake3::Hash>> {
+    let mut content = blake3::Hasher::new();
+    let read = hash(file, head.size.saturating_add(1), &mut content)?;
+    let is_whole = read == head.size && head.is_of(&file.metadata()?);
+    Ok(is_whole.then(|| content.finalize()))
 }
 
 /// The path ends in a slash. `Path` forgets it, so the text is looked at.

@@ -59,6 +59,7 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
         spare: false,
         dry: false,
         attributes: false,
+        checksum: false,
         congestion: &question.congestion,
         certificate: &[],
         ordered: &[],

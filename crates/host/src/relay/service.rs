@@ -28,6 +28,7 @@ use super::stage::{self, End};
 use super::stripes::Stripes;
 use super::tls::Trust;
 use super::transfer::Transfer;
+use super::vain::Vain;
 use super::willing::Teller;
 use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
@@ -47,7 +48,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use wire::certificate::Pattern;
-use wire::relay::{Message, Open, Ordered};
+use wire::relay::{Carried, Message, Open, Ordered};
 
 /// A thread has its buffers on the heap.
 const STACK_BYTES: usize = 512 << 10;
@@ -83,6 +84,17 @@ pub enum Passes {
     /// For transfers that these nodes have begun: by name, by how names end (`*-backup`), by address, or by a tag or a
     /// domain of their certificates (`tag:backup`, `@backup.example`).
     Some(Vec<String>),
+}
+
+impl Passes {
+    /// No node is meant: a list that names none is one.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            Passes::All => false,
+            Passes::Nobody => true,
+            Passes::Some(words) => words.is_empty(),
+        }
+    }
 }
 
 /// Why a service cannot start.
@@ -149,6 +161,7 @@ impl Service {
             ledger,
             stripes: Stripes::default(),
             recent: Arc::new(Recent::new()),
+            vain: Vain::new(),
             counted: Counted::default(),
             clock: Clock::new(),
             log: Mutex::new(Log::new(lines.clone())),
@@ -233,6 +246,7 @@ struct Node {
     ledger: Arc<Ledger>,
     stripes: Stripes,
     recent: Arc<Recent>,
+    vain: Vain,
     counted: Counted,
     clock: Clock,
     log: Mutex<Log>,
@@ -513,7 +527,18 @@ impl Node {
             Some(_) => Rights::Others(&limits.allow),
         };
         let trust = (&self.trust, rights);
+        // Who asks for one by name gets one.
+        let is_wanted = bytes == u64::MAX;
         let bytes = bytes.min(limits.probe_bytes);
+        let next = probe::is_here(&open.route).then(|| open.route.below().next());
+        let to = next.flatten().map(|next| next.node);
+        if let Some(to) = to.filter(|to| !is_wanted && self.vain.is(*to, open.congestion, bytes)) {
+            let certificate = self.trust.certificate();
+            let ends = (self.trust.own(), to);
+            probe::answer(&peer.control, ends, Carried::default(), &certificate);
+            entered.end(&Ok(()));
+            return Ok(());
+        }
         let served = if !probe::is_here(&open.route) {
             probe::pass_on(trust, bytes, open, transfer).map(|(from, to, carried)| {
                 let certificate = self.trust.certificate();
@@ -523,14 +548,21 @@ impl Node {
             let text = "it sends nothing to find out: `[relay] probe` of its configuration is 0";
             Err(Failure::new(self.trust.own(), FailureKind::Forbidden, text))
         } else {
-            stage::run(
+            let found = Arc::new(AtomicBool::new(false));
+            let run = stage::run(
                 trust,
                 open,
                 peer,
                 Vec::new(),
-                (End::Probe(bytes), None),
+                (End::Probe(bytes, Arc::clone(&found)), None),
                 (&entered.account, &self.recent),
-            )
+            );
+            // One that broke off tells nothing.
+            if let Some(to) = to.filter(|_| run.is_ok()) {
+                let has_found = found.load(Ordering::Relaxed);
+                self.vain.keep(to, open.congestion, bytes, has_found);
+            }
+            run
         };
         let served = served.map_err(|why| match transfer.failure() {
             Some(failure) if failure.kind != FailureKind::Over => failure,

@@ -5,6 +5,7 @@
 //!   Tree ─▶ Encoder ─▶ frames ≤ Window ─▶ stripes: seal     Have, Ack, Done ◀─ sinks
 //! ```
 
+mod checked;
 mod compared;
 
 use super::attributes::{self, Names};
@@ -18,6 +19,7 @@ use super::stage::Unfit;
 use super::transfer::{Over, Shared, Transfer};
 use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
+use checked::Sent;
 use net::beneath::data_from;
 use net::file;
 use relay::resume::{self, COMPARED_BYTES_MIN, Pieces, There, TooMuch};
@@ -174,6 +176,8 @@ pub(super) struct Reading {
     pub(super) dry: bool,
     /// Owners and extended attributes are told.
     pub(super) attributes: bool,
+    /// A file is there where its content is, whatever its time.
+    pub(super) checksum: bool,
 }
 
 impl Reading {
@@ -184,6 +188,7 @@ impl Reading {
             spare: open.spare,
             dry: open.dry,
             attributes: open.attributes,
+            checksum: open.checksum,
         }
     }
 }
@@ -275,11 +280,12 @@ impl Source<'_> {
         }
         let mut walker = tree.walk();
         let mut names = Names::default();
+        let mut sent = Sent::default();
         while let Some(found) = walker.next().map_err(|at| self.unread(at))? {
             match found {
                 Found::Spared(path, why) => self.spare(&path, &why, &mut encoder, &mut out, tell),
                 Found::Entry(head) => {
-                    let from = (&mut walker, &shared, &mut names);
+                    let from = (&mut walker, (&shared, &mut sent), &mut names);
                     self.entry(from, &head, &mut encoder, &mut out, tell)?;
                 }
             }
@@ -309,7 +315,11 @@ impl Source<'_> {
     /// One entry, with its content from where the first of the sinks has no more of it.
     fn entry(
         &self,
-        (walker, shared, names): (&mut Walker<'_>, &resume::Shared, &mut Names),
+        (walker, (shared, sent), names): (
+            &mut Walker<'_>,
+            (&resume::Shared, &mut Sent),
+            &mut Names,
+        ),
         head: &Head,
         encoder: &mut Encoder,
         out: &mut Out<'_>,
@@ -318,7 +328,10 @@ impl Source<'_> {
         let entry = head.entry();
         let key = resume::key(&self.manner.transfer, &entry);
         let bad = |why| Failure::new(self.here, FailureKind::File, why);
-        let is_there = head.kind != EntryKind::Directory && shared.keys.contains(&key);
+        let is_there = self.is_there(walker, (shared, sent), head);
+        if head.has_names && !is_there {
+            sent.insert(head.path.clone());
+        }
         if is_there || (self.manner.dry && head.kind != EntryKind::Directory) {
             if !self.attributes((walker, names), head, encoder, out, tell)? {
                 return Ok(());

@@ -47,8 +47,8 @@ pub(super) enum End {
     Nothing,
     Sink(Place),
     Source(Box<Tree>),
-    /// Finds out what the next segment carries, with so many bytes at most.
-    Probe(u64),
+    /// Finds out what the next segment carries, with so many bytes at most, and notes whether that was found.
+    Probe(u64, Arc<AtomicBool>),
 }
 
 /// Runs the transfer that `open` asks for, which is told to `before`, until it is over, and has it in the books.
@@ -159,8 +159,8 @@ impl Stage<'_> {
             .iter()
             .map(|next| (next.node, Arc::clone(&next.control)))
             .collect();
-        if let End::Probe(bytes) = end {
-            return self.probe(behind, bytes, open);
+        if let End::Probe(bytes, found) = end {
+            return self.probe(behind, (bytes, &found), open);
         }
         let (here, transfer) = (self.here, self.transfer);
         if let Some(part) = &part {
@@ -352,14 +352,14 @@ impl Stage<'_> {
                 let from = (before, stripes);
                 self.pass(from, behind.collect(), None, (open, ours.secrets))
             }
-            (End::Sink(_), true) | (End::Source(_), false) | (End::Probe(_), _) => {
+            (End::Sink(_), true) | (End::Source(_), false) | (End::Probe(..), _) => {
                 Err(self.unusable("a route whose ends are exchanged"))
             }
         }
     }
 
     /// Sends noise to the next node, until it is known what the segment carries, and answers.
-    fn probe(&self, behind: Vec<Next>, bytes: u64, open: &Open<'_>) {
+    fn probe(&self, behind: Vec<Next>, (bytes, found): (u64, &AtomicBool), open: &Open<'_>) {
         let feedback = &Shared::new(Feedback::new(1, Sinks::Nobody));
         let Some(mut next) = behind.into_iter().next() else {
             return self.transfer.fail(self.unusable("a probe needs a segment"));
@@ -407,6 +407,10 @@ impl Stage<'_> {
                 transfer.note(sent.map(drop));
             });
             let carried = self.monitor.find_out(transfer);
+            found.store(
+                carried.one_bps.max(carried.together_bps) > 0,
+                Ordering::Relaxed,
+            );
             is_over.store(true, Ordering::Relaxed);
             self.monitor.learnt(|to, rates| self.learn(to, rates));
             if transfer.failure().is_none() {

@@ -51,6 +51,8 @@ pub(super) struct Head {
     pub(super) is_sparse: bool,
     /// What its content takes of the disk, at most as much as it is long.
     pub(super) room: u64,
+    /// It is a file with other names.
+    pub(super) has_names: bool,
 }
 
 /// What a walk comes by.
@@ -77,6 +79,18 @@ impl Head {
         }
     }
 
+    /// What a link points at.
+    pub(super) fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// The file that these are of has still this size and time.
+    pub(super) fn is_of(&self, metadata: &Metadata) -> bool {
+        let now = Head::of(self.kind, metadata, Vec::new(), Vec::new());
+        let of = |head: &Head| (head.size, head.mtime_s, head.mtime_ns, head.changed_ns);
+        of(self) == of(&now)
+    }
+
     fn of(kind: EntryKind, metadata: &Metadata, path: Vec<u8>, target: Vec<u8>) -> Head {
         let changed_ns =
             i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
@@ -101,6 +115,7 @@ impl Head {
                 EntryKind::File => taken(metadata).min(metadata.len()),
                 _ => 0,
             },
+            has_names: kind == EntryKind::File && metadata.nlink() > 1,
         }
     }
 }
@@ -284,6 +299,17 @@ impl Walker<'_> {
         Ok(None)
     }
 
+    /// The same as [`Walker::content`], which can still be taken then. A stream cannot be looked at.
+    pub(super) fn look(&mut self) -> io::Result<Option<Content>> {
+        if self.stream.is_some() {
+            return Ok(None);
+        }
+        let is_file = self.is_file;
+        let content = self.content();
+        self.is_file = is_file;
+        content
+    }
+
     /// The content of the file that was named last, which is opened now.
     pub(super) fn content(&mut self) -> io::Result<Option<Content>> {
         if let Some(stream) = self.stream.take() {
@@ -329,6 +355,7 @@ impl Walker<'_> {
                     made_ns: 0,
                     is_sparse: false,
                     room: 0,
+                    has_names: false,
                 })
             }
             What::Named { parent, name } => {

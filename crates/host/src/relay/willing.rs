@@ -1,4 +1,4 @@
-//! A node tells the network whether it relays, how busy it is, and how its connections send: plans are
+//! A node tells the network whether it relays, for whom, how busy it is, and how its connections send: plans are
 //! made by that. [Liu04 §IV-D]
 //!
 //! ```text
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use wire::link_state::{Bulk, Sending};
+use wire::link_state::{Bulk, RelaysFor, Sending};
 
 /// How often it is looked at how busy the node is. Choice: transfers last for minutes, and each record
 /// goes to every node of the network.
@@ -69,11 +69,16 @@ pub fn decline(commander: &Commander) {
 }
 
 fn tell(commander: &Commander, ledger: &Ledger, passes: &Passes, stopped: &Receiver<()>) {
+    let relays_for = match passes {
+        Passes::Some(words) => RelaysFor::of(words),
+        Passes::All | Passes::Nobody => None,
+    };
     let mut told = None;
     loop {
         let now = Bulk {
-            is_closed: *passes == Passes::Nobody || ledger.limit() == 0,
+            is_closed: passes.is_nobody() || ledger.limit() == 0,
             is_for_some: matches!(passes, Passes::Some(_)),
+            relays_for,
             load: load(ledger.active(), ledger.limit()),
             // Whoever changes it does not start the node again.
             sending: sending(),

@@ -139,10 +139,14 @@ impl Node {
     }
 
     fn named(&self, now: Time, node: NodeAddr) -> NamedNode {
+        let own = self.handshakes.identity().certificate().fields();
         NamedNode {
             address: node.to_string(),
             name: self.known_name(node),
-            bulk: self.database.bulk(node).map(KnownBulk::of),
+            bulk: self
+                .database
+                .bulk(node)
+                .map(|told| KnownBulk::of(told, &own)),
             refused: self.refused_end(now, node),
         }
     }

@@ -19,8 +19,8 @@ use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_alarms, write_bulk,
     write_capacities, write_endpoints, write_group_keys, write_group_tallies, write_hops,
-    write_hosts, write_link_rates, write_offer, write_protections, write_seals, write_tallies,
-    write_tunnels, write_usable, write_version,
+    write_hosts, write_link_rates, write_offer, write_protections, write_relays_for, write_seals,
+    write_tallies, write_tunnels, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -266,6 +266,10 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) 
     // It matters most where most is lost.
     protections.sort_by_key(|(i, _)| Reverse(links[usize::from(*i)].announced_loss()));
     write_protections(w, &protections).expect(BOUNDED);
+    // Who does not hear it asks.
+    if let Some(nodes) = own.bulk.and_then(|bulk| bulk.relays_for) {
+        write_relays_for(w, &nodes).expect(BOUNDED);
+    }
     write_link_rates(w, &carried).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
     write_version(w, own.version).expect(BOUNDED);

@@ -5,6 +5,7 @@ use crate::announce;
 use core::fmt;
 use core::num::NonZeroU8;
 use serde::{Deserialize, Serialize};
+use wire::certificate::Certificate;
 use wire::link_state::{Bulk, Sending};
 
 /// Nodes, links and rules.
@@ -64,9 +65,13 @@ pub struct NamedNode {
 pub struct KnownBulk {
     /// It relays for nobody.
     pub closed: bool,
-    /// It relays for some nodes only. Which these are it does not tell.
+    /// It relays for some nodes only.
     #[serde(default)]
     pub for_some: bool,
+    /// It relays for some, and the teller is none of them. False if it does not tell for whom: it says so when it is
+    /// asked.
+    #[serde(default)]
+    pub refuses_teller: bool,
     /// Of its places for transfers so many quarters are taken.
     pub load: u8,
     /// Its connections send as fast as they measure, whatever is lost; false where it does not tell.
@@ -74,8 +79,11 @@ pub struct KnownBulk {
 }
 
 impl KnownBulk {
-    pub(crate) fn of(told: Bulk) -> KnownBulk {
+    /// What is told to the node of this certificate.
+    pub(crate) fn of(told: Bulk, teller: &Certificate<'_>) -> KnownBulk {
+        let relays_for = told.relays_for.filter(|_| told.is_for_some);
         KnownBulk {
+            refuses_teller: relays_for.is_some_and(|nodes| !nodes.may_name(teller)),
             closed: told.is_closed,
             for_some: told.is_for_some,
             load: told.load,

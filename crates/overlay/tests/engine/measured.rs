@@ -74,6 +74,7 @@ fn a_node_s_part_in_bulk_data_is_told_when_it_changes() {
         let bulk = Bulk {
             is_closed: false,
             is_for_some: load == 3,
+            relays_for: None,
             load,
             sending: Sending::ByRate,
         };

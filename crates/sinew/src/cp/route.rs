@@ -51,14 +51,15 @@ pub(super) struct Route {
 struct Ways {
     /// The network, for plans.
     view: View,
-    /// The same for transfers that begin here, without the nodes that do not relay.
+    /// The same for transfers that begin here, without the nodes that do not relay, or not for this one.
     relaying: Topology,
     own: NodeAddr,
 }
 
 impl Ways {
     fn new(own: NodeAddr, view: View) -> Ways {
-        let topology = view.topology();
+        // What is copied begins here, wherever it goes.
+        let topology = view.topology_between([own, own]);
         let relaying = topology.index(own).map(|own| topology.relaying(own));
         Ways {
             relaying: relaying.unwrap_or_default(),
@@ -711,6 +712,23 @@ mod tests {
         assert_eq!(path(&closed), [1, 2, 4].map(node));
         assert_eq!(closed.shortest(node(3)), Some(vec![node(1), node(3)]));
         assert_eq!(closed.shortest(node(9)), None);
+        // One that relays for some, but not for the teller, is none for what the teller begins.
+        let mut network = closed.view.snapshot().clone();
+        network.teller = Some(node(1).to_string());
+        network.nodes[0].bulk = Some(overlay::snapshot::KnownBulk {
+            for_some: true,
+            refuses_teller: true,
+            ..Default::default()
+        });
+        let refusing = Ways::new(node(1), View::new(network).unwrap());
+        assert_eq!(path(&refusing), [1, 2, 4].map(node));
+        let plan = |from: u8| {
+            let (from, to) = (node(from).to_string(), node(4).to_string());
+            let plan = explain::plan(&refusing.view, &from, &to, &PlanAsked::default());
+            plan.unwrap().best().addresses.clone()
+        };
+        assert!(!plan(1).contains(&node(3).to_string()));
+        assert!(plan(3).contains(&node(3).to_string()), "it sends its own");
     }
 
     #[test]

@@ -50,6 +50,10 @@ pub struct Copy {
     /// Start from the beginning, even if an earlier copy has left data
     #[arg(long)]
     pub fresh: bool,
+    /// Compare the content of files, not their sizes and times: both ends read all files that are there.
+    /// Files with the same content only get their times and permissions
+    #[arg(long, conflicts_with = "fresh")]
+    pub checksum: bool,
     /// Fail if the target exists, and leave it as it is
     #[arg(long)]
     pub no_clobber: bool,

@@ -11,6 +11,7 @@
 mod world;
 
 mod chain;
+mod checked;
 mod copies;
 mod detached;
 mod faults;

@@ -137,13 +137,101 @@ fn who_relays_for_some_refuses_the_others_and_they_go_around() {
         !forced.status.success() && said.contains("relays for some nodes, and ams is none"),
         "{said}"
     );
-    // Nobody says which way: whichever is planned, it comes by the one that is open.
+    // It has told for whom it relays, so nobody asks it, whichever is planned first.
+    chain
+        .world
+        .wait("par is known to relay for another node", || {
+            let par = bulk(&chain, "10.7.0.4");
+            par["for_some"] == true && par["refuses_teller"] == true
+        });
+    assert_eq!(bulk(&chain, "10.7.0.2")["refuses_teller"], false);
     for number in 0..3 {
         let done = chain.cp(&format!("data lon:copy{number} --no-probe"));
         assert!(through(&done, "10.7.0.2"), "{done}");
+        assert_eq!(done["attempts"], 1, "{done}");
     }
+    // What comes back is begun at ams, too.
+    let done = chain.cp("lon:copy0 back --no-probe");
+    assert_eq!(done["attempts"], 1, "{done}");
+    let asked = chain.world.status("par")["bulk"]["refused"].clone();
+    assert_eq!(asked["forbidden"], 1, "only what had --via: {asked}");
     // What is for it or from it par takes all the same.
     chain.cp("data par:copy --no-probe");
+}
+
+/// A rule that is too long to be told: who is not named is refused, and goes around then.
+#[test]
+fn who_relays_for_more_than_can_be_told_is_asked() {
+    let mut chain = Chain::ring("cp-ask");
+    let words: Vec<String> = (0..=16).map(|i| format!("10.7.1.{i}")).collect();
+    chain.append("fra", &format!("passes = {words:?}"));
+    chain.append("par", &format!("passes = {words:?}"));
+    chain.start();
+    chain.file("data", 1_000);
+    chain.world.wait("both are known to relay for some", || {
+        let both = ["10.7.0.2", "10.7.0.4"].map(|node| bulk(&chain, node));
+        both.iter().all(|bulk| bulk["for_some"] == true)
+    });
+    assert_eq!(bulk(&chain, "10.7.0.2")["refuses_teller"], false);
+    let refused = chain.try_cp("data lon:copy --no-probe --give-up 0");
+    assert_eq!(refused.status.code(), Some(1));
+    let asked = ["fra", "par"].map(|node| {
+        let refused = &chain.world.status(node)["bulk"]["refused"];
+        refused["forbidden"].as_u64().unwrap_or(0)
+    });
+    assert!(asked.iter().sum::<u64>() > 0, "{asked:?}");
+}
+
+/// A node's own copies take its places as those of others do.
+#[test]
+fn who_sends_from_its_own_or_keeps_is_busy_for_others() {
+    let mut chain = Chain::ring("cp-own-load");
+    for relay in ["fra", "par"] {
+        chain.append(relay, "transfers = 1");
+    }
+    chain.start();
+    chain.file("data", 1_000);
+    // To its neighbour it lends its connection, so that nothing of it passes the node.
+    for (busy, address, end) in [
+        ("fra", "10.7.0.2", "lon:held"),
+        ("par", "10.7.0.4", "lon:held"),
+        ("fra", "10.7.0.2", "fra:held"),
+        ("par", "10.7.0.4", "par:held"),
+    ] {
+        let at = match end.starts_with(busy) {
+            true => "net/lon".to_owned(),
+            false => format!("net/{busy}"),
+        };
+        let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+            .current_dir(&chain.world.dir)
+            .args(["cp", "-", end, "--direct", "--node", &at])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        chain.world.wait("it is known to be busy", || {
+            bulk(&chain, address)["load"] == 4
+        });
+        let done = chain.cp("data lon:copy --no-probe --fresh");
+        assert_eq!(done["attempts"], 1, "{done}");
+        let segments = done["segments"].as_array().unwrap();
+        assert!(segments.iter().all(|s| s["to"] != address), "{done}");
+        drop(holder.stdin.take());
+        assert!(holder.wait().unwrap().success());
+        chain.world.wait("it is known to be free", || {
+            bulk(&chain, address)["load"] == 0
+        });
+    }
+}
+
+/// What the first node knows of another's part in bulk data.
+fn bulk(chain: &Chain, address: &str) -> serde_json::Value {
+    let told = chain.world.ask("ams", "{\"cmd\":\"network\"}\n");
+    let network: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let nodes = network["nodes"].as_array().unwrap();
+    let mut these = nodes.iter().filter(|node| node["address"] == address);
+    these
+        .next()
+        .map_or(serde_json::Value::Null, |node| node["bulk"].clone())
 }
 
 #[test]
@@ -188,4 +276,36 @@ fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
         said.contains("`[relay] probe` of its configuration is 0"),
         "{said}"
     );
+}
+
+/// So little is sent that nothing can be told of it: each attempt would ask again.
+#[test]
+fn a_probe_that_has_found_nothing_is_not_repeated_by_the_next_attempt() {
+    let mut chain = Chain::stopped("cp-probe-vain", 2);
+    chain.append("ams", "probe = 1000");
+    chain.start();
+    let large = std::fs::File::create(chain.world.dir.join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    // How many transfers fra has a part in: the copy, and the noise of a probe.
+    let parts = |words: &str| {
+        let count = || {
+            let bulk = chain.world.status("fra")["bulk"].clone();
+            let failed = bulk["failed"].as_object().unwrap().values();
+            let failed: u64 = failed.filter_map(serde_json::Value::as_u64).sum();
+            failed + bulk["done"].as_u64().unwrap()
+        };
+        let before = count();
+        let done = chain.cp(words);
+        assert_eq!(done["predicted_bps"], serde_json::Value::Null, "{done}");
+        chain.world.wait("no transfer is left", || {
+            chain.world.status("fra")["bulk"]["active"] == 0
+        });
+        count() - before
+    };
+    let first = parts("large fra:first");
+    let second = parts("large fra:second");
+    assert_eq!(first, second + 1, "the noise");
+    // Who asks for it gets it.
+    assert_eq!(parts("large fra:third --probe"), 2);
+    assert_eq!(parts("large fra:fourth --no-probe"), 1);
 }

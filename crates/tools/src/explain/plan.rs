@@ -190,7 +190,8 @@ pub fn plan(
             Length::PhysicalHops => graph::width::Length::PhysicalHops,
         },
     };
-    let plan = plan::plan(view.topology(), &question).map_err(|why| no_path(view, why))?;
+    let topology = view.topology_between([src, dst]);
+    let plan = plan::plan(topology, &question).map_err(|why| no_path(view, why))?;
     let way = |way: &Way| WayNumbers::of(view, way, plan.direct.rate);
     Ok(BulkPlan {
         from: view.named(src),

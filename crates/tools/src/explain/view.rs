@@ -16,6 +16,8 @@ use wire::link_state::Sending;
 pub struct View {
     snapshot: NetworkSnapshot,
     topology: Topology,
+    /// The same for what the teller itself begins, if nodes relay for some and it is none of them.
+    of_teller: Option<(NodeAddr, Topology)>,
     protections: Protections,
     names: BTreeMap<NodeAddr, String>,
 }
@@ -86,10 +88,21 @@ impl View {
             };
             topology.set_known(from, to, known);
         }
+        let teller = snapshot.teller.as_deref().map(address).transpose()?;
+        let mut of_teller = None;
+        for node in snapshot.nodes.iter() {
+            if let Some(teller) = teller
+                && node.bulk.is_some_and(|bulk| bulk.refuses_teller)
+            {
+                let (_, topology) = of_teller.get_or_insert_with(|| (teller, topology.clone()));
+                topology.set_shut(address(&node.address)?, true);
+            }
+        }
         Ok(View {
             protections: Protections::of(&snapshot),
             snapshot,
             topology,
+            of_teller,
             names,
         })
     }
@@ -129,6 +142,15 @@ impl View {
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// The same for bulk data from one of these nodes to the other: without the relays that refuse it. A transfer is
+    /// begun at one of its ends. If that is not the teller, the teller does not know whom the relays refuse.
+    #[must_use]
+    pub fn topology_between(&self, ends: [NodeAddr; 2]) -> &Topology {
+        let of_teller = self.of_teller.as_ref();
+        let begins = of_teller.filter(|(teller, _)| ends.contains(teller));
+        begins.map_or(&self.topology, |(_, topology)| topology)
     }
 
     /// How they are protected.

@@ -28,7 +28,7 @@ pub(super) fn certificate_with(options: &[u8]) -> Vec<u8> {
 }
 
 /// Shows a certificate of this name and address with these domains and tags, signed by the root key or by an issuer.
-pub(super) fn certified(
+pub(crate) fn certified(
     (name, address): (&str, NodeAddr),
     domains: &[&str],
     tags: &[&str],

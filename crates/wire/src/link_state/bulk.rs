@@ -15,7 +15,7 @@
 //! A rate has 16 bits: five of an exponent e and eleven of a number m, m · 2^e kbit/s; 0 where it is not
 //! known. What is cut off is less than a thousandth, far below what rates differ by from hour to hour.
 
-use super::{LinkState, Opt, write_option};
+use super::{LinkState, Opt, RelaysFor, write_option};
 use crate::Full;
 use crate::bytes::Writer;
 
@@ -77,8 +77,10 @@ impl Sending {
 pub struct Bulk {
     /// It relays for nobody.
     pub is_closed: bool,
-    /// It relays for some nodes only. Its record does not say for which; it refuses the others when they ask.
+    /// It relays for some nodes only, and refuses the others.
     pub is_for_some: bool,
+    /// Which these are, if it tells; otherwise one has to ask.
+    pub relays_for: Option<RelaysFor>,
     /// Of its places for transfers so many quarters are taken, [`Bulk::LOAD_FULL`] of them when all are.
     pub load: u8,
     /// How its connections send.
@@ -104,6 +106,7 @@ impl Bulk {
         Bulk {
             is_closed: byte & FLAG_CLOSED != 0,
             is_for_some: byte & FLAG_SOME != 0,
+            relays_for: None,
             load: (byte & LOAD_MASK).min(Bulk::LOAD_FULL),
             sending: match byte >> HOW_SHIFT & 3 {
                 1 => Sending::ByLoss,
@@ -139,7 +142,9 @@ impl<'a> LinkState<'a> {
     /// The origin's part in bulk data, if it tells.
     pub fn bulk(&self) -> Option<Bulk> {
         let told = self.options().find(|option| option.kind == OPTION_BULK)?;
-        told.value.first().map(|byte| Bulk::from_byte(*byte))
+        let bulk = Bulk::from_byte(*told.value.first()?);
+        let relays_for = bulk.is_for_some.then(|| self.relays_for()).flatten();
+        Some(Bulk { relays_for, ..bulk })
     }
 }
 
@@ -167,7 +172,7 @@ pub fn write_link_rates(w: &mut Writer<'_>, links: &[(u8, Rates)]) -> Result<(),
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_BULK`]. Nothing where there is no room.
+/// Appends [`OPTION_BULK`]; for whom it relays is told by [`super::write_relays_for`]. Nothing where there is no room.
 pub fn write_bulk(w: &mut Writer<'_>, bulk: Bulk) -> Result<(), Full> {
     if w.room() < 3 {
         return Ok(());
@@ -229,6 +234,7 @@ mod tests {
         let bulk = Bulk {
             is_closed: true,
             is_for_some: true,
+            relays_for: None,
             load: 3,
             sending: Sending::ByRate,
         };

@@ -60,7 +60,9 @@ const FLAG_DELETE: u16 = 32;
 const FLAG_SPARE: u16 = 64;
 const FLAG_DRY: u16 = 128;
 const FLAG_ATTRIBUTES: u16 = 256;
-const FLAGS: u16 = 2 * FLAG_ATTRIBUTES - 1;
+/// From [`super::CHECKSUM_VERSION`] on.
+const FLAG_CHECKSUM: u16 = 512;
+const FLAGS: u16 = 2 * FLAG_CHECKSUM - 1;
 /// Of a [`Carried`].
 const FLAG_FULL: u8 = 1;
 
@@ -168,6 +170,9 @@ pub struct Open<'a> {
     pub dry: bool,
     /// Owners and extended attributes are kept, too.
     pub attributes: bool,
+    /// Files that are there are compared by their content, whatever their times. Who speaks a version before
+    /// [`super::CHECKSUM_VERSION`] refuses that.
+    pub checksum: bool,
     /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
@@ -609,6 +614,7 @@ impl<'a> Open<'a> {
             spare: flags & FLAG_SPARE != 0,
             dry: flags & FLAG_DRY != 0,
             attributes: flags & FLAG_ATTRIBUTES != 0,
+            checksum: flags & FLAG_CHECKSUM != 0,
             congestion,
             certificate,
             ordered,
@@ -637,6 +643,7 @@ impl<'a> Open<'a> {
             (self.spare, FLAG_SPARE),
             (self.dry, FLAG_DRY),
             (self.attributes, FLAG_ATTRIBUTES),
+            (self.checksum, FLAG_CHECKSUM),
         ];
         let set = flags.iter().filter(|(on, _)| *on);
         set.fold(0, |flags, (_, flag)| flags | flag)

@@ -220,6 +220,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         spare: false,
         dry: true,
         attributes: true,
+        checksum: false,
         congestion: "bbr",
         certificate: &[8, 9],
         ordered: &[6, 7, 5],

@@ -105,6 +105,7 @@ fn control_of_a_transfer() {
         spare: true,
         dry: false,
         attributes: true,
+        checksum: false,
         congestion: "bbr",
         certificate: &[8, 9],
         ordered: &[6, 7, 5],
@@ -120,6 +121,7 @@ fn control_of_a_transfer() {
         spare: false,
         dry: true,
         attributes: false,
+        checksum: false,
         ..open
     };
     let carried = Carried {
@@ -154,6 +156,14 @@ fn control_of_a_transfer() {
     let messages = [
         ("open", Message::Open(open)),
         ("open-other-flags", Message::Open(other_flags)),
+        (
+            // From version 7 on.
+            "open-checksum",
+            Message::Open(Open {
+                checksum: true,
+                ..open
+            }),
+        ),
         (
             "attach",
             Message::Attach {

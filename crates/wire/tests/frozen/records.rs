@@ -9,7 +9,7 @@ use wire::control::{Builder, Message};
 use wire::data::{Class, LinkProtocol, Routing};
 use wire::groups::{self, Groups, Permit, Setting, TreeBuilder, Ways};
 use wire::ipc::Delivery;
-use wire::link_state::{self, Bulk, Link, LinkState, Protection, Rates, Sending};
+use wire::link_state::{self, Bulk, Link, LinkState, Protection, Rates, RelaysFor, Sending};
 use wire::record::{Record, RecordKind, RecordSeq};
 use wire::{Availability, Endpoint, Full, Latency, Loss};
 
@@ -124,6 +124,7 @@ fn link_states() {
     let bulk = Bulk {
         is_closed: true,
         is_for_some: false,
+        relays_for: None,
         load: 3,
         sending: Sending::ByRate,
     };
@@ -210,6 +211,17 @@ fn link_states() {
         &|w| link_state::write_hosts(w, &hosts),
         &|read| assert_eq!(read.hosts().collect::<Vec<_>>(), hosts),
     );
+    let words = ["ams", "*-lab", "10.7.0.3", "tag:backup", "@lab.example"];
+    let relays_for = RelaysFor::of(&words.map(str::to_owned));
+    let some = Bulk { relays_for, ..some };
+    // It means something only beside option 7.
+    let body = link_state(&options(|w: &mut Writer<'_>| {
+        link_state::write_bulk(w, some)?;
+        link_state::write_relays_for(w, &relays_for.unwrap())
+    }));
+    fixtures.hold("20-relays-for", &body, |frozen| {
+        assert_eq!(read_link_state(frozen).bulk(), Some(some));
+    });
     fixtures.end();
 }
 

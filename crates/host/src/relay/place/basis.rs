@@ -52,8 +52,13 @@ impl Basis {
     /// It can be the copy itself: it has no other name, and is of this process's user. Another user may have it open,
     /// and would write to what has got its owner from the source.
     pub(super) fn may_stay(&self) -> bool {
-        let is_own = self.found.uid() == Uid::effective().as_raw();
-        self.found.nlink() == 1 && is_own
+        may_be_set(&self.found)
+    }
+
+    /// It has this time, as far as the file system keeps it, and these permissions.
+    pub(super) fn is_like(&self, mode: u32, mtime: Option<SystemTime>) -> bool {
+        let has_time = mtime.is_none_or(|mtime| self.found.modified().is_ok_and(|is| is == mtime));
+        has_time && (self.found.mode() ^ mode) & resume::MODE_MASK == 0
     }
 
     /// Nobody has written to it since it was opened.
@@ -155,6 +160,12 @@ impl Basis {
             false => Err(Changed.into()),
         }
     }
+}
+
+/// Time and permissions of this file may be set: it has no other name, and is of this process's user.
+pub(super) fn may_be_set(found: &Metadata) -> bool {
+    let is_own = found.uid() == Uid::effective().as_raw();
+    found.nlink() == 1 && is_own
 }
 
 /// Somebody has written to what is there while it was compared.

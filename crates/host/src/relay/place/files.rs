@@ -9,10 +9,11 @@
 //! A file that is whole gets its time, then its name. So what has name, size and time of an entry of
 //! the source is that, and an attempt after this one need not look into it.
 
+mod checked;
 mod compared;
 mod reserve;
 
-use super::basis::Basis;
+use super::basis::{Basis, Changed};
 use super::journal::{Journal, Past};
 use super::partial::Partial;
 use super::there::{There, found, partial};
@@ -61,6 +62,8 @@ pub(super) struct Files {
     prunes: bool,
     /// Owners and extended attributes are taken over.
     takes_attributes: bool,
+    /// What is there was told by its content.
+    is_checked: bool,
     /// What was said of the next entry.
     gathered: Gathered,
     transfer: [u8; TRANSFER_BYTES],
@@ -145,6 +148,7 @@ impl Files {
         let files = Files {
             prunes: manner.delete || !in_place,
             takes_attributes: manner.attributes,
+            is_checked: manner.checksum,
             gathered: Gathered::default(),
             place,
             part,
@@ -197,6 +201,7 @@ impl Files {
             Event::Kept(entry) => {
                 self.leave(entry.path)?;
                 self.is_kept = self.open.is_empty();
+                self.touch_kept(entry)?;
                 self.settle_kept(entry)
             }
             Event::Owner(_) | Event::Attribute(..) if !self.takes_attributes => {

@@ -88,6 +88,7 @@ const MANNER: Manner = Manner {
     delete: false,
     dry: false,
     attributes: false,
+    checksum: false,
 };
 
 fn content(path: &str, len: usize) -> Vec<u8> {

@@ -1,9 +1,10 @@
 //! What of a copy is there already, as its source is told: keys, and the beginning of one file.
 
+use super::basis::may_be_set;
 use super::journal::{self, Past};
 use super::partial::Partial;
-use super::{Manner, Named, PART, beside};
-use crate::relay::tree::{Found, Tree};
+use super::{Manner, Named, PART, beside, digest_of};
+use crate::relay::tree::{Content, Found, Head, Tree, Walker};
 use net::beneath::Directory;
 use relay::resume::{self, COMPARED_BYTES_MIN};
 use std::ffi::OsStr;
@@ -75,7 +76,13 @@ pub(super) fn found(
             && believed_ns.is_none_or(|until| head.changed_ns <= until)
             && anew_ns.is_none_or(|since| head.made_ns > since);
         if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
-            keys.push(resume::key(&manner.transfer, &head.entry()));
+            let is_looked_into = manner.checksum && head.kind == EntryKind::File;
+            match is_looked_into {
+                // Who asks may not know what is in them.
+                true if place.is_hidden => {}
+                true => keys.extend(content_key(&mut walker, &head, manner)),
+                false => keys.push(resume::key(&manner.transfer, &head.entry())),
+            }
         }
         let is_compared = !place.is_hidden
             && !manner.fresh
@@ -96,6 +103,22 @@ pub(super) fn found(
         entries: entries as u64,
         room,
     })
+}
+
+/// What tells a file by its content; none if that cannot be read, or changes meanwhile.
+fn content_key(walker: &mut Walker<'_>, head: &Head, manner: &Manner) -> Option<u64> {
+    let Content::File(file) = walker.content().ok()?? else {
+        return None;
+    };
+    let digest = digest_of(&file, head).ok()??;
+    let is_exact = !may_be_set(&file.metadata().ok()?);
+    let entry = head.entry();
+    Some(resume::content_key(
+        &manner.transfer,
+        &entry,
+        &digest,
+        is_exact,
+    ))
 }
 
 /// What there is of the file with this head.

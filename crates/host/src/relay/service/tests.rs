@@ -21,6 +21,7 @@ fn node(test: &TestNode, passes: &[&str]) -> Node {
         ledger: Arc::new(Ledger::new(FRA, limits, strangers)),
         stripes: Stripes::default(),
         recent: Arc::new(Recent::new()),
+        vain: Vain::new(),
         counted: Counted::default(),
         clock: Clock::new(),
         log: Mutex::new(Log::new(lines.clone())),

@@ -94,6 +94,7 @@ fn copy(from: &Path, places: Vec<Named>, meddle: impl Fn() + Sync) -> Result<Cop
                 spare: false,
                 dry: false,
                 attributes: false,
+                checksum: false,
             },
             key: None,
             controls: &[],

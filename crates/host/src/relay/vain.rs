@@ -1,0 +1,125 @@
+//! Probes that have found nothing, so that they are not repeated by each attempt of a copy.
+//!
+//! ```text
+//!   probe: the processors are the limit, or it ends too soon ──▶ keep(node, bytes) ──▶ the next one, of no more bytes: the
+//!                                                                                     same answer, and nothing is sent
+//! ```
+//! The answer stays "nothing is known": no rate comes of it. The node that sends the noise remembers, because a copy is
+//! begun again by another process when the first was killed, and the node is still there then.
+
+use base::{Duration, NodeAddr, Time};
+use net::Clock;
+use std::sync::{Mutex, PoisonError};
+
+/// For so long the same probe is taken to find nothing again. Choice: what keeps the processors busy ends in minutes; a
+/// copy that is interrupted every 10 s pays for one probe in thirty.
+const IN_VAIN: Duration = Duration::from_secs(300);
+/// Segments that are remembered at once.
+const SEGMENTS_MAX: usize = 256;
+
+/// What is remembered.
+#[derive(Debug)]
+pub(super) struct Vain {
+    clock: Clock,
+    probes: Mutex<Probes>,
+}
+
+#[derive(Debug, Default)]
+struct Probes(Vec<Probe>);
+
+#[derive(Debug)]
+struct Probe {
+    to: NodeAddr,
+    congestion: String,
+    bytes: u64,
+    at: Time,
+}
+
+impl Vain {
+    /// Nothing yet.
+    pub(super) fn new() -> Vain {
+        Vain {
+            clock: Clock::new(),
+            probes: Mutex::default(),
+        }
+    }
+
+    /// A probe of the segment to this node, with so many bytes at most, has found something now, or nothing.
+    pub(super) fn keep(&self, to: NodeAddr, congestion: &str, bytes: u64, has_found: bool) {
+        let now = self.clock.now();
+        self.with(|all| all.keep(now, (to, congestion), bytes, has_found));
+    }
+
+    /// One with so many bytes would find nothing, by what is remembered.
+    pub(super) fn is(&self, to: NodeAddr, congestion: &str, bytes: u64) -> bool {
+        let now = self.clock.now();
+        self.with(|all| all.is(now, (to, congestion), bytes))
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Probes) -> R) -> R {
+        act(&mut self.probes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Probes {
+    fn keep(&mut self, now: Time, (to, congestion): (NodeAddr, &str), bytes: u64, has_found: bool) {
+        self.0.retain(|probe| {
+            let is_same = probe.to == to && probe.congestion == congestion;
+            now.since(probe.at) < IN_VAIN && !is_same
+        });
+        if has_found {
+            return;
+        }
+        if self.0.len() >= SEGMENTS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(Probe {
+            to,
+            congestion: congestion.to_owned(),
+            bytes,
+            at: now,
+        });
+    }
+
+    fn is(&self, now: Time, (to, congestion): (NodeAddr, &str), bytes: u64) -> bool {
+        self.0.iter().any(|probe| {
+            let is_same = probe.to == to && probe.congestion == congestion;
+            is_same && bytes <= probe.bytes && now.since(probe.at) < IN_VAIN
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_found_nothing_is_not_repeated_for_five_minutes_unless_with_more_bytes() {
+        let mut probes = Probes::default();
+        let (a, b) = (NodeAddr(1), NodeAddr(2));
+        assert!(!probes.is(s(0), (a, ""), 1));
+        probes.keep(s(0), (a, ""), 1_000, false);
+        for (at, to, bytes, is_vain) in [
+            (0, (a, ""), 1_000, true),
+            (299, (a, ""), 1, true),
+            (299, (a, ""), 1_001, false),
+            (299, (a, "bbr"), 1, false),
+            (299, (b, ""), 1, false),
+            (300, (a, ""), 1, false),
+        ] {
+            assert_eq!(probes.is(s(at), to, bytes), is_vain, "{at} {to:?} {bytes}");
+        }
+        probes.keep(s(10), (a, "bbr"), 1_000, false);
+        probes.keep(s(20), (a, ""), 1_000, true);
+        assert!(!probes.is(s(20), (a, ""), 1), "now something is known");
+        assert!(probes.is(s(20), (a, "bbr"), 1));
+        for n in 0..1_000 {
+            probes.keep(s(30), (NodeAddr(n), ""), 1, false);
+        }
+        assert_eq!(probes.0.len(), SEGMENTS_MAX);
+    }
+}
