@@ -332,8 +332,7 @@ impl<'a> Job<'a> {
             Job::Push(source, _) => PathBuf::from(source),
             Job::Pull(source, target) => {
                 let target = PathBuf::from(target);
-                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
-                match name {
+                match pulled_name(source) {
                     Some(name) if target.join(name).exists() => target.join(name),
                     _ => target,
                 }
@@ -346,6 +345,7 @@ impl<'a> Job<'a> {
         match self {
             Job::Push(source, _) if source == "-" || is_content(source) => None,
             Job::Push(source, _) => named(Path::new(source)).map(OsString::into_vec),
+            Job::Pull(source, _) if pulled_name(source).is_none() => None,
             Job::Pull(..) => {
                 let local = self.local();
                 local.file_name().map(|name| name.as_bytes().to_vec())
@@ -574,12 +574,11 @@ impl Work {
             }
             Job::Pull(source, target) => {
                 let node = names.address(&source.node).map_err(bad)?;
-                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
                 let place = match target.as_bytes() {
                     b"-" => Place::Stream(Box::new(io::stdout())),
                     _ if args.discard => Place::Discard,
                     _ => {
-                        let named = Named::at(Path::new(target), name);
+                        let named = Named::at(Path::new(target), pulled_name(source));
                         let named = named.map_err(|error| bad(unread(target, &error)))?;
                         if args.no_clobber && named.is_there() {
                             let failure = Failure::failed(format_args!(
@@ -670,6 +669,15 @@ pub(crate) fn targets(args: &Copy, directory: &Path) -> Result<Vec<String>, Fail
 /// What is in it goes into the target itself, as with rsync.
 fn is_content(source: &OsStr) -> bool {
     source.as_bytes().ends_with(b"/")
+}
+
+/// The name that a copy of what another node has gets in a directory.
+fn pulled_name(source: &Remote) -> Option<&OsStr> {
+    let path = OsStr::from_bytes(&source.path);
+    if is_content(path) {
+        return None;
+    }
+    Path::new(path).file_name()
 }
 
 /// The name that a copy of `path` has in a directory.

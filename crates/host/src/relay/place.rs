@@ -134,6 +134,11 @@ impl Named {
         let (parent, path) = match (path.is_dir(), hint) {
             (true, Some(hint)) => (path.to_owned(), PathBuf::from(hint)),
             _ => {
+                // `.` and `..` have other names than that.
+                let path = match path.file_name() {
+                    Some(_) => path.to_owned(),
+                    None => path.canonicalize()?,
+                };
                 let parent = path.parent().unwrap_or(Path::new(""));
                 let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
                 (parent.to_owned(), PathBuf::from(name))

@@ -110,6 +110,14 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
     chain.cp("lon:tree into");
     assert_eq!(sent(&chain.cp("lon:tree into")), (0, 0));
     same(&tree, &chain.world.dir.join("into/tree"));
+    // With a slash at its end the source gives its content, whether the target is there or not.
+    assert_eq!(sent(&chain.cp("lon:tree/ back")), (0, 0));
+    fs::create_dir(chain.world.dir.join("content")).unwrap();
+    for times in 0..2 {
+        let counts = sent(&chain.cp("lon:tree/ content"));
+        assert_eq!(counts.0, [101, 0][times]);
+        same(&tree, &chain.world.dir.join("content"));
+    }
     // A file that is there already is not sent, unless that is asked.
     chain.cp("tree/large lon:large");
     assert_eq!(sent(&chain.cp("tree/large lon:large")), (0, 0));

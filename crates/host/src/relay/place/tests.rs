@@ -426,6 +426,10 @@ fn a_target_has_one_writer_and_no_other_kind_in_its_place() {
     // A path that is a directory gets what is copied under its own name.
     let inside = Named::at(&dir.join("full"), Some(OsStr::new("n"))).unwrap();
     assert_eq!(inside.name, "n");
+    // One that ends in dots is the directory that it leads to.
+    fs::create_dir(dir.join("full/deep")).unwrap();
+    let up = Named::at(&dir.join("full/deep/.."), None).unwrap();
+    assert_eq!(up.name, "full");
     // What lies beside a long name has another one, and the same each time.
     let [long, same, other] = [("n", 255), ("n", 255), ("m", 255)].map(|(letter, len)| {
         let named = Named::at(&dir.join(letter.repeat(len)), None).unwrap();
