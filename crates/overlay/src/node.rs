@@ -31,6 +31,7 @@ mod prepare;
 mod receive;
 mod reliable;
 mod repair;
+mod router;
 mod routing;
 mod seen;
 mod segments;
@@ -45,8 +46,8 @@ mod tunnel;
 
 pub(crate) use ends::is_own;
 pub use fragments::MAX_DATAGRAM;
+pub(crate) use router::metric;
 pub use send::MAX_PAYLOAD;
-pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
 use crate::aims::FlowAims;
@@ -65,10 +66,8 @@ use crate::link::{Link, LinkIndex, Links, Made};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
 use crate::resequence::Resequencer;
-use crate::route::Tables;
 use crate::settings::Settings;
 use crate::sockets::Sockets;
-use crate::stamps::Stamps;
 use crate::stream::Streams;
 use base::token_bucket::TokenBucket;
 use base::{
@@ -156,12 +155,10 @@ pub struct Node {
     resequencer: Resequencer<deliver::Arrived>,
     /// Gaps that were given up for want of room.
     held_given_up: Lately,
-    database: Database,
+    router: router::Router,
     flood: Flood,
     signers: routing::Signers,
     origins: routing::Origins,
-    tables: Tables,
-    stamps: Stamps,
     detours: Detours,
     /// The same for packets that would go back to the neighbour that sent them.
     returns: Detours,
@@ -285,12 +282,10 @@ impl Node {
             marks,
             resequencer: Resequencer::default(),
             held_given_up: Lately::default(),
-            database,
+            router: router::Router::new(addr, database),
             flood: Flood::new(),
             signers: routing::Signers::default(),
             origins: routing::Origins::default(),
-            tables: Tables::new(addr),
-            stamps: Stamps::default(),
             detours: Detours::default(),
             returns: Detours::resting(),
             doubts: Doubts::default(),
@@ -368,12 +363,12 @@ impl Node {
 
     /// What the node knows of the network: the records of all nodes.
     pub fn database(&self) -> &Database {
-        &self.database
+        self.router.database()
     }
 
     /// The neighbour that gets packets to `to` by `metric`.
     pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
-        self.tables.next_hop(metric, to)
+        self.router.tables().next_hop(metric, to)
     }
 
     /// What Scribe, beside this node, is to do next.
@@ -383,7 +378,7 @@ impl Node {
 
     /// Scribe builds the trees of some groups of the network.
     pub fn wants_scribe(&self) -> bool {
-        self.database.membership().wants_scribe()
+        self.router.database().membership().wants_scribe()
     }
 
     /// Places for groups have become free since a client's join was refused for want of one.
@@ -393,12 +388,12 @@ impl Node {
 
     /// The nodes that can be reached, in order of address.
     pub fn reachable(&self) -> impl Iterator<Item = NodeAddr> {
-        self.tables.destinations()
+        self.router.tables().destinations()
     }
 
     /// The least one-way delay to a node; `None` if it cannot be reached.
     pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
-        self.tables.latency(to)
+        self.router.tables().latency(to)
     }
 
     /// Opens the socket of a service that runs beside this node, at a port that belongs to it.
@@ -479,7 +474,7 @@ impl Node {
         self.end_repairs.on_timeout(now);
         self.drive_audits(now, out);
         self.drive_group_audits(now, out);
-        self.database.settle_doubts(now);
+        self.router.database_mut().settle_doubts(now);
         if self.next_step.is_some_and(|at| at <= now) {
             self.redial(now, out);
         }
@@ -562,7 +557,7 @@ impl Engine for Node {
                 self.own_record_due.then_some(self.own_record_after),
                 "record",
             ),
-            (self.database.next_doubt(), "doubt"),
+            (self.router.database().next_doubt(), "doubt"),
             (self.telling_at(), "groups"),
             (self.reporting_at(), "groups"),
             (Some(self.housekeeping), "housekeeping"),

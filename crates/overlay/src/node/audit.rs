@@ -9,7 +9,8 @@
 
 use super::Node;
 use super::ends::{PORT, is_own};
-use super::send::{assemble, metric, own_header};
+use super::metric;
+use super::send::{assemble, own_header};
 use super::stamped::is_flood;
 use crate::aims::{FlowAims, asks_less};
 use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
@@ -21,7 +22,7 @@ use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
 use graph::protection::left;
-use graph::{LinkCost, Metric, Topology};
+use graph::{LinkCost, Topology};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
 use wire::stamp::Stamp;
@@ -51,16 +52,18 @@ impl Node {
         to: NodeAddr,
         packets: &Burst,
     ) -> Option<WayId> {
-        if !self.settings.audit || !self.database.tallies(to) || !self.ends.has_session(to) {
+        if !self.settings.audit || !self.router.database().tallies(to) || !self.ends.has_session(to)
+        {
             return None;
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let routing = header.class().routing;
-        let (own, tables, database, aims) = (self.addr, &self.tables, &self.database, &self.aims);
+        let (own, router, aims) = (self.addr, &self.router, &self.aims);
+        let tables = router.tables();
         let audit = self.audits.of(now, to)?;
         let journey = Journey {
             ends: (own, to),
-            topology: database.topology(),
+            topology: router.database().topology(),
             is_data: !is_own(&header),
         };
         let is_judged = || is_judged((tables, aims), to, &header);
@@ -73,9 +76,7 @@ impl Node {
         let metric = metric(routing)?;
         let generation = tables.followed()?;
         audit.by_table(now, (routing, generation), journey, is_judged, || {
-            let topology = database.topology();
-            let path = tables.tree(metric)?.path(topology.index(to)?);
-            let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
+            let path = router.path(metric, to)?;
             (has_relays(&path) && !tables.is_silent(metric, to)).then_some(path)
         })
     }
@@ -83,7 +84,7 @@ impl Node {
     /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
-        let known = (&self.tables, &self.aims);
+        let known = (self.router.tables(), &self.aims);
         Note {
             way: way.filter(|_| is_judged(known, to, &header)),
             link: header.class().link,
@@ -93,14 +94,10 @@ impl Node {
 
     /// Asks what is due.
     pub(super) fn drive_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let (tables, links) = (&self.tables, &self.links);
+        let (router, links) = (&self.router, &self.links);
         let way = |to: NodeAddr| {
-            let hop = tables.next_hop(Metric::ExpectedLatency, to);
-            let link = hop.and_then(|hop| links.by_peer(hop));
-            (
-                tables.latency(to).unwrap_or_default(),
-                has_room(links, link),
-            )
+            let latency = router.tables().latency(to).unwrap_or_default();
+            (latency, has_room(links, router.first_link(links, to)))
         };
         for due in self.audits.due(now, way) {
             let Due { to, question, by } = due;
@@ -156,9 +153,7 @@ impl Node {
             link: CLASS.link,
             deadline: None,
         };
-        let (generation, topology) = (self.database.generation(), self.database.topology());
-        self.stamps
-            .stamp(now, self.addr, wish, generation, topology)
+        self.router.stamp(now, wish)
     }
 
     /// A question or an answer of another end, out of its seal.
@@ -224,7 +219,7 @@ impl Node {
                 self.on_told_of_key(now, source, number, counts.iter(), out);
             }
             Ok(Tally::Told { number, counts }) => {
-                let topology = self.database.topology();
+                let topology = self.router.database().topology();
                 if let Some(audit) = self.audits.get_mut(source) {
                     audit.on_told(number, counts.iter(), |nodes, link| {
                         promise(topology, nodes, (link, None))
@@ -236,7 +231,7 @@ impl Node {
     }
 
     pub(super) fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
-        let (own, topology) = (self.addr, self.database.topology());
+        let (own, topology) = (self.addr, self.router.database().topology());
         let audit = self.audits.get_mut(to);
         let Some(finding) = audit.and_then(|audit| audit.decide(now, topology, (own, to))) else {
             return;

@@ -56,10 +56,10 @@ impl Node {
 
     /// How the own clock becomes the network's; none as long as the neighbour that is nearer does not tell.
     fn clock_offset(&mut self, now: Time) -> Option<ClockOffset> {
-        let generation = self.database.generation();
+        let generation = self.router.database().generation();
         if self.clock.generation != Some(generation) {
             self.clock.generation = Some(generation);
-            self.clock.from = Some(reference(self.database.topology(), self.addr));
+            self.clock.from = Some(reference(self.router.database().topology(), self.addr));
         }
         let from = self.clock.from?;
         let Some(by) = from.by else {

@@ -215,7 +215,8 @@ impl Node {
         self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
         if self.links.at(index).path.hello.state() != State::Up {
-            self.flood.on_session_again(now, index, &self.database);
+            self.flood
+                .on_session_again(now, index, self.router.database());
         }
         let link = self.links.at_mut(index);
         link.name = peer.name().to_owned();
@@ -457,7 +458,7 @@ impl Node {
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
-            self.flood.on_link_up(index, &self.database);
+            self.flood.on_link_up(index, self.router.database());
         }
         self.on_hello_event(now, (index, id), event, out);
     }
@@ -626,12 +627,14 @@ impl Node {
                 let _ = builder.tail_probe(probe);
             }
             self.acknowledge(now, index, &mut builder);
-            self.flood.fill(now, index, &self.database, &mut builder);
+            self.flood
+                .fill(now, index, self.router.database(), &mut builder);
             let mut len = builder.len();
             if len == 0 && fits < MAX_CONTROL {
                 // The longest records fit no shorter datagram, whatever becomes of it.
                 let mut builder = Builder::new(&mut bytes[..RECORD_ALONE]);
-                self.flood.fill(now, index, &self.database, &mut builder);
+                self.flood
+                    .fill(now, index, self.router.database(), &mut builder);
                 len = builder.len();
             }
             if len == 0 {

@@ -228,7 +228,7 @@ impl Node {
     /// the socket.
     fn order(&mut self, client: ClientId, to: NodeAddr) -> Option<Order> {
         let setting = match to.is_multicast() {
-            true => self.database.membership().setting(to),
+            true => self.router.database().membership().setting(to),
             false => None,
         };
         let socket = self.sockets.client(client);

@@ -88,12 +88,12 @@ impl Node {
     /// Where a node says that it is, as far as this one may dial there, and by which own socket. An address of its interfaces that
     /// is not public is dialled only behind the same router, and first: elsewhere it is that of a stranger, or of nobody.
     pub(super) fn places_of(&self, of: NodeAddr) -> Vec<UnderlayAddr> {
-        let seen = match self.database.endpoints_of(of) {
+        let seen = match self.router.database().endpoints_of(of) {
             [] => self.finding.remembered(of),
             told => told,
         };
         let hosts = match self.settings.host_addresses {
-            true => self.database.hosts_of(of),
+            true => self.router.database().hosts_of(of),
             false => &[],
         };
         let is_near = self.is_beside(seen);

@@ -71,7 +71,7 @@ impl Node {
         let Some(Audit { ways, .. }) = self.audits.get(to) else {
             return false;
         };
-        let most = usize::from(self.database.usable_along(ways.nodes(way)));
+        let most = usize::from(self.router.database().usable_along(ways.nodes(way)));
         let stamp_bytes = ways.stamp(way).len();
         stamp_bytes > 0 && fits(packets, stamp_bytes, most)
     }
@@ -113,7 +113,7 @@ impl Node {
         };
         if let Some(Audit { ways, .. }) = self.audits.get(to) {
             for way in ways.planned() {
-                let usable = self.database.usable_along(ways.nodes(way));
+                let usable = self.router.database().usable_along(ways.nodes(way));
                 let stamp_bytes = extension_bytes(ways.stamp(way));
                 diversion.usable = diversion.usable.min(usable);
                 diversion.stamp_bytes = diversion.stamp_bytes.max(stamp_bytes);

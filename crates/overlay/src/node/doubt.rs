@@ -6,7 +6,8 @@
 //! between forward it by table, and its end takes it as if it had come by the tree.
 
 use super::Node;
-use super::send::{assemble, metric};
+use super::metric;
+use super::send::assemble;
 use crate::detour::{Edge, path};
 use crate::groups::Key;
 use crate::link::LinkIndex;
@@ -98,7 +99,11 @@ impl Node {
             return Some(packet);
         };
         let link = self.links.at(way);
-        let rest = self.tables.latency_from(link.peer, to).unwrap_or_default();
+        let rest = self
+            .router
+            .tables()
+            .latency_from(link.peer, to)
+            .unwrap_or_default();
         if link.way_there() + rest >= left || packet.len() > usize::from(link.path.mtu.usable()) {
             return Some(packet);
         }
@@ -179,18 +184,18 @@ impl Node {
 
     /// This node's path to a destination takes a link.
     fn takes(&self, metric: Metric, to: NodeAddr, edge: Edge) -> bool {
-        let topology = self.database.topology();
-        let tree = self.tables.tree(metric).zip(topology.index(to));
+        let topology = self.router.database().topology();
+        let tree = self.router.tables().tree(metric).zip(topology.index(to));
         tree.is_some_and(|(tree, to)| path(topology, tree, to).any(|taken| taken == edge))
     }
 
     /// A link is of a group's tree, below this node, with a member behind it.
     fn is_of_tree(&self, key: Key, edge: Edge) -> bool {
-        let topology = self.database.topology();
-        let Some(tree) = self.trees.tree(key, self.database.generation()) else {
+        let topology = self.router.database().topology();
+        let Some(tree) = self.trees.tree(key, self.router.database().generation()) else {
             return false;
         };
-        let members = self.database.membership().receivers(key.group);
+        let members = self.router.database().membership().receivers(key.group);
         let mut nodes = members.filter_map(|member| topology.index(member));
         nodes.any(|member| {
             let mut up = path(topology, tree, member);
@@ -219,7 +224,10 @@ impl Node {
             from: self.addr,
             to: self.links.at(back).peer,
         };
-        let known = (self.database.generation(), self.database.topology());
+        let known = (
+            self.router.database().generation(),
+            self.router.database().topology(),
+        );
         let without = (self.addr, edge, metric(routing)?);
         let next = self.returns.next_hop(now, without, to, known)?;
         let way = self
@@ -236,7 +244,10 @@ impl Node {
         (edge, metric): (Edge, Metric),
         to: NodeAddr,
     ) -> Option<LinkIndex> {
-        let known = (self.database.generation(), self.database.topology());
+        let known = (
+            self.router.database().generation(),
+            self.router.database().topology(),
+        );
         let doubt = (self.addr, edge, metric);
         let next = self.detours.next_hop(now, doubt, to, known)?;
         let link = self.links.by_peer(next)?;
@@ -276,7 +287,7 @@ impl Node {
 
     /// A packet with the extension of a tree's edge is a copy of one of a tree of link state.
     pub(super) fn is_copy_of_tree(&self, group: NodeAddr) -> bool {
-        self.builder(group) == TreeBuilder::LinkState
+        self.router.builder(group) == TreeBuilder::LinkState
     }
 }
 

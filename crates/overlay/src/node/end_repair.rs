@@ -11,6 +11,7 @@
 //! though repair makes good for it.
 
 use super::Node;
+use super::audit::has_room;
 use super::ends::{CLASS, PORT, is_own};
 use super::receive::Verdict;
 use super::send::{assemble, own_header};
@@ -19,8 +20,6 @@ use crate::event::Drop;
 use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, Reason, SealedPacket};
 use crate::snapshot::EndRepairStatus;
 use base::{Burst, Duration, Map, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
-use graph::Metric;
 use wire::control::REPAIR_FRONT_BYTES;
 use wire::data::{Header, LaneSeq, LinkProtocol, Remaining, TTL_MAX};
 use wire::link::{Clear, SessionIndex};
@@ -204,7 +203,7 @@ impl Node {
             let packet = &segment[CLEAR_BYTES..segment.len() - TAG_BYTES];
             let header = Header::trusted(packet);
             let is_covered = repairs && is_data(&header) && {
-                let usable = self.usable_to(header.class().routing, to);
+                let usable = self.router.usable_to(header.class().routing, to);
                 packet.len() + AROUND <= usize::from(usable)
             };
             if !is_covered {
@@ -213,7 +212,7 @@ impl Node {
                 }
                 continue;
             }
-            let way = self.tables.latency(to).unwrap_or_default();
+            let way = self.router.tables().latency(to).unwrap_or_default();
             let wish = self.aims.of_packet(&header);
             // What was set for links holds for the way.
             let aims = Aims {
@@ -241,8 +240,7 @@ impl Node {
 
     /// The lane of the way to a node has just sent what a host catches up with.
     fn catches_up_to(&self, now: Time, to: NodeAddr) -> bool {
-        let hop = self.tables.next_hop(Metric::ExpectedLatency, to);
-        let link = hop.and_then(|hop| self.links.by_peer(hop));
+        let link = self.router.first_link(&self.links, to);
         let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
         brake.is_some_and(|brake| brake.catches_up(now))
     }
@@ -256,10 +254,7 @@ impl Node {
     }
 
     fn flush_end_repair_to(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
-        let hop = self.tables.next_hop(Metric::ExpectedLatency, to);
-        let link = hop.and_then(|hop| self.links.by_peer(hop));
-        let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
-        let is_random = brake.is_none_or(Brake::allows_redundancy);
+        let is_random = has_room(&self.links, self.router.first_link(&self.links, to));
         let Some(sender) = self.end_repairs.senders.get_mut(&to) else {
             return;
         };

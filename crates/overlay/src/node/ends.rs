@@ -16,7 +16,6 @@ use crate::request::RequestError;
 use crate::settings::Sealing;
 use crate::snapshot::EndStatus;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
-use graph::Metric;
 use secure::{Established, Outcome, PacketMarks, Refusal, Session};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
@@ -60,8 +59,8 @@ impl Node {
     /// A node opens what is sealed for it, and seals what it sends here.
     fn is_end(&self, node: NodeAddr) -> bool {
         // While nothing is known of it, what was agreed on goes on.
-        self.database.seals(node)
-            || self.database.links_of(node).is_none() && self.ends.has_session(node)
+        self.router.database().seals(node)
+            || self.router.database().links_of(node).is_none() && self.ends.has_session(node)
     }
 
     /// Whether a client may send to an address that could only be reached in the open.
@@ -90,8 +89,7 @@ impl Node {
     ) -> Option<Burst> {
         let count = packets.segments() as u32;
         // Without a way there a handshake would only find that out later.
-        let has_way = || self.tables.next_hop(Metric::ExpectedLatency, to).is_some();
-        if !self.ends.has_session(to) && !has_way() {
+        if !self.ends.has_session(to) && !self.router.has_way(to) {
             let (reason, packets) = (Drop::NoRoute, count);
             out.report(Event::Dropped { reason, packets });
             return None;
@@ -218,7 +216,7 @@ impl Node {
 
     fn ask_end(&mut self, now: Time, of: NodeAddr, packet: &[u8], out: &mut impl Outbox<Node>) {
         if self.settings.sealing != Sealing::Off
-            && self.database.seals(of)
+            && self.router.database().seals(of)
             && let Some(init) = self.ends.ask(now, of, packet)
         {
             self.send_handshake(now, of, &init, out);
@@ -304,7 +302,7 @@ impl Node {
             return self.drop_one(Drop::BadSource, out);
         }
         let had_session = self.ends.has_session(source);
-        let boot = self.database.boot_of(source);
+        let boot = self.router.database().boot_of(source);
         if !self.ends.install(now, (source, boot), session) {
             return self.drop_one(Drop::EndHandshake, out);
         }
@@ -380,7 +378,7 @@ impl Node {
         let seq = self.next_echo_seq();
         let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
         header.has_transport = true;
-        let usable = usize::from(self.usable_to(Routing::Stamped, to));
+        let usable = usize::from(self.router.usable_to(Routing::Stamped, to));
         let fits = |stamp: &[u8]| around_bytes(stamp, false) + datagram.len() <= usable;
         let stamp = match is_doubled {
             true => self.disjoint_stamp(now, to).filter(|stamp| fits(stamp)),
@@ -418,7 +416,7 @@ impl Node {
 
     /// Slow housekeeping of sessions.
     pub(super) fn tend_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let database = &self.database;
+        let database = self.router.database();
         for (to, init) in self.ends.tend(now, |node| database.seals(node)) {
             self.send_handshake(now, to, &init, out);
         }
@@ -434,7 +432,12 @@ impl Node {
     /// Of each node that was spoken with, or could be, how its packets are sealed.
     pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
         let mut nodes = self.ends.nodes();
-        nodes.extend(self.database.nodes().filter(|node| *node != self.addr));
+        nodes.extend(
+            self.router
+                .database()
+                .nodes()
+                .filter(|node| *node != self.addr),
+        );
         nodes.sort_unstable();
         nodes.dedup();
         let status = |node: NodeAddr| {
@@ -443,7 +446,7 @@ impl Node {
             let (repair, restored) = self.end_repairs.status(node);
             EndStatus {
                 node: node.to_string(),
-                seals: self.database.seals(node),
+                seals: self.router.database().seals(node),
                 session_age_s: session.map(|it| now.since(it.established()).as_secs_f64()),
                 post_quantum: session.is_some_and(Session::is_hybrid),
                 reason: self.refused_end(now, node),

@@ -102,7 +102,8 @@ impl Node {
 
     /// A node whose record is here does not offer itself.
     fn is_apart(&self, of: NodeAddr) -> bool {
-        self.database.links_of(of).is_some() && self.database.keeps(of, self.addr).is_none()
+        self.router.database().links_of(of).is_some()
+            && self.router.database().keeps(of, self.addr).is_none()
     }
 
     /// Once a second: chooses, and ends what nobody keeps. Links are opened with the direct ones.
@@ -138,19 +139,23 @@ impl Node {
     }
 
     fn seen_offers(&self) -> Vec<Seen> {
-        let others = self.database.offers().filter(|of| *of != self.addr);
+        let others = self
+            .router
+            .database()
+            .offers()
+            .filter(|of| *of != self.addr);
         let accepted = others.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
         // What nodes tell that are gone counts no more.
-        let is_there = |of: NodeAddr| self.tables.latency(of).is_some();
-        let told_by_others = self.database.times_named(is_there);
+        let is_there = |of: NodeAddr| self.router.tables().latency(of).is_some();
+        let told_by_others = self.router.database().times_named(is_there);
         let see = |addr: NodeAddr| {
             let link = self.links.by_peer(addr).map(|index| self.links.at(index));
             let has_address = link.is_some_and(|link| link.made == Made::First && !link.is_left);
             let up = link.filter(|link| link.is_up());
-            let told = self.database.links_of(addr).map_or(0, <[_]>::len);
+            let told = self.router.database().links_of(addr).map_or(0, <[_]>::len);
             Seen {
                 addr,
-                one_way: self.tables.latency(addr),
+                one_way: self.router.tables().latency(addr),
                 links: told.max(told_by_others.get(&addr).copied().unwrap_or_default()),
                 can_dial: has_address || !self.places_of(addr).is_empty(),
                 is_up: up.is_some(),
@@ -164,14 +169,14 @@ impl Node {
     fn remember(&mut self, now: Time, seen: &[Seen]) {
         let remembered = &mut self.finding.remembered;
         for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
-            let at = self.database.endpoints_of(*addr);
+            let at = self.router.database().endpoints_of(*addr);
             if !at.is_empty() {
                 remembered.insert(*addr, (now, at.to_vec()));
             }
         }
         while remembered.len() > REMEMBERED {
             // Of those that are reached the records are here. What is lost is known by this alone.
-            let is_reached = |of: NodeAddr| self.tables.latency(of).is_some();
+            let is_reached = |of: NodeAddr| self.router.tables().latency(of).is_some();
             let each = remembered.iter();
             let oldest = each.min_by_key(|(of, (last, _))| (!is_reached(**of), *last));
             let Some(oldest) = oldest.map(|(of, _)| *of) else {
@@ -183,10 +188,11 @@ impl Node {
 
     /// Nodes that have offered themselves, that no way leads to, and that can be dialled.
     fn lost_offers(&self) -> Vec<NodeAddr> {
-        let offers = self.database.offers();
+        let offers = self.router.database().offers();
         let all = offers.chain(self.finding.remembered.keys().copied());
         let accepted = all.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
-        let lost = accepted.filter(|of| *of != self.addr && self.tables.latency(*of).is_none());
+        let lost =
+            accepted.filter(|of| *of != self.addr && self.router.tables().latency(*of).is_none());
         let mut lost: Vec<NodeAddr> = lost.filter(|of| !self.places_of(*of).is_empty()).collect();
         lost.sort_unstable();
         lost.dedup();
@@ -200,7 +206,7 @@ impl Node {
             .map(|link| Entrance {
                 addr: link.peer,
                 is_up: link.is_up(),
-                is_reached: self.tables.latency(link.peer).is_some(),
+                is_reached: self.router.tables().latency(link.peer).is_some(),
             })
             .collect();
         let up = links().filter(|link| link.is_up()).count();
@@ -225,7 +231,11 @@ impl Node {
 
     /// Neither end keeps the link. Who tells nothing of that keeps it.
     fn is_unkept(&self, link: &Link) -> bool {
-        let is_left = !self.database.keeps(link.peer, self.addr).unwrap_or(true);
+        let is_left = !self
+            .router
+            .database()
+            .keeps(link.peer, self.addr)
+            .unwrap_or(true);
         link.is_up() && !self.keeps(link) && is_left
     }
 
@@ -314,7 +324,7 @@ impl Node {
         if link.made == Made::First && self.finding.first.wants(link.peer) {
             return "first neighbor: own choices are still too few".into();
         }
-        match self.database.keeps(link.peer, self.addr) {
+        match self.router.database().keeps(link.peer, self.addr) {
             Some(true) => "the neighbor keeps it".into(),
             None => "the neighbor finds no links by itself".into(),
             _ => "neither end keeps it: ends when no traffic uses it".into(),

@@ -11,7 +11,8 @@
 use super::Node;
 use super::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
 use super::ends::PORT;
-use super::send::{around_bytes, assemble, metric, own_header};
+use super::metric;
+use super::send::{around_bytes, assemble, own_header};
 use crate::aims::asks_less;
 use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
 use crate::event::{Drop, Event};
@@ -64,7 +65,7 @@ impl Node {
         self.group_audits.note(now, group, sent);
         if self
             .group_audits
-            .have_turned(now, group, self.tables.followed())
+            .have_turned(now, group, self.router.tables().followed())
         {
             self.turn_members(now, group, carried, header.remaining().duration());
         }
@@ -86,10 +87,10 @@ impl Node {
             else {
                 continue;
             };
-            let latency = self.tables.latency(to).unwrap_or_default();
+            let latency = self.router.tables().latency(to).unwrap_or_default();
             let is_judged = left.is_none_or(|left| left >= in_time(latency));
             let turn = (path.clone(), before);
-            let here = (self.database.topology(), self.addr);
+            let here = (self.router.database().topology(), self.addr);
             let is_doubtful = is_judged
                 && self.ends.has_session(to)
                 && self.audits.turn_group(now, to, turn, here);
@@ -100,8 +101,8 @@ impl Node {
     /// Asks members what is due.
     pub(super) fn drive_group_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for group in self.group_audits.due_members(now) {
-            let is_named = self.builder(group) == TreeBuilder::LinkState;
-            let (own, database) = (self.addr, &self.database);
+            let is_named = self.router.builder(group) == TreeBuilder::LinkState;
+            let (own, database) = (self.addr, self.router.database());
             let members = database.membership().receivers(group);
             let members =
                 members.filter(|node| is_named && *node != own && database.tallies_groups(*node));
@@ -143,7 +144,7 @@ impl Node {
         }
         let path = self.path_of_tree(to, carried)?;
         let link = self.links.by_peer(*path.get(1)?);
-        let latency = self.tables.latency(to)?;
+        let latency = self.router.tables().latency(to)?;
         Some(Way {
             latency,
             has_room: has_room(&self.links, link),
@@ -155,11 +156,8 @@ impl Node {
     /// both.
     fn path_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Vec<NodeAddr>> {
         let metric = metric(carried.routing).unwrap_or(Metric::ExpectedLatency);
-        self.tables.followed()?;
-        let topology = self.database.topology();
-        let path = self.tables.tree(metric)?.path(topology.index(to)?);
-        let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
-        has_relays(&path).then_some(path)
+        self.router.tables().followed()?;
+        self.router.path(metric, to).filter(|path| has_relays(path))
     }
 
     /// Answers a question about a key of `source`. Under a key that is not here nothing has been opened.
@@ -210,13 +208,13 @@ impl Node {
         let mut audits = core::mem::take(&mut self.group_audits);
         let path = |carried| self.path_of_tree(from, carried);
         let found = audits.on_told(now, (from, number), came, path, |path, stretch| {
-            let latency = self.tables.latency(from)?;
+            let latency = self.router.tables().latency(from)?;
             let slack = match stretch.left {
                 None => None,
                 Some(left) if left < in_time(latency) => return None,
                 Some(left) => Some(left - latency),
             };
-            let topology = self.database.topology();
+            let topology = self.router.database().topology();
             promise(topology, path, (stretch.carried.link, slack))
         });
         self.group_audits = audits;
@@ -281,7 +279,8 @@ impl Node {
             routing: alone(of_group.class.routing),
             ..of_group.class
         };
-        let hop = metric(class.routing).and_then(|metric| self.tables.next_hop(metric, to));
+        let hop =
+            metric(class.routing).and_then(|metric| self.router.tables().next_hop(metric, to));
         let link = hop.and_then(|hop| self.links.by_peer(hop));
         let max = self.room_for_copy(class.routing, to);
         let goes = self.ends.has_session(to) && self.seals_to(to, (from.1, PORT));
@@ -330,7 +329,7 @@ impl Node {
     /// Bytes that a payload for a member alone may have.
     fn room_for_copy(&self, routing: Routing, to: NodeAddr) -> usize {
         let diversion = self.diversion(to);
-        let usable = usize::from(self.usable_to(routing, to).min(diversion.usable));
+        let usable = usize::from(self.router.usable_to(routing, to).min(diversion.usable));
         usable.saturating_sub(around_bytes(&[], true) + diversion.stamp_bytes)
     }
 

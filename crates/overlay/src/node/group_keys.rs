@@ -58,15 +58,18 @@ impl Node {
     /// The members of a group that do not open what is sealed for it. Of whom nothing is known at present opens it as
     /// far as this node knows: nobody can have a group carried in the open by holding a record back.
     pub(super) fn lacks_keys(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + '_ {
-        let (records, all) = match self.builder(group) {
-            TreeBuilder::LinkState => (Some(self.database.membership().receivers(group)), None),
-            TreeBuilder::Scribe => (None, Some(self.database.nodes())),
+        let (records, all) = match self.router.builder(group) {
+            TreeBuilder::LinkState => (
+                Some(self.router.database().membership().receivers(group)),
+                None,
+            ),
+            TreeBuilder::Scribe => (None, Some(self.router.database().nodes())),
         };
         let nodes = records
             .into_iter()
             .flatten()
             .chain(all.into_iter().flatten());
-        let database = &self.database;
+        let database = self.router.database();
         let lacks = move |node: NodeAddr| {
             database.links_of(node).is_some() && !database.has_group_keys(node)
         };
@@ -220,8 +223,9 @@ impl Node {
     /// A packet to a group in the open may be from whom it names: its source has no keys of groups, or not all
     /// members could open it.
     fn believes_open(&mut self, (source, group): (NodeAddr, NodeAddr)) -> bool {
-        let has_keys = self.database.has_group_keys(source)
-            || self.database.links_of(source).is_none() && self.received_keys.has((source, group));
+        let has_keys = self.router.database().has_group_keys(source)
+            || self.router.database().links_of(source).is_none()
+                && self.received_keys.has((source, group));
         self.settings.sealing != Sealing::Always && (!has_keys || !self.can_open(group))
     }
 
@@ -234,13 +238,13 @@ impl Node {
         let header = Header::trusted(packet);
         let of = (header.source(), header.destination());
         let number = Clear::parse(header.payload()).map(|clear| clear.session);
-        let is_kept = self.database.has_group_keys(of.0)
+        let is_kept = self.router.database().has_group_keys(of.0)
             && self.received_keys.wait(now, (packet, route), out.pool());
         if !is_kept {
             self.drop_one(Drop::EndNoSession, out);
         }
         if let Ok(number) = number
-            && self.database.has_group_keys(of.0)
+            && self.router.database().has_group_keys(of.0)
         {
             self.received_keys.ask(now, of, number);
         }
@@ -273,7 +277,8 @@ impl Node {
                 let of = (source, name.group);
                 let is_new = !self.received_keys.has_number(of, name.number);
                 let is_asked_for = self.received_keys.insert(now, of, key);
-                if is_new && !is_asked_for && self.builder(name.group) == TreeBuilder::Scribe {
+                if is_new && !is_asked_for && self.router.builder(name.group) == TreeBuilder::Scribe
+                {
                     // The source sees no members: it tells the next key who has asked for this one.
                     self.send_key(now, source, &GroupKey::Asked(name), out);
                 }
@@ -301,12 +306,12 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let KeyName { group, number } = name;
-        let is_named = self.builder(group) == TreeBuilder::LinkState;
+        let is_named = self.router.builder(group) == TreeBuilder::LinkState;
         let refusal = if !self.permits().may_receive(from, group) {
             KeyRefusal::NotPermitted
         } else if !self.own_keys.has(group) {
             KeyRefusal::NoKey
-        } else if is_named && !self.database.membership().is_member(from, group) {
+        } else if is_named && !self.router.database().membership().is_member(from, group) {
             KeyRefusal::NotMember
         } else {
             let mut bytes = [0; GROUP_KEY_BYTES_MAX];
@@ -340,9 +345,9 @@ impl Node {
 
     /// The same of one group.
     fn tell_key(&mut self, now: Time, group: NodeAddr, out: &mut impl Outbox<Node>) {
-        let is_named = self.builder(group) == TreeBuilder::LinkState;
-        let membership = self.database.membership();
-        let (own, database) = (self.addr, &self.database);
+        let is_named = self.router.builder(group) == TreeBuilder::LinkState;
+        let membership = self.router.database().membership();
+        let (own, database) = (self.addr, self.router.database());
         let named = membership.receivers(group).filter(|_| is_named);
         let named = named.filter(|node| *node != own && database.has_group_keys(*node));
         let may = |node: NodeAddr| {

@@ -143,7 +143,9 @@ impl Node {
     /// The same of a setting that a node has said, or is to say.
     fn judged(&self, by: NodeAddr, setting: &Setting) -> Admission {
         match setting.tree {
-            TreeBuilder::LinkState => admit(&self.database, by, setting, |node| self.name_of(node)),
+            TreeBuilder::LinkState => admit(self.router.database(), by, setting, |node| {
+                self.name_of(node)
+            }),
             TreeBuilder::Scribe => self.judged_here(setting),
         }
     }
@@ -155,9 +157,16 @@ impl Node {
         for group in self.shared.groups().filter(of).take(LISTED_MAX) {
             let taken = self.taken(group, &[]);
             for child in self.shared.children(group) {
-                let links = edge_links(&self.database, self.addr, *child, setting);
+                let links = edge_links(self.router.database(), self.addr, *child, setting);
                 let name = |node| self.name_of(node);
-                judge_links(&self.database, setting, &links, &taken, name, &mut answer);
+                judge_links(
+                    self.router.database(),
+                    setting,
+                    &links,
+                    &taken,
+                    name,
+                    &mut answer,
+                );
             }
         }
         let note = "Scribe builds the tree: each of its edges is judged by the node above when one below joins; what is said here is of this node's";
@@ -174,15 +183,22 @@ impl Node {
         child: NodeAddr,
         granted: &[(NodeAddr, NodeAddr)],
     ) -> Option<String> {
-        let setting = self.database.membership().setting(group)?;
+        let setting = self.router.database().membership().setting(group)?;
         if setting.rate_kbps == 0 {
             return None;
         }
         let mut answer = Admission::default();
         let taken = self.taken(group, granted);
-        let links = edge_links(&self.database, self.addr, child, &setting);
+        let links = edge_links(self.router.database(), self.addr, child, &setting);
         let name = |node| self.name_of(node);
-        judge_links(&self.database, &setting, &links, &taken, name, &mut answer);
+        judge_links(
+            self.router.database(),
+            &setting,
+            &links,
+            &taken,
+            name,
+            &mut answer,
+        );
         answer.refusals.into_iter().next()
     }
 
@@ -193,12 +209,12 @@ impl Node {
         but: NodeAddr,
         granted: &[(NodeAddr, NodeAddr)],
     ) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
-        let mut taken = reserved(&self.database, but);
+        let mut taken = reserved(self.router.database(), but);
         let here = self.shared.groups().flat_map(|group| {
             let children = self.shared.children(group).iter();
             children.map(move |child| (group, *child))
         });
-        let membership = self.database.membership();
+        let membership = self.router.database().membership();
         let edges = here.chain(granted.iter().copied());
         let counted = edges
             .filter(|(group, _)| *group != but)
@@ -207,7 +223,7 @@ impl Node {
                 (setting.rate_kbps > 0).then_some((child, setting))
             });
         for (child, setting) in counted.take(EDGES_MAX) {
-            for link in edge_links(&self.database, self.addr, child, &setting) {
+            for link in edge_links(self.router.database(), self.addr, child, &setting) {
                 *taken.entry(link).or_insert(0) += u64::from(setting.rate_kbps);
             }
         }
@@ -216,7 +232,7 @@ impl Node {
 
     /// The groups that this node knows of; with all that can be told of one if it is asked for.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
-        let membership = self.database.membership();
+        let membership = self.router.database().membership();
         let own = self.own_receptions();
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
@@ -336,7 +352,8 @@ impl Node {
             scribe_trees: self.shared.len(),
             sources: sources.collect(),
             ignored: self
-                .database
+                .router
+                .database()
                 .membership()
                 .ignored()
                 .take(SOURCES_TOLD_MAX)
@@ -354,12 +371,20 @@ impl Node {
     ) -> GroupSource {
         let of = (slot.key.source, slot.key.group);
         let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied(), None);
-        let members = self.database.membership().receivers(slot.key.group);
+        let members = self
+            .router
+            .database()
+            .membership()
+            .receivers(slot.key.group);
         let key = &slot.key;
         let tree = match (in_full, key.two_ways) {
             (false, _) => Branches::default(),
-            (true, true) => two_trees(&self.database, key.source, members.take(WAYS_SHOWN_MAX)),
-            (true, false) => branches(&self.database, (key.source, key.metric), members),
+            (true, true) => two_trees(
+                self.router.database(),
+                key.source,
+                members.take(WAYS_SHOWN_MAX),
+            ),
+            (true, false) => branches(self.router.database(), (key.source, key.metric), members),
         };
         let held = self.resequencer.of_group(key.source, key.group);
         GroupSource {

@@ -2,14 +2,13 @@
 
 use super::Node;
 use super::ends::is_unsealed;
-use super::send::metric;
+use super::metric;
 use crate::ends::has_seal;
 use crate::event::{Drop, Event};
-use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
+use crate::groups::{Change, Errand, Key, Permit, Permits, Told, View};
 use crate::link::LinkIndex;
-use crate::link_state::{Database, OwnGroups};
+use crate::link_state::OwnGroups;
 use crate::request::{Options, Reply, RequestError};
-use crate::route::Tables;
 use base::token_bucket::TokenBucket;
 use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
@@ -57,7 +56,7 @@ impl Node {
         if !self.permits().may_receive(self.addr, group) {
             return Err(RequestError::MayNotReceive { group });
         }
-        let builder = self.builder(group);
+        let builder = self.router.builder(group);
         let change = self.groups.join(client, group, port, builder)?;
         self.on_own_change(group, change);
         Ok(Reply::Joined)
@@ -97,7 +96,7 @@ impl Node {
             Some(setting) => {
                 self.check_may_set(group, prefix)?;
                 // Above what anybody has said, and of two operators the later one.
-                let known = self.database.membership().said_of(group, prefix);
+                let known = self.router.database().membership().said_of(group, prefix);
                 let above = known.map_or(0, |(_, known)| known.version.saturating_add(1));
                 let version = above.max(self.unix_s(now) as u32);
                 self.groups.set(Setting { version, ..setting })?;
@@ -130,7 +129,7 @@ impl Node {
 
     /// Who may, as the network says.
     pub(super) fn permits(&self) -> &Permits {
-        self.database.membership().permits()
+        self.router.database().membership().permits()
     }
 
     /// This node has clients in the group, and may receive it.
@@ -157,19 +156,14 @@ impl Node {
         Err(RequestError::MayNotSend { group })
     }
 
-    /// Who builds the tree of a group.
-    pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
-        builder_of(self.database.membership(), group)
-    }
-
     fn on_own_change(&mut self, group: NodeAddr, change: Change) {
         if change != Change::Nothing && group.is_anycast() {
-            self.tables.touch();
+            self.router.touch();
         }
         if change == Change::Left {
             self.received_keys.leave(group);
         }
-        if group.is_multicast() && self.builder(group) == TreeBuilder::Scribe {
+        if group.is_multicast() && self.router.builder(group) == TreeBuilder::Scribe {
             match change {
                 Change::Entered => self.shared.ask(Errand::Join(group)),
                 Change::Left => self.shared.ask(Errand::Leave(group)),
@@ -180,8 +174,7 @@ impl Node {
 
     /// Settings have changed: groups go from one builder of trees to the other.
     fn sort_groups(&mut self) {
-        let membership = self.database.membership();
-        let builder = |group| builder_of(membership, group);
+        let builder = |group| self.router.builder(group);
         for (group, to) in self.groups.sort(builder) {
             self.shared.ask(match to {
                 TreeBuilder::Scribe => Errand::Join(group),
@@ -194,31 +187,41 @@ impl Node {
     /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
     /// after the node's certificate is in the database.
     pub(super) fn update_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let permits = self.database.settle_permits();
+        let permits = self.router.database_mut().settle_permits();
         if permits {
             self.trees.on_rules_changed();
-            self.tables.touch();
+            self.router.touch();
             self.on_group_keys_changed(now, None);
         }
-        let settings = self.database.membership_mut().take_settings_changed();
-        if self.database.membership_mut().take_carriage_changed() {
+        let settings = self
+            .router
+            .database_mut()
+            .membership_mut()
+            .take_settings_changed();
+        if self
+            .router
+            .database_mut()
+            .membership_mut()
+            .take_carriage_changed()
+        {
             self.trees.on_rules_changed();
         }
         if settings {
             self.sort_groups();
             self.on_group_keys_changed(now, None);
         }
-        match self.database.take_key_holders_changed() {
+        match self.router.database_mut().take_key_holders_changed() {
             Some(true) => self.on_group_keys_changed(now, None),
             Some(false) => self.sealed_groups.clear(),
             None => {}
         }
         if permits || settings {
-            for (by, (group, prefix)) in self.database.membership_mut().newly_ignored() {
+            for (by, (group, prefix)) in self.router.database_mut().membership_mut().newly_ignored()
+            {
                 out.report(Event::GroupsIgnored { by, group, prefix });
             }
         }
-        let due: Vec<u8> = self.database.groups_to_refresh(now).collect();
+        let due: Vec<u8> = self.router.database().groups_to_refresh(now).collect();
         for part in due {
             self.groups.renew(part);
         }
@@ -226,11 +229,11 @@ impl Node {
             self.telling.after = now + OWN_GROUPS_SPACING;
             self.tell_groups(now);
         }
-        for group in self.database.membership_mut().take_changed() {
+        for group in self.router.database_mut().membership_mut().take_changed() {
             self.trees.on_group_changed(group);
             self.on_group_keys_changed(now, Some(group));
             if group.is_anycast() {
-                self.tables.touch();
+                self.router.touch();
             }
         }
     }
@@ -257,9 +260,12 @@ impl Node {
                 permits,
                 certificate_serial,
             };
-            let told = self.database.originate_groups(now, what, |signed| {
-                network.sign(identity, Context::Groups, signed)
-            });
+            let told = self
+                .router
+                .database_mut()
+                .originate_groups(now, what, |signed| {
+                    network.sign(identity, Context::Groups, signed)
+                });
             let key = told.expect("parts bound themselves to the room of a record");
             self.flood.on_record_accepted(key, None);
         }
@@ -287,9 +293,9 @@ impl Node {
         };
         let view = View {
             own: self.addr,
-            topology: self.database.topology(),
-            generation: self.database.generation(),
-            membership: self.database.membership(),
+            topology: self.router.database().topology(),
+            generation: self.router.database().generation(),
+            membership: self.router.database().membership(),
             links: &self.links,
             protects: self.settings.realtime.aims.protect.chooses(),
         };
@@ -398,12 +404,7 @@ impl Node {
         if self.receives(group) {
             return Some(self.addr);
         }
-        let members = self.database.membership().receivers(group);
-        let reached = members.filter_map(|member| {
-            let route = self.tables.route(metric, member)?;
-            Some((route.cost, member))
-        });
-        reached.min().map(|(_, member)| member)
+        self.router.nearest(group, metric)
     }
 
     /// Decides on a packet to a multicast group that is new here and in time.
@@ -444,7 +445,7 @@ impl Node {
 
     /// What the group says of the options of who sends to it.
     pub(super) fn group_options(&self, group: NodeAddr, options: &mut Options) {
-        if let Some(setting) = self.database.membership().setting(group) {
+        if let Some(setting) = self.router.database().membership().setting(group) {
             let scheme = match setting.ways {
                 Ways::Two => Some(Scheme::Disjoint),
                 Ways::Auto | Ways::One | Ways::Targeted => options.scheme,
@@ -463,7 +464,7 @@ impl Node {
     /// A source here may send so many bytes to a group now. What it sends above the group's rate
     /// would take what was promised to others.
     pub(super) fn police(&mut self, now: Time, group: NodeAddr, bytes: usize) -> bool {
-        let setting = self.database.membership().setting(group);
+        let setting = self.router.database().membership().setting(group);
         let Some(kbps) = setting
             .map(|setting| setting.rate_kbps)
             .filter(|kbps| *kbps > 0)
@@ -531,44 +532,6 @@ impl Node {
 /// Packets with a deadline in the real-time lane: those that a node protects by itself.
 fn is_urgent<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     header.class().link == LinkProtocol::RealTime && header.remaining().duration().is_some()
-}
-
-/// The way from this node to the farthest member of a group that can still be served `in_time`, of those
-/// that are not reached by way of `came`, the neighbour that the group's packets come from. Who is too far
-/// away for a repetition does not keep it from the others.
-pub(super) fn rest_of_tree(
-    tables: &Tables,
-    database: &Database,
-    (group, came): (NodeAddr, NodeAddr),
-    in_time: Option<Duration>,
-) -> Duration {
-    let members = database.membership().receivers(group);
-    let behind =
-        members.filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) != Some(came));
-    let ways = behind.filter_map(|member| tables.latency(member));
-    ways.filter(|way| in_time.is_none_or(|in_time| *way <= in_time))
-        .max()
-        .unwrap_or_default()
-}
-
-/// The way from a neighbour to the farthest member of a group that is reached by way of it.
-pub(super) fn rest_of_branch(
-    tables: &Tables,
-    database: &Database,
-    group: NodeAddr,
-    neighbor: NodeAddr,
-) -> Duration {
-    let members = database.membership().receivers(group);
-    let behind = members
-        .filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) == Some(neighbor));
-    let ways = behind.filter_map(|member| tables.latency_from(neighbor, member));
-    ways.max().unwrap_or_default()
-}
-
-/// Who builds the tree of a group. Anycast has none.
-fn builder_of(membership: &Membership, group: NodeAddr) -> TreeBuilder {
-    let setting = membership.setting(group).filter(|_| group.is_multicast());
-    setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
 }
 
 /// A copy of the run for one who gets it, the run itself for the last.

@@ -335,7 +335,7 @@ impl Node {
             paths_bad: self.audits.findings(),
             flooders: self.flooder_statuses(),
             held: self.held_status(),
-            database_nodes: self.database.nodes().count(),
+            database_nodes: self.router.database().nodes().count(),
         }
     }
 
@@ -351,8 +351,8 @@ impl Node {
     fn routes(&self) -> Vec<RouteStatus> {
         let mut routes = Vec::new();
         for (metric, name) in METRICS {
-            for to in self.tables.destinations() {
-                if let Some(route) = self.tables.route(metric, to) {
+            for to in self.router.tables().destinations() {
+                if let Some(route) = self.router.tables().route(metric, to) {
                     routes.push(RouteStatus {
                         to: to.to_string(),
                         metric: name,

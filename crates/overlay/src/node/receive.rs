@@ -5,8 +5,7 @@
 
 use super::Node;
 use super::ends::{Around, Arrived, is_own, tag_of, whole_of};
-use super::groups::rest_of_tree;
-use super::send::{metric, next_hop};
+use super::metric;
 use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey, Mark};
@@ -233,14 +232,11 @@ impl Node {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
                 let (to, came) = (header.destination(), link.peer);
-                let (tables, database) = (&self.tables, &self.database);
+                let router = &self.router;
                 let in_time = remaining
                     .duration()
                     .map(|left| left - (way_here + way_there));
-                let rest = || match to.is_multicast() {
-                    true => rest_of_tree(tables, database, (to, came), in_time),
-                    false => tables.latency(to).unwrap_or_default(),
-                };
+                let rest = || router.rest(came, to, in_time);
                 let seq = header.lane_seq();
                 let arrival = match header.is_recovered() {
                     true => link.receiver.on_repaired(now, seq, rest),
@@ -433,7 +429,7 @@ impl Node {
             return Verdict::Done;
         };
         let cached = Some(&mut flow.cached);
-        match next_hop(&self.tables, &self.links, routing, toward, cached) {
+        match self.router.next_hop(&self.links, routing, toward, cached) {
             // It has been there: while routes change, two nodes can each take the other for the
             // next one. The other would drop it as a duplicate.
             Ok(link) if link == index => match self.way_on(now, link, routing, toward) {

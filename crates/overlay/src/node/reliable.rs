@@ -9,7 +9,6 @@
 //! ```
 
 use super::Node;
-use super::send::next_hop;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, PathId, mark};
@@ -152,7 +151,7 @@ impl Node {
             return links.all(|link| self.links.at(link).reliable.sender.room(flow) > 0);
         }
         let diverted = self.diverted_hop(routing, to);
-        let by_table = || next_hop(&self.tables, &self.links, routing, to, None);
+        let by_table = || self.router.next_hop(&self.links, routing, to, None);
         match diverted.map_or_else(by_table, Ok) {
             Ok(index) if to != self.addr => self.links.at(index).reliable.sender.room(flow) > 0,
             _ => true,
@@ -174,7 +173,7 @@ impl Node {
         link.reliable.sender.seed_rtt(now, rtt);
         link.spread(now);
         link.reliable.sender.on_timeout(now);
-        let (tables, peer) = (&self.tables, link.peer);
+        let (tables, peer) = (self.router.tables(), link.peer);
         let rest = |to: NodeAddr| tables.latency_from(peer, to);
         let mut left = FLUSH_PACKETS;
         for id in link.path_ids() {
@@ -265,7 +264,7 @@ impl Node {
 
     /// Sends what waits for links that are down another way, where there is one by now.
     pub(super) fn reroute_stranded(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let generation = self.tables.generation();
+        let generation = self.router.tables().generation();
         for i in (0..self.stranded.len()).rev() {
             let Stranded {
                 index,
@@ -319,7 +318,7 @@ impl Node {
     fn other_way(&self, index: LinkIndex, packet: &Packet) -> Option<LinkIndex> {
         let header = Header::trusted(&packet.bytes[..]);
         let (routing, to) = (header.class().routing, header.destination());
-        let other = next_hop(&self.tables, &self.links, routing, to, None).ok()?;
+        let other = self.router.next_hop(&self.links, routing, to, None).ok()?;
         (other != index && self.links.at(other).is_up()).then_some(other)
     }
 }

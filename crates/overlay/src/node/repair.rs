@@ -2,7 +2,6 @@
 //! way on.
 
 use super::Node;
-use super::groups::rest_of_tree;
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
@@ -91,11 +90,7 @@ impl Node {
             header.set_recovered();
             let remaining = header.remaining().minus(way_here + now.since(due));
             header.set_remaining(remaining);
-            let to = header.destination();
-            let rest = match to.is_multicast() {
-                true => rest_of_tree(&self.tables, &self.database, (to, peer), None),
-                false => self.tables.latency(to).unwrap_or_default(),
-            };
+            let rest = self.router.rest(peer, header.destination(), None);
             if remaining.is_expired() || !remaining.allows(rest) {
                 link.receiver.on_found_late(seq);
             }

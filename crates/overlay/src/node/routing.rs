@@ -287,7 +287,7 @@ impl Node {
         }
         match event {
             Some(hello::Event::Up) => {
-                self.flood.on_link_up(index, &self.database);
+                self.flood.on_link_up(index, self.router.database());
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost(now);
                 link.announce.on_link_up(now, cost);
@@ -342,8 +342,8 @@ impl Node {
         if is_news {
             self.tell_alarm(now);
         }
-        self.own_record_due |= now >= self.database.refresh_at();
-        self.database.expire(now);
+        self.own_record_due |= now >= self.router.database().refresh_at();
+        self.router.database_mut().expire(now);
     }
 
     /// A link to this node has begun to lose packets, or has ceased to: others are told, if they have not been told of too
@@ -359,10 +359,10 @@ impl Node {
             self.own_record_after = now + OWN_RECORD_SPACING;
             self.originate_record(now);
         }
-        let changed = self.tables.update(&mut self.database);
+        let changed = self.router.update();
         if changed != Changed::Nothing {
             out.report(Event::RoutesChanged {
-                reachable: self.tables.reachable() as u32,
+                reachable: self.router.tables().reachable() as u32,
                 rerouted: changed == Changed::Hops,
             });
             self.streams.touch_if(|stream| {
@@ -370,8 +370,8 @@ impl Node {
                 true
             });
         }
-        if self.reviewed != self.tables.followed() {
-            self.reviewed = self.tables.followed();
+        if self.reviewed != self.router.tables().followed() {
+            self.reviewed = self.router.tables().followed();
             self.review_audits(now, out);
         }
         // What became due on any link goes out in this flush.
@@ -419,7 +419,8 @@ impl Node {
         let certificate = identity.certificate();
         let root = self.trusted.own_root.unwrap_or_default();
         let news = self
-            .database
+            .router
+            .database_mut()
             .insert_certificate(now, root, certificate.as_bytes())
             .expect("a certificate that was read once can be read again");
         let what = Origination {
@@ -432,7 +433,8 @@ impl Node {
             options,
         };
         let key = self
-            .database
+            .router
+            .database_mut()
             .originate(now, what, |signed| {
                 network.sign(identity, Context::LinkState, signed)
             })
@@ -473,17 +475,20 @@ impl Node {
             };
             let budget = &mut self.links.at_mut(index).verifications;
             let origins = &mut self.origins;
-            let verdict = self.database.on_record(now, index, &record, |claim| {
-                // Only what an origin has signed counts against it.
-                match budget.spend(now, || proof.judge(claim)) {
-                    Judgement::Good | Judgement::Certified(_)
-                        if !origins.take(now, claim.key().origin) =>
-                    {
-                        Judgement::TooMany
+            let verdict = self
+                .router
+                .database_mut()
+                .on_record(now, index, &record, |claim| {
+                    // Only what an origin has signed counts against it.
+                    match budget.spend(now, || proof.judge(claim)) {
+                        Judgement::Good | Judgement::Certified(_)
+                            if !origins.take(now, claim.key().origin) =>
+                        {
+                            Judgement::TooMany
+                        }
+                        other => other,
                     }
-                    other => other,
-                }
-            });
+                });
             self.on_verdict(now, index, verdict, out);
         }
     }
@@ -521,7 +526,11 @@ impl Node {
         out.report(Event::RecordAccepted { origin: key.origin });
         match key.kind {
             RecordKind::CERTIFICATE => {
-                let certificate = self.database.certificate(key.origin).map(<[u8]>::to_vec);
+                let certificate = self
+                    .router
+                    .database()
+                    .certificate(key.origin)
+                    .map(<[u8]>::to_vec);
                 self.learn_root(now, certificate.as_deref(), out);
                 let unix_s = self.unix_s(now);
                 let network = self.handshakes.network();
@@ -540,8 +549,8 @@ impl Node {
                 self.on_word_of_root(now, key, out);
             }
             RecordKind::LINK_STATE => {
-                self.own_record_due |= self.database.take_denial();
-                let boot = self.database.boot_of(key.origin);
+                self.own_record_due |= self.router.database_mut().take_denial();
+                let boot = self.router.database().boot_of(key.origin);
                 if let Some(init) = self.ends.on_boot(now, key.origin, boot) {
                     self.send_handshake(now, key.origin, &init, out);
                 }
@@ -563,11 +572,11 @@ impl Node {
         let before = self.signers.insert(peer.address(), signer);
         // Whoever spoke in its name under an older root has said nothing.
         if before.is_some_and(|it| it.root < peer.root() && it.key != *peer.signing_key()) {
-            self.database.forget_words_of(peer.address());
+            self.router.database_mut().forget_words_of(peer.address());
         }
         if self.signers.len() > MAX_ORIGINS {
             self.signers
-                .retain(|origin, _| self.database.certificate(*origin).is_some());
+                .retain(|origin, _| self.router.database().certificate(*origin).is_some());
         }
     }
 
@@ -581,7 +590,10 @@ impl Node {
             signers: &self.signers,
             unix_s,
         };
-        let verdicts = self.database.retry_pending(now, |claim| proof.judge(claim));
+        let verdicts = self
+            .router
+            .database_mut()
+            .retry_pending(now, |claim| proof.judge(claim));
         for (from, verdict) in verdicts {
             self.on_verdict(now, from, verdict, out);
         }
@@ -601,7 +613,11 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let body = peer.certificate().as_bytes();
-        if let Ok(Some(key)) = self.database.insert_certificate(now, peer.root(), body) {
+        if let Ok(Some(key)) = self
+            .router
+            .database_mut()
+            .insert_certificate(now, peer.root(), body)
+        {
             self.enter_signer(peer);
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);

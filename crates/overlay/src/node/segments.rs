@@ -14,7 +14,6 @@ use crate::event::Drop;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
 use base::{Burst, NodeAddr, Outbox, Time};
 use core::ops::Range;
-use graph::Metric;
 use wire::data::{Header, Repr};
 use wire::transport::{Flags, Kind, Parsed, Segment};
 
@@ -193,13 +192,8 @@ impl Node {
     /// record of the node and a way back to it do, or whoever invents addresses would take all places. A node whose
     /// record has not come yet repeats its call, and is then let in.
     fn may_call(&self, peer: NodeAddr, around: Around) -> bool {
-        let is_known = || {
-            let has_way = self
-                .tables
-                .next_hop(Metric::ExpectedLatency, peer)
-                .is_some();
-            self.database.links_of(peer).is_some() && has_way
-        };
+        let is_known =
+            || self.router.database().links_of(peer).is_some() && self.router.has_way(peer);
         around.is_end() || peer == self.addr || is_known()
     }
 

@@ -1,24 +1,20 @@
 //! The way out: lane, history, seal, and the link's transmission; for what is forwarded, for what
 //! clients send, and for what is sent again.
 
-use super::Node;
 use super::ends::{Around, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
-use super::groups::rest_of_branch;
+use super::{Node, metric};
 use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
-use crate::flow::{Cached, FlowKey};
-use crate::link::{Counts, LinkIndex, Links, Path, mark, place_mut};
-use crate::link_state::Database;
+use crate::flow::FlowKey;
+use crate::link::{Counts, LinkIndex, Path, mark, place_mut};
 use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Protect, Strike};
 use crate::request::{Options, Reply, RequestError};
-use crate::route::Tables;
 use crate::stamps::Wish;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
 use congestion::brake::Verdict;
-use graph::metric::Metric;
 use wire::data::{
     Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr,
     Routing, TTL_MAX,
@@ -141,11 +137,8 @@ impl Node {
     ) {
         loop {
             let link = self.links.at_mut(index);
-            let (tables, database, peer) = (&self.tables, &self.database, link.peer);
-            let rest_of_path = |to: NodeAddr| match to.is_multicast() {
-                true => rest_of_branch(tables, database, to, peer),
-                false => tables.latency_from(peer, to).unwrap_or_default(),
-            };
+            let (router, peer) = (&self.router, link.peer);
+            let rest_of_path = |to: NodeAddr| router.rest_from(peer, to);
             let copies = (out.pool(), &mut self.copies);
             let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path, &self.aims)
             else {
@@ -223,7 +216,7 @@ impl Node {
         let socket = self.sockets.open(client, &mut self.rng)?;
         let mut options = socket.options;
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
-        let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
+        let is_shared = to.is_multicast() && self.router.builder(to) == TreeBuilder::Scribe;
         if to.is_multicast() {
             self.group_options(to, &mut options);
             // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
@@ -293,6 +286,10 @@ impl Node {
         let seals = seals_group || self.seals_to(to, (source_port, port));
         let diversion = self.diversion(to);
         let edge = Node::first_edge(self.addr);
+        let mut usable = match to == self.addr {
+            true => DEFAULT,
+            false => self.router.usable_to(class.routing, to),
+        };
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if scheme.is_some() && to.is_multicast() {
             stamp = &TWO_TREES;
@@ -305,14 +302,12 @@ impl Node {
                 link: class.link,
                 deadline,
             };
-            let (generation, topology) = (self.database.generation(), self.database.topology());
-            match self
-                .stamps
-                .stamp(now, self.addr, wish, generation, topology)
-            {
+            let unstamped = self.router.usable_to(Routing::ExpectedLatency, to);
+            match self.router.stamp(now, wish) {
                 Some(known) => stamp = known,
                 None => {
                     class.routing = Routing::ExpectedLatency;
+                    usable = unstamped;
                     out.report(Event::Unstamped);
                 }
             }
@@ -333,10 +328,6 @@ impl Node {
             destination_port: port,
             flow_seq,
             lane_seq: LaneSeq::new(0),
-        };
-        let usable = match stamp.is_empty() && to == self.addr {
-            true => DEFAULT,
-            false => usable_to(&self.tables, &self.database, class.routing, to),
         };
         let (usable, diverted) = match seals {
             true => (
@@ -409,7 +400,10 @@ impl Node {
         if routing == Routing::Stamped {
             return self.send_copies(now, None, packet, out);
         }
-        match next_hop(&self.tables, &self.links, routing, destination, None) {
+        match self
+            .router
+            .next_hop(&self.links, routing, destination, None)
+        {
             Err(reason) => self.drop_one(reason, out),
             Ok(index) => {
                 if self.is_doubtful(now, index) {
@@ -418,11 +412,6 @@ impl Node {
                 self.send_run(now, index, packet, true, out);
             }
         }
-    }
-
-    /// The longest datagram that the way to `to` carries, as far as this node knows.
-    pub(super) fn usable_to(&self, routing: Routing, to: NodeAddr) -> u16 {
-        usable_to(&self.tables, &self.database, routing, to)
     }
 
     /// Answers a request for a packet of the real-time lane from its history. [Amir06 §IV-A]
@@ -439,7 +428,7 @@ impl Node {
             return;
         }
         let (peer, way_there) = (link.peer, link.way_there());
-        let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
+        let rest = |to: NodeAddr| self.router.tables().latency_from(peer, to);
         let path = link.sure_place(now);
         let path = place_mut(&mut link.path, &mut link.spares, path);
         let mut answer = link.history.answer(now, seq, strike, way_there, rest);
@@ -589,59 +578,6 @@ fn send_again(
             bytes: len as u32,
         });
         path.transmit(now, burst, out);
-    }
-}
-
-/// The link towards `destination`. `cached` is the flow's slot, valid while the routes have the
-/// generation that it names, so that a flow costs one look-up per change.
-pub(super) fn next_hop(
-    tables: &Tables,
-    links: &Links,
-    routing: Routing,
-    destination: NodeAddr,
-    cached: Option<&mut Option<Cached>>,
-) -> Result<LinkIndex, Drop> {
-    let generation = tables.generation();
-    if let Some(Some(hop)) = &cached
-        && hop.generation == generation
-        && hop.routing == routing
-    {
-        return Ok(LinkIndex(hop.link as u16));
-    }
-    let metric = metric(routing).ok_or(Drop::Unsupported)?;
-    let hop = tables.next_hop(metric, destination).ok_or(Drop::NoRoute)?;
-    let index = links.by_peer(hop).ok_or(Drop::NoRoute)?;
-    if let Some(cached) = cached {
-        *cached = Some(Cached {
-            generation,
-            routing,
-            link: u32::from(index.0),
-        });
-    }
-    Ok(index)
-}
-
-/// The longest datagram that the way to `to` carries. Mostly no link carries less than others, and
-/// one comparison tells; else the path of the packet's metric is walked. Choice: for stamps, which
-/// are whole subgraphs, the least of the whole network.
-fn usable_to(tables: &Tables, database: &Database, routing: Routing, to: NodeAddr) -> u16 {
-    let least = database.least_usable();
-    if least == DEFAULT {
-        return DEFAULT;
-    }
-    let metric = metric(routing);
-    let along = metric.and_then(|metric| tables.usable(metric, to, database));
-    along.unwrap_or(least)
-}
-
-/// The metric by which a class is routed by table.
-pub(crate) fn metric(routing: Routing) -> Option<Metric> {
-    match routing {
-        Routing::Hops => Some(Metric::Hops),
-        Routing::Latency => Some(Metric::Latency),
-        Routing::Loss => Some(Metric::Loss),
-        Routing::ExpectedLatency => Some(Metric::ExpectedLatency),
-        Routing::Width | Routing::Stamped => None,
     }
 }
 

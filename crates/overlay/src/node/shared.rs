@@ -2,7 +2,6 @@
 
 use super::Node;
 use super::receive::Verdict;
-use super::send::next_hop;
 use crate::event::{Drop, Event};
 use base::{Burst, NodeAddr, Outbox, Time};
 use wire::data::Header;
@@ -33,7 +32,7 @@ impl Node {
         } else {
             header.set_ttl(ttl - 1);
             let routing = header.class().routing;
-            match next_hop(&self.tables, &self.links, routing, edge.to, None) {
+            match self.router.next_hop(&self.links, routing, edge.to, None) {
                 Ok(link) if link != self.came => return Some(Verdict::Forward(link)),
                 Ok(_) => Drop::Loop,
                 Err(reason) => reason,
@@ -96,7 +95,7 @@ impl Node {
             };
             let from = self.addr;
             write_edge(&mut part, TreeEdge { from, to });
-            match next_hop(&self.tables, &self.links, routing, to, None) {
+            match self.router.next_hop(&self.links, routing, to, None) {
                 Ok(link) => self.send_run(now, link, part, is_own, out),
                 Err(reason) => {
                     let packets = part.segments() as u32;

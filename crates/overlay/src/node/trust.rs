@@ -48,7 +48,8 @@ impl Node {
         let network = self.handshakes.network();
         for succession in network.successions() {
             let bytes = succession.to_bytes();
-            self.database
+            self.router
+                .database_mut()
                 .insert_verified(Time::ZERO, RecordKind::SUCCESSION, &bytes)
                 .expect("a succession that was read once can be read again");
         }
@@ -65,15 +66,19 @@ impl Node {
         let list = network.revocations()?.as_bytes();
         let entered = match root {
             0 => self
-                .database
+                .router
+                .database_mut()
                 .insert_verified(now, RecordKind::REVOCATIONS, list),
             _ => {
                 let body = join_root(root, list);
-                self.database
-                    .insert_verified(now, RecordKind::LATER_REVOCATIONS, &body)
+                self.router.database_mut().insert_verified(
+                    now,
+                    RecordKind::LATER_REVOCATIONS,
+                    &body,
+                )
             }
         };
-        self.database.forget_lists_before(root);
+        self.router.database_mut().forget_lists_before(root);
         entered.expect("a list that was read once can be read again")
     }
 
@@ -104,9 +109,10 @@ impl Node {
             let (number, until_s) = (succession.number, succession.until_s);
             out.report(Event::RootSucceeded { number, until_s });
             let body = succession.to_bytes();
-            if let Ok(Some(key)) = self
-                .database
-                .insert_verified(now, RecordKind::SUCCESSION, &body)
+            if let Ok(Some(key)) =
+                self.router
+                    .database_mut()
+                    .insert_verified(now, RecordKind::SUCCESSION, &body)
             {
                 self.flood.on_record_accepted(key, None);
             }
@@ -120,7 +126,7 @@ impl Node {
 
     /// A succession or a list of revocations has come into the database.
     pub(super) fn on_word_of_root(&mut self, now: Time, key: Key, out: &mut impl Outbox<Node>) {
-        let record = self.database.record(now, Name::of(key));
+        let record = self.router.database_mut().record(now, Name::of(key));
         let Some(body) = record.map(|(_, record)| record.body.to_vec()) else {
             return;
         };
@@ -236,14 +242,15 @@ impl Node {
         // The list has just counted for the same network.
         let _ = self.ends.handshakes_mut().network_mut().apply(list);
         let (root, _) = self.handshakes.network().revocations_edition();
-        self.database.forget_lists_before(root);
+        self.router.database_mut().forget_lists_before(root);
         let has_revoked = |of: &NodeAddr| {
-            let body = self.database.certificate(*of);
+            let body = self.router.database().certificate(*of);
             let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
             certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
         };
         let revoked: Vec<NodeAddr> = self
-            .database
+            .router
+            .database()
             .keys()
             .filter(|key| key.kind == RecordKind::CERTIFICATE)
             .map(|key| key.origin)
@@ -336,7 +343,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         for node in nodes {
-            self.database.remove_origin(node);
+            self.router.database_mut().remove_origin(node);
             self.signers.remove(&node);
             self.ends.remove(node);
             self.own_keys.on_revoked(node);
