@@ -8,9 +8,10 @@
 //! ```
 
 use super::Node;
-use super::ends::{PORT, is_own};
+use super::ends::is_own;
 use super::metric;
-use super::send::{assemble, own_header};
+use super::receive::drop_one;
+use super::send::message;
 use super::stamped::is_flood;
 use crate::aims::{FlowAims, asks_less};
 use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
@@ -23,11 +24,11 @@ use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use congestion::brake::Brake;
 use graph::protection::left;
 use graph::{LinkCost, Topology};
+use wire::CLEAR_BYTES;
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
 use wire::stamp::Stamp;
 use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
-use wire::{CLEAR_BYTES, SEALED_HEADROOM};
 
 /// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
 /// anybody.
@@ -127,9 +128,7 @@ impl Node {
         if !self.ends.has_session(to) {
             return;
         }
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
+        let mut header = self.message_header(CLASS, to);
         let stamp = match by {
             By::Table => &[],
             By::Two => self.disjoint_stamp(now, to).unwrap_or_default(),
@@ -138,11 +137,8 @@ impl Node {
         if !stamp.is_empty() {
             (header.class.routing, header.has_extension) = (Routing::Stamped, true);
         }
-        let payload = out.pool().copy_of(SEALED_HEADROOM, bytes);
-        match payload.and_then(|payload| assemble(&header, stamp, payload, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = message(&header, (stamp, true), bytes, out);
+        self.originate_made(now, &header, packet, out);
     }
 
     /// Two paths to a node at once, for what must arrive though one of them swallows.
@@ -161,10 +157,10 @@ impl Node {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
         if !is_own(&header) || header.destination() != self.addr {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
         match Tally::parse(header.payload()) {
-            Err(_) => self.drop_one(Drop::Malformed, out),
+            Err(_) => drop_one(Drop::Malformed, out),
             Ok(Tally::Asked {
                 number,
                 session,
@@ -172,7 +168,7 @@ impl Node {
                 counts,
             }) => {
                 if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 }
                 let mut opened = [0; COUNTS_MAX];
                 let told = self.ends.opened(source, (session, first), counts.iter());
@@ -210,7 +206,7 @@ impl Node {
                 counts,
             }) => {
                 if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 }
                 let to = (source, routing == Routing::Stamped);
                 self.answer_of_key(now, to, (number, name, first), counts.iter(), out);

@@ -2,6 +2,7 @@
 //! the one control datagram per link and flush that carries the answers.
 
 use super::Node;
+use super::receive::drop_one;
 use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
@@ -31,7 +32,7 @@ impl Node {
         datagram: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
-        let unix_s = self.unix_s(now);
+        let unix_s = self.trust.unix_s(now);
         let outcome = self.handshakes.on_datagram(now, unix_s, from, datagram);
         self.follow_roots(now, out);
         match outcome {
@@ -186,7 +187,7 @@ impl Node {
             ..
         } = established;
         let address = peer.address();
-        let link = match self.is_outdated(&peer) {
+        let link = match self.trust.is_outdated(&peer) {
             true => Err(CertificateError::OldRoot.into()),
             false => self.link_for(now, address, peer.name(), out),
         };
@@ -330,7 +331,7 @@ impl Node {
     ) {
         match out.pool().copy_of(0, bytes) {
             Some(datagram) => out.send(to, datagram),
-            None => self.drop_one(Drop::NoBuffer, out),
+            None => drop_one(Drop::NoBuffer, out),
         }
     }
 
@@ -392,7 +393,9 @@ impl Node {
                     }
                     self.on_mtu(index, before, out);
                 }
-                Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
+                Ok(Message::LinkDoubt(doubt)) => {
+                    self.doubt.on_told(now, self.links.at(index).peer, doubt);
+                }
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
                 Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
                 Ok(Message::StreamSeenAt(seen)) => self.on_stream_seen_at(index, seen),
@@ -404,7 +407,7 @@ impl Node {
                     aims.for_each(|aim| self.aims.note(now, key_of(&aim), aim.aim, by));
                 }
                 Ok(Message::Unknown { .. }) => {}
-                Err(_) => self.drop_one(Drop::Malformed, out),
+                Err(_) => drop_one(Drop::Malformed, out),
             }
         }
     }
@@ -711,10 +714,7 @@ impl Link {
         const { assert!(CLEAR_BYTES + MAX_CONTROL + TAG_BYTES <= base::pool::SMALL_BYTES) };
         match out.pool().copy_of(CLEAR_BYTES, plaintext) {
             Some(burst) => self.transmit_control_by(now, path, burst, out),
-            None => out.report(Event::Dropped {
-                reason: Drop::NoBuffer,
-                packets: 1,
-            }),
+            None => drop_one(Drop::NoBuffer, out),
         }
     }
 }

@@ -13,8 +13,8 @@
 use super::Node;
 use super::audit::has_room;
 use super::ends::{CLASS, PORT, is_own};
-use super::receive::Verdict;
-use super::send::{assemble, own_header};
+use super::receive::{Verdict, drop_one, settle};
+use super::send::message;
 use crate::ends::has_seal;
 use crate::event::Drop;
 use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, Reason, SealedPacket};
@@ -285,10 +285,10 @@ impl Node {
         let header = Header::trusted(packet);
         let source = header.source();
         if !is_own(&header) || header.destination() != self.addr {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
         let Ok(message) = EndRepair::parse(header.payload()) else {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         };
         match message {
             EndRepair::Report(report) => {
@@ -302,10 +302,10 @@ impl Node {
                 named,
             } => {
                 let Some(made) = self.ends.made(source, session) else {
-                    return self.drop_one(Drop::EndNoSession, out);
+                    return drop_one(Drop::EndNoSession, out);
                 };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 };
                 let each = core::iter::repeat_n(1, 8 * named.len());
                 let opened = self.ends.opened(source, (session, first), each);
@@ -322,10 +322,10 @@ impl Node {
             EndRepair::Repair { session, repair } => {
                 let left = header.remaining().duration();
                 let Some(made) = self.ends.made(source, session) else {
-                    return self.drop_one(Drop::EndNoSession, out);
+                    return drop_one(Drop::EndNoSession, out);
                 };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 };
                 receiver.on_repair(now, Of { session, made }, left, &repair);
                 self.forward_restored(now, source, out);
@@ -349,11 +349,11 @@ impl Node {
         {
             // The seal must not hear of what is late: a copy that a hop's request brings may be in time.
             if remaining.is_expired() {
-                self.drop_one(Drop::Expired, out);
+                drop_one(Drop::Expired, out);
                 continue;
             }
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
-                self.drop_one(Drop::NoBuffer, out);
+                drop_one(Drop::NoBuffer, out);
                 continue;
             };
             let own = self.addr;
@@ -367,14 +367,14 @@ impl Node {
                 is_one
             });
             if !is_whole {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             }
             burst.push_front(CLEAR_BYTES);
             let len = burst.len() + TAG_BYTES;
             burst.fill(len, len);
             let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
-            let verdict = self.judge_flow(now, self.came, packet, out);
+            let verdict = settle(self.judge_flow(now, packet, out), out);
             if matches!(verdict, Verdict::Opened)
                 && let Some(receiver) = self.end_repairs.receivers.get_mut(&source)
             {
@@ -389,21 +389,16 @@ impl Node {
         &mut self,
         now: Time,
         to: NodeAddr,
-        message: &[u8],
+        bytes: &[u8],
         left: Option<Duration>,
         out: &mut impl Outbox<Node>,
     ) {
         if !self.ends.has_session(to) {
             return;
         }
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
+        let mut header = self.message_header(CLASS, to);
         header.remaining = Remaining::from_deadline(left);
-        let payload = out.pool().copy_of(SEALED_HEADROOM, message);
-        match payload.and_then(|payload| assemble(&header, &[], payload, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = message(&header, (&[], true), bytes, out);
+        self.originate_made(now, &header, packet, out);
     }
 }

@@ -86,7 +86,7 @@ impl Node {
                 (Made::Hand | Made::First | Made::Found | Made::Came, _) => {}
             }
         }
-        self.own_record_due = true;
+        self.own_record.note();
     }
 
     /// This end keeps the link.
@@ -129,7 +129,7 @@ impl Node {
         let kept: Vec<NodeAddr> = kept.map(|link| link.peer).collect();
         if kept != self.finding.told {
             self.finding.told = kept;
-            self.own_record_due = true;
+            self.own_record.note();
         }
     }
 

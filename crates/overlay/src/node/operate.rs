@@ -72,8 +72,7 @@ impl Node {
             Operation::TunnelEnded { neighbor, at } => self.on_tunnel_ended(now, neighbor, at),
             Operation::Carried { neighbor, rates } => self.on_carried(now, neighbor, rates),
             Operation::Bulk(bulk) => {
-                let before = self.bulk.replace(bulk);
-                self.own_record_due |= before != Some(bulk);
+                self.own_record.set_bulk(bulk);
                 Ok(Reply::Done)
             }
             Operation::Mapped(endpoint) => {
@@ -89,27 +88,18 @@ impl Node {
                 group,
                 prefix,
                 setting,
-            } => self.set_group(now, (group, prefix), setting),
+            } => {
+                let known = (self.handshakes.identity(), self.router.database());
+                self.groups
+                    .set(self.trust.unix_s(now), (group, prefix), setting, known)
+            }
             Operation::First(first) => {
                 self.set_first(&first);
                 Ok(Reply::Done)
             }
-            Operation::Permit(permit) => self.permit(permit),
-            Operation::Edges {
-                group,
-                ends,
-                has_parent,
-                is_in_tree,
-            } => {
-                self.shared.set_edges(group, (ends, has_parent), is_in_tree);
-                Ok(Reply::Done)
-            }
-            Operation::Root { group, at } => {
-                self.shared.set_root(now, group, at);
-                Ok(Reply::Done)
-            }
-            Operation::NoScribe => {
-                self.shared.clear();
+            Operation::Permit(permit) => self.groups.permit(permit, self.handshakes.identity()),
+            said @ (Operation::Edges { .. } | Operation::Root { .. } | Operation::NoScribe) => {
+                self.groups.on_scribe(now, said);
                 Ok(Reply::Done)
             }
             Operation::Renew(identity) => self.renew(now, *identity, out),
@@ -176,7 +166,7 @@ impl Node {
         let before = link.carried.and_then(|carried| carried.told(now));
         let carried = Carried::after(link.carried, rates, now);
         link.carried = Some(carried);
-        self.own_record_due |= carried.is_news(before);
+        self.own_record.note_if(carried.is_news(before));
         Ok(Reply::Done)
     }
 
@@ -191,7 +181,7 @@ impl Node {
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
         let before = core::mem::replace(&mut self.links.at_mut(index).hops, hops);
-        self.own_record_due |= before != hops;
+        self.own_record.note_if(before != hops);
         Ok(Reply::Done)
     }
 
@@ -230,7 +220,7 @@ impl Node {
         link.capacity_kbps = capacity_kbps;
         let reliable = self.settings.reliable.of_link(reliable);
         link.reliable.sender.configure(reliable);
-        self.own_record_due = true;
+        self.own_record.note();
         self.redial(now, out);
         Ok(Reply::Done)
     }
@@ -256,7 +246,7 @@ impl Node {
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
         link.reliable.sender.configure(self.settings.reliable);
         self.cut(now, index, why, out);
-        self.own_record_due = true;
+        self.own_record.note();
         Ok(Reply::Done)
     }
 
@@ -294,8 +284,8 @@ impl Node {
         let certificate = self.handshakes.identity().certificate().fields();
         let network = self.handshakes.network();
         let root_until_s = self
-            .trusted
-            .own_root
+            .trust
+            .own_root()
             .and_then(|it| network.counts_until_s(it));
         let not_after_s = certificate
             .not_after_s
@@ -309,9 +299,9 @@ impl Node {
             lab: self.lab,
             root: network.root_number(),
             certificate_serial: certificate.serial,
-            certificate_root: self.trusted.own_root,
+            certificate_root: self.trust.own_root(),
             certificate_not_after_s: not_after_s,
-            certificate_expires_soon: self.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
+            certificate_expires_soon: self.trust.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
             revocations_root,
             revocations_version,
             sockets: self.sockets.len(),
@@ -334,7 +324,7 @@ impl Node {
             suspects: self.suspect_statuses(now),
             paths_bad: self.audits.findings(),
             flooders: self.flooder_statuses(),
-            held: self.held_status(),
+            held: self.handover.status(),
             database_nodes: self.router.database().nodes().count(),
         }
     }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::Node;
+use super::receive::drop_some;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, PathId, mark};
@@ -95,8 +96,7 @@ impl Node {
                 let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
                 self.excuse(now, index, to, packets);
             }
-            let reason = Drop::LinkDown;
-            return out.report(Event::Dropped { reason, packets });
+            return drop_some(Drop::LinkDown, packets, out);
         }
         let (mut dropped, mut made_room, mut too_long) = (0, 0, 0);
         // Own packets that have made room, when they were sealed, and the way that they were for.
@@ -133,7 +133,7 @@ impl Node {
         dropped += made_room;
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {
-                out.report(Event::Dropped { reason, packets });
+                drop_some(reason, packets, out);
             }
         }
     }
@@ -143,12 +143,8 @@ impl Node {
     pub(super) fn has_room(&mut self, now: Time, routing: Routing, flow: &FlowKey) -> bool {
         let to = flow.destination;
         if to.is_multicast() {
-            let Ok(slot) = self.group_slot(now, (self.addr, to), routing, false) else {
-                return true;
-            };
-            // The slowest branch sets the pace, as long as it moves at all.
-            let mut links = self.trees.at(slot).links(now);
-            return links.all(|link| self.links.at(link).reliable.sender.room(flow) > 0);
+            let ways = (&self.router, &self.links);
+            return self.groups.has_room(now, routing, flow, ways);
         }
         let diverted = self.diverted_hop(routing, to);
         let by_table = || self.router.next_hop(&self.links, routing, to, None);
@@ -193,8 +189,7 @@ impl Node {
         }
         let packets = link.reliable.sender.take_overdue();
         if packets > 0 {
-            let reason = Drop::Expired;
-            out.report(Event::Dropped { reason, packets });
+            drop_some(Drop::Expired, packets, out);
         }
         while let Some(stream) = self.links.at_mut(index).reliable.sender.pop_ready() {
             self.streams.touch(stream);
@@ -307,10 +302,7 @@ impl Node {
         }
         self.links.touch(index);
         if dropped > 0 {
-            out.report(Event::Dropped {
-                reason: Drop::LinkDown,
-                packets: dropped,
-            });
+            drop_some(Drop::LinkDown, dropped, out);
         }
     }
 

@@ -2,6 +2,7 @@
 //! way on.
 
 use super::Node;
+use super::receive::{drop_one, settle};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
@@ -46,10 +47,7 @@ impl Node {
             let plaintext = &room[..MESSAGE_HEADER_BYTES + len];
             match out.pool().copy_of(CLEAR_BYTES, plaintext) {
                 Some(burst) => link.transmit_repair(now, burst, out),
-                None => out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets: 1,
-                }),
+                None => drop_one(Drop::NoBuffer, out),
             }
         }
     }
@@ -74,16 +72,16 @@ impl Node {
                 continue;
             };
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
-                self.drop_one(Drop::NoBuffer, out);
+                drop_one(Drop::NoBuffer, out);
                 continue;
             };
             let (peer, way_here) = (link.peer, link.path.way_here());
             let Ok(mut header) = Header::parse(burst.bytes_mut()) else {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             };
             if header.class().link != LinkProtocol::RealTime {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             }
             header.set_lane_seq(seq);
@@ -100,7 +98,7 @@ impl Node {
             let len = burst.len() + TAG_BYTES;
             burst.fill(len, len);
             let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
-            let verdict = self.judge_flow(now, index, packet, out);
+            let verdict = settle(self.judge_flow(now, packet, out), out);
             self.dispatch(now, verdict, burst, out);
         }
     }

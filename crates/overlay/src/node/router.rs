@@ -7,15 +7,17 @@
 //! The other rooms of the node look at this one and at the links. Records change the database at any time; the tables
 //! follow once per flush, in [`Router::update`], so that all packets of a batch take the same routes.
 
+use crate::detour::{Edge, path};
 use crate::event::Drop;
 use crate::flow::Cached;
+use crate::groups::Permits;
 use crate::link::{LinkIndex, Links};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
 use crate::route::{Changed, Tables};
 use crate::stamps::{Stamps, Wish};
 use base::{Duration, NodeAddr, Time};
-use graph::Metric;
+use graph::{Metric, Topology};
 use wire::data::Routing;
 use wire::groups::TreeBuilder;
 
@@ -36,6 +38,11 @@ impl Router {
             tables: Tables::new(own),
             stamps: Stamps::default(),
         }
+    }
+
+    /// The node.
+    pub(super) fn own(&self) -> NodeAddr {
+        self.own
     }
 
     /// What the records say.
@@ -112,6 +119,18 @@ impl Router {
         Some(path.into_iter().map(|node| topology.addr(node)).collect())
     }
 
+    /// The topology, and which one it is.
+    pub(super) fn known(&self) -> (u64, &Topology) {
+        (self.database.generation(), self.database.topology())
+    }
+
+    /// This node's path to a destination takes a link.
+    pub(super) fn takes(&self, metric: Metric, to: NodeAddr, edge: Edge) -> bool {
+        let topology = self.database.topology();
+        let tree = self.tables.tree(metric).zip(topology.index(to));
+        tree.is_some_and(|(tree, to)| path(topology, tree, to).any(|taken| taken == edge))
+    }
+
     /// The longest datagram that the way to `to` carries, as far as this node knows. Mostly no link carries less than
     /// others, and one comparison tells; else the path of the packet's metric is walked. Choice: for stamps, which
     /// are whole subgraphs, the least of the whole network.
@@ -174,6 +193,11 @@ impl Router {
     /// The paths that are stamped at present.
     pub(super) fn stamped(&self, wish: &Wish) -> impl Iterator<Item = &[NodeAddr]> {
         self.stamps.present(wish)
+    }
+
+    /// Who may send to groups and receive, as the network says.
+    pub(super) fn permits(&self) -> &Permits {
+        self.database.membership().permits()
     }
 
     /// Who builds the tree of a group. Anycast has none.

@@ -133,7 +133,7 @@ impl Node {
         let told = (&self.sightings.announced, &self.sightings.announced_hosts);
         if (&seen, &hosts) != told {
             (self.sightings.announced, self.sightings.announced_hosts) = (seen, hosts);
-            self.own_record_due = true;
+            self.own_record.note();
         }
     }
 

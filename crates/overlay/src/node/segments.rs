@@ -9,6 +9,7 @@
 
 use super::Node;
 use super::ends::Around;
+use super::receive::drop_one;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
@@ -31,7 +32,7 @@ impl Node {
             let packet = packet_of(&run, i, around);
             let header = Header::trusted(&run.bytes()[packet.clone()]);
             let Ok(parsed) = Segment::parse(header.payload()) else {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             };
             let (key, congested) = (key_of(&header, &parsed), header.is_congested());
@@ -39,7 +40,7 @@ impl Node {
             let Some(index) = self.streams.by_key(&key) else {
                 let header = header.repr();
                 if parsed.segment.calls() && !self.may_call(key.peer, around) {
-                    self.drop_one(Drop::BadSource, out);
+                    drop_one(Drop::BadSource, out);
                     continue;
                 }
                 self.on_unknown(now, &header, key, &parsed, last, out);
@@ -74,7 +75,7 @@ impl Node {
                 self.tell_connected(index, out);
             }
             if reaction.is_bad {
-                self.drop_one(Drop::StreamAck, out);
+                drop_one(Drop::StreamAck, out);
             }
             match reaction.taken {
                 Taken::InOrder { skip, len } => {
@@ -83,7 +84,7 @@ impl Node {
                     gathered += len;
                 }
                 Taken::Kept => {}
-                Taken::Refused => self.drop_one(Drop::StreamWindow, out),
+                Taken::Refused => drop_one(Drop::StreamWindow, out),
             }
         }
         if let Some(index) = of {
@@ -162,13 +163,13 @@ impl Node {
         let (segment, has_bytes) = (&parsed.segment, !parsed.bytes.is_empty());
         let flags = segment.flags;
         if flags.has(Flags::RST) || last.is_some() {
-            return self.drop_one(Drop::StreamUnknown, out);
+            return drop_one(Drop::StreamUnknown, out);
         }
         let calls = segment.calls();
         if let Some(ended) = self.streams.ended(&key) {
             if calls {
                 // It was repeated and held up on the way: the connection has been, and is over.
-                return self.drop_one(Drop::StreamUnknown, out);
+                return drop_one(Drop::StreamUnknown, out);
             }
             ended.flow_seq = ended.flow_seq.wrapping_add(1);
             let ended = *ended;
@@ -184,7 +185,7 @@ impl Node {
                 Err(why) => self.refuse(now, header, segment.connection, why, out),
             };
         }
-        self.drop_one(Drop::StreamUnknown, out);
+        drop_one(Drop::StreamUnknown, out);
         self.refuse(now, header, segment.connection, ResetReason::Unknown, out);
     }
 

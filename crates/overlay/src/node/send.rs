@@ -1,8 +1,10 @@
 //! The way out: lane, history, seal, and the link's transmission; for what is forwarded, for what
 //! clients send, and for what is sent again.
 
-use super::ends::{Around, is_unsealed};
+use super::ends::{Around, PORT, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
+use super::groups::follow_setting;
+use super::receive::{drop_one, drop_some};
 use super::{Node, metric};
 use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
@@ -23,7 +25,7 @@ use wire::groups::TreeBuilder;
 use wire::ipc::Scheme;
 use wire::link::Kind;
 use wire::stamp::STAMP_BYTES_MAX;
-use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
+use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, SEALED_HEADROOM, TAG_BYTES};
 
 /// The longest payload of one packet; longer datagrams go in fragments. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
 /// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
@@ -94,7 +96,7 @@ impl Node {
             Verdict::Sent | Verdict::Braked => Drop::Braked,
             Verdict::Refused => Drop::NoRoom,
         };
-        self.drop_one(reason, out);
+        drop_one(reason, out);
     }
 
     /// Packets of this node's own that were sealed at `at` have not left by a link: no relay has swallowed them.
@@ -103,7 +105,7 @@ impl Node {
             true => {
                 let next = self.links.at(index).peer;
                 let packets = u16::try_from(packets).unwrap_or(u16::MAX);
-                self.group_audits.excuse(at, to, (next, packets));
+                self.groups.excuse(at, to, (next, packets));
             }
             false => self.audits.excuse(at, to, packets),
         }
@@ -142,8 +144,7 @@ impl Node {
             let copies = (out.pool(), &mut self.copies);
             let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path, &self.aims)
             else {
-                let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
-                return out.report(Event::Dropped { reason, packets });
+                return drop_some(Drop::LinkDown, run.segments() as u32, out);
             };
             let rest = (sealed < run.segments()).then(|| run.split_front(sealed));
             let (front, rest) = match rest {
@@ -207,7 +208,7 @@ impl Node {
             return Err(RequestError::BadDestination);
         }
         self.check_can_seal(to, port)?;
-        let seals_group = to.is_multicast() && self.seals_group(to);
+        let seals_group = to.is_multicast() && self.groups.seals(to, &self.router);
         let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
@@ -218,7 +219,7 @@ impl Node {
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
         let is_shared = to.is_multicast() && self.router.builder(to) == TreeBuilder::Scribe;
         if to.is_multicast() {
-            self.group_options(to, &mut options);
+            follow_setting(self.router.database().membership(), to, &mut options);
             // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
             let carried = match options.scheme {
                 None => true,
@@ -254,12 +255,12 @@ impl Node {
                 return Err(RequestError::Congested);
             }
         }
-        if !to.is_node() && !self.permits().may_send(self.addr, to) {
-            self.drop_one(Drop::NotPermitted, out);
-            return self.refuse_sending(now, client, to);
+        if !to.is_node() && !self.router.permits().may_send(self.addr, to) {
+            drop_one(Drop::NotPermitted, out);
+            return self.groups.refuse_sending(now, client, to);
         }
-        if to.is_multicast() && !self.police(now, to, payload.len()) {
-            self.drop_one(Drop::OverRate, out);
+        if to.is_multicast() && !self.groups.police(now, to, payload.len(), &self.router) {
+            drop_one(Drop::OverRate, out);
             return Ok(());
         }
         let Options {
@@ -352,10 +353,8 @@ impl Node {
             self.send_in_fragments(now, &header, (stamp, seals), (payload, max), number, out);
             return Ok(());
         }
-        match assemble(&header, stamp, payload, seals, out) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = assemble(&header, stamp, payload, seals, out);
+        self.originate_made(now, &header, packet, out);
         Ok(())
     }
 
@@ -382,10 +381,11 @@ impl Node {
         }
         let routing = header.class.routing;
         if destination.is_anycast() {
-            let nearest = metric(routing).and_then(|metric| self.nearest(destination, metric));
+            let nearest = metric(routing)
+                .and_then(|metric| self.groups.nearest(destination, metric, &self.router));
             match nearest {
                 Some(member) => destination = member,
-                None => return self.drop_one(Drop::NoMember, out),
+                None => return drop_one(Drop::NoMember, out),
             }
         }
         if destination == self.addr {
@@ -404,13 +404,35 @@ impl Node {
             .router
             .next_hop(&self.links, routing, destination, None)
         {
-            Err(reason) => self.drop_one(reason, out),
+            Err(reason) => drop_one(reason, out),
             Ok(index) => {
-                if self.is_doubtful(now, index) {
+                if self.doubt.is_doubtful(now, self.links.at(index)) {
                     self.send_around(now, index, None, &packet, out);
                 }
                 self.send_run(now, index, packet, true, out);
             }
+        }
+    }
+
+    /// The same for a packet for which there may have been no buffer.
+    pub(super) fn originate_made(
+        &mut self,
+        now: Time,
+        header: &Repr,
+        packet: Option<Burst>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        match packet {
+            Some(packet) => self.originate(now, header, packet, out),
+            None => drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    /// The header of a message of this node to another one's, which is not for any client.
+    pub(super) fn message_header(&mut self, class: Class, to: NodeAddr) -> Repr {
+        Repr {
+            has_transport: true,
+            ..own_header(class, (self.addr, PORT), (to, PORT), self.next_echo_seq())
         }
     }
 
@@ -505,6 +527,17 @@ pub(super) fn assemble(
     Some(payload)
 }
 
+/// A message of this node's own, as [`assemble`] makes it.
+pub(super) fn message(
+    header: &Repr,
+    (stamp, seals): (&[u8], bool),
+    bytes: &[u8],
+    out: &impl Outbox<Node>,
+) -> Option<Burst> {
+    let payload = out.pool().copy_of(SEALED_HEADROOM, bytes)?;
+    assemble(header, stamp, payload, seals, out)
+}
+
 /// Writes a packet's header, as it is once this end has sealed it if it `seals`.
 pub(super) fn emit(header: &Repr, seals: bool, packet: &mut [u8]) {
     let has_transport = header.has_transport || seals;
@@ -556,10 +589,7 @@ fn send_again(
     };
     for _ in 0..copies {
         let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, plaintext) else {
-            return out.report(Event::Dropped {
-                reason: Drop::NoBuffer,
-                packets: 1,
-            });
+            return drop_one(Drop::NoBuffer, out);
         };
         burst.set_mark(mark(Header::trusted(plaintext).class()));
         Header::trusted(burst.bytes_mut()).set_remaining(remaining);

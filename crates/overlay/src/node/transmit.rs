@@ -12,6 +12,7 @@
 use super::Node;
 use super::ends::{Around, is_unsealed};
 use super::metric;
+use super::receive::drop_one;
 use super::send::{around_bytes, emit, seal_kind};
 use super::streams::{BUFFER_RETRY, tell};
 use crate::ends::SEAL_FRONT;
@@ -308,7 +309,7 @@ impl Node {
         }
         let Some(mut burst) = out.pool().small() else {
             stream.retry_after(now, BUFFER_RETRY);
-            self.drop_one(Drop::NoBuffer, out);
+            drop_one(Drop::NoBuffer, out);
             return false;
         };
         let mut ranges = [(0, 0); RANGES_MAX];
@@ -424,7 +425,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let Some(mut burst) = out.pool().small() else {
-            return self.drop_one(Drop::NoBuffer, out);
+            return drop_one(Drop::NoBuffer, out);
         };
         let seals = self.seals_to(
             header.destination,
