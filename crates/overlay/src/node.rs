@@ -11,12 +11,10 @@ mod audit;
 mod clock;
 pub(crate) mod control;
 mod deliver;
-mod direct;
 mod divert;
 mod doubt;
 mod end_repair;
 mod ends;
-mod find;
 mod flows;
 mod fragments;
 mod groups;
@@ -24,6 +22,7 @@ mod handover;
 mod mtu;
 mod network;
 mod operate;
+mod own_links;
 mod own_record;
 mod paths;
 mod prepare;
@@ -32,7 +31,6 @@ mod reliable;
 mod repair;
 mod router;
 mod routing;
-mod seen;
 mod segments;
 mod send;
 mod stamped;
@@ -57,7 +55,7 @@ use crate::groups::Errand;
 use crate::link::{Link, LinkIndex, Links, Made};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
-use crate::settings::Settings;
+use crate::settings::{MetricOf, Settings};
 use crate::sockets::Sockets;
 use crate::stream::Streams;
 use base::{
@@ -116,11 +114,8 @@ pub struct Node {
     /// Somebody has to know soon when nobody is reached any more.
     watches_reach: bool,
     settings: Settings,
-    accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
-    direct: direct::Direct,
-    sightings: seen::Sightings,
-    finding: find::Finding,
+    own_links: own_links::OwnLinks,
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
@@ -152,8 +147,6 @@ pub struct Node {
     came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
     stranded: Vec<reliable::Stranded>,
-    /// Where the host's sockets are bound, in their order.
-    own_sockets: Vec<UnderlayAddr>,
     /// Copies for a second path of a link: kept for its memory alone.
     copies: Vec<Burst>,
     /// The links that copies of a packet take: likewise.
@@ -212,7 +205,6 @@ impl Node {
             name,
             lab: config.lab,
             watches_reach: false,
-            accept: config.accept,
             ends: Ends::new(
                 config.identity,
                 config.network,
@@ -222,9 +214,7 @@ impl Node {
             end_repairs: end_repair::EndRepairs::default(),
             audits: Audits::default(),
             reviewed: None,
-            direct: direct::Direct::default(),
-            sightings: seen::Sightings::default(),
-            finding: find::Finding::new(addr),
+            own_links: own_links::OwnLinks::new(addr, config.accept, &config.settings),
             clock: clock::Clock::default(),
             handshakes,
             links,
@@ -245,7 +235,6 @@ impl Node {
             came: LinkIndex(0),
             stranded: Vec::new(),
             ways: Vec::new(),
-            own_sockets: Vec::new(),
             copies: Vec::new(),
             rng,
             boot,
@@ -275,7 +264,7 @@ impl Node {
     /// Tells the node where the host's sockets are bound, in their order. Where there are several, its links may have
     /// several paths.
     pub fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
-        self.own_sockets = own;
+        self.own_links.set_sockets(own);
     }
 
     /// The node's name.
@@ -417,7 +406,9 @@ impl Node {
             self.audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
-            self.tend_clock(now, out);
+            if self.settings.metric == MetricOf::Measured {
+                self.clock.tend(now, &self.router, &mut self.links, out);
+            }
             self.end_old_roots(now, out);
             self.keep_records(now);
             self.handover.look(now);

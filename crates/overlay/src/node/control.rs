@@ -76,7 +76,7 @@ impl Node {
             let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
             let mut places: Vec<UnderlayAddr> = configured.collect();
             if places.is_empty() {
-                places = link.places(&self.own_sockets);
+                places = link.places(self.own_links.sockets());
             }
             if !link.is_up() && places.iter().any(is_dialled) {
                 link.dialling.on_obstacle(now, what);
@@ -86,7 +86,7 @@ impl Node {
 
     /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let gets_none = self.gets_no_datagrams();
+        let gets_none = self.links.are_without_datagrams();
         self.next_step = None;
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
@@ -105,7 +105,7 @@ impl Node {
             // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
             // a port of a host that only this one reaches.
             let is_configured = matches!(link.made, Made::Hand | Made::First);
-            let is_asked = gets_none || is_configured || !self.direct.is_attempted(peer);
+            let is_asked = gets_none || is_configured || !self.own_links.is_attempted(peer);
             if let Some(at) = link.dial
                 && is_asked
                 && link.fallback.asks(now, silence)
@@ -125,7 +125,7 @@ impl Node {
     /// Dials a neighbour that wants it at the next of its places.
     fn dial_places(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        let (peer, places) = (link.peer, link.places(&self.own_sockets));
+        let (peer, places) = (link.peer, link.places(self.own_links.sockets()));
         if link.wants_dial(now, places.len()) {
             // Where there are other paths, a new session is that of this one.
             let is_rekey = link.is_up() && !link.spares.is_empty();
@@ -208,7 +208,7 @@ impl Node {
         let link = self.links.at(index);
         if link.path.id == id && !link.is_up() {
             // It is the first that has answered.
-            for place in link.places(&self.own_sockets) {
+            for place in link.places(self.own_links.sockets()) {
                 self.handshakes.on_taken(place, address);
             }
         }
@@ -254,13 +254,7 @@ impl Node {
         if let Some(index) = known.filter(|index| !self.links.at(*index).is_left) {
             return Ok(index);
         }
-        let is_accepted = match &self.accept {
-            Some(list) => list.contains(&peer),
-            // Choice: whom the operator has taken off is not just anybody. It may not have heard of
-            // that, and it dials again where it was linked before. Direct links come and go.
-            None => known.is_none() || self.makes_links(),
-        };
-        if !is_accepted {
+        if !self.own_links.accepts(peer, known.is_some()) {
             return Err(Refusal::NotAccepted(peer));
         }
         self.make_room(now, out);
@@ -397,9 +391,17 @@ impl Node {
                     self.doubt.on_told(now, self.links.at(index).peer, doubt);
                 }
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
-                Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
-                Ok(Message::StreamSeenAt(seen)) => self.on_stream_seen_at(index, seen),
-                Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
+                Ok(Message::SeenAt(endpoint)) => {
+                    self.own_links
+                        .on_seen_at(self.links.at(index).peer, endpoint);
+                }
+                Ok(Message::StreamSeenAt(seen)) => {
+                    let peer = self.links.at(index).peer;
+                    self.own_links.on_stream_seen_at(peer, seen);
+                }
+                Ok(Message::ClockOffset(clock)) => {
+                    self.links.at_mut(index).clock_told = Some((clock, now));
+                }
                 Ok(Message::FlowAims(aims)) => {
                     let by = Teller::Neighbour(self.links.at(index).peer);
                     let aims = aims.iter().take(TOLD_AT_ONCE);

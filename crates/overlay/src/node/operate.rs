@@ -76,11 +76,11 @@ impl Node {
                 Ok(Reply::Done)
             }
             Operation::Mapped(endpoint) => {
-                self.sightings.set_mapped(endpoint);
+                self.own_links.set_mapped(endpoint);
                 Ok(Reply::Done)
             }
             Operation::Hosts(hosts) => {
-                self.sightings.set_hosts(hosts);
+                self.own_links.set_hosts(hosts);
                 Ok(Reply::Done)
             }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -305,7 +305,7 @@ impl Node {
             revocations_root,
             revocations_version,
             sockets: self.sockets.len(),
-            seen: self.seen_statuses(),
+            seen: self.own_links.seen_statuses(),
             links: self
                 .links
                 .iter()
@@ -313,10 +313,10 @@ impl Node {
                 .filter(|(_, link)| !link.is_resting || link.is_up())
                 .map(|(_, link)| LinkStatus {
                     why: self.why(link),
-                    ..link.status(now, &self.own_sockets)
+                    ..link.status(now, self.own_links.sockets())
                 })
                 .collect(),
-            finding: self.finding_status(),
+            finding: self.own_links.finding_status(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),

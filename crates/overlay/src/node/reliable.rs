@@ -2,7 +2,7 @@
 //! and pace permit, and what a link that is down has left behind finds another way.
 //!
 //! ```text
-//!   send_run ──▶ queue_reliable ──▶ Lane ── flush_reliable ──▶ sealed bursts
+//!   send_run ──▶ queue_run ──▶ Lane ── flush_reliable ──▶ sealed bursts
 //!                                    │  ▲
 //!            link down, other routes │  '── ReliableAck
 //!                                    '──▶ reroute_stranded ──▶ another lane, or dropped and counted
@@ -43,44 +43,15 @@ pub(super) struct Stranded {
     generation: Option<u32>,
 }
 
-fn is_reliable(datagram: &[u8]) -> bool {
+/// The packet waits in the lane of its link.
+pub(super) fn is_reliable(datagram: &[u8]) -> bool {
     let packet = &datagram[CLEAR_BYTES..];
     Header::trusted(packet).class().link == LinkProtocol::Reliable
 }
 
 impl Node {
-    /// Puts the reliable packets of a run into the lane of their link; gives back the others.
-    #[inline]
-    pub(super) fn queue_reliable(
-        &mut self,
-        now: Time,
-        index: LinkIndex,
-        mut run: Burst,
-        is_own: bool,
-        out: &mut impl Outbox<Node>,
-    ) -> Option<Burst> {
-        // Mostly all are of one class.
-        while !run.is_empty() {
-            let first = is_reliable(run.segment(0));
-            let count = run.segments();
-            let alike = (1..count).find(|&i| is_reliable(run.segment(i)) != first);
-            let alike = alike.unwrap_or(count);
-            match (first, alike == count) {
-                (false, true) => return Some(run),
-                (false, false) => {
-                    let front = run.split_front(alike);
-                    self.send_run(now, index, front, is_own, out);
-                }
-                (true, _) => {
-                    let front = run.split_front(alike);
-                    self.queue_run(now, index, &front, is_own, out);
-                }
-            }
-        }
-        None
-    }
-
-    fn queue_run(
+    /// Puts reliable packets into the lane of their link.
+    pub(super) fn queue_run(
         &mut self,
         now: Time,
         index: LinkIndex,

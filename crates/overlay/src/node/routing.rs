@@ -178,15 +178,18 @@ impl Node {
         if self.settings.sealing != Sealing::Off {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
-        let kept = (0u8..).zip(&links).filter(|(_, link)| self.keeps(link));
+        let kept = (0u8..)
+            .zip(&links)
+            .filter(|(_, link)| self.own_links.keeps(link, &self.router));
         let kept: Vec<u8> = kept.map(|(place, _)| place).collect();
+        let (endpoints, hosts) = self.own_links.announced();
         let own = Own {
             offer: self.settings.find_links.then_some(&kept),
             group_keys: self.settings.sealing != Sealing::Off,
             alarms: self.settings.alarms,
             tallies: self.settings.audit && self.settings.sealing != Sealing::Off,
-            endpoints: self.sightings.announced(),
-            hosts: self.sightings.announced_hosts(),
+            endpoints,
+            hosts,
         };
         self.own_record.write(&mut writer, now, &links, &own);
         let options = writer.written();

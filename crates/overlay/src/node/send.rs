@@ -5,6 +5,7 @@ use super::ends::{Around, PORT, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
 use super::groups::follow_setting;
 use super::receive::{drop_one, drop_some};
+use super::reliable::is_reliable;
 use super::{Node, metric};
 use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
@@ -38,9 +39,38 @@ const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
 const TWO_TREES: [u8; 1] = [3];
 
 impl Node {
-    /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
-    /// leaves as one burst. They are this node's own, or somebody else's.
+    /// Sends a run of opened packets on: each is entered in its lane, and those that do not wait there leave as one
+    /// burst. They are this node's own, or somebody else's.
     pub(super) fn send_run(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        run: Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut rest = Some(run);
+        while let Some(mut run) = rest.take().filter(|run| !run.is_empty()) {
+            // Mostly all are of one class.
+            let is_queued = is_reliable(run.segment(0));
+            let other = (1..run.segments()).find(|&i| is_reliable(run.segment(i)) != is_queued);
+            let front = match other {
+                Some(other) => {
+                    let front = run.split_front(other);
+                    rest = Some(run);
+                    front
+                }
+                None => run,
+            };
+            match is_queued {
+                true => self.queue_run(now, index, &front, is_own, out),
+                false => self.send_now(now, index, front, is_own, out),
+            }
+        }
+    }
+
+    /// The same for packets that do not wait in a lane: each is sealed in place.
+    fn send_now(
         &mut self,
         now: Time,
         index: LinkIndex,
@@ -48,10 +78,6 @@ impl Node {
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
-        let Some(rest) = self.queue_reliable(now, index, run, is_own, out) else {
-            return;
-        };
-        run = rest;
         loop {
             let (admitted, stop) = self.links.at_mut(index).admitted(now, &run);
             let Some(stop) = stop else {
