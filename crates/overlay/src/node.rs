@@ -6,6 +6,19 @@
 //!   handle(Timeout)    -> timers of links, handshakes, records, flows
 //!   flush              -> own record, routes, and one control datagram per link that has news
 //! ```
+//! State that belongs together is a room: a struct with private fields, whose methods take what they need of the others,
+//! mostly the router and the links. What sends or delivers for a room is the node's, in the room's directory.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `router` | the network as it is known, and the ways through it |
+//! | `doubt` | links in doubt, and the ways around them |
+//! | `groups` | joins, trees, keys, reports and audits of groups |
+//! | `own_links` | the links that the node makes by itself |
+//! | `own_record` | what others are told of this node |
+//! | `trust` | roots, and who may sign records |
+//! | `handover` | the last step of datagrams for clients |
+//! | `clock` | the clock that all nodes have in common |
 
 mod audit;
 mod clock;
@@ -294,7 +307,7 @@ impl Node {
 
     /// Scribe builds the trees of some groups of the network.
     pub fn wants_scribe(&self) -> bool {
-        self.router.database().membership().wants_scribe()
+        self.router.membership().wants_scribe()
     }
 
     /// Places for groups have become free since a client's join was refused for want of one.

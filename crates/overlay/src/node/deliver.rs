@@ -110,7 +110,7 @@ impl Node {
             true if group.is_none() => drop_one(Drop::NoSocket, out),
             true => {}
             false => {
-                let known = (&mut self.sockets, self.router.database().membership());
+                let known = (&mut self.sockets, self.router.membership());
                 let order = |client| order((&mut *known.0, known.1), client, to);
                 let what = (to, seq, is_long);
                 self.handover

@@ -206,11 +206,8 @@ impl Node {
             return Some(packet);
         };
         let link = self.links.at(way);
-        let rest = self
-            .router
-            .tables()
-            .latency_from(link.peer, to)
-            .unwrap_or_default();
+        let rest = self.router.tables().latency_from(link.peer, to);
+        let rest = rest.unwrap_or_default();
         if link.way_there() + rest >= left || packet.len() > usize::from(link.path.mtu.usable()) {
             return Some(packet);
         }

@@ -134,11 +134,8 @@ impl Node {
         if node == self.addr {
             return Some(self.name.clone());
         }
-        let certificate = self
-            .router
-            .database()
-            .certificate(node)
-            .map(Certificate::parse)?;
+        let certificate = self.router.database().certificate(node);
+        let certificate = certificate.map(Certificate::parse)?;
         Some(certificate.ok()?.subject.name.to_owned())
     }
 

@@ -10,7 +10,7 @@
 use crate::detour::{Edge, path};
 use crate::event::Drop;
 use crate::flow::Cached;
-use crate::groups::Permits;
+use crate::groups::{Membership, Permits};
 use crate::link::{LinkIndex, Links};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
@@ -151,7 +151,7 @@ impl Router {
         if !to.is_multicast() {
             return self.tables.latency(to).unwrap_or_default();
         }
-        let members = self.database.membership().receivers(to);
+        let members = self.membership().receivers(to);
         let behind = members
             .filter(|member| self.tables.next_hop(Metric::ExpectedLatency, *member) != Some(came));
         let ways = behind.filter_map(|member| self.tables.latency(member));
@@ -165,7 +165,7 @@ impl Router {
         if !to.is_multicast() {
             return self.tables.latency_from(neighbor, to).unwrap_or_default();
         }
-        let members = self.database.membership().receivers(to);
+        let members = self.membership().receivers(to);
         let behind = members.filter(|member| {
             self.tables.next_hop(Metric::ExpectedLatency, *member) == Some(neighbor)
         });
@@ -176,7 +176,7 @@ impl Router {
     /// The other member of an anycast group that is nearest by the metric; none without members in reach. The lowest
     /// address, of several.
     pub(super) fn nearest(&self, group: NodeAddr, metric: Metric) -> Option<NodeAddr> {
-        let members = self.database.membership().receivers(group);
+        let members = self.membership().receivers(group);
         let reached = members.filter_map(|member| {
             let route = self.tables.route(metric, member)?;
             Some((route.cost, member))
@@ -195,14 +195,20 @@ impl Router {
         self.stamps.present(wish)
     }
 
+    /// What the records say of groups.
+    #[inline]
+    pub(super) fn membership(&self) -> &Membership {
+        self.database.membership()
+    }
+
     /// Who may send to groups and receive, as the network says.
     pub(super) fn permits(&self) -> &Permits {
-        self.database.membership().permits()
+        self.membership().permits()
     }
 
     /// Who builds the tree of a group. Anycast has none.
     pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
-        self.database.membership().builder(group)
+        self.membership().builder(group)
     }
 }
 

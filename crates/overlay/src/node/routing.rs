@@ -195,9 +195,8 @@ impl Node {
         let options = writer.written();
         let certificate = identity.certificate();
         let root = self.trust.own_root().unwrap_or_default();
-        let news = self
-            .router
-            .database_mut()
+        let database = self.router.database_mut();
+        let news = database
             .insert_certificate(now, root, certificate.as_bytes())
             .expect("a certificate that was read once can be read again");
         let what = Origination {
@@ -209,9 +208,7 @@ impl Node {
             certificate_serial: certificate.fields().serial,
             options,
         };
-        let key = self
-            .router
-            .database_mut()
+        let key = database
             .originate(now, what, |signed| {
                 network.sign(identity, Context::LinkState, signed)
             })
@@ -240,20 +237,18 @@ impl Node {
             let proof = self.trust.proof(now, &self.handshakes);
             let budget = &mut self.links.at_mut(index).verifications;
             let origins = &mut self.origins;
-            let verdict = self
-                .router
-                .database_mut()
-                .on_record(now, index, &record, |claim| {
-                    // Only what an origin has signed counts against it.
-                    match budget.spend(now, || proof.judge(claim)) {
-                        Judgement::Good | Judgement::Certified(_)
-                            if !origins.take(now, claim.key().origin) =>
-                        {
-                            Judgement::TooMany
-                        }
-                        other => other,
+            let database = self.router.database_mut();
+            let verdict = database.on_record(now, index, &record, |claim| {
+                // Only what an origin has signed counts against it.
+                match budget.spend(now, || proof.judge(claim)) {
+                    Judgement::Good | Judgement::Certified(_)
+                        if !origins.take(now, claim.key().origin) =>
+                    {
+                        Judgement::TooMany
                     }
-                });
+                    other => other,
+                }
+            });
             self.on_verdict(now, index, verdict, out);
         }
     }
@@ -291,11 +286,8 @@ impl Node {
         out.report(Event::RecordAccepted { origin: key.origin });
         match key.kind {
             RecordKind::CERTIFICATE => {
-                let certificate = self
-                    .router
-                    .database()
-                    .certificate(key.origin)
-                    .map(<[u8]>::to_vec);
+                let database = self.router.database();
+                let certificate = database.certificate(key.origin).map(<[u8]>::to_vec);
                 self.learn_root(now, certificate.as_deref(), out);
                 let proof = self.trust.proof(now, &self.handshakes);
                 if let Some(peer) = certificate.and_then(|bytes| proof.peer(&bytes)) {
@@ -325,11 +317,8 @@ impl Node {
     /// looked at once: nobody's budget pays for them.
     pub(super) fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let proof = self.trust.proof(now, &self.handshakes);
-        let verdicts = self
-            .router
-            .database_mut()
-            .retry_pending(now, |claim| proof.judge(claim));
-        for (from, verdict) in verdicts {
+        let database = self.router.database_mut();
+        for (from, verdict) in database.retry_pending(now, |claim| proof.judge(claim)) {
             self.on_verdict(now, from, verdict, out);
         }
     }
@@ -348,11 +337,8 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let body = peer.certificate().as_bytes();
-        if let Ok(Some(key)) = self
-            .router
-            .database_mut()
-            .insert_certificate(now, peer.root(), body)
-        {
+        let database = self.router.database_mut();
+        if let Ok(Some(key)) = database.insert_certificate(now, peer.root(), body) {
             self.trust.enter(peer, self.router.database_mut());
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);

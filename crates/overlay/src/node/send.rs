@@ -235,17 +235,23 @@ impl Node {
         }
         self.check_can_seal(to, port)?;
         let seals_group = to.is_multicast() && self.groups.seals(to, &self.router);
-        let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
-        if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
+        let mut socket = self.sockets.open(client, &mut self.rng)?;
+        if from.is_none() && socket.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
             out.deliver(client, Reply::Bound { port: bound });
+            socket = self.sockets.open(client, &mut self.rng)?;
         }
-        let socket = self.sockets.open(client, &mut self.rng)?;
         let mut options = socket.options;
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
+        let flow = FlowKey {
+            source: self.addr,
+            source_port,
+            destination: to,
+            destination_port: port,
+        };
         let is_shared = to.is_multicast() && self.router.builder(to) == TreeBuilder::Scribe;
         if to.is_multicast() {
-            follow_setting(self.router.database().membership(), to, &mut options);
+            follow_setting(self.router.membership(), to, &mut options);
             // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
             let carried = match options.scheme {
                 None => true,
@@ -258,23 +264,23 @@ impl Node {
             if !carried {
                 return Err(RequestError::Unsupported);
             }
-            class = options.class;
         }
-        let scheme = options.scheme.or(self.scheme_of_protection(to, class));
+        let scheme = options.scheme;
+        let scheme = scheme.or(self.scheme_of_protection(to, options.class));
         if scheme.is_some() && scheme != options.scheme {
             options.class.routing = Routing::Stamped;
-            class.routing = Routing::Stamped;
         }
         if scheme.is_some() && to.is_anycast() {
             return Err(RequestError::Unsupported);
         }
+        let Options {
+            mut class,
+            ttl,
+            deadline,
+            aim,
+            ..
+        } = options;
         if class.link == LinkProtocol::Reliable {
-            let flow = FlowKey {
-                source: self.addr,
-                source_port,
-                destination: to,
-                destination_port: port,
-            };
             let may_wait = !self.seals_to(to, (source_port, port))
                 || self.ends.has_room(to, payload.len() + HEADROOM);
             if !may_wait || !self.has_room(now, class.routing, &flow) {
@@ -289,21 +295,8 @@ impl Node {
             drop_one(Drop::OverRate, out);
             return Ok(());
         }
-        let Options {
-            mut class,
-            ttl,
-            deadline,
-            ..
-        } = options;
         if class.link == LinkProtocol::RealTime {
-            let flow = FlowKey {
-                source: self.addr,
-                source_port,
-                destination: to,
-                destination_port: port,
-            };
-            let by = Teller::Client(client);
-            self.aims.note(now, flow, options.aim, by);
+            self.aims.note(now, flow, aim, Teller::Client(client));
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
@@ -426,10 +419,10 @@ impl Node {
         if routing == Routing::Stamped {
             return self.send_copies(now, None, packet, out);
         }
-        match self
+        let hop = self
             .router
-            .next_hop(&self.links, routing, destination, None)
-        {
+            .next_hop(&self.links, routing, destination, None);
+        match hop {
             Err(reason) => drop_one(reason, out),
             Ok(index) => {
                 if self.doubt.is_doubtful(now, self.links.at(index)) {

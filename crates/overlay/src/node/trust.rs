@@ -130,21 +130,15 @@ impl Node {
         let network = self.handshakes.network();
         let (root, _) = network.revocations_edition();
         let list = network.revocations()?.as_bytes();
+        let database = self.router.database_mut();
         let entered = match root {
-            0 => self
-                .router
-                .database_mut()
-                .insert_verified(now, RecordKind::REVOCATIONS, list),
+            0 => database.insert_verified(now, RecordKind::REVOCATIONS, list),
             _ => {
                 let body = join_root(root, list);
-                self.router.database_mut().insert_verified(
-                    now,
-                    RecordKind::LATER_REVOCATIONS,
-                    &body,
-                )
+                database.insert_verified(now, RecordKind::LATER_REVOCATIONS, &body)
             }
         };
-        self.router.database_mut().forget_lists_before(root);
+        database.forget_lists_before(root);
         entered.expect("a list that was read once can be read again")
     }
 
@@ -314,14 +308,11 @@ impl Node {
             let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
             certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
         };
-        let revoked: Vec<NodeAddr> = self
-            .router
-            .database()
-            .keys()
-            .filter(|key| key.kind == RecordKind::CERTIFICATE)
-            .map(|key| key.origin)
-            .filter(|origin| *origin != self.addr && has_revoked(origin))
-            .collect();
+        let keys = self.router.database().keys();
+        let certificates = keys.filter(|key| key.kind == RecordKind::CERTIFICATE);
+        let origins = certificates.map(|key| key.origin);
+        let revoked = origins.filter(|origin| *origin != self.addr && has_revoked(origin));
+        let revoked: Vec<NodeAddr> = revoked.collect();
         self.expel(now, revoked, "the neighbour's certificate is revoked", out);
         true
     }

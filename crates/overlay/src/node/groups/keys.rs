@@ -351,7 +351,7 @@ impl Node {
             KeyRefusal::NotPermitted
         } else if !self.groups.keys.own.has(group) {
             KeyRefusal::NoKey
-        } else if is_named && !self.router.database().membership().is_member(from, group) {
+        } else if is_named && !self.router.membership().is_member(from, group) {
             KeyRefusal::NotMember
         } else {
             let mut bytes = [0; GROUP_KEY_BYTES_MAX];
@@ -392,7 +392,7 @@ impl Node {
     /// The same of one group.
     fn tell_key(&mut self, now: Time, group: NodeAddr, out: &mut impl Outbox<Node>) {
         let is_named = self.router.builder(group) == TreeBuilder::LinkState;
-        let membership = self.router.database().membership();
+        let membership = self.router.membership();
         let (own, database) = (self.addr, self.router.database());
         let named = membership.receivers(group).filter(|_| is_named);
         let named = named.filter(|node| *node != own && database.has_group_keys(*node));

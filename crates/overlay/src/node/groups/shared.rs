@@ -1,6 +1,6 @@
 //! Packets to groups whose trees Scribe has built.
 
-use super::share;
+use super::sending::share;
 use crate::event::Drop;
 use crate::node::Node;
 use crate::node::receive::{Verdict, drop_some};

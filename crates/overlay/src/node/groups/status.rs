@@ -77,7 +77,7 @@ impl Node {
         child: NodeAddr,
         granted: &[(NodeAddr, NodeAddr)],
     ) -> Option<String> {
-        let setting = self.router.database().membership().setting(group)?;
+        let setting = self.router.membership().setting(group)?;
         if setting.rate_kbps == 0 {
             return None;
         }
@@ -108,7 +108,7 @@ impl Node {
             let children = self.groups.shared.children(group).iter();
             children.map(move |child| (group, *child))
         });
-        let membership = self.router.database().membership();
+        let membership = self.router.membership();
         let edges = here.chain(granted.iter().copied());
         let counted = edges
             .filter(|(group, _)| *group != but)
@@ -126,7 +126,7 @@ impl Node {
 
     /// The groups that this node knows of; with all that can be told of one if it is asked for.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
-        let membership = self.router.database().membership();
+        let membership = self.router.membership();
         let own = self.groups.own_receptions(&self.flows);
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
@@ -262,7 +262,6 @@ impl Node {
             sources: sources.collect(),
             ignored: self
                 .router
-                .database()
                 .membership()
                 .ignored()
                 .take(SOURCES_TOLD_MAX)
@@ -284,11 +283,7 @@ impl Node {
                 .reports
                 .heard
                 .below(now, of, own.get(&of).copied(), None);
-        let members = self
-            .router
-            .database()
-            .membership()
-            .receivers(slot.key.group);
+        let members = self.router.membership().receivers(slot.key.group);
         let key = &slot.key;
         let tree = match (in_full, key.two_ways) {
             (false, _) => Branches::default(),
