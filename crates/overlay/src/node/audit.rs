@@ -21,7 +21,6 @@ use crate::route::Tables;
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
 use graph::protection::left;
 use graph::{LinkCost, Topology};
 use wire::CLEAR_BYTES;
@@ -329,8 +328,7 @@ impl Note {
 
 /// A link has room for what is not needed.
 pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
-    let brake = link.and_then(|link| links.at(link).brake.as_ref());
-    brake.is_none_or(Brake::allows_redundancy)
+    link.is_none_or(|link| links.at(link).takes_redundancy())
 }
 
 /// What a packet has to have left for its loss to be a reproach, on a way of this latency.

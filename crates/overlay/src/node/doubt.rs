@@ -6,7 +6,6 @@
 //! between forward it by table, and its end takes it as if it had come by the tree.
 
 use super::Node;
-use super::audit::has_room;
 use super::metric;
 use super::router::Router;
 use super::send::assemble;
@@ -104,7 +103,7 @@ impl Doubt {
         let link = links.by_peer(next)?;
         let way = links.at(link);
         // Copies are no load for a path that has too much already.
-        let is_free = has_room(links, Some(link));
+        let is_free = way.takes_redundancy();
         (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
     }
 

@@ -110,7 +110,8 @@ impl Groups {
                 is_in_tree,
             } => self.shared.set_edges(group, (ends, has_parent), is_in_tree),
             Operation::Root { group, at } => self.shared.set_root(now, group, at),
-            _ => self.shared.clear(),
+            Operation::NoScribe => self.shared.clear(),
+            _ => {}
         }
     }
 

@@ -19,7 +19,6 @@ use super::router::Router;
 use crate::link::Links;
 use crate::settings::Settings;
 use base::{NodeAddr, UnderlayAddr};
-use wire::Endpoint;
 
 /// What the room looks at.
 type Known<'a> = (&'a Router, &'a Links);
@@ -81,31 +80,12 @@ impl OwnLinks {
         self.accept.as_ref().is_none_or(|list| list.contains(&of))
     }
 
-    /// A link to this node is made, or was, because there is traffic for it or it was chosen.
-    pub(super) fn is_attempted(&self, to: NodeAddr) -> bool {
-        self.direct.is_attempted(to)
-    }
-
+    /// Where the host's sockets are bound, in their order.
     pub(super) fn sockets(&self) -> &[UnderlayAddr] {
         &self.sockets
     }
 
     pub(super) fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
         self.sockets = own;
-    }
-
-    /// What the router in front of the node leads here from now on.
-    pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
-        self.sightings.set_mapped(endpoint);
-    }
-
-    /// Where the node listens from now on.
-    pub(super) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
-        self.sightings.set_hosts(hosts);
-    }
-
-    /// What the own record says of where this node is seen, and of its interfaces.
-    pub(super) fn announced(&self) -> (&[Endpoint], &[Endpoint]) {
-        (self.sightings.announced(), self.sightings.announced_hosts())
     }
 }

@@ -7,7 +7,6 @@ use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
 use base::{Outbox, Time};
-use congestion::brake::Brake;
 use wire::control::{MESSAGE_HEADER_BYTES, kind};
 use wire::data::{Header, LinkProtocol};
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -31,7 +30,7 @@ impl Node {
             return;
         }
         // What congestion has dropped is not helped by more. [Papadimitriou06 §6]
-        let is_random = link.brake.as_ref().is_none_or(Brake::allows_redundancy);
+        let is_random = link.takes_redundancy();
         if !is_random || !link.carries() {
             return link.history.forgo_repair();
         }

@@ -37,8 +37,7 @@ impl Node {
             for link in slot.second_links().iter().filter(|link| is_open(link)) {
                 let way = links.at(*link);
                 // Copies are no load for a path that has too much already.
-                let brake = way.brake.as_ref();
-                let is_free = brake.is_none_or(|brake| brake.allows_redundancy());
+                let is_free = way.takes_redundancy();
                 let fits = longest <= usize::from(way.path.mtu.usable());
                 if is_free && fits && !ways.contains(link) {
                     ways.push(*link);

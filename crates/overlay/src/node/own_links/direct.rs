@@ -64,14 +64,12 @@ struct Attempt {
     rest: Duration,
 }
 
-impl Direct {
-    /// A link to this node is made, or was, because there is traffic for it.
-    pub(super) fn is_attempted(&self, to: NodeAddr) -> bool {
-        self.attempts.contains_key(&to)
-    }
-}
-
 impl OwnLinks {
+    /// A link to this node is made, or was, because there is traffic for it or it was chosen.
+    pub(in crate::node) fn is_attempted(&self, to: NodeAddr) -> bool {
+        self.direct.attempts.contains_key(&to)
+    }
+
     /// A neighbour may be there. An address of the own host leads to one only where all are on one host, as in a laboratory.
     pub(super) fn may_dial(&self, endpoint: Endpoint) -> bool {
         let is_own = |own: &UnderlayAddr| seen::endpoint(*own).is_loopback();
@@ -95,7 +93,7 @@ impl OwnLinks {
         let inside = hosts.iter().filter(|at| is_near && !at.is_public());
         let outside = hosts.iter().filter(|at| at.is_public());
         let all = inside.chain(seen).chain(outside).copied();
-        let other = all.filter(|at| self.may_dial(*at) && !self.sightings.is_own(*at));
+        let other = all.filter(|at| self.may_dial(*at) && !self.is_own_host(*at));
         let mut places: Vec<UnderlayAddr> = Vec::new();
         for at in other.filter_map(|at| self.dialable(at, links)) {
             if !places.contains(&at) {
@@ -108,7 +106,7 @@ impl OwnLinks {
     /// A node that is seen there is behind the router that this one is behind: both are seen at one address, or neither is
     /// seen by anybody.
     fn is_beside(&self, seen: &[Endpoint]) -> bool {
-        let own = self.sightings.announced();
+        let (own, _) = self.announced();
         let is_known = |at: &Endpoint| own.iter().any(|own| own.is_beside(*at));
         own.is_empty() && seen.is_empty() || seen.iter().any(is_known)
     }

@@ -79,10 +79,7 @@ impl OwnLinks {
         let of = link.peer;
         let is_first =
             link.made == Made::First && (self.finding.first.wants(of) || self.is_apart(of, router));
-        link.made == Made::Hand
-            || is_first
-            || self.finding.wants(of)
-            || self.direct.is_attempted(of)
+        link.made == Made::Hand || is_first || self.finding.wants(of) || self.is_attempted(of)
     }
 
     /// A node whose record is here does not offer itself.
@@ -167,7 +164,7 @@ impl OwnLinks {
             .review(now, self.own, (&all, &lost), (up, chosen));
         for Entrance { addr, .. } in all {
             let is_wanted = self.finding.first.wants(addr)
-                || self.direct.is_attempted(addr)
+                || self.is_attempted(addr)
                 || self.is_apart(addr, router);
             if let Some(index) = links.by_peer(addr) {
                 let link = links.at_mut(index);
@@ -346,7 +343,7 @@ impl Node {
         if self.own_links.finding.looks_for(link.peer) {
             return "no other path led to it".into();
         }
-        if self.own_links.direct.is_attempted(link.peer) {
+        if self.own_links.is_attempted(link.peer) {
             return format!("traffic to {}", self.name_of(link.peer));
         }
         if link.made == Made::First && self.own_links.finding.first.wants(link.peer) {

@@ -39,33 +39,6 @@ pub(super) struct Sightings {
     announced_hosts: Vec<Endpoint>,
 }
 
-impl Sightings {
-    /// What the router leads here from now on. The next look at what is to be announced takes it.
-    pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
-        self.mapped = endpoint;
-    }
-
-    /// Where the node listens from now on, likewise.
-    pub(super) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
-        self.hosts = hosts;
-    }
-
-    /// This node itself listens there: another one that says so is on another network.
-    pub(super) fn is_own(&self, endpoint: Endpoint) -> bool {
-        self.hosts.contains(&endpoint)
-    }
-
-    /// What the own record says of the node's interfaces.
-    pub(super) fn announced_hosts(&self) -> &[Endpoint] {
-        &self.announced_hosts
-    }
-
-    /// What the own record says of where this node is seen.
-    pub(super) fn announced(&self) -> &[Endpoint] {
-        &self.announced
-    }
-}
-
 /// Where this node is seen, and how.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -90,6 +63,26 @@ impl Told {
 }
 
 impl OwnLinks {
+    /// What the router in front of the node leads here from now on. The next look at what is to be announced takes it.
+    pub(in crate::node) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
+        self.sightings.mapped = endpoint;
+    }
+
+    /// Where the node listens from now on, likewise.
+    pub(in crate::node) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
+        self.sightings.hosts = hosts;
+    }
+
+    /// What the own record says of where this node is seen, and of its interfaces.
+    pub(in crate::node) fn announced(&self) -> (&[Endpoint], &[Endpoint]) {
+        (&self.sightings.announced, &self.sightings.announced_hosts)
+    }
+
+    /// This node itself listens there: another one that says so is on another network.
+    pub(super) fn is_own_host(&self, endpoint: Endpoint) -> bool {
+        self.sightings.hosts.contains(&endpoint)
+    }
+
     /// A neighbour tells from where it gets this node's datagrams.
     pub(in crate::node) fn on_seen_at(&mut self, by: NodeAddr, endpoint: Endpoint) {
         let is_by_stream = false;
