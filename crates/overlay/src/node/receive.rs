@@ -167,6 +167,7 @@ impl Node {
     }
 
     /// Decides on a datagram.
+    #[inline]
     fn judge(
         &mut self,
         now: Time,
@@ -422,6 +423,7 @@ impl Node {
 }
 
 /// What was decided on a packet: one that is not to be is dropped, and counted.
+#[inline]
 pub(super) fn settle(judged: Result<Verdict, Drop>, out: &mut impl Outbox<Node>) -> Verdict {
     judged.unwrap_or_else(|reason| {
         drop_one(reason, out);

@@ -75,6 +75,7 @@ impl Router {
 
     /// The link towards `to`. `cached` is the flow's slot, valid while the routes have the generation that it names, so
     /// that a flow costs one look-up per change.
+    #[inline]
     pub(super) fn next_hop(
         &self,
         links: &Links,
@@ -202,6 +203,7 @@ impl Router {
     }
 
     /// Who may send to groups and receive, as the network says.
+    #[inline]
     pub(super) fn permits(&self) -> &Permits {
         self.membership().permits()
     }

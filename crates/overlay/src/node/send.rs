@@ -45,22 +45,17 @@ impl Node {
         &mut self,
         now: Time,
         index: LinkIndex,
-        run: Burst,
+        mut run: Burst,
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
-        let mut rest = Some(run);
-        while let Some(mut run) = rest.take().filter(|run| !run.is_empty()) {
+        while !run.is_empty() {
             // Mostly all are of one class.
             let is_queued = is_reliable(run.segment(0));
             let other = (1..run.segments()).find(|&i| is_reliable(run.segment(i)) != is_queued);
-            let front = match other {
-                Some(other) => {
-                    let front = run.split_front(other);
-                    rest = Some(run);
-                    front
-                }
-                None => run,
+            let front = match (is_queued, other) {
+                (false, None) => return self.send_now(now, index, run, is_own, out),
+                (_, other) => run.split_front(other.unwrap_or(run.segments())),
             };
             match is_queued {
                 true => self.queue_run(now, index, &front, is_own, out),
@@ -70,6 +65,7 @@ impl Node {
     }
 
     /// The same for packets that do not wait in a lane: each is sealed in place.
+    #[inline]
     fn send_now(
         &mut self,
         now: Time,
