@@ -114,16 +114,16 @@ pub struct Link {
     /// The others.
     pub(crate) spares: Vec<Path>,
     pub(crate) choice: Choice,
-    pub(crate) opening: Opening,
+    opening: Opening,
     uplinks: Uplinks,
     /// Which of them bulk data takes.
-    pub(crate) shares: Shares,
+    shares: Shares,
     /// The neighbour takes sessions of further paths.
     pub(crate) peer_knows_paths: bool,
     hello_settings: hello::Settings,
     parameters: Parameters,
     /// Others know of an alarm, and have been told of it then.
-    pub(crate) alarm_told: Option<Time>,
+    alarm_told: Option<Time>,
     /// When the link's cost is told to others.
     pub announce: Announce,
     /// The real-time lane to the neighbour.
@@ -147,7 +147,7 @@ pub struct Link {
     /// The mark of the last packet of the real-time lane.
     lane_mark: u8,
     /// Which of its packets are sent twice at once.
-    pub(crate) ahead: Option<Ahead>,
+    ahead: Option<Ahead>,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
     /// Holds the real-time lane to the neighbour back when it meets congestion.
@@ -363,6 +363,11 @@ impl Link {
     #[inline]
     pub fn carries(&self) -> bool {
         self.path.carries()
+    }
+
+    /// It has room for what is not needed: what congestion has dropped is not helped by more.
+    pub(crate) fn takes_redundancy(&self) -> bool {
+        self.brake.as_ref().is_none_or(Brake::allows_redundancy)
     }
 
     /// What an answer of the neighbour takes at present; zero before the first is measured.

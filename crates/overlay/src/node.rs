@@ -6,37 +6,46 @@
 //!   handle(Timeout)    -> timers of links, handshakes, records, flows
 //!   flush              -> own record, routes, and one control datagram per link that has news
 //! ```
+//! State that belongs together is a room: a struct with private fields, whose methods take what they need of the others,
+//! mostly the router and the links. What sends or delivers for a room is the node's, in the room's directory.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `router` | the network as it is known, and the ways through it |
+//! | `doubt` | links in doubt, and the ways around them |
+//! | `groups` | joins, trees, keys, reports and audits of groups |
+//! | `own_links` | the links that the node makes by itself |
+//! | `own_record` | what others are told of this node |
+//! | `trust` | roots, and who may sign records |
+//! | `handover` | the last step of datagrams for clients |
+//! | `clock` | the clock that all nodes have in common |
 
 mod audit;
 mod clock;
 pub(crate) mod control;
 mod deliver;
-mod direct;
 mod divert;
 mod doubt;
 mod end_repair;
 mod ends;
-mod find;
 mod flows;
 mod fragments;
-mod group_audit;
-mod group_keys;
-mod group_status;
 mod groups;
+mod handover;
 mod mtu;
 mod network;
 mod operate;
+mod own_links;
+mod own_record;
 mod paths;
 mod prepare;
 mod receive;
 mod reliable;
 mod repair;
+mod router;
 mod routing;
-mod seen;
 mod segments;
 mod send;
-mod shared;
-mod shared_reports;
 mod stamped;
 mod streams;
 mod transmit;
@@ -45,34 +54,25 @@ mod tunnel;
 
 pub(crate) use ends::is_own;
 pub use fragments::MAX_DATAGRAM;
+pub use groups::REPORTS_PORT;
+pub(crate) use router::metric;
 pub use send::MAX_PAYLOAD;
-pub(crate) use send::metric;
-pub use shared_reports::REPORTS_PORT;
 
 use crate::aims::FlowAims;
-use crate::audit::{Audits, GroupAudits};
-use crate::detour::Detours;
-use crate::doubts::Doubts;
+use crate::audit::Audits;
 use crate::ends::Ends;
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
-use crate::fragment::Reassembly;
-use crate::group_keys::{OwnKeys, ReceivedKeys};
-use crate::groups::{Errand, Local, Reports, Shared, Trees};
-use crate::lately::Lately;
+use crate::groups::Errand;
 use crate::link::{Link, LinkIndex, Links, Made};
 use crate::link_state::Database;
 use crate::request::{Options, Reply, Request};
-use crate::resequence::Resequencer;
-use crate::route::Tables;
-use crate::settings::Settings;
+use crate::settings::{MetricOf, Settings};
 use crate::sockets::Sockets;
-use crate::stamps::Stamps;
 use crate::stream::Streams;
-use base::token_bucket::TokenBucket;
 use base::{
-    Burst, ClientId, Duration, Engine, Input, Map, NodeAddr, Outbox, Rng, Time, UnderlayAddr,
+    Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr,
     VirtualPort,
 };
 use graph::metric::Metric;
@@ -123,18 +123,12 @@ pub struct Neighbor {
 pub struct Node {
     addr: NodeAddr,
     name: String,
-    /// Of the program, for the others to know; empty where it is not told.
-    version: &'static str,
     lab: bool,
     /// Somebody has to know soon when nobody is reached any more.
     watches_reach: bool,
     settings: Settings,
-    unix_start_s: u64,
-    accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
-    direct: direct::Direct,
-    sightings: seen::Sightings,
-    finding: find::Finding,
+    own_links: own_links::OwnLinks,
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
@@ -142,8 +136,6 @@ pub struct Node {
     end_repairs: end_repair::EndRepairs,
     /// Whether what they seal arrives.
     audits: Audits,
-    /// And whether trees bring what is sent to groups.
-    group_audits: GroupAudits,
     /// The topology by which their ways were looked at.
     reviewed: Option<u64>,
     links: Links,
@@ -153,37 +145,12 @@ pub struct Node {
     aims: FlowAims,
     /// What packets that were sealed from end to end are known again by.
     marks: PacketMarks,
-    resequencer: Resequencer<deliver::Arrived>,
-    /// Gaps that were given up for want of room.
-    held_given_up: Lately,
-    database: Database,
+    handover: handover::Handover,
+    router: router::Router,
     flood: Flood,
-    signers: routing::Signers,
     origins: routing::Origins,
-    tables: Tables,
-    stamps: Stamps,
-    detours: Detours,
-    /// The same for packets that would go back to the neighbour that sent them.
-    returns: Detours,
-    doubts: Doubts,
-    groups: Local,
-    telling: groups::Telling,
-    refusing: groups::Refusing,
-    trees: Trees,
-    shared: Shared,
-    /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
-    tree_ends: Vec<NodeAddr>,
-    /// What packets to groups are sealed with and opened.
-    own_keys: OwnKeys,
-    received_keys: ReceivedKeys,
-    /// Whether all members of a group can open them.
-    sealed_groups: Map<NodeAddr, bool>,
-    reports: Reports,
-    reports_at: Time,
-    reported_at: Time,
-    /// What the sources here may still send to groups whose rate is set.
-    policers: groups::Policers,
-    reassembly: Reassembly,
+    doubt: doubt::Doubt,
+    groups: groups::Groups,
     streams: Streams,
     /// More was to be sent on streams than one flush does.
     streams_again: Option<Time>,
@@ -193,8 +160,6 @@ pub struct Node {
     came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
     stranded: Vec<reliable::Stranded>,
-    /// Where the host's sockets are bound, in their order.
-    own_sockets: Vec<UnderlayAddr>,
     /// Copies for a second path of a link: kept for its memory alone.
     copies: Vec<Burst>,
     /// The links that copies of a packet take: likewise.
@@ -204,19 +169,12 @@ pub struct Node {
     rng: Rng,
     /// A number that no other start of this node has: hellos carry it.
     boot: u32,
-    /// Its part in bulk data, once that is known.
-    bulk: Option<wire::link_state::Bulk>,
     echo_seq: u32,
-    /// Something that the record says has changed.
-    own_record_due: bool,
-    /// Records that alarms may be told in.
-    alarms_told: TokenBucket,
-    /// Not before this moment.
-    own_record_after: Time,
+    own_record: own_record::OwnRecord,
     housekeeping: Time,
     /// When the next place of a neighbour is to be dialled.
     next_step: Option<Time>,
-    trusted: trust::Trusted,
+    trust: trust::Trust,
 }
 
 impl Node {
@@ -247,7 +205,7 @@ impl Node {
             links.add(link);
         }
         let parameters = config.settings.parameters();
-        let own_keys = OwnKeys::new(&config.network, &config.seed);
+        let groups = groups::Groups::new(addr, &config.network, &config.seed, &config.settings);
         let (identity, network) = (config.identity.clone(), config.network.clone());
         let mut handshakes = Handshakes::new(identity, network, config.seed, Time::ZERO);
         handshakes.set_post_quantum(config.settings.post_quantum);
@@ -258,11 +216,8 @@ impl Node {
         let mut node = Node {
             addr,
             name,
-            version: "",
             lab: config.lab,
             watches_reach: false,
-            unix_start_s: config.unix_start_s,
-            accept: config.accept,
             ends: Ends::new(
                 config.identity,
                 config.network,
@@ -271,11 +226,8 @@ impl Node {
             ),
             end_repairs: end_repair::EndRepairs::default(),
             audits: Audits::default(),
-            group_audits: GroupAudits::default(),
             reviewed: None,
-            direct: direct::Direct::default(),
-            sightings: seen::Sightings::default(),
-            finding: find::Finding::new(addr),
+            own_links: own_links::OwnLinks::new(addr, config.accept, &config.settings),
             clock: clock::Clock::default(),
             handshakes,
             links,
@@ -283,56 +235,29 @@ impl Node {
             flows: Flows::new(marks.salt()),
             aims: FlowAims::default(),
             marks,
-            resequencer: Resequencer::default(),
-            held_given_up: Lately::default(),
-            database,
+            handover: handover::Handover::default(),
+            router: router::Router::new(addr, database),
             flood: Flood::new(),
-            signers: routing::Signers::default(),
             origins: routing::Origins::default(),
-            tables: Tables::new(addr),
-            stamps: Stamps::default(),
-            detours: Detours::default(),
-            returns: Detours::resting(),
-            doubts: Doubts::default(),
-            groups: Local::default(),
-            telling: groups::Telling::default(),
-            refusing: groups::Refusing::default(),
-            trees: Trees::default(),
-            shared: Shared::default(),
-            tree_ends: Vec::new(),
-            own_keys,
-            received_keys: ReceivedKeys::new(),
-            sealed_groups: Map::default(),
-            reports: Reports::default(),
-            reports_at: Time::ZERO,
-            reported_at: Time::ZERO,
-            policers: groups::Policers::default(),
+            doubt: doubt::Doubt::new(&config.settings.hello),
+            groups,
             receivers: Vec::new(),
-            reassembly: Reassembly::default(),
             streams: Streams::default(),
             streams_again: None,
             found: None,
             came: LinkIndex(0),
             stranded: Vec::new(),
             ways: Vec::new(),
-            own_sockets: Vec::new(),
             copies: Vec::new(),
-            settings: config.settings,
             rng,
             boot,
             // Not where an earlier start began: its packets may still be remembered.
             echo_seq: boot.rotate_left(16),
-            bulk: None,
-            own_record_due: true,
-            alarms_told: TokenBucket::new(
-                routing::ALARMS_PER_S,
-                routing::ALARMS_AT_ONCE,
-                Time::ZERO,
-            ),
-            own_record_after: Time::ZERO,
+            own_record: own_record::OwnRecord::new(config.settings.alarms),
+            settings: config.settings,
             housekeeping: Time::ZERO,
             next_step: None,
-            trusted: trust::Trusted::default(),
+            trust: trust::Trust::new(config.unix_start_s),
         };
         node.enter_stored();
         node
@@ -346,14 +271,13 @@ impl Node {
     /// Tells the others, from the node's next record on, which version of the program it runs: ASCII
     /// that can be seen, of at most [`wire::link_state::VERSION_BYTES_MAX`] bytes.
     pub fn set_version(&mut self, version: &'static str) {
-        self.version = version;
-        self.own_record_due = true;
+        self.own_record.set_version(version);
     }
 
     /// Tells the node where the host's sockets are bound, in their order. Where there are several, its links may have
     /// several paths.
     pub fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
-        self.own_sockets = own;
+        self.own_links.set_sockets(own);
     }
 
     /// The node's name.
@@ -368,22 +292,22 @@ impl Node {
 
     /// What the node knows of the network: the records of all nodes.
     pub fn database(&self) -> &Database {
-        &self.database
+        self.router.database()
     }
 
     /// The neighbour that gets packets to `to` by `metric`.
     pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
-        self.tables.next_hop(metric, to)
+        self.router.tables().next_hop(metric, to)
     }
 
     /// What Scribe, beside this node, is to do next.
     pub fn next_errand(&mut self) -> Option<Errand> {
-        self.shared.next_errand()
+        self.groups.next_errand()
     }
 
     /// Scribe builds the trees of some groups of the network.
     pub fn wants_scribe(&self) -> bool {
-        self.database.membership().wants_scribe()
+        self.router.membership().wants_scribe()
     }
 
     /// Places for groups have become free since a client's join was refused for want of one.
@@ -393,12 +317,12 @@ impl Node {
 
     /// The nodes that can be reached, in order of address.
     pub fn reachable(&self) -> impl Iterator<Item = NodeAddr> {
-        self.tables.destinations()
+        self.router.tables().destinations()
     }
 
     /// The least one-way delay to a node; `None` if it cannot be reached.
     pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
-        self.tables.latency(to)
+        self.router.tables().latency(to)
     }
 
     /// Opens the socket of a service that runs beside this node, at a port that belongs to it.
@@ -407,11 +331,6 @@ impl Node {
             .sockets
             .open_service(client, port, options, &mut self.rng);
         opened.expect("a node has a socket for each of its services");
-    }
-
-    /// Wall time, in seconds since 1970.
-    fn unix_s(&self, now: Time) -> u64 {
-        self.unix_start_s + now.as_nanos() / 1_000_000_000
     }
 
     fn on_request(
@@ -433,9 +352,9 @@ impl Node {
             } => return self.on_send(now, client, Some(from), (to, port), payload, out),
             Request::Close => {
                 self.leave_streams(now, client, out);
-                self.leave_groups(client);
+                self.groups.close(client, &mut self.router);
                 self.sockets.close(client);
-                self.resequencer.close(client);
+                self.handover.leave(client, None);
                 return;
             }
             Request::Bind { port } => {
@@ -449,10 +368,15 @@ impl Node {
                 bound.map(|port| Reply::Bound { port })
             }
             Request::Join { group, port } => {
-                let joined = self.on_join(client, (group, port));
+                let opened = self.sockets.open(client, &mut self.rng).map(drop);
+                let router = &mut self.router;
+                let joined = opened.and_then(|()| self.groups.join(client, (group, port), router));
                 Ok(joined.unwrap_or_else(|why| Reply::NotJoined { group, why }))
             }
-            Request::Leave { group, port } => self.on_leave(client, (group, port)),
+            Request::Leave { group, port } => {
+                self.handover.leave(client, Some((group, port)));
+                self.groups.leave(client, (group, port), &mut self.router)
+            }
             Request::Options(options) => self.set_options(client, options),
             Request::Stream(request) => {
                 return self.on_stream_request(now, client, request, out);
@@ -471,15 +395,14 @@ impl Node {
         for index in due {
             self.links.touch(index);
         }
-        self.release_resequenced(now, out);
-        self.expire_fragments(now, out);
+        self.handover.on_timeout(now, out);
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         self.drive_ends(now, out);
         self.end_repairs.on_timeout(now);
         self.drive_audits(now, out);
         self.drive_group_audits(now, out);
-        self.database.settle_doubts(now);
+        self.router.database_mut().settle_doubts(now);
         if self.next_step.is_some_and(|at| at <= now) {
             self.redial(now, out);
         }
@@ -487,23 +410,21 @@ impl Node {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
             self.aims.expire(now);
-            self.trees.expire(now);
-            self.shared.expire(now);
+            self.groups.expire(now);
             self.tend_finding(now, out);
             self.redial(now, out);
             self.tend_paths(now, out);
             self.tend_ends(now, out);
-            self.tend_group_keys(now);
             self.end_repairs.expire(now);
             self.audits.expire(now);
-            self.group_audits.expire(now);
             self.prepare_ends(now, out);
             self.tend_direct(now, out);
-            self.tend_clock(now, out);
+            if self.settings.metric == MetricOf::Measured {
+                self.clock.tend(now, &self.router, &mut self.links, out);
+            }
             self.end_old_roots(now, out);
             self.keep_records(now);
-            let given_up = self.resequencer.totals().given_up;
-            self.held_given_up.look(now, given_up);
+            self.handover.look(now);
         }
         self.report_groups(now, out);
     }
@@ -546,28 +467,20 @@ impl Engine for Node {
         [
             (self.links.next_timeout(), "link"),
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
-            (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (self.next_step, "dial"),
             (self.ends.next_timeout(), "end"),
             (self.end_repairs.next_timeout(), "end"),
-            (self.own_keys.next_timeout(), "group key"),
-            (self.received_keys.next_timeout(), "group key"),
             (self.audits.next_timeout(), "audit"),
-            (self.group_audits.next_timeout(), "audit"),
-            (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),
-            (
-                self.own_record_due.then_some(self.own_record_after),
-                "record",
-            ),
-            (self.database.next_doubt(), "doubt"),
-            (self.telling_at(), "groups"),
-            (self.reporting_at(), "groups"),
+            (self.own_record.next_timeout(), "record"),
+            (self.router.database().next_doubt(), "doubt"),
             (Some(self.housekeeping), "housekeeping"),
         ]
         .into_iter()
+        .chain(self.groups.timeouts(self.housekeeping))
+        .chain(self.handover.timeouts())
         .filter_map(|(at, whose)| Some((at?, whose)))
         .min()
     }

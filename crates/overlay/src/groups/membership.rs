@@ -98,6 +98,12 @@ impl Membership {
         best_of(self.settings.get(&(group, prefix))?)
     }
 
+    /// Who builds the tree of a group. Anycast has none.
+    pub fn builder(&self, group: NodeAddr) -> TreeBuilder {
+        let setting = self.setting(group).filter(|_| group.is_multicast());
+        setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
+    }
+
     /// All settings that count, and who has said so, in order of address.
     pub fn settings(&self) -> impl Iterator<Item = (NodeAddr, Setting)> + '_ {
         self.settings.values().filter_map(best_of)

@@ -60,7 +60,7 @@ impl Link {
         // Round trips vary in a queue as well, and copies would keep it full.
         let brake = self.brake.as_ref();
         let is_queued = brake.is_some_and(Brake::is_queued) || self.path.hello.rtt().is_longer();
-        let is_random = brake.is_none_or(Brake::allows_redundancy);
+        let is_random = self.takes_redundancy();
         let sends = self.ahead.is_some_and(|ahead| ahead.concerns(false));
         let has_rested = self.copies_rest.allows(now, sends, is_queued);
         let loss = self.path.hello.loss_out().share();
@@ -83,7 +83,7 @@ impl Link {
             },
             longer: longer.div(2),
             span: SPAN as u32,
-            is_random: self.brake.as_ref().is_none_or(Brake::allows_redundancy),
+            is_random: self.takes_redundancy(),
             takes_repair: self.peer_takes_repair,
             strikes: self.strikes,
         }

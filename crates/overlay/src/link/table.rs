@@ -1,6 +1,6 @@
 //! The links of a node by index, by neighbour and by session; and which of them want attention.
 
-use super::Link;
+use super::{Link, Made};
 use base::{Duration, Map, NodeAddr, Time};
 use wire::link::SessionIndex;
 
@@ -36,6 +36,24 @@ pub struct Links {
 }
 
 impl Links {
+    /// No link is up.
+    pub(crate) fn are_down(&self) -> bool {
+        self.iter().all(|(_, link)| !link.is_up())
+    }
+
+    /// All links that are up run over streams, and one is.
+    pub(crate) fn are_without_datagrams(&self) -> bool {
+        let up = self.iter().filter(|(_, link)| link.is_up());
+        let mut over_stream = up.map(|(_, link)| link.is_over_stream()).peekable();
+        over_stream.peek().is_some() && over_stream.all(|it| it)
+    }
+
+    /// A neighbour is one by which the node enters the network, and it is configured where that is.
+    pub(crate) fn is_first(&self, of: NodeAddr) -> bool {
+        let link = self.by_peer(of).map(|index| self.at(index));
+        link.is_some_and(|link| link.made == Made::First && link.dial.is_some())
+    }
+
     /// The link to `peer`.
     pub fn by_peer(&self, peer: NodeAddr) -> Option<LinkIndex> {
         self.by_peer.get(&peer).copied()

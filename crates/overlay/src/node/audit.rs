@@ -8,8 +8,10 @@
 //! ```
 
 use super::Node;
-use super::ends::{PORT, is_own};
-use super::send::{assemble, metric, own_header};
+use super::ends::is_own;
+use super::metric;
+use super::receive::drop_one;
+use super::send::message;
 use super::stamped::is_flood;
 use crate::aims::{FlowAims, asks_less};
 use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
@@ -19,14 +21,13 @@ use crate::route::Tables;
 use crate::snapshot::{KnownDiversion, KnownSuspect, SuspectStatus};
 use crate::stamps::Wish;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
 use graph::protection::left;
-use graph::{LinkCost, Metric, Topology};
+use graph::{LinkCost, Topology};
+use wire::CLEAR_BYTES;
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::ipc::Scheme;
 use wire::stamp::Stamp;
 use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
-use wire::{CLEAR_BYTES, SEALED_HEADROOM};
 
 /// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
 /// anybody.
@@ -51,16 +52,18 @@ impl Node {
         to: NodeAddr,
         packets: &Burst,
     ) -> Option<WayId> {
-        if !self.settings.audit || !self.database.tallies(to) || !self.ends.has_session(to) {
+        if !self.settings.audit || !self.router.database().tallies(to) || !self.ends.has_session(to)
+        {
             return None;
         }
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let routing = header.class().routing;
-        let (own, tables, database, aims) = (self.addr, &self.tables, &self.database, &self.aims);
+        let (own, router, aims) = (self.addr, &self.router, &self.aims);
+        let tables = router.tables();
         let audit = self.audits.of(now, to)?;
         let journey = Journey {
             ends: (own, to),
-            topology: database.topology(),
+            topology: router.database().topology(),
             is_data: !is_own(&header),
         };
         let is_judged = || is_judged((tables, aims), to, &header);
@@ -73,9 +76,7 @@ impl Node {
         let metric = metric(routing)?;
         let generation = tables.followed()?;
         audit.by_table(now, (routing, generation), journey, is_judged, || {
-            let topology = database.topology();
-            let path = tables.tree(metric)?.path(topology.index(to)?);
-            let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
+            let path = router.path(metric, to)?;
             (has_relays(&path) && !tables.is_silent(metric, to)).then_some(path)
         })
     }
@@ -83,7 +84,7 @@ impl Node {
     /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
-        let known = (&self.tables, &self.aims);
+        let known = (self.router.tables(), &self.aims);
         Note {
             way: way.filter(|_| is_judged(known, to, &header)),
             link: header.class().link,
@@ -93,14 +94,10 @@ impl Node {
 
     /// Asks what is due.
     pub(super) fn drive_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let (tables, links) = (&self.tables, &self.links);
+        let (router, links) = (&self.router, &self.links);
         let way = |to: NodeAddr| {
-            let hop = tables.next_hop(Metric::ExpectedLatency, to);
-            let link = hop.and_then(|hop| links.by_peer(hop));
-            (
-                tables.latency(to).unwrap_or_default(),
-                has_room(links, link),
-            )
+            let latency = router.tables().latency(to).unwrap_or_default();
+            (latency, has_room(links, router.first_link(links, to)))
         };
         for due in self.audits.due(now, way) {
             let Due { to, question, by } = due;
@@ -130,9 +127,7 @@ impl Node {
         if !self.ends.has_session(to) {
             return;
         }
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
+        let mut header = self.message_header(CLASS, to);
         let stamp = match by {
             By::Table => &[],
             By::Two => self.disjoint_stamp(now, to).unwrap_or_default(),
@@ -141,11 +136,8 @@ impl Node {
         if !stamp.is_empty() {
             (header.class.routing, header.has_extension) = (Routing::Stamped, true);
         }
-        let payload = out.pool().copy_of(SEALED_HEADROOM, bytes);
-        match payload.and_then(|payload| assemble(&header, stamp, payload, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = message(&header, (stamp, true), bytes, out);
+        self.originate_made(now, &header, packet, out);
     }
 
     /// Two paths to a node at once, for what must arrive though one of them swallows.
@@ -156,9 +148,7 @@ impl Node {
             link: CLASS.link,
             deadline: None,
         };
-        let (generation, topology) = (self.database.generation(), self.database.topology());
-        self.stamps
-            .stamp(now, self.addr, wish, generation, topology)
+        self.router.stamp(now, wish)
     }
 
     /// A question or an answer of another end, out of its seal.
@@ -166,10 +156,10 @@ impl Node {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
         if !is_own(&header) || header.destination() != self.addr {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
         match Tally::parse(header.payload()) {
-            Err(_) => self.drop_one(Drop::Malformed, out),
+            Err(_) => drop_one(Drop::Malformed, out),
             Ok(Tally::Asked {
                 number,
                 session,
@@ -177,7 +167,7 @@ impl Node {
                 counts,
             }) => {
                 if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 }
                 let mut opened = [0; COUNTS_MAX];
                 let told = self.ends.opened(source, (session, first), counts.iter());
@@ -215,7 +205,7 @@ impl Node {
                 counts,
             }) => {
                 if !self.settings.audit || !self.audits.budgets.take_answer(now, source) {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 }
                 let to = (source, routing == Routing::Stamped);
                 self.answer_of_key(now, to, (number, name, first), counts.iter(), out);
@@ -224,7 +214,7 @@ impl Node {
                 self.on_told_of_key(now, source, number, counts.iter(), out);
             }
             Ok(Tally::Told { number, counts }) => {
-                let topology = self.database.topology();
+                let topology = self.router.database().topology();
                 if let Some(audit) = self.audits.get_mut(source) {
                     audit.on_told(number, counts.iter(), |nodes, link| {
                         promise(topology, nodes, (link, None))
@@ -236,7 +226,7 @@ impl Node {
     }
 
     pub(super) fn decide_audit(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
-        let (own, topology) = (self.addr, self.database.topology());
+        let (own, topology) = (self.addr, self.router.database().topology());
         let audit = self.audits.get_mut(to);
         let Some(finding) = audit.and_then(|audit| audit.decide(now, topology, (own, to))) else {
             return;
@@ -338,8 +328,7 @@ impl Note {
 
 /// A link has room for what is not needed.
 pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
-    let brake = link.and_then(|link| links.at(link).brake.as_ref());
-    brake.is_none_or(Brake::allows_redundancy)
+    link.is_none_or(|link| links.at(link).takes_redundancy())
 }
 
 /// What a packet has to have left for its loss to be a reproach, on a way of this latency.

@@ -15,8 +15,8 @@
 //! round trip shorter, which this node measures by itself.
 
 use super::Node;
-use crate::link::LinkIndex;
-use crate::settings::MetricOf;
+use super::router::Router;
+use crate::link::Links;
 use base::{Outbox, Time};
 use graph::reference::{Reference, reference};
 use wire::control::{Builder, ClockOffset, MESSAGE_HEADER_BYTES};
@@ -29,20 +29,18 @@ pub(super) struct Clock {
     generation: Option<u64>,
 }
 
-impl Node {
-    /// A neighbour tells how its clock becomes the network's.
-    pub(super) fn on_clock_offset(&mut self, now: Time, index: LinkIndex, clock: ClockOffset) {
-        self.links.at_mut(index).clock_told = Some((clock, now));
-    }
-
+impl Clock {
     /// Once a second: by which clock each link's delays are split, and what neighbours are told.
-    pub(super) fn tend_clock(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if self.settings.metric == MetricOf::Paper {
-            return;
-        }
-        let own = self.clock_offset(now);
-        for index in self.links.indices() {
-            let link = self.links.at_mut(index);
+    pub(super) fn tend(
+        &mut self,
+        now: Time,
+        router: &Router,
+        links: &mut Links,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let own = self.offset(now, router, links);
+        for index in links.indices() {
+            let link = links.at_mut(index);
             link.split_by(now, own);
             let Some(own) = own.filter(|_| link.is_up()) else {
                 continue;
@@ -55,20 +53,20 @@ impl Node {
     }
 
     /// How the own clock becomes the network's; none as long as the neighbour that is nearer does not tell.
-    fn clock_offset(&mut self, now: Time) -> Option<ClockOffset> {
-        let generation = self.database.generation();
-        if self.clock.generation != Some(generation) {
-            self.clock.generation = Some(generation);
-            self.clock.from = Some(reference(self.database.topology(), self.addr));
+    fn offset(&mut self, now: Time, router: &Router, links: &Links) -> Option<ClockOffset> {
+        let (generation, topology) = router.known();
+        if self.generation != Some(generation) {
+            self.generation = Some(generation);
+            self.from = Some(reference(topology, router.own()));
         }
-        let from = self.clock.from?;
+        let from = self.from?;
         let Some(by) = from.by else {
             return Some(ClockOffset {
-                reference: self.addr,
+                reference: router.own(),
                 offset_us: 0,
             });
         };
-        let link = self.links.at(self.links.by_peer(by)?);
+        let link = links.at(links.by_peer(by)?);
         let told = link.clock_told(now, from.node)?;
         Some(ClockOffset {
             reference: from.node,

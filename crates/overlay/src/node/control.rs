@@ -2,6 +2,7 @@
 //! the one control datagram per link and flush that carries the answers.
 
 use super::Node;
+use super::receive::drop_one;
 use crate::aims::{TOLD_AT_ONCE, Teller, key_of};
 use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
@@ -31,7 +32,7 @@ impl Node {
         datagram: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
-        let unix_s = self.unix_s(now);
+        let unix_s = self.trust.unix_s(now);
         let outcome = self.handshakes.on_datagram(now, unix_s, from, datagram);
         self.follow_roots(now, out);
         match outcome {
@@ -75,7 +76,7 @@ impl Node {
             let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
             let mut places: Vec<UnderlayAddr> = configured.collect();
             if places.is_empty() {
-                places = link.places(&self.own_sockets);
+                places = link.places(self.own_links.sockets());
             }
             if !link.is_up() && places.iter().any(is_dialled) {
                 link.dialling.on_obstacle(now, what);
@@ -85,7 +86,7 @@ impl Node {
 
     /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let gets_none = self.gets_no_datagrams();
+        let gets_none = self.links.are_without_datagrams();
         self.next_step = None;
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
@@ -104,7 +105,7 @@ impl Node {
             // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
             // a port of a host that only this one reaches.
             let is_configured = matches!(link.made, Made::Hand | Made::First);
-            let is_asked = gets_none || is_configured || !self.direct.is_attempted(peer);
+            let is_asked = gets_none || is_configured || !self.own_links.is_attempted(peer);
             if let Some(at) = link.dial
                 && is_asked
                 && link.fallback.asks(now, silence)
@@ -124,7 +125,7 @@ impl Node {
     /// Dials a neighbour that wants it at the next of its places.
     fn dial_places(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        let (peer, places) = (link.peer, link.places(&self.own_sockets));
+        let (peer, places) = (link.peer, link.places(self.own_links.sockets()));
         if link.wants_dial(now, places.len()) {
             // Where there are other paths, a new session is that of this one.
             let is_rekey = link.is_up() && !link.spares.is_empty();
@@ -186,7 +187,7 @@ impl Node {
             ..
         } = established;
         let address = peer.address();
-        let link = match self.is_outdated(&peer) {
+        let link = match self.trust.is_outdated(&peer) {
             true => Err(CertificateError::OldRoot.into()),
             false => self.link_for(now, address, peer.name(), out),
         };
@@ -207,7 +208,7 @@ impl Node {
         let link = self.links.at(index);
         if link.path.id == id && !link.is_up() {
             // It is the first that has answered.
-            for place in link.places(&self.own_sockets) {
+            for place in link.places(self.own_links.sockets()) {
                 self.handshakes.on_taken(place, address);
             }
         }
@@ -215,7 +216,8 @@ impl Node {
         self.send_each_plain(from, &reply, out);
         // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
         if self.links.at(index).path.hello.state() != State::Up {
-            self.flood.on_session_again(now, index, &self.database);
+            self.flood
+                .on_session_again(now, index, self.router.database());
         }
         let link = self.links.at_mut(index);
         link.name = peer.name().to_owned();
@@ -252,13 +254,7 @@ impl Node {
         if let Some(index) = known.filter(|index| !self.links.at(*index).is_left) {
             return Ok(index);
         }
-        let is_accepted = match &self.accept {
-            Some(list) => list.contains(&peer),
-            // Choice: whom the operator has taken off is not just anybody. It may not have heard of
-            // that, and it dials again where it was linked before. Direct links come and go.
-            None => known.is_none() || self.makes_links(),
-        };
-        if !is_accepted {
+        if !self.own_links.accepts(peer, known.is_some()) {
             return Err(Refusal::NotAccepted(peer));
         }
         self.make_room(now, out);
@@ -329,7 +325,7 @@ impl Node {
     ) {
         match out.pool().copy_of(0, bytes) {
             Some(datagram) => out.send(to, datagram),
-            None => self.drop_one(Drop::NoBuffer, out),
+            None => drop_one(Drop::NoBuffer, out),
         }
     }
 
@@ -391,11 +387,21 @@ impl Node {
                     }
                     self.on_mtu(index, before, out);
                 }
-                Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
+                Ok(Message::LinkDoubt(doubt)) => {
+                    self.doubt.on_told(now, self.links.at(index).peer, doubt);
+                }
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
-                Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
-                Ok(Message::StreamSeenAt(seen)) => self.on_stream_seen_at(index, seen),
-                Ok(Message::ClockOffset(clock)) => self.on_clock_offset(now, index, clock),
+                Ok(Message::SeenAt(endpoint)) => {
+                    self.own_links
+                        .on_seen_at(self.links.at(index).peer, endpoint);
+                }
+                Ok(Message::StreamSeenAt(seen)) => {
+                    let peer = self.links.at(index).peer;
+                    self.own_links.on_stream_seen_at(peer, seen);
+                }
+                Ok(Message::ClockOffset(clock)) => {
+                    self.links.at_mut(index).clock_told = Some((clock, now));
+                }
                 Ok(Message::FlowAims(aims)) => {
                     let by = Teller::Neighbour(self.links.at(index).peer);
                     let aims = aims.iter().take(TOLD_AT_ONCE);
@@ -403,7 +409,7 @@ impl Node {
                     aims.for_each(|aim| self.aims.note(now, key_of(&aim), aim.aim, by));
                 }
                 Ok(Message::Unknown { .. }) => {}
-                Err(_) => self.drop_one(Drop::Malformed, out),
+                Err(_) => drop_one(Drop::Malformed, out),
             }
         }
     }
@@ -457,7 +463,7 @@ impl Node {
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
-            self.flood.on_link_up(index, &self.database);
+            self.flood.on_link_up(index, self.router.database());
         }
         self.on_hello_event(now, (index, id), event, out);
     }
@@ -626,12 +632,14 @@ impl Node {
                 let _ = builder.tail_probe(probe);
             }
             self.acknowledge(now, index, &mut builder);
-            self.flood.fill(now, index, &self.database, &mut builder);
+            self.flood
+                .fill(now, index, self.router.database(), &mut builder);
             let mut len = builder.len();
             if len == 0 && fits < MAX_CONTROL {
                 // The longest records fit no shorter datagram, whatever becomes of it.
                 let mut builder = Builder::new(&mut bytes[..RECORD_ALONE]);
-                self.flood.fill(now, index, &self.database, &mut builder);
+                self.flood
+                    .fill(now, index, self.router.database(), &mut builder);
                 len = builder.len();
             }
             if len == 0 {
@@ -708,10 +716,7 @@ impl Link {
         const { assert!(CLEAR_BYTES + MAX_CONTROL + TAG_BYTES <= base::pool::SMALL_BYTES) };
         match out.pool().copy_of(CLEAR_BYTES, plaintext) {
             Some(burst) => self.transmit_control_by(now, path, burst, out),
-            None => out.report(Event::Dropped {
-                reason: Drop::NoBuffer,
-                packets: 1,
-            }),
+            None => drop_one(Drop::NoBuffer, out),
         }
     }
 }

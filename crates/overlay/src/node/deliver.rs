@@ -2,50 +2,18 @@
 
 use super::Node;
 use super::ends::{Around, PORT};
+use super::groups::REPORTS_PORT;
+use super::handover::{Arrived, order};
+use super::receive::drop_one;
 use super::segments;
 use super::send::{assemble, own_header};
-use super::shared_reports::REPORTS_PORT;
-use crate::event::{Drop, Event};
-use crate::fragment::Key;
-use crate::request::{Delivery, Options, Reply};
-use crate::resequence::{
-    FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, NODE_BYTES_MAX, Order, Verdict,
-};
-use crate::snapshot::{HeldStatus, HolderStatus};
-use base::pool::KEPT_OVERHEAD;
-use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Pool, Time, VirtualPort};
-use wire::data::{FlowSeq, Header, Remaining, Repr, Routing};
+use crate::event::Drop;
+use crate::request::Options;
+use base::{Burst, Outbox, Time};
+use wire::data::{Header, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::{HEADROOM, transport};
-
-/// Flows that wait which the status names: one that has taken all is the first.
-const HOLDERS_SHOWN: usize = 8;
-
-/// A datagram for a client, with what its reply tells.
-#[derive(Debug)]
-pub(super) struct Arrived {
-    from: NodeAddr,
-    port: VirtualPort,
-    to: VirtualPort,
-    group: Option<NodeAddr>,
-    recovered: bool,
-    /// As of `at`.
-    remaining: Remaining,
-    at: Time,
-    /// None stands for a fragment whose datagram has come, or comes, with another.
-    payload: Option<Burst>,
-}
-
-impl Hold for Arrived {
-    fn bytes(&self) -> usize {
-        KEPT_OVERHEAD + self.payload.as_ref().map_or(0, Burst::len)
-    }
-
-    fn keep(&mut self, pool: &Pool) -> bool {
-        self.payload.as_mut().is_none_or(|burst| pool.keep(burst))
-    }
-}
 
 impl Node {
     /// Delivers packets of which the burst holds the whole opened datagrams. Segments of one stream
@@ -105,7 +73,7 @@ impl Node {
                 Ok(transport::Kind::Fragment) if to_port == PORT && to == self.addr => {
                     return match around.is_end() {
                         true => self.on_part_of_copy(now, one, out),
-                        false => self.drop_one(Drop::Unsupported, out),
+                        false => drop_one(Drop::Unsupported, out),
                     };
                 }
                 Ok(transport::Kind::Fragment) => {}
@@ -122,12 +90,12 @@ impl Node {
                 Ok(transport::Kind::GroupCopy) if around.is_end() => {
                     let sender = (arrived.from, arrived.remaining);
                     if (to, to_port) != (self.addr, PORT) {
-                        return self.drop_one(Drop::Malformed, out);
+                        return drop_one(Drop::Malformed, out);
                     }
                     one.trim(offset, 0);
                     return self.on_group_copy(now, sender, one.bytes(), out);
                 }
-                _ => return self.drop_one(Drop::Unsupported, out),
+                _ => return drop_one(Drop::Unsupported, out),
             }
         }
         let mut clients = core::mem::take(&mut self.receivers);
@@ -139,155 +107,24 @@ impl Node {
         arrived.payload = Some(one);
         match clients.is_empty() {
             // Of a group others of the node's clients may have another port, or have sent it.
-            true if group.is_none() => self.drop_one(Drop::NoSocket, out),
+            true if group.is_none() => drop_one(Drop::NoSocket, out),
             true => {}
-            false => self.deliver_to(now, &clients, (to, seq, is_long), arrived, out),
+            false => {
+                let known = (&mut self.sockets, self.router.membership());
+                let order = |client| order((&mut *known.0, known.1), client, to);
+                let what = (to, seq, is_long);
+                self.handover
+                    .deliver_to(now, &clients, what, arrived, order, out);
+            }
         }
         clients.clear();
         self.receivers = clients;
     }
 
-    /// Delivers a datagram, or a fragment of one that is long, to some clients.
-    fn deliver_to(
-        &mut self,
-        now: Time,
-        clients: &[ClientId],
-        (to, seq, is_long): (NodeAddr, FlowSeq, bool),
-        mut arrived: Arrived,
-        out: &mut impl Outbox<Node>,
-    ) {
-        if is_long {
-            let key = Key {
-                from: (arrived.from, arrived.port),
-                to,
-                port: arrived.to,
-                id: 0,
-            };
-            let part = arrived.payload.take();
-            match self.on_fragment(now, key, arrived.remaining, part, out) {
-                // Of a long datagram, what the fragment tells that makes it whole.
-                Ok((whole, left)) => (arrived.payload, arrived.remaining) = (whole, left),
-                Err(why) => return self.drop_one(why, out),
-            }
-        }
-        let (Some(last), others) = (clients.last(), &clients[..clients.len().saturating_sub(1)])
-        else {
-            return;
-        };
-        for client in others {
-            let payload = arrived.payload.as_ref();
-            let copy = payload.and_then(|payload| out.pool().copy_burst(payload));
-            if payload.is_some() && copy.is_none() {
-                self.drop_one(Drop::NoBuffer, out);
-                continue;
-            }
-            let copy = Arrived {
-                payload: copy,
-                ..arrived
-            };
-            self.deliver_in_order(now, *client, (to, seq), copy, out);
-        }
-        self.deliver_in_order(now, *last, (to, seq), arrived, out);
-    }
-
-    /// Delivers a datagram to a client, as it comes or in order, as the client wants it.
-    fn deliver_in_order(
-        &mut self,
-        now: Time,
-        client: ClientId,
-        (to, seq): (NodeAddr, FlowSeq),
-        arrived: Arrived,
-        out: &mut impl Outbox<Node>,
-    ) {
-        match self.order(client, to) {
-            None => hand_over(now, client, arrived, out),
-            Some(order) => {
-                let key = (client, (to, arrived.to), arrived.from, arrived.port);
-                let left = arrived.remaining.duration();
-                let pushed =
-                    self.resequencer
-                        .push(now, key, (seq.0, order), left, arrived, out.pool());
-                match pushed {
-                    Ok(()) => {
-                        let mut ready = Some(key);
-                        while let Some(key) = ready {
-                            while let Some(next) = self.resequencer.pop(now, key) {
-                                hand_over(now, key.0, next, out);
-                            }
-                            ready = self.resequencer.relieve();
-                        }
-                    }
-                    Err((Verdict::TooLate, _)) => self.drop_one(Drop::TooLateForOrder, out),
-                    Err(_) => self.drop_one(Drop::ResequencerFull, out),
-                }
-            }
-        }
-    }
-
-    /// In which order a client gets what is sent to an address, none for as it comes: the group says it, or
-    /// the socket.
-    fn order(&mut self, client: ClientId, to: NodeAddr) -> Option<Order> {
-        let setting = match to.is_multicast() {
-            true => self.database.membership().setting(to),
-            false => None,
-        };
-        let socket = self.sockets.client(client);
-        let (own, own_deadline) = socket.map_or_else(Default::default, |socket| {
-            (socket.options.delivery, socket.options.deadline)
-        });
-        let said = setting.and_then(|setting| setting.delivery);
-        match said.unwrap_or(own) {
-            Delivery::AsItComes => None,
-            Delivery::InOrder => Some(Order::AtOnce),
-            Delivery::AsSent(after) => {
-                let ms = setting.map_or(0, |setting| setting.deadline_ms);
-                let deadline = match ms {
-                    0 => own_deadline,
-                    ms => Some(Duration::from_millis(ms.into())),
-                };
-                // Of a longer one the header told this much at first, whatever was set.
-                let deadline = Remaining::from_deadline(deadline).duration();
-                // A packet tells how much time it has left: with the deadline that is its age.
-                let left = after.map(|after| deadline.unwrap_or_default() - after);
-                Some(Order::AsSent(left))
-            }
-        }
-    }
-
-    /// Hands over what waited for its predecessors, or for its sender's pace.
-    pub(super) fn release_resequenced(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
-            hand_over(now, client, arrived, out);
-        }
-    }
-
-    /// What waits for its predecessors, and whose it is.
-    pub(super) fn held_status(&self) -> HeldStatus {
-        let totals = self.resequencer.totals();
-        let holders = self.resequencer.holders().into_iter();
-        let holder =
-            |((_, (to, port), from, from_port), held): (FlowKey, HeldTotals)| HolderStatus {
-                from: format!("{from}:{}", from_port.0),
-                to: format!("{to}:{}", port.0),
-                packets: held.packets,
-                bytes: held.bytes,
-                given_up: held.given_up,
-            };
-        HeldStatus {
-            packets: totals.packets,
-            bytes: totals.bytes,
-            bytes_limit: NODE_BYTES_MAX,
-            flow_bytes_limit: FLOW_BYTES_MAX,
-            given_up: totals.given_up,
-            given_up_lately: self.held_given_up.grown(totals.given_up),
-            holders: holders.take(HOLDERS_SHOWN).map(holder).collect(),
-        }
-    }
-
     /// Answers an echo request; other messages on the echo port are dropped.
     fn on_echo(&mut self, now: Time, one: Burst, out: &mut impl Outbox<Node>) {
         if !self.answer_echo(now, one.bytes(), echo::Kind::Reply, out) {
-            self.drop_one(Drop::Malformed, out);
+            drop_one(Drop::Malformed, out);
         }
     }
 
@@ -330,10 +167,8 @@ impl Node {
         let mut header = own_header(request.class, (self.addr, echo::PORT), to, seq);
         header.has_extension = !stamp.is_empty();
         let payload = out.pool().copy_of(HEADROOM, &bytes);
-        match payload.and_then(|payload| assemble(&header, stamp, payload, false, out)) {
-            Some(answer) => self.originate(now, &header, answer, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let answer = payload.and_then(|payload| assemble(&header, stamp, payload, false, out));
+        self.originate_made(now, &header, answer, out);
         true
     }
 }
@@ -352,37 +187,4 @@ fn way_back<'a>(packet: &[u8], back: &'a mut [u8; STAMP_BYTES_MAX]) -> &'a [u8] 
     let stamp = Stamp::parse(stamp.extension().unwrap_or_default());
     let len = stamp.ok().and_then(|stamp| stamp.emit_reversed(back));
     &back[..len.unwrap_or_default()]
-}
-
-fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbox<Node>) {
-    let Arrived {
-        from,
-        port,
-        to,
-        group,
-        recovered,
-        remaining,
-        at,
-        payload,
-    } = arrived;
-    let Some(payload) = payload else {
-        return;
-    };
-    // What waited for its predecessors has less time left.
-    let remaining = remaining.minus(now.since(at));
-    out.report(Event::Delivered {
-        bytes: payload.len() as u32,
-    });
-    out.deliver(
-        client,
-        Reply::Datagram {
-            from,
-            port,
-            to,
-            group,
-            recovered,
-            remaining,
-            payload,
-        },
-    );
 }

@@ -10,9 +10,10 @@
 
 use super::Node;
 use super::audit::has_room;
+use super::receive::drop_some;
 use super::send::extension_bytes;
 use crate::audit::{Audit, Course, WayId};
-use crate::event::{Drop, Event};
+use crate::event::Drop;
 use crate::link::LinkIndex;
 use crate::mtu::DEFAULT;
 use base::{Burst, NodeAddr, Outbox, Time};
@@ -71,7 +72,7 @@ impl Node {
         let Some(Audit { ways, .. }) = self.audits.get(to) else {
             return false;
         };
-        let most = usize::from(self.database.usable_along(ways.nodes(way)));
+        let most = usize::from(self.router.database().usable_along(ways.nodes(way)));
         let stamp_bytes = ways.stamp(way).len();
         stamp_bytes > 0 && fits(packets, stamp_bytes, most)
     }
@@ -88,8 +89,7 @@ impl Node {
         let mut at = 0;
         while at < packets.segments() {
             let Some(copy) = restamp(packets, at, stamp, out) else {
-                let (reason, packets) = (Drop::NoBuffer, (packets.segments() - at) as u32);
-                return out.report(Event::Dropped { reason, packets });
+                return drop_some(Drop::NoBuffer, (packets.segments() - at) as u32, out);
             };
             at += copy.segments();
             if let Some(sealed) = self.seal_noted(now, to, copy, Some(way), out) {
@@ -113,7 +113,7 @@ impl Node {
         };
         if let Some(Audit { ways, .. }) = self.audits.get(to) {
             for way in ways.planned() {
-                let usable = self.database.usable_along(ways.nodes(way));
+                let usable = self.router.database().usable_along(ways.nodes(way));
                 let stamp_bytes = extension_bytes(ways.stamp(way));
                 diversion.usable = diversion.usable.min(usable);
                 diversion.stamp_bytes = diversion.stamp_bytes.max(stamp_bytes);

@@ -6,33 +6,135 @@
 //! between forward it by table, and its end takes it as if it had come by the tree.
 
 use super::Node;
-use super::send::{assemble, metric};
-use crate::detour::{Edge, path};
+use super::metric;
+use super::router::Router;
+use super::send::assemble;
+use crate::detour::{Detours, Edge};
+use crate::doubts::Doubts;
 use crate::groups::Key;
-use crate::link::LinkIndex;
+use crate::hello;
+use crate::link::{Link, LinkIndex, Links};
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use wire::control::{Builder, LinkDoubt, MESSAGE_HEADER_BYTES};
 use wire::data::{EXTENSION_LENGTH_BYTES, Header, LinkProtocol, Routing};
-use wire::groups::TreeBuilder;
 use wire::stamp::TreeEdge;
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
-impl Node {
+/// Links in doubt, and the ways around them.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    /// What neighbours have told of links farther on, and what they were told.
+    told: Doubts,
+    around: Detours,
+    /// Ways for packets that would go back to the neighbour that sent them; none where links are never doubted: the
+    /// papers' nodes drop such packets.
+    back: Option<Detours>,
+}
+
+impl Doubt {
+    pub(super) fn new(settings: &hello::Settings) -> Doubt {
+        Doubt {
+            told: Doubts::default(),
+            around: Detours::default(),
+            back: settings.doubts().then(Detours::resting),
+        }
+    }
+
     /// What takes a link may be lost on it or farther on.
     #[inline]
-    pub(super) fn is_doubtful(&self, now: Time, index: LinkIndex) -> bool {
-        let link = self.links.at(index);
-        link.is_in_doubt(now) || self.doubts.concern(now, link.peer)
+    pub(super) fn is_doubtful(&self, now: Time, link: &Link) -> bool {
+        link.is_in_doubt(now) || self.told.concern(now, link.peer)
     }
 
     /// A neighbour tells of a link.
-    pub(super) fn on_doubt(&mut self, now: Time, index: LinkIndex, doubt: LinkDoubt) {
-        let LinkDoubt { from, to } = doubt;
-        self.doubts
-            .on_told(now, self.links.at(index).peer, Edge { from, to });
+    pub(super) fn on_told(&mut self, now: Time, by: NodeAddr, LinkDoubt { from, to }: LinkDoubt) {
+        self.told.on_told(now, by, Edge { from, to });
     }
 
+    /// The link in doubt that packets take: a link of this node itself, or one of which its other end has told and
+    /// that they take as well.
+    fn doubted(
+        &self,
+        now: Time,
+        (own, link): (NodeAddr, &Link),
+        takes: impl Fn(Edge) -> bool,
+    ) -> Option<Edge> {
+        if link.is_in_doubt(now) {
+            let (from, to) = (own, link.peer);
+            return Some(Edge { from, to });
+        }
+        self.told.of(now, link.peer).find(|edge| takes(*edge))
+    }
+
+    /// The link by which a packet goes on that came from the neighbour which is next on its path: the best one that
+    /// does not lead back there. The tables are right as far as this node knows, but the neighbour's say otherwise, and
+    /// what it has sent would be lost between the two.
+    ///
+    /// Choice: RFC 5286 turns packets around a link that has failed, and for these the next hop is as good as failed.
+    pub(super) fn way_on(
+        &mut self,
+        now: Time,
+        back: LinkIndex,
+        (routing, to): (Routing, NodeAddr),
+        (router, links): (&Router, &Links),
+    ) -> Option<LinkIndex> {
+        let (from, neighbor) = (router.own(), links.at(back).peer);
+        let edge = Edge { from, to: neighbor };
+        let without = (from, edge, metric(routing)?);
+        let next = self
+            .back
+            .as_mut()?
+            .next_hop(now, without, to, router.known())?;
+        let way = links.by_peer(next).filter(|way| links.at(*way).is_up())?;
+        (way != back).then_some(way)
+    }
+
+    /// The link to the neighbour that brings copies of packets to `to` without the link in doubt.
+    fn way_around(
+        &mut self,
+        now: Time,
+        (edge, metric): (Edge, Metric),
+        to: NodeAddr,
+        (router, links): (&Router, &Links),
+    ) -> Option<LinkIndex> {
+        let doubt = (router.own(), edge, metric);
+        let next = self.around.next_hop(now, doubt, to, router.known())?;
+        let link = links.by_peer(next)?;
+        let way = links.at(link);
+        // Copies are no load for a path that has too much already.
+        let is_free = way.takes_redundancy();
+        (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
+    }
+
+    /// Tells the neighbour that packets come from, if they do, that a link which they take is in doubt.
+    fn tell(
+        &mut self,
+        now: Time,
+        came: Option<LinkIndex>,
+        edge: Edge,
+        links: &mut Links,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Some(came) = came else {
+            return;
+        };
+        let link = links.at_mut(came);
+        if link.peer == edge.to || !self.told.is_due(now, link.peer, edge) {
+            return;
+        }
+        let Edge { from, to } = edge;
+        let mut bytes = [0; LinkDoubt::BYTES + MESSAGE_HEADER_BYTES];
+        if Builder::new(&mut bytes)
+            .link_doubt(LinkDoubt { from, to })
+            .is_ok()
+        {
+            link.send_control(now, &bytes, out);
+        }
+    }
+}
+
+impl Node {
     /// Sends copies of those packets of a run that cannot wait for a verdict on the link `index`, which
     /// they are about to take, or on one behind it. `came` is the link that brought them, none for packets of
     /// this node.
@@ -54,14 +156,18 @@ impl Node {
             if class.link != LinkProtocol::RealTime || !to.is_node() {
                 continue;
             }
-            let takes = |node: &Node, edge: Edge| node.takes(metric, to, edge);
-            let Some(edge) = self.doubted(now, index, takes) else {
+            let takes = |edge| self.router.takes(metric, to, edge);
+            let doubted = self
+                .doubt
+                .doubted(now, (self.addr, self.links.at(index)), takes);
+            let Some(edge) = doubted else {
                 continue;
             };
             // Who has sent it would drop it as a duplicate.
-            let way = self.way_around(now, (edge, metric), to);
+            let known = (&self.router, &self.links);
+            let way = self.doubt.way_around(now, (edge, metric), to, known);
             match way.filter(|way| Some(*way) != came) {
-                None => self.tell_doubt(now, came, edge, out),
+                None => self.doubt.tell(now, came, edge, &mut self.links, out),
                 Some(way) => {
                     let Some(packet) = out.pool().copy_of(0, run.segment(place)) else {
                         // The packets themselves are on their way.
@@ -94,11 +200,13 @@ impl Node {
             from: self.addr,
             to: self.links.at(index).peer,
         };
-        let Some(way) = self.way_around(now, (edge, metric), to) else {
+        let known = (&self.router, &self.links);
+        let Some(way) = self.doubt.way_around(now, (edge, metric), to, known) else {
             return Some(packet);
         };
         let link = self.links.at(way);
-        let rest = self.tables.latency_from(link.peer, to).unwrap_or_default();
+        let rest = self.router.tables().latency_from(link.peer, to);
+        let rest = rest.unwrap_or_default();
         if link.way_there() + rest >= left || packet.len() > usize::from(link.path.mtu.usable()) {
             return Some(packet);
         }
@@ -121,12 +229,19 @@ impl Node {
         if header.class().link != LinkProtocol::RealTime {
             return;
         }
-        let takes = |node: &Node, edge: Edge| node.is_of_tree(key, edge);
-        let Some(edge) = self.doubted(now, index, takes) else {
+        let takes = |edge| self.groups.is_of_tree(key, edge, &self.router);
+        let doubted = self
+            .doubt
+            .doubted(now, (self.addr, self.links.at(index)), takes);
+        let Some(edge) = doubted else {
             return;
         };
-        let Some(way) = self.way_around(now, (edge, key.metric), edge.to) else {
-            return self.tell_doubt(now, came, edge, out);
+        let known = (&self.router, &self.links);
+        let around = self
+            .doubt
+            .way_around(now, (edge, key.metric), edge.to, known);
+        let Some(way) = around else {
+            return self.doubt.tell(now, came, edge, &mut self.links, out);
         };
         let end = TreeEdge {
             from: self.addr,
@@ -156,127 +271,6 @@ impl Node {
                 self.send_group(now, (slot, false), None, packet, out);
             }
         }
-    }
-
-    /// The link in doubt that packets take: the link `index` itself, or one of which its other end has told
-    /// and that they take as well.
-    fn doubted(
-        &self,
-        now: Time,
-        index: LinkIndex,
-        takes: impl Fn(&Node, Edge) -> bool,
-    ) -> Option<Edge> {
-        let link = self.links.at(index);
-        if link.is_in_doubt(now) {
-            return Some(Edge {
-                from: self.addr,
-                to: link.peer,
-            });
-        }
-        let mut told = self.doubts.of(now, link.peer);
-        told.find(|edge| takes(self, *edge))
-    }
-
-    /// This node's path to a destination takes a link.
-    fn takes(&self, metric: Metric, to: NodeAddr, edge: Edge) -> bool {
-        let topology = self.database.topology();
-        let tree = self.tables.tree(metric).zip(topology.index(to));
-        tree.is_some_and(|(tree, to)| path(topology, tree, to).any(|taken| taken == edge))
-    }
-
-    /// A link is of a group's tree, below this node, with a member behind it.
-    fn is_of_tree(&self, key: Key, edge: Edge) -> bool {
-        let topology = self.database.topology();
-        let Some(tree) = self.trees.tree(key, self.database.generation()) else {
-            return false;
-        };
-        let members = self.database.membership().receivers(key.group);
-        let mut nodes = members.filter_map(|member| topology.index(member));
-        nodes.any(|member| {
-            let mut up = path(topology, tree, member);
-            up.any(|taken| taken == edge)
-                && (edge.from == self.addr || up.any(|taken| taken.from == self.addr))
-        })
-    }
-
-    /// The link by which a packet goes on that came from the neighbour which is next on its path: the best one that
-    /// does not lead back there. The tables are right as far as this node knows, but the neighbour's say otherwise, and
-    /// what it has sent would be lost between the two.
-    ///
-    /// Choice: RFC 5286 turns packets around a link that has failed, and for these the next hop is as good as failed.
-    /// Not where links are never doubted: the papers' nodes drop such packets.
-    pub(super) fn way_on(
-        &mut self,
-        now: Time,
-        back: LinkIndex,
-        routing: Routing,
-        to: NodeAddr,
-    ) -> Option<LinkIndex> {
-        if !self.settings.hello.doubts() {
-            return None;
-        }
-        let edge = Edge {
-            from: self.addr,
-            to: self.links.at(back).peer,
-        };
-        let known = (self.database.generation(), self.database.topology());
-        let without = (self.addr, edge, metric(routing)?);
-        let next = self.returns.next_hop(now, without, to, known)?;
-        let way = self
-            .links
-            .by_peer(next)
-            .filter(|way| self.links.at(*way).is_up())?;
-        (way != back).then_some(way)
-    }
-
-    /// The link to the neighbour that brings copies of packets to `to` without the link in doubt.
-    fn way_around(
-        &mut self,
-        now: Time,
-        (edge, metric): (Edge, Metric),
-        to: NodeAddr,
-    ) -> Option<LinkIndex> {
-        let known = (self.database.generation(), self.database.topology());
-        let doubt = (self.addr, edge, metric);
-        let next = self.detours.next_hop(now, doubt, to, known)?;
-        let link = self.links.by_peer(next)?;
-        let way = self.links.at(link);
-        // Copies are no load for a path that has too much already.
-        let is_free = way
-            .brake
-            .as_ref()
-            .is_none_or(|brake| brake.allows_redundancy());
-        (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
-    }
-
-    /// Tells the neighbour that packets come from, if they do, that a link which they take is in doubt.
-    fn tell_doubt(
-        &mut self,
-        now: Time,
-        came: Option<LinkIndex>,
-        edge: Edge,
-        out: &mut impl Outbox<Node>,
-    ) {
-        let Some(came) = came else {
-            return;
-        };
-        let link = self.links.at_mut(came);
-        if link.peer == edge.to || !self.doubts.is_due(now, link.peer, edge) {
-            return;
-        }
-        let Edge { from, to } = edge;
-        let mut bytes = [0; LinkDoubt::BYTES + MESSAGE_HEADER_BYTES];
-        if Builder::new(&mut bytes)
-            .link_doubt(LinkDoubt { from, to })
-            .is_ok()
-        {
-            link.send_control(now, &bytes, out);
-        }
-    }
-
-    /// A packet with the extension of a tree's edge is a copy of one of a tree of link state.
-    pub(super) fn is_copy_of_tree(&self, group: NodeAddr) -> bool {
-        self.builder(group) == TreeBuilder::LinkState
     }
 }
 

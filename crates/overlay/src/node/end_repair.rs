@@ -11,16 +11,15 @@
 //! though repair makes good for it.
 
 use super::Node;
+use super::audit::has_room;
 use super::ends::{CLASS, PORT, is_own};
-use super::receive::Verdict;
-use super::send::{assemble, own_header};
+use super::receive::{Verdict, drop_one, settle};
+use super::send::message;
 use crate::ends::has_seal;
 use crate::event::Drop;
 use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, Reason, SealedPacket};
 use crate::snapshot::EndRepairStatus;
 use base::{Burst, Duration, Map, NodeAddr, Outbox, Time};
-use congestion::brake::Brake;
-use graph::Metric;
 use wire::control::REPAIR_FRONT_BYTES;
 use wire::data::{Header, LaneSeq, LinkProtocol, Remaining, TTL_MAX};
 use wire::link::{Clear, SessionIndex};
@@ -204,7 +203,7 @@ impl Node {
             let packet = &segment[CLEAR_BYTES..segment.len() - TAG_BYTES];
             let header = Header::trusted(packet);
             let is_covered = repairs && is_data(&header) && {
-                let usable = self.usable_to(header.class().routing, to);
+                let usable = self.router.usable_to(header.class().routing, to);
                 packet.len() + AROUND <= usize::from(usable)
             };
             if !is_covered {
@@ -213,7 +212,7 @@ impl Node {
                 }
                 continue;
             }
-            let way = self.tables.latency(to).unwrap_or_default();
+            let way = self.router.tables().latency(to).unwrap_or_default();
             let wish = self.aims.of_packet(&header);
             // What was set for links holds for the way.
             let aims = Aims {
@@ -241,8 +240,7 @@ impl Node {
 
     /// The lane of the way to a node has just sent what a host catches up with.
     fn catches_up_to(&self, now: Time, to: NodeAddr) -> bool {
-        let hop = self.tables.next_hop(Metric::ExpectedLatency, to);
-        let link = hop.and_then(|hop| self.links.by_peer(hop));
+        let link = self.router.first_link(&self.links, to);
         let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
         brake.is_some_and(|brake| brake.catches_up(now))
     }
@@ -256,10 +254,7 @@ impl Node {
     }
 
     fn flush_end_repair_to(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
-        let hop = self.tables.next_hop(Metric::ExpectedLatency, to);
-        let link = hop.and_then(|hop| self.links.by_peer(hop));
-        let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
-        let is_random = brake.is_none_or(Brake::allows_redundancy);
+        let is_random = has_room(&self.links, self.router.first_link(&self.links, to));
         let Some(sender) = self.end_repairs.senders.get_mut(&to) else {
             return;
         };
@@ -290,10 +285,10 @@ impl Node {
         let header = Header::trusted(packet);
         let source = header.source();
         if !is_own(&header) || header.destination() != self.addr {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
         let Ok(message) = EndRepair::parse(header.payload()) else {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         };
         match message {
             EndRepair::Report(report) => {
@@ -307,10 +302,10 @@ impl Node {
                 named,
             } => {
                 let Some(made) = self.ends.made(source, session) else {
-                    return self.drop_one(Drop::EndNoSession, out);
+                    return drop_one(Drop::EndNoSession, out);
                 };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 };
                 let each = core::iter::repeat_n(1, 8 * named.len());
                 let opened = self.ends.opened(source, (session, first), each);
@@ -327,10 +322,10 @@ impl Node {
             EndRepair::Repair { session, repair } => {
                 let left = header.remaining().duration();
                 let Some(made) = self.ends.made(source, session) else {
-                    return self.drop_one(Drop::EndNoSession, out);
+                    return drop_one(Drop::EndNoSession, out);
                 };
                 let Some(receiver) = self.end_repairs.receiver(source) else {
-                    return self.drop_one(Drop::Unsupported, out);
+                    return drop_one(Drop::Unsupported, out);
                 };
                 receiver.on_repair(now, Of { session, made }, left, &repair);
                 self.forward_restored(now, source, out);
@@ -354,11 +349,11 @@ impl Node {
         {
             // The seal must not hear of what is late: a copy that a hop's request brings may be in time.
             if remaining.is_expired() {
-                self.drop_one(Drop::Expired, out);
+                drop_one(Drop::Expired, out);
                 continue;
             }
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
-                self.drop_one(Drop::NoBuffer, out);
+                drop_one(Drop::NoBuffer, out);
                 continue;
             };
             let own = self.addr;
@@ -372,14 +367,14 @@ impl Node {
                 is_one
             });
             if !is_whole {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             }
             burst.push_front(CLEAR_BYTES);
             let len = burst.len() + TAG_BYTES;
             burst.fill(len, len);
             let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
-            let verdict = self.judge_flow(now, self.came, packet, out);
+            let verdict = settle(self.judge_flow(now, packet, out), out);
             if matches!(verdict, Verdict::Opened)
                 && let Some(receiver) = self.end_repairs.receivers.get_mut(&source)
             {
@@ -394,21 +389,16 @@ impl Node {
         &mut self,
         now: Time,
         to: NodeAddr,
-        message: &[u8],
+        bytes: &[u8],
         left: Option<Duration>,
         out: &mut impl Outbox<Node>,
     ) {
         if !self.ends.has_session(to) {
             return;
         }
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
+        let mut header = self.message_header(CLASS, to);
         header.remaining = Remaining::from_deadline(left);
-        let payload = out.pool().copy_of(SEALED_HEADROOM, message);
-        match payload.and_then(|payload| assemble(&header, &[], payload, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = message(&header, (&[], true), bytes, out);
+        self.originate_made(now, &header, packet, out);
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! Sealed is what goes from one node to another, if both can: datagrams, streams, the node's own
 //! reports. Not sealed are echoes, which nodes on the way answer too, and packets to anycast addresses, whose
-//! receiver the entry does not know. The sibling `group_keys` seals packets to groups.
+//! receiver the entry does not know. `groups::keys` seals packets to groups.
 
 use super::Node;
-use super::receive::Verdict;
-use super::send::{around_bytes, assemble, own_header};
+use super::receive::{Verdict, drop_one, drop_some, settle};
+use super::send::{around_bytes, message};
 use crate::audit::WayId;
 use crate::ends::{Opened, Sealed, has_seal};
 use crate::event::{Drop, Event};
@@ -16,10 +16,9 @@ use crate::request::RequestError;
 use crate::settings::Sealing;
 use crate::snapshot::EndStatus;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
-use graph::Metric;
 use secure::{Established, Outcome, PacketMarks, Refusal, Session};
 use wire::data::{Class, Header, LinkProtocol, Routing};
-use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
+use wire::{CLEAR_BYTES, HEADER_BYTES, TAG_BYTES, echo, link, transport};
 
 /// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
 pub(super) const CLASS: Class = Class {
@@ -42,7 +41,7 @@ pub(super) enum Arrived {
     Plain,
     /// It was sealed by its source; it begins later and ends earlier now.
     Opened,
-    /// It has been handled, or dropped.
+    /// It has been handled.
     Done,
 }
 
@@ -60,8 +59,8 @@ impl Node {
     /// A node opens what is sealed for it, and seals what it sends here.
     fn is_end(&self, node: NodeAddr) -> bool {
         // While nothing is known of it, what was agreed on goes on.
-        self.database.seals(node)
-            || self.database.links_of(node).is_none() && self.ends.has_session(node)
+        self.router.database().seals(node)
+            || self.router.database().links_of(node).is_none() && self.ends.has_session(node)
     }
 
     /// Whether a client may send to an address that could only be reached in the open.
@@ -74,7 +73,7 @@ impl Node {
             return Ok(());
         }
         let is_fine = match to.is_multicast() {
-            true => self.seals_group(to),
+            true => self.groups.seals(to, &self.router),
             false => to == self.addr || port == echo::PORT || to.is_node() && self.is_end(to),
         };
         is_fine.then_some(()).ok_or(RequestError::Unsealed)
@@ -90,10 +89,8 @@ impl Node {
     ) -> Option<Burst> {
         let count = packets.segments() as u32;
         // Without a way there a handshake would only find that out later.
-        let has_way = || self.tables.next_hop(Metric::ExpectedLatency, to).is_some();
-        if !self.ends.has_session(to) && !has_way() {
-            let (reason, packets) = (Drop::NoRoute, count);
-            out.report(Event::Dropped { reason, packets });
+        if !self.ends.has_session(to) && !self.router.has_way(to) {
+            drop_some(Drop::NoRoute, count, out);
             return None;
         }
         let way = self.natural_way(now, to, &packets);
@@ -121,8 +118,7 @@ impl Node {
             Sealed::Waits(Some(init)) => self.send_handshake(now, to, &init, out),
             Sealed::Waits(None) => {}
             Sealed::Dropped(reason) => {
-                let packets = count;
-                out.report(Event::Dropped { reason, packets });
+                drop_some(reason, count, out);
             }
         }
         None
@@ -147,13 +143,13 @@ impl Node {
         now: Time,
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
-    ) -> Arrived {
+    ) -> Result<Arrived, Drop> {
         let header = Header::trusted(&*packet);
         let source = header.source();
         let transport = header
             .has_transport()
             .then(|| transport::Kind::of(header.payload()));
-        let reason = match transport {
+        match transport {
             Some(Ok(transport::Kind::End(kind))) if kind.is_sealed() => {
                 let noted = self.end_repairs.note(now, source, packet);
                 let opened = self.ends.open(now, source, packet);
@@ -162,15 +158,15 @@ impl Node {
                     self.forward_restored(now, source, out);
                 }
                 match opened {
-                    Ok(Opened::Packet) => return Arrived::Opened,
-                    Ok(Opened::Nothing) => return Arrived::Done,
+                    Ok(Opened::Packet) => Ok(Arrived::Opened),
+                    Ok(Opened::Nothing) => Ok(Arrived::Done),
                     Err(Drop::EndNoSession) => {
                         let from = (source, self.came);
                         if self.ends.keep_early(now, from, packet, out.pool()) {
-                            return Arrived::Done;
+                            return Ok(Arrived::Done);
                         }
                         self.ask_end(now, source, packet, out);
-                        Drop::EndNoSession
+                        Err(Drop::EndNoSession)
                     }
                     Err(reason) => {
                         if reason == Drop::Duplicate {
@@ -180,7 +176,7 @@ impl Node {
                             self.flows
                                 .on_duplicate(FlowKey::of(&Header::trusted(&*packet)));
                         }
-                        reason
+                        Err(reason)
                     }
                 }
             }
@@ -189,13 +185,11 @@ impl Node {
                 // What had to be sent by two paths is answered so.
                 let is_doubled = header.class().routing == Routing::Stamped;
                 self.on_end_handshake(now, (source, is_doubled), &packet[at..], out);
-                return Arrived::Done;
+                Ok(Arrived::Done)
             }
-            _ if self.believes(&header) => return Arrived::Plain,
-            _ => Drop::EndUnsealed,
-        };
-        self.drop_one(reason, out);
-        Arrived::Done
+            _ if self.believes(&header) => Ok(Arrived::Plain),
+            _ => Err(Drop::EndUnsealed),
+        }
     }
 
     /// A packet in the open may be from whom it names: its source does not seal, or it is an echo or
@@ -218,7 +212,7 @@ impl Node {
 
     fn ask_end(&mut self, now: Time, of: NodeAddr, packet: &[u8], out: &mut impl Outbox<Node>) {
         if self.settings.sealing != Sealing::Off
-            && self.database.seals(of)
+            && self.router.database().seals(of)
             && let Some(init) = self.ends.ask(now, of, packet)
         {
             self.send_handshake(now, of, &init, out);
@@ -233,9 +227,9 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         if self.settings.sealing == Sealing::Off {
-            return self.drop_one(Drop::Unsupported, out);
+            return drop_one(Drop::Unsupported, out);
         }
-        let unix_s = self.unix_s(now);
+        let unix_s = self.trust.unix_s(now);
         let outcome = self.ends.on_handshake(now, unix_s, source, datagram);
         self.follow_roots(now, out);
         match outcome {
@@ -269,15 +263,14 @@ impl Node {
         why: Refusal,
         out: &mut impl Outbox<Node>,
     ) {
-        self.drop_one(Drop::EndHandshake, out);
+        drop_one(Drop::EndHandshake, out);
         // It has shown who it is: nobody says that of another.
         if ![Refusal::NotHybrid(source), Refusal::HybridAlone(source)].contains(&why) {
             return;
         }
         let (packets, is_news) = self.ends.on_apart(now, source, why);
         if packets > 0 {
-            let reason = Drop::EndClassic;
-            out.report(Event::Dropped { reason, packets });
+            drop_some(Drop::EndClassic, packets, out);
         }
         if is_news {
             out.report(Event::EndRefused { node: source, why });
@@ -299,14 +292,14 @@ impl Node {
         } = established;
         let is_unconfirmed = session.is_unconfirmed();
         // Whoever sends in another's name shows his own certificate here.
-        if peer.address() != source || self.is_outdated(&peer) {
+        if peer.address() != source || self.trust.is_outdated(&peer) {
             self.ends.release(session.local_index());
-            return self.drop_one(Drop::BadSource, out);
+            return drop_one(Drop::BadSource, out);
         }
         let had_session = self.ends.has_session(source);
-        let boot = self.database.boot_of(source);
+        let boot = self.router.database().boot_of(source);
         if !self.ends.install(now, (source, boot), session) {
-            return self.drop_one(Drop::EndHandshake, out);
+            return drop_one(Drop::EndHandshake, out);
         }
         for bytes in &reply {
             self.send_shaking(now, (source, is_doubled), bytes, out);
@@ -342,21 +335,18 @@ impl Node {
             let packet = &mut datagram.bytes_mut()[CLEAR_BYTES..end];
             let mut header = Header::trusted(&mut *packet);
             header.set_remaining(header.remaining().minus(waited));
-            let verdict = self.judge_flow(now, early.came, packet, out);
+            let came = core::mem::replace(&mut self.came, early.came);
+            let verdict = settle(self.judge_flow(now, packet, out), out);
+            self.came = came;
             self.dispatch(now, verdict, datagram, out);
         }
     }
 
     /// Says under a new session that this end has it.
     fn confirm_end(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
-        let empty = out.pool().copy_of(SEALED_HEADROOM, &[]);
-        match empty.and_then(|empty| assemble(&header, &[], empty, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let header = self.message_header(CLASS, to);
+        let empty = message(&header, (&[], true), &[], out);
+        self.originate_made(now, &header, empty, out);
     }
 
     pub(super) fn send_handshake(
@@ -377,10 +367,8 @@ impl Node {
         datagram: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
-        let seq = self.next_echo_seq();
-        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
-        let usable = usize::from(self.usable_to(Routing::Stamped, to));
+        let mut header = self.message_header(CLASS, to);
+        let usable = usize::from(self.router.usable_to(Routing::Stamped, to));
         let fits = |stamp: &[u8]| around_bytes(stamp, false) + datagram.len() <= usable;
         let stamp = match is_doubled {
             true => self.disjoint_stamp(now, to).filter(|stamp| fits(stamp)),
@@ -390,11 +378,8 @@ impl Node {
         if !stamp.is_empty() {
             (header.class.routing, header.has_extension) = (Routing::Stamped, true);
         }
-        let payload = out.pool().copy_of(SEALED_HEADROOM, datagram);
-        match payload.and_then(|payload| assemble(&header, stamp, payload, false, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = message(&header, (stamp, false), datagram, out);
+        self.originate_made(now, &header, packet, out);
     }
 
     /// Repetitions of handshakes, and what has waited for one in vain.
@@ -409,16 +394,13 @@ impl Node {
             self.send_shaking(now, (to, is_doubled), &datagram, out);
         }
         if in_vain > 0 {
-            out.report(Event::Dropped {
-                reason: Drop::EndNoSession,
-                packets: in_vain,
-            });
+            drop_some(Drop::EndNoSession, in_vain, out);
         }
     }
 
     /// Slow housekeeping of sessions.
     pub(super) fn tend_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let database = &self.database;
+        let database = self.router.database();
         for (to, init) in self.ends.tend(now, |node| database.seals(node)) {
             self.send_handshake(now, to, &init, out);
         }
@@ -434,7 +416,12 @@ impl Node {
     /// Of each node that was spoken with, or could be, how its packets are sealed.
     pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
         let mut nodes = self.ends.nodes();
-        nodes.extend(self.database.nodes().filter(|node| *node != self.addr));
+        nodes.extend(
+            self.router
+                .database()
+                .nodes()
+                .filter(|node| *node != self.addr),
+        );
         nodes.sort_unstable();
         nodes.dedup();
         let status = |node: NodeAddr| {
@@ -443,7 +430,7 @@ impl Node {
             let (repair, restored) = self.end_repairs.status(node);
             EndStatus {
                 node: node.to_string(),
-                seals: self.database.seals(node),
+                seals: self.router.database().seals(node),
                 session_age_s: session.map(|it| now.since(it.established()).as_secs_f64()),
                 post_quantum: session.is_some_and(Session::is_hybrid),
                 reason: self.refused_end(now, node),

@@ -1,7 +1,7 @@
 //! The flows of this node, for status: what they are, and which way they go from here.
 
 use super::operate::percent;
-use super::{Node, send};
+use super::{Node, metric};
 use crate::flow::{Flow, FlowKey};
 use crate::link::LinkIndex;
 use crate::snapshot::{FlowStatus, StreamStatus};
@@ -90,7 +90,7 @@ impl Node {
         let to = flow.key.destination;
         let is_here = to == self.addr;
         let aim = self.aims.of(&flow.key).unwrap_or_default();
-        let generation = self.tables.generation();
+        let generation = self.router.tables().generation();
         let cached = flow.cached.filter(|cached| cached.generation == generation);
         let next = cached.map(|cached| self.links.at(LinkIndex(cached.link as u16)).peer);
         FlowStatus {
@@ -150,17 +150,9 @@ impl Node {
 
     /// The path that the tables of all nodes make, or none.
     fn path_by_table(&self, routing: Routing, to: NodeAddr) -> Vec<Vec<String>> {
-        let topology = self.database.topology();
-        let tree = send::metric(routing).and_then(|metric| self.tables.tree(metric));
-        let path = tree
-            .zip(topology.index(to))
-            .map(|(tree, node)| tree.path(node));
+        let path = metric(routing).and_then(|metric| self.router.path(metric, to));
         let path = path.filter(|path| path.len() > 1);
-        let addresses = |path: Vec<_>| {
-            path.into_iter()
-                .map(|n| topology.addr(n).to_string())
-                .collect()
-        };
+        let addresses = |path: Vec<NodeAddr>| path.iter().map(NodeAddr::to_string).collect();
         path.map(addresses).into_iter().collect()
     }
 
@@ -172,7 +164,7 @@ impl Node {
             link: options.class.link,
             deadline: options.deadline,
         };
-        let paths = self.stamps.present(&wish);
+        let paths = self.router.stamped(&wish);
         let paths: Vec<Vec<String>> = paths
             .map(|path| path.iter().map(ToString::to_string).collect())
             .collect();

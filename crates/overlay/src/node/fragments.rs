@@ -1,14 +1,14 @@
-//! Datagrams that are longer than a packet: cut at the entry, put together at the exit. Relays never
-//! look.
+//! Datagrams that are longer than a packet: cut at the entry, put together at the exit ([`super::handover`]). Relays
+//! never look.
 
 use super::Node;
+use super::receive::drop_some;
 use super::send::{around_bytes, emit, seal_kind};
 use crate::ends::SEAL_FRONT;
-use crate::event::{Drop, Event};
-use crate::fragment::{Key, Outcome};
+use crate::event::Drop;
 use base::{Burst, Outbox, Time};
 use wire::CLEAR_BYTES;
-use wire::data::{EXTENSION_LENGTH_BYTES, FlowSeq, HEADER_BYTES, Remaining, Repr};
+use wire::data::{EXTENSION_LENGTH_BYTES, FlowSeq, HEADER_BYTES, Repr};
 use wire::transport::{FRAGMENT_BYTES, Fragment};
 
 /// The longest datagram of a client: what an IPv4 UDP datagram carries.
@@ -34,10 +34,7 @@ impl Node {
         while rest.peek().is_some() {
             let Some(mut burst) = out.pool().large() else {
                 let packets = rest.len() as u32;
-                return out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets,
-                });
+                return drop_some(Drop::NoBuffer, packets, out);
             };
             let (mut used, capacity) = (0, burst.capacity());
             while let Some((i, chunk)) =
@@ -63,51 +60,6 @@ impl Node {
             }
             burst.fill(used, around + step);
             self.originate(now, header, burst, out);
-        }
-    }
-
-    /// Takes a fragment, and gives the datagram if it was the last that was missing.
-    pub(super) fn on_fragment(
-        &mut self,
-        now: Time,
-        key: Key,
-        remaining: Remaining,
-        one: Option<Burst>,
-        out: &mut impl Outbox<Node>,
-    ) -> Result<(Option<Burst>, Remaining), Drop> {
-        let payload = one.as_ref().map(Burst::bytes).unwrap_or_default();
-        let (fragment, bytes) = Fragment::parse(payload).map_err(|_| Drop::Malformed)?;
-        let key = Key {
-            id: fragment.id,
-            ..key
-        };
-        let part = (fragment, bytes);
-        let outcome = self
-            .reassembly
-            .on_fragment(now, key, part, remaining, out.pool());
-        self.count_given_up(out);
-        match outcome {
-            Outcome::Whole(payload, left) => Ok((Some(payload), left)),
-            Outcome::Kept => Ok((None, remaining)),
-            Outcome::Contradicts => Err(Drop::Malformed),
-            Outcome::NoBuffer => Err(Drop::NoBuffer),
-        }
-    }
-
-    /// Gives up datagrams of which not everything has come in time.
-    pub(super) fn expire_fragments(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        self.reassembly.expire(now);
-        self.count_given_up(out);
-    }
-
-    fn count_given_up(&mut self, out: &mut impl Outbox<Node>) {
-        let given_up = self.reassembly.take_given_up();
-        let counts = [
-            (Drop::FragmentLate, given_up.late),
-            (Drop::FragmentFull, given_up.crowded_out),
-        ];
-        for (reason, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
-            out.report(Event::Dropped { reason, packets });
         }
     }
 }

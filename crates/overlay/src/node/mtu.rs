@@ -1,7 +1,8 @@
 //! Probes of the paths to the neighbours, and what follows when one carries less, or more again.
 
 use super::Node;
-use crate::event::{Drop, Event};
+use super::receive::{drop_one, drop_some};
+use crate::event::Drop;
 use crate::link::{Link, LinkIndex, PathId, place_mut};
 use crate::mtu::{DEFAULT, Probe, SHORT};
 use base::{Outbox, Time, UnderlayAddr};
@@ -71,7 +72,7 @@ impl Node {
         if usable == before {
             return;
         }
-        self.own_record_due = true;
+        self.own_record.note();
         if usable > before || link.reliable.sender.is_empty() {
             return;
         }
@@ -88,10 +89,7 @@ impl Node {
         }
         self.links.touch(index);
         if too_long > 0 {
-            out.report(Event::Dropped {
-                reason: Drop::TooLong,
-                packets: too_long,
-            });
+            drop_some(Drop::TooLong, too_long, out);
         }
     }
 }
@@ -117,10 +115,7 @@ impl Link {
                     burst.set_dont_fragment();
                     self.transmit_control_by(now, id, burst, out);
                 }
-                None => out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets: 1,
-                }),
+                None => drop_one(Drop::NoBuffer, out),
             }
         }
     }

@@ -15,8 +15,8 @@ use wire::certificate::Certificate;
 impl Node {
     /// The network at this moment, as the link-state database has it.
     pub fn network_snapshot(&self, now: Time) -> NetworkSnapshot {
-        let topology = self.database.topology();
-        let mut nodes: Vec<NodeAddr> = self.database.nodes().chain([self.addr]).collect();
+        let topology = self.router.database().topology();
+        let mut nodes: Vec<NodeAddr> = self.router.database().nodes().chain([self.addr]).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let parameters = topology.parameters();
@@ -59,7 +59,7 @@ impl Node {
         let edges = topology.links_from(index).iter();
         let known = edges.map(|edge| {
             let to = topology.addr(edge.peer);
-            let told = self.database.told(from, to);
+            let told = self.router.database().told(from, to);
             let rates = told.rates;
             let lane = edge.link.repair.and_then(|repair| repair.lane);
             KnownLink {
@@ -134,7 +134,8 @@ impl Node {
         if node == self.addr {
             return Some(self.name.clone());
         }
-        let certificate = self.database.certificate(node).map(Certificate::parse)?;
+        let certificate = self.router.database().certificate(node);
+        let certificate = certificate.map(Certificate::parse)?;
         Some(certificate.ok()?.subject.name.to_owned())
     }
 
@@ -144,7 +145,8 @@ impl Node {
             address: node.to_string(),
             name: self.known_name(node),
             bulk: self
-                .database
+                .router
+                .database()
                 .bulk(node)
                 .map(|told| KnownBulk::of(told, &own)),
             refused: self.refused_end(now, node),

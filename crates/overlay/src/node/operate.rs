@@ -72,16 +72,15 @@ impl Node {
             Operation::TunnelEnded { neighbor, at } => self.on_tunnel_ended(now, neighbor, at),
             Operation::Carried { neighbor, rates } => self.on_carried(now, neighbor, rates),
             Operation::Bulk(bulk) => {
-                let before = self.bulk.replace(bulk);
-                self.own_record_due |= before != Some(bulk);
+                self.own_record.set_bulk(bulk);
                 Ok(Reply::Done)
             }
             Operation::Mapped(endpoint) => {
-                self.sightings.set_mapped(endpoint);
+                self.own_links.set_mapped(endpoint);
                 Ok(Reply::Done)
             }
             Operation::Hosts(hosts) => {
-                self.sightings.set_hosts(hosts);
+                self.own_links.set_hosts(hosts);
                 Ok(Reply::Done)
             }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -89,27 +88,18 @@ impl Node {
                 group,
                 prefix,
                 setting,
-            } => self.set_group(now, (group, prefix), setting),
+            } => {
+                let known = (self.handshakes.identity(), self.router.database());
+                self.groups
+                    .set(self.trust.unix_s(now), (group, prefix), setting, known)
+            }
             Operation::First(first) => {
                 self.set_first(&first);
                 Ok(Reply::Done)
             }
-            Operation::Permit(permit) => self.permit(permit),
-            Operation::Edges {
-                group,
-                ends,
-                has_parent,
-                is_in_tree,
-            } => {
-                self.shared.set_edges(group, (ends, has_parent), is_in_tree);
-                Ok(Reply::Done)
-            }
-            Operation::Root { group, at } => {
-                self.shared.set_root(now, group, at);
-                Ok(Reply::Done)
-            }
-            Operation::NoScribe => {
-                self.shared.clear();
+            Operation::Permit(permit) => self.groups.permit(permit, self.handshakes.identity()),
+            said @ (Operation::Edges { .. } | Operation::Root { .. } | Operation::NoScribe) => {
+                self.groups.on_scribe(now, said);
                 Ok(Reply::Done)
             }
             Operation::Renew(identity) => self.renew(now, *identity, out),
@@ -176,7 +166,7 @@ impl Node {
         let before = link.carried.and_then(|carried| carried.told(now));
         let carried = Carried::after(link.carried, rates, now);
         link.carried = Some(carried);
-        self.own_record_due |= carried.is_news(before);
+        self.own_record.note_if(carried.is_news(before));
         Ok(Reply::Done)
     }
 
@@ -191,7 +181,7 @@ impl Node {
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
         let before = core::mem::replace(&mut self.links.at_mut(index).hops, hops);
-        self.own_record_due |= before != hops;
+        self.own_record.note_if(before != hops);
         Ok(Reply::Done)
     }
 
@@ -230,7 +220,7 @@ impl Node {
         link.capacity_kbps = capacity_kbps;
         let reliable = self.settings.reliable.of_link(reliable);
         link.reliable.sender.configure(reliable);
-        self.own_record_due = true;
+        self.own_record.note();
         self.redial(now, out);
         Ok(Reply::Done)
     }
@@ -256,7 +246,7 @@ impl Node {
         (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
         link.reliable.sender.configure(self.settings.reliable);
         self.cut(now, index, why, out);
-        self.own_record_due = true;
+        self.own_record.note();
         Ok(Reply::Done)
     }
 
@@ -294,8 +284,8 @@ impl Node {
         let certificate = self.handshakes.identity().certificate().fields();
         let network = self.handshakes.network();
         let root_until_s = self
-            .trusted
-            .own_root
+            .trust
+            .own_root()
             .and_then(|it| network.counts_until_s(it));
         let not_after_s = certificate
             .not_after_s
@@ -309,13 +299,13 @@ impl Node {
             lab: self.lab,
             root: network.root_number(),
             certificate_serial: certificate.serial,
-            certificate_root: self.trusted.own_root,
+            certificate_root: self.trust.own_root(),
             certificate_not_after_s: not_after_s,
-            certificate_expires_soon: self.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
+            certificate_expires_soon: self.trust.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
             revocations_root,
             revocations_version,
             sockets: self.sockets.len(),
-            seen: self.seen_statuses(),
+            seen: self.own_links.seen_statuses(),
             links: self
                 .links
                 .iter()
@@ -323,10 +313,10 @@ impl Node {
                 .filter(|(_, link)| !link.is_resting || link.is_up())
                 .map(|(_, link)| LinkStatus {
                     why: self.why(link),
-                    ..link.status(now, &self.own_sockets)
+                    ..link.status(now, self.own_links.sockets())
                 })
                 .collect(),
-            finding: self.finding_status(),
+            finding: self.own_links.finding_status(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),
@@ -334,8 +324,8 @@ impl Node {
             suspects: self.suspect_statuses(now),
             paths_bad: self.audits.findings(),
             flooders: self.flooder_statuses(),
-            held: self.held_status(),
-            database_nodes: self.database.nodes().count(),
+            held: self.handover.status(),
+            database_nodes: self.router.database().nodes().count(),
         }
     }
 
@@ -351,8 +341,8 @@ impl Node {
     fn routes(&self) -> Vec<RouteStatus> {
         let mut routes = Vec::new();
         for (metric, name) in METRICS {
-            for to in self.tables.destinations() {
-                if let Some(route) = self.tables.route(metric, to) {
+            for to in self.router.tables().destinations() {
+                if let Some(route) = self.router.tables().route(metric, to) {
                     routes.push(RouteStatus {
                         to: to.to_string(),
                         metric: name,

@@ -25,8 +25,8 @@ impl Node {
             self.rekey_spares(now, index, out);
             let link = self.links.at_mut(index);
             let peer = link.peer;
-            let is_direct = self.direct.is_attempted(peer);
-            if let Some(to) = link.path_to_open(now, &self.own_sockets, is_direct)
+            let is_direct = self.own_links.is_attempted(peer);
+            if let Some(to) = link.path_to_open(now, self.own_links.sockets(), is_direct)
                 && let Ok(init) = self.handshakes.dial_further(now, to, peer)
             {
                 self.send_plain(to, &init, out);
@@ -146,7 +146,11 @@ impl Node {
         let health = |path: &Path| {
             let at = path.at?;
             Some(PathHealth {
-                from: self.own_sockets.get(usize::from(at.socket)).copied(),
+                from: self
+                    .own_links
+                    .sockets()
+                    .get(usize::from(at.socket))
+                    .copied(),
                 at,
                 state: path.hello.state(),
                 silence: path.silence(now),

@@ -13,7 +13,6 @@
 use super::Node;
 use crate::settings::Sealing;
 use base::{Duration, NodeAddr, Outbox, Time};
-use graph::Metric;
 
 /// A record that has just come is not in the routes yet, and others come with it.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
@@ -29,14 +28,10 @@ impl Node {
         if self.settings.sealing == Sealing::Off {
             return;
         }
-        let mut missing: Vec<NodeAddr> = self.database.sealers().collect();
+        let mut missing: Vec<NodeAddr> = self.router.database().sealers().collect();
         // The other side of each pair does the same: one of them is enough.
         missing.retain(|node| *node > self.addr && self.ends.is_unknown(now, *node));
-        missing.retain(|node| {
-            self.tables
-                .next_hop(Metric::ExpectedLatency, *node)
-                .is_some()
-        });
+        missing.retain(|node| self.router.has_way(*node));
         missing.sort_unstable();
         for node in missing {
             let Some(init) = self.ends.prepare(now, node) else {

@@ -5,8 +5,7 @@
 
 use super::Node;
 use super::ends::{Around, Arrived, is_own, tag_of, whole_of};
-use super::groups::rest_of_tree;
-use super::send::{metric, next_hop};
+use super::metric;
 use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey, Mark};
@@ -32,8 +31,8 @@ pub(super) enum Verdict {
     Members,
     /// Onwards over this link.
     Forward(LinkIndex),
-    /// Copies over some links, as the stamp says; it came over this one.
-    Copies(LinkIndex),
+    /// Copies over some links, as the stamp says.
+    Copies,
     /// Copies to the branches of a group's tree, and to the group's clients here; also on the links of second ways, or not.
     Group(u32, bool),
     /// The same for copies that have come around a link in doubt.
@@ -104,12 +103,12 @@ impl Node {
         match verdict {
             Verdict::Done => {}
             Verdict::Forward(link) => {
-                if self.is_doubtful(now, link) {
+                if self.doubt.is_doubtful(now, self.links.at(link)) {
                     self.send_around(now, link, Some(self.came), &run, out);
                 }
                 self.send_run(now, link, run, false, out);
             }
-            Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
+            Verdict::Copies => self.send_copies(now, Some(self.came), run, out),
             Verdict::Group(slot, takes_second) => {
                 self.send_group(now, (slot, takes_second), Some(self.came), run, out);
             }
@@ -136,20 +135,20 @@ impl Node {
             Err(_) => match Kind::of(datagram) {
                 Ok(kind) if !kind.is_sealed() => return Found::Handshake,
                 _ => {
-                    self.drop_one(Drop::Malformed, out);
+                    drop_one(Drop::Malformed, out);
                     return Found::Nothing;
                 }
             },
         };
         let Some(index) = self.links.by_session(clear.session) else {
-            self.drop_one(Drop::UnknownSession, out);
+            drop_one(Drop::UnknownSession, out);
             return Found::Nothing;
         };
         let link = self.links.at_mut(index);
         match link.open(now, from, clear.session, datagram) {
             Ok(opened) => Found::Opened(index, clear.session, opened),
             Err(reason) => {
-                self.drop_one(reason, out);
+                drop_one(reason, out);
                 Found::Nothing
             }
         }
@@ -168,6 +167,7 @@ impl Node {
     }
 
     /// Decides on a datagram.
+    #[inline]
     fn judge(
         &mut self,
         now: Time,
@@ -192,11 +192,14 @@ impl Node {
             self.on_moved(now, index, from, out);
         }
         if opened.alarmed {
-            self.tell_alarm(now);
+            self.own_record.alarm(now);
         }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {
-            Kind::Data => self.judge_packet(now, (index, opened.path), plaintext, out),
+            Kind::Data => settle(
+                self.judge_packet(now, (index, opened.path), plaintext, out),
+                out,
+            ),
             _ => {
                 self.on_control(now, (index, opened.path), waited, plaintext, out);
                 Verdict::Done
@@ -211,19 +214,15 @@ impl Node {
         (index, path): (LinkIndex, PathId),
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
-    ) -> Verdict {
+    ) -> Result<Verdict, Drop> {
         let len = packet.len();
-        let Ok(header) = Header::parse(&*packet) else {
-            self.drop_one(Drop::Malformed, out);
-            return Verdict::Done;
-        };
+        let header = Header::parse(&*packet).map_err(|_| Drop::Malformed)?;
         let class = header.class();
         let link = self.links.at_mut(index);
         if !link.carries() {
             // A neighbour that has not noticed yet that this node has restarted goes on with the
             // lane numbers of before; they must not be taken for those of the lane that begins.
-            self.drop_one(Drop::LinkDown, out);
-            return Verdict::Done;
+            return Err(Drop::LinkDown);
         }
         link.on_data_received(now, path, (is_own(&header), len));
         let (way_here, way_there) = (link.way_here_by(path), link.way_there());
@@ -233,14 +232,11 @@ impl Node {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
                 let (to, came) = (header.destination(), link.peer);
-                let (tables, database) = (&self.tables, &self.database);
+                let router = &self.router;
                 let in_time = remaining
                     .duration()
                     .map(|left| left - (way_here + way_there));
-                let rest = || match to.is_multicast() {
-                    true => rest_of_tree(tables, database, (to, came), in_time),
-                    false => tables.latency(to).unwrap_or_default(),
-                };
+                let rest = || router.rest(came, to, in_time);
                 let seq = header.lane_seq();
                 let arrival = match header.is_recovered() {
                     true => link.receiver.on_repaired(now, seq, rest),
@@ -262,10 +258,7 @@ impl Node {
                             after_us,
                         });
                     }
-                    Arrival::Duplicate | Arrival::TooOld => {
-                        self.drop_one(Drop::Duplicate, out);
-                        return Verdict::Done;
-                    }
+                    Arrival::Duplicate | Arrival::TooOld => return Err(Drop::Duplicate),
                 }
             }
             LinkProtocol::Reliable => {
@@ -275,30 +268,25 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let rtt = link.rtt();
                 link.reliable.receiver.measure(now, len, rtt);
-                let dropped = match link.reliable.receiver.on_packet(now, seq) {
-                    lane::Arrival::New | lane::Arrival::Recovered => None,
-                    lane::Arrival::Duplicate => Some(Drop::Duplicate),
-                    lane::Arrival::Beyond => Some(Drop::BeyondWindow),
-                };
-                if let Some(reason) = dropped {
-                    self.drop_one(reason, out);
-                    return Verdict::Done;
+                match link.reliable.receiver.on_packet(now, seq) {
+                    lane::Arrival::New | lane::Arrival::Recovered => {}
+                    lane::Arrival::Duplicate => return Err(Drop::Duplicate),
+                    lane::Arrival::Beyond => return Err(Drop::BeyondWindow),
                 }
             }
         }
         self.links.touch(index);
         Header::trusted(&mut *packet).set_remaining(remaining);
-        self.judge_flow(now, index, packet, out)
+        self.judge_flow(now, packet, out)
     }
 
-    /// Decides on a packet that its link has let through and whose remaining time is up to date.
+    /// Decides on a packet that the link by which it came has let through, and whose remaining time is up to date.
     pub(super) fn judge_flow(
         &mut self,
         now: Time,
-        index: LinkIndex,
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
-    ) -> Verdict {
+    ) -> Result<Verdict, Drop> {
         let len = packet.len();
         let mut header = Header::trusted(&mut *packet);
         let routing = header.class().routing;
@@ -306,51 +294,45 @@ impl Node {
         let is_stamped = routing == Routing::Stamped;
         if destination.is_multicast() && header.has_extension() && !is_stamped {
             // Also where it began: an edge between others may lead by there.
-            if let Some(verdict) = self.judge_passing(&mut header, out) {
-                return verdict;
+            if let Some(verdict) = self.judge_passing(&mut header)? {
+                return Ok(verdict);
             }
         }
         if !source.is_node() || source == self.addr {
             // A flood comes back to where it began.
-            let reason = match is_stamped && source == self.addr {
+            return Err(match is_stamped && source == self.addr {
                 true => Drop::Duplicate,
                 false => Drop::BadSource,
-            };
-            self.drop_one(reason, out);
-            return Verdict::Done;
+            });
         }
         // What is restored has not come by a link.
         if is_stamped && !self.end_repairs.is_restoring() {
-            let came = self.links.at(index).peer;
+            let came = self.links.at(self.came).peer;
             // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
-            if let Err(reason) = stamped::check(header.extension(), destination, self.addr, came) {
-                self.drop_one(reason, out);
-                return Verdict::Done;
-            }
+            stamped::check(header.extension(), destination, self.addr, came)?;
         }
-        if !destination.is_node() && !self.permits().may_send(source, destination) {
-            self.drop_one(Drop::NotPermitted, out);
-            return Verdict::Done;
+        if !destination.is_node() && !self.router.permits().may_send(source, destination) {
+            return Err(Drop::NotPermitted);
         }
         // Before the flow hears of it: what its source has not sealed must not count for what it has.
         let is_flood = is_stamped && stamped::is_flood(&header);
         let (mut packet, mut arrived) = (packet, Verdict::Local);
         let mut tag = None;
         if destination == self.addr {
-            match self.judge_arrival(now, packet, out) {
+            match self.judge_arrival(now, packet, out)? {
                 Arrived::Plain => {}
                 Arrived::Opened => {
                     let end = len - TAG_BYTES;
                     packet = &mut packet[CLEAR_BYTES..end];
                     arrived = Verdict::Opened;
                 }
-                Arrived::Done => return Verdict::Done,
+                Arrived::Done => return Ok(Verdict::Done),
             }
         } else if self.settings.sealing != Sealing::Off
             && destination.is_multicast()
-            && self.receives(destination)
+            && self.groups.receives(destination, &self.router)
         {
-            return self.judge_received(now, packet, out);
+            return self.judge_received(now, packet);
         } else if !is_flood {
             tag = tag_of(packet);
         }
@@ -361,25 +343,24 @@ impl Node {
             destination,
             destination_port: header.destination_port(),
         };
-        let local =
-            destination == self.addr || destination.is_anycast() && self.receives(destination);
+        let local = destination == self.addr
+            || destination.is_anycast() && self.groups.receives(destination, &self.router);
         let toward = match destination.is_anycast() && !local {
-            true => metric(routing).and_then(|metric| self.nearest(destination, metric)),
+            true => metric(routing).and_then(|metric| self.router.nearest(destination, metric)),
             false => Some(destination),
         };
         // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
         if tag.is_some() && header.remaining().is_expired() {
             self.flows.on_expired(now, key);
-            self.drop_one(Drop::Expired, out);
-            return Verdict::Done;
+            return Err(Drop::Expired);
         }
         // So is the time to live: what ends here must not make a duplicate of what goes on.
         if tag.is_some() && !local && ends_here(&header) {
-            self.drop_one(Drop::TtlExceeded, out);
+            drop_one(Drop::TtlExceeded, out);
             if !destination.is_multicast() {
                 self.answer_ttl_exceeded(now, packet, out);
             }
-            return Verdict::Done;
+            return Ok(Verdict::Done);
         }
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
@@ -402,58 +383,62 @@ impl Node {
         };
         let mut header = Header::trusted(&mut *packet);
         if verdict != flow::Verdict::New {
-            self.drop_one(Drop::Duplicate, out);
-            return Verdict::Done;
+            return Err(Drop::Duplicate);
         }
         flow.class = header.class();
         flow.recovered += u64::from(header.is_recovered());
         if header.remaining().is_expired() {
             flow.expired += 1;
-            self.drop_one(Drop::Expired, out);
-            return Verdict::Done;
+            return Err(Drop::Expired);
         }
         if local {
-            return arrived;
+            return Ok(arrived);
         }
         if destination.is_multicast() {
-            return self.judge_group(now, packet, out);
+            return self.groups.judge(now, packet, (&self.router, &self.links));
         }
         let ttl = header.ttl();
         if ttl <= 1 {
-            self.drop_one(Drop::TtlExceeded, out);
+            drop_one(Drop::TtlExceeded, out);
             self.answer_ttl_exceeded(now, packet, out);
-            return Verdict::Done;
+            return Ok(Verdict::Done);
         }
         header.set_ttl(ttl - 1);
         if is_stamped {
-            return self.judge_stamped(index, &header, out);
+            return self.judge_stamped(&header, out);
         }
-        let Some(toward) = toward else {
-            self.drop_one(Drop::NoMember, out);
-            return Verdict::Done;
-        };
+        let toward = toward.ok_or(Drop::NoMember)?;
         let cached = Some(&mut flow.cached);
-        match next_hop(&self.tables, &self.links, routing, toward, cached) {
+        let mut link = self.router.next_hop(&self.links, routing, toward, cached)?;
+        if link == self.came {
             // It has been there: while routes change, two nodes can each take the other for the
             // next one. The other would drop it as a duplicate.
-            Ok(link) if link == index => match self.way_on(now, link, routing, toward) {
-                Some(link) => Verdict::Forward(link),
-                None => {
-                    self.drop_one(Drop::Loop, out);
-                    Verdict::Done
-                }
-            },
-            Ok(link) => Verdict::Forward(link),
-            Err(reason) => {
-                self.drop_one(reason, out);
-                Verdict::Done
-            }
+            let other =
+                self.doubt
+                    .way_on(now, link, (routing, toward), (&self.router, &self.links));
+            link = other.ok_or(Drop::Loop)?;
         }
+        Ok(Verdict::Forward(link))
     }
+}
 
-    pub(super) fn drop_one(&mut self, reason: Drop, out: &mut impl Outbox<Node>) {
-        out.report(Event::Dropped { reason, packets: 1 });
-    }
+/// What was decided on a packet: one that is not to be is dropped, and counted.
+#[inline]
+pub(super) fn settle(judged: Result<Verdict, Drop>, out: &mut impl Outbox<Node>) -> Verdict {
+    judged.unwrap_or_else(|reason| {
+        drop_one(reason, out);
+        Verdict::Done
+    })
+}
+
+/// Counts a packet that goes no farther.
+pub(super) fn drop_one(reason: Drop, out: &mut impl Outbox<Node>) {
+    drop_some(reason, 1, out);
+}
+
+/// The same for several.
+pub(super) fn drop_some(reason: Drop, packets: u32, out: &mut impl Outbox<Node>) {
+    out.report(Event::Dropped { reason, packets });
 }
 
 /// No node behind this one is to get the packet. Along the edges of a shared tree only nodes on their way count.

@@ -2,14 +2,14 @@
 //! and pace permit, and what a link that is down has left behind finds another way.
 //!
 //! ```text
-//!   send_run ──▶ queue_reliable ──▶ Lane ── flush_reliable ──▶ sealed bursts
+//!   send_run ──▶ queue_run ──▶ Lane ── flush_reliable ──▶ sealed bursts
 //!                                    │  ▲
 //!            link down, other routes │  '── ReliableAck
 //!                                    '──▶ reroute_stranded ──▶ another lane, or dropped and counted
 //! ```
 
 use super::Node;
-use super::send::next_hop;
+use super::receive::drop_some;
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, PathId, mark};
@@ -43,44 +43,15 @@ pub(super) struct Stranded {
     generation: Option<u32>,
 }
 
-fn is_reliable(datagram: &[u8]) -> bool {
+/// The packet waits in the lane of its link.
+pub(super) fn is_reliable(datagram: &[u8]) -> bool {
     let packet = &datagram[CLEAR_BYTES..];
     Header::trusted(packet).class().link == LinkProtocol::Reliable
 }
 
 impl Node {
-    /// Puts the reliable packets of a run into the lane of their link; gives back the others.
-    #[inline]
-    pub(super) fn queue_reliable(
-        &mut self,
-        now: Time,
-        index: LinkIndex,
-        mut run: Burst,
-        is_own: bool,
-        out: &mut impl Outbox<Node>,
-    ) -> Option<Burst> {
-        // Mostly all are of one class.
-        while !run.is_empty() {
-            let first = is_reliable(run.segment(0));
-            let count = run.segments();
-            let alike = (1..count).find(|&i| is_reliable(run.segment(i)) != first);
-            let alike = alike.unwrap_or(count);
-            match (first, alike == count) {
-                (false, true) => return Some(run),
-                (false, false) => {
-                    let front = run.split_front(alike);
-                    self.send_run(now, index, front, is_own, out);
-                }
-                (true, _) => {
-                    let front = run.split_front(alike);
-                    self.queue_run(now, index, &front, is_own, out);
-                }
-            }
-        }
-        None
-    }
-
-    fn queue_run(
+    /// Puts reliable packets into the lane of their link.
+    pub(super) fn queue_run(
         &mut self,
         now: Time,
         index: LinkIndex,
@@ -96,8 +67,7 @@ impl Node {
                 let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
                 self.excuse(now, index, to, packets);
             }
-            let reason = Drop::LinkDown;
-            return out.report(Event::Dropped { reason, packets });
+            return drop_some(Drop::LinkDown, packets, out);
         }
         let (mut dropped, mut made_room, mut too_long) = (0, 0, 0);
         // Own packets that have made room, when they were sealed, and the way that they were for.
@@ -134,7 +104,7 @@ impl Node {
         dropped += made_room;
         for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
             if packets > 0 {
-                out.report(Event::Dropped { reason, packets });
+                drop_some(reason, packets, out);
             }
         }
     }
@@ -144,15 +114,11 @@ impl Node {
     pub(super) fn has_room(&mut self, now: Time, routing: Routing, flow: &FlowKey) -> bool {
         let to = flow.destination;
         if to.is_multicast() {
-            let Ok(slot) = self.group_slot(now, (self.addr, to), routing, false) else {
-                return true;
-            };
-            // The slowest branch sets the pace, as long as it moves at all.
-            let mut links = self.trees.at(slot).links(now);
-            return links.all(|link| self.links.at(link).reliable.sender.room(flow) > 0);
+            let ways = (&self.router, &self.links);
+            return self.groups.has_room(now, routing, flow, ways);
         }
         let diverted = self.diverted_hop(routing, to);
-        let by_table = || next_hop(&self.tables, &self.links, routing, to, None);
+        let by_table = || self.router.next_hop(&self.links, routing, to, None);
         match diverted.map_or_else(by_table, Ok) {
             Ok(index) if to != self.addr => self.links.at(index).reliable.sender.room(flow) > 0,
             _ => true,
@@ -174,7 +140,7 @@ impl Node {
         link.reliable.sender.seed_rtt(now, rtt);
         link.spread(now);
         link.reliable.sender.on_timeout(now);
-        let (tables, peer) = (&self.tables, link.peer);
+        let (tables, peer) = (self.router.tables(), link.peer);
         let rest = |to: NodeAddr| tables.latency_from(peer, to);
         let mut left = FLUSH_PACKETS;
         for id in link.path_ids() {
@@ -194,8 +160,7 @@ impl Node {
         }
         let packets = link.reliable.sender.take_overdue();
         if packets > 0 {
-            let reason = Drop::Expired;
-            out.report(Event::Dropped { reason, packets });
+            drop_some(Drop::Expired, packets, out);
         }
         while let Some(stream) = self.links.at_mut(index).reliable.sender.pop_ready() {
             self.streams.touch(stream);
@@ -265,7 +230,7 @@ impl Node {
 
     /// Sends what waits for links that are down another way, where there is one by now.
     pub(super) fn reroute_stranded(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let generation = self.tables.generation();
+        let generation = self.router.tables().generation();
         for i in (0..self.stranded.len()).rev() {
             let Stranded {
                 index,
@@ -308,10 +273,7 @@ impl Node {
         }
         self.links.touch(index);
         if dropped > 0 {
-            out.report(Event::Dropped {
-                reason: Drop::LinkDown,
-                packets: dropped,
-            });
+            drop_some(Drop::LinkDown, dropped, out);
         }
     }
 
@@ -319,7 +281,7 @@ impl Node {
     fn other_way(&self, index: LinkIndex, packet: &Packet) -> Option<LinkIndex> {
         let header = Header::trusted(&packet.bytes[..]);
         let (routing, to) = (header.class().routing, header.destination());
-        let other = next_hop(&self.tables, &self.links, routing, to, None).ok()?;
+        let other = self.router.next_hop(&self.links, routing, to, None).ok()?;
         (other != index && self.links.at(other).is_up()).then_some(other)
     }
 }

@@ -2,12 +2,11 @@
 //! way on.
 
 use super::Node;
-use super::groups::rest_of_tree;
+use super::receive::{drop_one, settle};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
 use base::{Outbox, Time};
-use congestion::brake::Brake;
 use wire::control::{MESSAGE_HEADER_BYTES, kind};
 use wire::data::{Header, LinkProtocol};
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -31,7 +30,7 @@ impl Node {
             return;
         }
         // What congestion has dropped is not helped by more. [Papadimitriou06 §6]
-        let is_random = link.brake.as_ref().is_none_or(Brake::allows_redundancy);
+        let is_random = link.takes_redundancy();
         if !is_random || !link.carries() {
             return link.history.forgo_repair();
         }
@@ -47,10 +46,7 @@ impl Node {
             let plaintext = &room[..MESSAGE_HEADER_BYTES + len];
             match out.pool().copy_of(CLEAR_BYTES, plaintext) {
                 Some(burst) => link.transmit_repair(now, burst, out),
-                None => out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets: 1,
-                }),
+                None => drop_one(Drop::NoBuffer, out),
             }
         }
     }
@@ -75,27 +71,23 @@ impl Node {
                 continue;
             };
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
-                self.drop_one(Drop::NoBuffer, out);
+                drop_one(Drop::NoBuffer, out);
                 continue;
             };
             let (peer, way_here) = (link.peer, link.path.way_here());
             let Ok(mut header) = Header::parse(burst.bytes_mut()) else {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             };
             if header.class().link != LinkProtocol::RealTime {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             }
             header.set_lane_seq(seq);
             header.set_recovered();
             let remaining = header.remaining().minus(way_here + now.since(due));
             header.set_remaining(remaining);
-            let to = header.destination();
-            let rest = match to.is_multicast() {
-                true => rest_of_tree(&self.tables, &self.database, (to, peer), None),
-                false => self.tables.latency(to).unwrap_or_default(),
-            };
+            let rest = self.router.rest(peer, header.destination(), None);
             if remaining.is_expired() || !remaining.allows(rest) {
                 link.receiver.on_found_late(seq);
             }
@@ -105,7 +97,7 @@ impl Node {
             let len = burst.len() + TAG_BYTES;
             burst.fill(len, len);
             let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
-            let verdict = self.judge_flow(now, index, packet, out);
+            let verdict = settle(self.judge_flow(now, packet, out), out);
             self.dispatch(now, verdict, burst, out);
         }
     }

@@ -9,12 +9,12 @@
 
 use super::Node;
 use super::ends::Around;
+use super::receive::drop_one;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
 use base::{Burst, NodeAddr, Outbox, Time};
 use core::ops::Range;
-use graph::Metric;
 use wire::data::{Header, Repr};
 use wire::transport::{Flags, Kind, Parsed, Segment};
 
@@ -32,7 +32,7 @@ impl Node {
             let packet = packet_of(&run, i, around);
             let header = Header::trusted(&run.bytes()[packet.clone()]);
             let Ok(parsed) = Segment::parse(header.payload()) else {
-                self.drop_one(Drop::Malformed, out);
+                drop_one(Drop::Malformed, out);
                 continue;
             };
             let (key, congested) = (key_of(&header, &parsed), header.is_congested());
@@ -40,7 +40,7 @@ impl Node {
             let Some(index) = self.streams.by_key(&key) else {
                 let header = header.repr();
                 if parsed.segment.calls() && !self.may_call(key.peer, around) {
-                    self.drop_one(Drop::BadSource, out);
+                    drop_one(Drop::BadSource, out);
                     continue;
                 }
                 self.on_unknown(now, &header, key, &parsed, last, out);
@@ -75,7 +75,7 @@ impl Node {
                 self.tell_connected(index, out);
             }
             if reaction.is_bad {
-                self.drop_one(Drop::StreamAck, out);
+                drop_one(Drop::StreamAck, out);
             }
             match reaction.taken {
                 Taken::InOrder { skip, len } => {
@@ -84,7 +84,7 @@ impl Node {
                     gathered += len;
                 }
                 Taken::Kept => {}
-                Taken::Refused => self.drop_one(Drop::StreamWindow, out),
+                Taken::Refused => drop_one(Drop::StreamWindow, out),
             }
         }
         if let Some(index) = of {
@@ -163,13 +163,13 @@ impl Node {
         let (segment, has_bytes) = (&parsed.segment, !parsed.bytes.is_empty());
         let flags = segment.flags;
         if flags.has(Flags::RST) || last.is_some() {
-            return self.drop_one(Drop::StreamUnknown, out);
+            return drop_one(Drop::StreamUnknown, out);
         }
         let calls = segment.calls();
         if let Some(ended) = self.streams.ended(&key) {
             if calls {
                 // It was repeated and held up on the way: the connection has been, and is over.
-                return self.drop_one(Drop::StreamUnknown, out);
+                return drop_one(Drop::StreamUnknown, out);
             }
             ended.flow_seq = ended.flow_seq.wrapping_add(1);
             let ended = *ended;
@@ -185,7 +185,7 @@ impl Node {
                 Err(why) => self.refuse(now, header, segment.connection, why, out),
             };
         }
-        self.drop_one(Drop::StreamUnknown, out);
+        drop_one(Drop::StreamUnknown, out);
         self.refuse(now, header, segment.connection, ResetReason::Unknown, out);
     }
 
@@ -193,13 +193,8 @@ impl Node {
     /// record of the node and a way back to it do, or whoever invents addresses would take all places. A node whose
     /// record has not come yet repeats its call, and is then let in.
     fn may_call(&self, peer: NodeAddr, around: Around) -> bool {
-        let is_known = || {
-            let has_way = self
-                .tables
-                .next_hop(Metric::ExpectedLatency, peer)
-                .is_some();
-            self.database.links_of(peer).is_some() && has_way
-        };
+        let is_known =
+            || self.router.database().links_of(peer).is_some() && self.router.has_way(peer);
         around.is_end() || peer == self.addr || is_known()
     }
 

@@ -1,24 +1,23 @@
 //! The way out: lane, history, seal, and the link's transmission; for what is forwarded, for what
 //! clients send, and for what is sent again.
 
-use super::Node;
-use super::ends::{Around, is_unsealed};
+use super::ends::{Around, PORT, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
-use super::groups::rest_of_branch;
+use super::groups::follow_setting;
+use super::receive::{drop_one, drop_some};
+use super::reliable::is_reliable;
+use super::{Node, metric};
 use crate::aims::Teller;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
-use crate::flow::{Cached, FlowKey};
-use crate::link::{Counts, LinkIndex, Links, Path, mark, place_mut};
-use crate::link_state::Database;
+use crate::flow::FlowKey;
+use crate::link::{Counts, LinkIndex, Path, mark, place_mut};
 use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Protect, Strike};
 use crate::request::{Options, Reply, RequestError};
-use crate::route::Tables;
 use crate::stamps::Wish;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
 use congestion::brake::Verdict;
-use graph::metric::Metric;
 use wire::data::{
     Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr,
     Routing, TTL_MAX,
@@ -27,7 +26,7 @@ use wire::groups::TreeBuilder;
 use wire::ipc::Scheme;
 use wire::link::Kind;
 use wire::stamp::STAMP_BYTES_MAX;
-use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
+use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, SEALED_HEADROOM, TAG_BYTES};
 
 /// The longest payload of one packet; longer datagrams go in fragments. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
 /// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
@@ -40,8 +39,8 @@ const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
 const TWO_TREES: [u8; 1] = [3];
 
 impl Node {
-    /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
-    /// leaves as one burst. They are this node's own, or somebody else's.
+    /// Sends a run of opened packets on: each is entered in its lane, and those that do not wait there leave as one
+    /// burst. They are this node's own, or somebody else's.
     pub(super) fn send_run(
         &mut self,
         now: Time,
@@ -50,10 +49,31 @@ impl Node {
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
-        let Some(rest) = self.queue_reliable(now, index, run, is_own, out) else {
-            return;
-        };
-        run = rest;
+        while !run.is_empty() {
+            // Mostly all are of one class.
+            let is_queued = is_reliable(run.segment(0));
+            let other = (1..run.segments()).find(|&i| is_reliable(run.segment(i)) != is_queued);
+            let front = match (is_queued, other) {
+                (false, None) => return self.send_now(now, index, run, is_own, out),
+                (_, other) => run.split_front(other.unwrap_or(run.segments())),
+            };
+            match is_queued {
+                true => self.queue_run(now, index, &front, is_own, out),
+                false => self.send_now(now, index, front, is_own, out),
+            }
+        }
+    }
+
+    /// The same for packets that do not wait in a lane: each is sealed in place.
+    #[inline]
+    fn send_now(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        mut run: Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) {
         loop {
             let (admitted, stop) = self.links.at_mut(index).admitted(now, &run);
             let Some(stop) = stop else {
@@ -98,7 +118,7 @@ impl Node {
             Verdict::Sent | Verdict::Braked => Drop::Braked,
             Verdict::Refused => Drop::NoRoom,
         };
-        self.drop_one(reason, out);
+        drop_one(reason, out);
     }
 
     /// Packets of this node's own that were sealed at `at` have not left by a link: no relay has swallowed them.
@@ -107,7 +127,7 @@ impl Node {
             true => {
                 let next = self.links.at(index).peer;
                 let packets = u16::try_from(packets).unwrap_or(u16::MAX);
-                self.group_audits.excuse(at, to, (next, packets));
+                self.groups.excuse(at, to, (next, packets));
             }
             false => self.audits.excuse(at, to, packets),
         }
@@ -141,16 +161,12 @@ impl Node {
     ) {
         loop {
             let link = self.links.at_mut(index);
-            let (tables, database, peer) = (&self.tables, &self.database, link.peer);
-            let rest_of_path = |to: NodeAddr| match to.is_multicast() {
-                true => rest_of_branch(tables, database, to, peer),
-                false => tables.latency_from(peer, to).unwrap_or_default(),
-            };
+            let (router, peer) = (&self.router, link.peer);
+            let rest_of_path = |to: NodeAddr| router.rest_from(peer, to);
             let copies = (out.pool(), &mut self.copies);
             let Some(sealed) = link.seal_packets(now, &mut run, copies, rest_of_path, &self.aims)
             else {
-                let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
-                return out.report(Event::Dropped { reason, packets });
+                return drop_some(Drop::LinkDown, run.segments() as u32, out);
             };
             let rest = (sealed < run.segments()).then(|| run.split_front(sealed));
             let (front, rest) = match rest {
@@ -214,18 +230,24 @@ impl Node {
             return Err(RequestError::BadDestination);
         }
         self.check_can_seal(to, port)?;
-        let seals_group = to.is_multicast() && self.seals_group(to);
-        let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
-        if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
+        let seals_group = to.is_multicast() && self.groups.seals(to, &self.router);
+        let mut socket = self.sockets.open(client, &mut self.rng)?;
+        if from.is_none() && socket.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
             out.deliver(client, Reply::Bound { port: bound });
+            socket = self.sockets.open(client, &mut self.rng)?;
         }
-        let socket = self.sockets.open(client, &mut self.rng)?;
         let mut options = socket.options;
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
-        let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
+        let flow = FlowKey {
+            source: self.addr,
+            source_port,
+            destination: to,
+            destination_port: port,
+        };
+        let is_shared = to.is_multicast() && self.router.builder(to) == TreeBuilder::Scribe;
         if to.is_multicast() {
-            self.group_options(to, &mut options);
+            follow_setting(self.router.membership(), to, &mut options);
             // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
             let carried = match options.scheme {
                 None => true,
@@ -238,52 +260,39 @@ impl Node {
             if !carried {
                 return Err(RequestError::Unsupported);
             }
-            class = options.class;
         }
-        let scheme = options.scheme.or(self.scheme_of_protection(to, class));
+        let scheme = options.scheme;
+        let scheme = scheme.or(self.scheme_of_protection(to, options.class));
         if scheme.is_some() && scheme != options.scheme {
             options.class.routing = Routing::Stamped;
-            class.routing = Routing::Stamped;
         }
         if scheme.is_some() && to.is_anycast() {
             return Err(RequestError::Unsupported);
         }
+        let Options {
+            mut class,
+            ttl,
+            deadline,
+            aim,
+            ..
+        } = options;
         if class.link == LinkProtocol::Reliable {
-            let flow = FlowKey {
-                source: self.addr,
-                source_port,
-                destination: to,
-                destination_port: port,
-            };
             let may_wait = !self.seals_to(to, (source_port, port))
                 || self.ends.has_room(to, payload.len() + HEADROOM);
             if !may_wait || !self.has_room(now, class.routing, &flow) {
                 return Err(RequestError::Congested);
             }
         }
-        if !to.is_node() && !self.permits().may_send(self.addr, to) {
-            self.drop_one(Drop::NotPermitted, out);
-            return self.refuse_sending(now, client, to);
+        if !to.is_node() && !self.router.permits().may_send(self.addr, to) {
+            drop_one(Drop::NotPermitted, out);
+            return self.groups.refuse_sending(now, client, to);
         }
-        if to.is_multicast() && !self.police(now, to, payload.len()) {
-            self.drop_one(Drop::OverRate, out);
+        if to.is_multicast() && !self.groups.police(now, to, payload.len(), &self.router) {
+            drop_one(Drop::OverRate, out);
             return Ok(());
         }
-        let Options {
-            mut class,
-            ttl,
-            deadline,
-            ..
-        } = options;
         if class.link == LinkProtocol::RealTime {
-            let flow = FlowKey {
-                source: self.addr,
-                source_port,
-                destination: to,
-                destination_port: port,
-            };
-            let by = Teller::Client(client);
-            self.aims.note(now, flow, options.aim, by);
+            self.aims.note(now, flow, aim, Teller::Client(client));
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
@@ -293,6 +302,10 @@ impl Node {
         let seals = seals_group || self.seals_to(to, (source_port, port));
         let diversion = self.diversion(to);
         let edge = Node::first_edge(self.addr);
+        let mut usable = match to == self.addr {
+            true => DEFAULT,
+            false => self.router.usable_to(class.routing, to),
+        };
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if scheme.is_some() && to.is_multicast() {
             stamp = &TWO_TREES;
@@ -305,14 +318,12 @@ impl Node {
                 link: class.link,
                 deadline,
             };
-            let (generation, topology) = (self.database.generation(), self.database.topology());
-            match self
-                .stamps
-                .stamp(now, self.addr, wish, generation, topology)
-            {
+            let unstamped = self.router.usable_to(Routing::ExpectedLatency, to);
+            match self.router.stamp(now, wish) {
                 Some(known) => stamp = known,
                 None => {
                     class.routing = Routing::ExpectedLatency;
+                    usable = unstamped;
                     out.report(Event::Unstamped);
                 }
             }
@@ -333,10 +344,6 @@ impl Node {
             destination_port: port,
             flow_seq,
             lane_seq: LaneSeq::new(0),
-        };
-        let usable = match stamp.is_empty() && to == self.addr {
-            true => DEFAULT,
-            false => usable_to(&self.tables, &self.database, class.routing, to),
         };
         let (usable, diverted) = match seals {
             true => (
@@ -361,10 +368,8 @@ impl Node {
             self.send_in_fragments(now, &header, (stamp, seals), (payload, max), number, out);
             return Ok(());
         }
-        match assemble(&header, stamp, payload, seals, out) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = assemble(&header, stamp, payload, seals, out);
+        self.originate_made(now, &header, packet, out);
         Ok(())
     }
 
@@ -391,10 +396,11 @@ impl Node {
         }
         let routing = header.class.routing;
         if destination.is_anycast() {
-            let nearest = metric(routing).and_then(|metric| self.nearest(destination, metric));
+            let nearest = metric(routing)
+                .and_then(|metric| self.groups.nearest(destination, metric, &self.router));
             match nearest {
                 Some(member) => destination = member,
-                None => return self.drop_one(Drop::NoMember, out),
+                None => return drop_one(Drop::NoMember, out),
             }
         }
         if destination == self.addr {
@@ -409,10 +415,13 @@ impl Node {
         if routing == Routing::Stamped {
             return self.send_copies(now, None, packet, out);
         }
-        match next_hop(&self.tables, &self.links, routing, destination, None) {
-            Err(reason) => self.drop_one(reason, out),
+        let hop = self
+            .router
+            .next_hop(&self.links, routing, destination, None);
+        match hop {
+            Err(reason) => drop_one(reason, out),
             Ok(index) => {
-                if self.is_doubtful(now, index) {
+                if self.doubt.is_doubtful(now, self.links.at(index)) {
                     self.send_around(now, index, None, &packet, out);
                 }
                 self.send_run(now, index, packet, true, out);
@@ -420,9 +429,26 @@ impl Node {
         }
     }
 
-    /// The longest datagram that the way to `to` carries, as far as this node knows.
-    pub(super) fn usable_to(&self, routing: Routing, to: NodeAddr) -> u16 {
-        usable_to(&self.tables, &self.database, routing, to)
+    /// The same for a packet for which there may have been no buffer.
+    pub(super) fn originate_made(
+        &mut self,
+        now: Time,
+        header: &Repr,
+        packet: Option<Burst>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        match packet {
+            Some(packet) => self.originate(now, header, packet, out),
+            None => drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    /// The header of a message of this node to another one's, which is not for any client.
+    pub(super) fn message_header(&mut self, class: Class, to: NodeAddr) -> Repr {
+        Repr {
+            has_transport: true,
+            ..own_header(class, (self.addr, PORT), (to, PORT), self.next_echo_seq())
+        }
     }
 
     /// Answers a request for a packet of the real-time lane from its history. [Amir06 §IV-A]
@@ -439,7 +465,7 @@ impl Node {
             return;
         }
         let (peer, way_there) = (link.peer, link.way_there());
-        let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
+        let rest = |to: NodeAddr| self.router.tables().latency_from(peer, to);
         let path = link.sure_place(now);
         let path = place_mut(&mut link.path, &mut link.spares, path);
         let mut answer = link.history.answer(now, seq, strike, way_there, rest);
@@ -516,6 +542,17 @@ pub(super) fn assemble(
     Some(payload)
 }
 
+/// A message of this node's own, as [`assemble`] makes it.
+pub(super) fn message(
+    header: &Repr,
+    (stamp, seals): (&[u8], bool),
+    bytes: &[u8],
+    out: &impl Outbox<Node>,
+) -> Option<Burst> {
+    let payload = out.pool().copy_of(SEALED_HEADROOM, bytes)?;
+    assemble(header, stamp, payload, seals, out)
+}
+
 /// Writes a packet's header, as it is once this end has sealed it if it `seals`.
 pub(super) fn emit(header: &Repr, seals: bool, packet: &mut [u8]) {
     let has_transport = header.has_transport || seals;
@@ -567,10 +604,7 @@ fn send_again(
     };
     for _ in 0..copies {
         let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, plaintext) else {
-            return out.report(Event::Dropped {
-                reason: Drop::NoBuffer,
-                packets: 1,
-            });
+            return drop_one(Drop::NoBuffer, out);
         };
         burst.set_mark(mark(Header::trusted(plaintext).class()));
         Header::trusted(burst.bytes_mut()).set_remaining(remaining);
@@ -589,59 +623,6 @@ fn send_again(
             bytes: len as u32,
         });
         path.transmit(now, burst, out);
-    }
-}
-
-/// The link towards `destination`. `cached` is the flow's slot, valid while the routes have the
-/// generation that it names, so that a flow costs one look-up per change.
-pub(super) fn next_hop(
-    tables: &Tables,
-    links: &Links,
-    routing: Routing,
-    destination: NodeAddr,
-    cached: Option<&mut Option<Cached>>,
-) -> Result<LinkIndex, Drop> {
-    let generation = tables.generation();
-    if let Some(Some(hop)) = &cached
-        && hop.generation == generation
-        && hop.routing == routing
-    {
-        return Ok(LinkIndex(hop.link as u16));
-    }
-    let metric = metric(routing).ok_or(Drop::Unsupported)?;
-    let hop = tables.next_hop(metric, destination).ok_or(Drop::NoRoute)?;
-    let index = links.by_peer(hop).ok_or(Drop::NoRoute)?;
-    if let Some(cached) = cached {
-        *cached = Some(Cached {
-            generation,
-            routing,
-            link: u32::from(index.0),
-        });
-    }
-    Ok(index)
-}
-
-/// The longest datagram that the way to `to` carries. Mostly no link carries less than others, and
-/// one comparison tells; else the path of the packet's metric is walked. Choice: for stamps, which
-/// are whole subgraphs, the least of the whole network.
-fn usable_to(tables: &Tables, database: &Database, routing: Routing, to: NodeAddr) -> u16 {
-    let least = database.least_usable();
-    if least == DEFAULT {
-        return DEFAULT;
-    }
-    let metric = metric(routing);
-    let along = metric.and_then(|metric| tables.usable(metric, to, database));
-    along.unwrap_or(least)
-}
-
-/// The metric by which a class is routed by table.
-pub(crate) fn metric(routing: Routing) -> Option<Metric> {
-    match routing {
-        Routing::Hops => Some(Metric::Hops),
-        Routing::Latency => Some(Metric::Latency),
-        Routing::Loss => Some(Metric::Loss),
-        Routing::ExpectedLatency => Some(Metric::ExpectedLatency),
-        Routing::Width | Routing::Stamped => None,
     }
 }
 

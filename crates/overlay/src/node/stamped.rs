@@ -11,8 +11,8 @@
 //! what ends a flood.
 
 use super::Node;
-use super::receive::Verdict;
-use crate::event::{Drop, Event};
+use super::receive::{Verdict, drop_one, drop_some};
+use crate::event::Drop;
 use crate::link::{LinkIndex, Links};
 use base::{Burst, NodeAddr, Outbox, Time};
 use wire::data::Header;
@@ -61,17 +61,15 @@ pub(super) fn is_flood<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
 }
 
 impl Node {
-    /// Decides where copies of a packet from `came` go.
+    /// Decides where copies of a packet go.
     pub(super) fn judge_stamped(
-        &mut self,
-        came: LinkIndex,
+        &self,
         header: &Header<&mut [u8]>,
         out: &mut impl Outbox<Node>,
-    ) -> Verdict {
+    ) -> Result<Verdict, Drop> {
         let (mut first, mut open, mut reason) = (None, 0, Some(Drop::DeadEnd));
-        let Self { links, addr, .. } = self;
-        let from = Some(links.at(came).peer);
-        each_way(links, *addr, from, header, |way| match way {
+        let from = Some(self.links.at(self.came).peer);
+        each_way(&self.links, self.addr, from, header, |way| match way {
             Way::Open(link) => {
                 first.get_or_insert(link);
                 open += 1;
@@ -79,21 +77,13 @@ impl Node {
             Way::Down => reason = Some(Drop::LinkDown),
             Way::Missing => {
                 reason = None;
-                out.report(Event::Dropped {
-                    reason: Drop::StampNoLink,
-                    packets: 1,
-                });
+                drop_one(Drop::StampNoLink, out);
             }
         });
         match (first, open) {
-            (Some(link), 1) => Verdict::Forward(link),
-            (Some(_), _) => Verdict::Copies(came),
-            (None, _) => {
-                if let Some(reason) = reason {
-                    self.drop_one(reason, out);
-                }
-                Verdict::Done
-            }
+            (Some(link), 1) => Ok(Verdict::Forward(link)),
+            (Some(_), _) => Ok(Verdict::Copies),
+            (None, _) => reason.map_or(Ok(Verdict::Done), Err),
         }
     }
 
@@ -136,10 +126,7 @@ impl Node {
             for link in ways.drain(..) {
                 match out.pool().copy_burst(&run) {
                     Some(copy) => self.send_run(now, link, copy, came.is_none(), out),
-                    None => out.report(Event::Dropped {
-                        reason: Drop::NoBuffer,
-                        packets: run.segments() as u32,
-                    }),
+                    None => drop_some(Drop::NoBuffer, run.segments() as u32, out),
                 }
             }
             self.send_run(now, last, run, came.is_none(), out);

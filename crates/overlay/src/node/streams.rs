@@ -102,8 +102,7 @@ impl Node {
         if self.streams.by_client(client).is_some() {
             return Err(RequestError::PortInUse);
         }
-        let bound = self.sockets.open(client, &mut self.rng)?.port;
-        let port = match bound {
+        let port = match self.sockets.open(client, &mut self.rng)?.port {
             Some(port) => port,
             None => {
                 let port = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
@@ -134,9 +133,9 @@ impl Node {
         if !self.streams.has_room() {
             return Err(RequestError::Exhausted);
         }
-        let options = stream_options(self.sockets.open(client, &mut self.rng)?.options);
-        let bound = self.sockets.open(client, &mut self.rng)?.port;
-        let own = match bound {
+        let socket = self.sockets.open(client, &mut self.rng)?;
+        let options = stream_options(socket.options);
+        let own = match socket.port {
             Some(port) => port,
             None => self.sockets.bind(client, VirtualPort(0), &mut self.rng)?,
         };

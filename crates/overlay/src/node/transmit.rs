@@ -11,7 +11,9 @@
 
 use super::Node;
 use super::ends::{Around, is_unsealed};
-use super::send::{around_bytes, emit, metric, next_hop, seal_kind};
+use super::metric;
+use super::receive::drop_one;
+use super::send::{around_bytes, emit, seal_kind};
 use super::streams::{BUFFER_RETRY, tell};
 use crate::ends::SEAL_FRONT;
 use crate::event::{Drop, Event};
@@ -128,11 +130,7 @@ impl Node {
                 link: class.link,
                 deadline: stream.deadline,
             };
-            let (generation, topology) = (self.database.generation(), self.database.topology());
-            let known = self
-                .stamps
-                .stamp(now, self.addr, wish, generation, topology);
-            if let Some(known) = known {
+            if let Some(known) = self.router.stamp(now, wish) {
                 stamp[..known.len()].copy_from_slice(known);
                 stream.on_route(now, true);
                 return Some(Way::Stamped(known.len()));
@@ -140,9 +138,10 @@ impl Node {
             routing = Routing::ExpectedLatency;
             out.report(Event::Unstamped);
         }
-        let hop = next_hop(&self.tables, &self.links, routing, to, None);
+        let hop = self.router.next_hop(&self.links, routing, to, None);
         // A stream waits for a link that answers: what it sends into silence it has to send again.
-        let is_silent = metric(routing).is_some_and(|metric| self.tables.is_silent(metric, to));
+        let is_silent =
+            metric(routing).is_some_and(|metric| self.router.tables().is_silent(metric, to));
         let hop = hop.ok().filter(|_| !is_silent);
         let link = hop.filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
@@ -166,10 +165,10 @@ impl Node {
                     Routing::Stamped => Routing::ExpectedLatency,
                     other => other,
                 };
-                (self.usable_to(routing, to), 0)
+                (self.router.usable_to(routing, to), 0)
             }
             Way::Stamped(len) => {
-                let usable = self.usable_to(Routing::Stamped, to);
+                let usable = self.router.usable_to(Routing::Stamped, to);
                 (usable, EXTENSION_LENGTH_BYTES + len)
             }
         };
@@ -310,7 +309,7 @@ impl Node {
         }
         let Some(mut burst) = out.pool().small() else {
             stream.retry_after(now, BUFFER_RETRY);
-            self.drop_one(Drop::NoBuffer, out);
+            drop_one(Drop::NoBuffer, out);
             return false;
         };
         let mut ranges = [(0, 0); RANGES_MAX];
@@ -426,7 +425,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let Some(mut burst) = out.pool().small() else {
-            return self.drop_one(Drop::NoBuffer, out);
+            return drop_one(Drop::NoBuffer, out);
         };
         let seals = self.seals_to(
             header.destination,

@@ -9,14 +9,16 @@
 //! A succession proves itself, so it is taken from wherever it comes. Node and ends each keep the network beside their
 //! handshakes; [`Node::follow_roots`] makes them agree after whatever may have taught one of them.
 
+mod proof;
+
+use self::proof::{Proof, Signer, Signers};
 use super::Node;
-use super::routing::Signer;
 use crate::event::Event;
 use crate::link::LinkIndex;
-use crate::link_state::Name;
+use crate::link_state::{Database, MAX_ORIGINS, Name};
 use crate::request::{Reply, RequestError};
 use base::{Duration, NodeAddr, Outbox, Time};
-use secure::{Certificate, Identity, Peer, Revocations, Session, Shown};
+use secure::{Certificate, Handshakes, Identity, Network, Peer, Revocations, Session, Shown};
 use wire::certificate::Succession;
 use wire::link::SessionIndex;
 use wire::record::{Key, RecordKind, join_root};
@@ -29,17 +31,79 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Why a link ends.
 const OF_OLD_ROOT: &str = "the neighbour's certificate is of an old root key";
 
-/// What the node made of the roots so far.
-#[derive(Debug, Default)]
-pub(super) struct Trusted {
+/// What the node made of the roots so far, and of the certificates that they have signed.
+#[derive(Debug)]
+pub(super) struct Trust {
+    unix_start_s: u64,
+    signers: Signers,
     /// The number of the newest root that database and neighbours were told of.
     told: u8,
     /// The root under which the node's own certificate was signed.
-    pub(super) own_root: Option<u8>,
+    own_root: Option<u8>,
     /// Which roots counted when the node last looked: one bit each.
     counting: u32,
     /// Nobody is expelled before.
     not_before: Time,
+}
+
+impl Trust {
+    pub(super) fn new(unix_start_s: u64) -> Trust {
+        Trust {
+            unix_start_s,
+            signers: Signers::default(),
+            told: 0,
+            own_root: None,
+            counting: 0,
+            not_before: Time::ZERO,
+        }
+    }
+
+    /// Wall time, in seconds since 1970.
+    pub(super) fn unix_s(&self, now: Time) -> u64 {
+        self.unix_start_s + now.as_nanos() / 1_000_000_000
+    }
+
+    /// The root under which the node's own certificate was signed.
+    pub(super) fn own_root(&self) -> Option<u8> {
+        self.own_root
+    }
+
+    /// What proves records now.
+    pub(super) fn proof<'a>(&'a self, now: Time, handshakes: &'a Handshakes) -> Proof<'a> {
+        Proof {
+            own: handshakes.identity(),
+            network: handshakes.network(),
+            signers: &self.signers,
+            unix_s: self.unix_s(now),
+        }
+    }
+
+    /// A certificate has come into the database: its records can be proved.
+    pub(super) fn enter(&mut self, peer: &Peer, database: &mut Database) {
+        let before = self.signers.insert(peer.address(), Signer::of(peer));
+        // Whoever spoke in its name under an older root has said nothing.
+        if before.is_some_and(|it| it.root < peer.root() && it.key != *peer.signing_key()) {
+            database.forget_words_of(peer.address());
+        }
+        if self.signers.len() > MAX_ORIGINS {
+            self.signers
+                .retain(|origin, _| database.certificate(*origin).is_some());
+        }
+    }
+
+    /// Whether a peer shows a certificate of an older root than the node of this address has shown by now. Whoever has
+    /// stolen that root can write one for every address.
+    pub(super) fn is_outdated(&self, peer: &Peer) -> bool {
+        let signer = self.signers.get(&peer.address());
+        signer.is_some_and(|signer| peer.root() < signer.root)
+    }
+
+    fn counting_roots(&self, now: Time, network: &Network) -> u32 {
+        let unix_s = self.unix_s(now);
+        let roots = 0..=network.root_number();
+        let counting = roots.filter(|root| network.counts(*root, unix_s));
+        counting.fold(0, |bits, root| bits | 1 << root)
+    }
 }
 
 impl Node {
@@ -48,13 +112,16 @@ impl Node {
         let network = self.handshakes.network();
         for succession in network.successions() {
             let bytes = succession.to_bytes();
-            self.database
+            self.router
+                .database_mut()
                 .insert_verified(Time::ZERO, RecordKind::SUCCESSION, &bytes)
                 .expect("a succession that was read once can be read again");
         }
-        self.trusted.told = network.root_number();
-        self.trusted.own_root = network.root_of(self.handshakes.identity().certificate());
-        self.trusted.counting = self.counting_roots(Time::ZERO);
+        self.trust.told = network.root_number();
+        self.trust.own_root = network.root_of(self.handshakes.identity().certificate());
+        self.trust.counting = self
+            .trust
+            .counting_roots(Time::ZERO, self.handshakes.network());
         self.enter_list(Time::ZERO);
     }
 
@@ -63,17 +130,15 @@ impl Node {
         let network = self.handshakes.network();
         let (root, _) = network.revocations_edition();
         let list = network.revocations()?.as_bytes();
+        let database = self.router.database_mut();
         let entered = match root {
-            0 => self
-                .database
-                .insert_verified(now, RecordKind::REVOCATIONS, list),
+            0 => database.insert_verified(now, RecordKind::REVOCATIONS, list),
             _ => {
                 let body = join_root(root, list);
-                self.database
-                    .insert_verified(now, RecordKind::LATER_REVOCATIONS, &body)
+                database.insert_verified(now, RecordKind::LATER_REVOCATIONS, &body)
             }
         };
-        self.database.forget_lists_before(root);
+        database.forget_lists_before(root);
         entered.expect("a list that was read once can be read again")
     }
 
@@ -87,7 +152,7 @@ impl Node {
             self.handshakes.network().root_number(),
             self.ends.handshakes_mut().network().root_number(),
         );
-        if own == self.trusted.told && ends == own {
+        if own == self.trust.told && ends == own {
             return;
         }
         // Each holds a chain that was verified; where they differ, the other has taken its word first.
@@ -97,30 +162,31 @@ impl Node {
         };
         let _ = self.handshakes.network_mut().adopt(&longer);
         let _ = self.ends.handshakes_mut().network_mut().adopt(&longer);
-        let told = core::mem::replace(&mut self.trusted.told, longer.root_number());
+        let told = core::mem::replace(&mut self.trust.told, longer.root_number());
         let news = longer.successions().iter();
         let news: Vec<Succession> = news.filter(|it| it.number > told).copied().collect();
         for succession in news {
             let (number, until_s) = (succession.number, succession.until_s);
             out.report(Event::RootSucceeded { number, until_s });
             let body = succession.to_bytes();
-            if let Ok(Some(key)) = self
-                .database
-                .insert_verified(now, RecordKind::SUCCESSION, &body)
+            if let Ok(Some(key)) =
+                self.router
+                    .database_mut()
+                    .insert_verified(now, RecordKind::SUCCESSION, &body)
             {
                 self.flood.on_record_accepted(key, None);
             }
         }
         let certificate = self.handshakes.identity().certificate();
-        self.trusted.own_root = self.handshakes.network().root_of(certificate);
-        self.trusted.not_before = now + GRACE;
+        self.trust.own_root = self.handshakes.network().root_of(certificate);
+        self.trust.not_before = now + GRACE;
         // What came before the root that signed it.
         self.retry_pending(now, out);
     }
 
     /// A succession or a list of revocations has come into the database.
     pub(super) fn on_word_of_root(&mut self, now: Time, key: Key, out: &mut impl Outbox<Node>) {
-        let record = self.database.record(now, Name::of(key));
+        let record = self.router.database_mut().record(now, Name::of(key));
         let Some(body) = record.map(|(_, record)| record.body.to_vec()) else {
             return;
         };
@@ -192,9 +258,9 @@ impl Node {
         self.follow_roots(now, out);
         let present = self.handshakes.identity();
         let network = self.handshakes.network();
-        let counts = network.verify(identity.certificate(), self.unix_s(now));
+        let counts = network.verify(identity.certificate(), self.trust.unix_s(now));
         let held = (
-            self.trusted.own_root.unwrap_or_default(),
+            self.trust.own_root.unwrap_or_default(),
             present.certificate().fields().serial,
         );
         let own_root = match counts {
@@ -203,10 +269,10 @@ impl Node {
             }
             _ => return Err(RequestError::BadCredential),
         };
-        self.trusted.own_root = Some(own_root);
+        self.trust.own_root = Some(own_root);
         self.handshakes.set_identity(identity.clone());
         self.ends.handshakes_mut().set_identity(identity);
-        self.own_record_due = true;
+        self.own_record.note();
         Ok(Reply::Done)
     }
 
@@ -236,19 +302,17 @@ impl Node {
         // The list has just counted for the same network.
         let _ = self.ends.handshakes_mut().network_mut().apply(list);
         let (root, _) = self.handshakes.network().revocations_edition();
-        self.database.forget_lists_before(root);
+        self.router.database_mut().forget_lists_before(root);
         let has_revoked = |of: &NodeAddr| {
-            let body = self.database.certificate(*of);
+            let body = self.router.database().certificate(*of);
             let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
             certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
         };
-        let revoked: Vec<NodeAddr> = self
-            .database
-            .keys()
-            .filter(|key| key.kind == RecordKind::CERTIFICATE)
-            .map(|key| key.origin)
-            .filter(|origin| *origin != self.addr && has_revoked(origin))
-            .collect();
+        let keys = self.router.database().keys();
+        let certificates = keys.filter(|key| key.kind == RecordKind::CERTIFICATE);
+        let origins = certificates.map(|key| key.origin);
+        let revoked = origins.filter(|origin| *origin != self.addr && has_revoked(origin));
+        let revoked: Vec<NodeAddr> = revoked.collect();
         self.expel(now, revoked, "the neighbour's certificate is revoked", out);
         true
     }
@@ -256,16 +320,16 @@ impl Node {
     /// When the time of an old root is over, whoever still has a certificate of it is out like one who was revoked:
     /// sessions would go on for ten minutes, and the old key may have been stolen.
     pub(super) fn end_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if now < self.trusted.not_before {
+        if now < self.trust.not_before {
             return;
         }
-        let counting = self.counting_roots(now);
-        if core::mem::replace(&mut self.trusted.counting, counting) == counting {
+        let counting = self.trust.counting_roots(now, self.handshakes.network());
+        if core::mem::replace(&mut self.trust.counting, counting) == counting {
             return;
         }
-        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
+        let (network, unix_s) = (self.handshakes.network(), self.trust.unix_s(now));
         let is_out = |root: u8| !network.counts(root, unix_s);
-        let signers = self.signers.iter();
+        let signers = self.trust.signers.iter();
         let mut out_of_time: Vec<NodeAddr> = signers
             .filter(|(origin, signer)| **origin != self.addr && is_out(signer.root))
             .map(|(origin, _)| *origin)
@@ -278,8 +342,8 @@ impl Node {
     /// Ends the sessions that somebody has made by an old root's certificate in the name of a node that has got a newer one.
     /// A session that the node itself has made before that goes on: it has the same key.
     fn end_sessions_of_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
-        let signers = &self.signers;
+        let (network, unix_s) = (self.handshakes.network(), self.trust.unix_s(now));
+        let signers = &self.trust.signers;
         let is_gone = |node: NodeAddr, session: &Session| {
             let Shown { root, signing_key } = session.shown();
             let is_of =
@@ -313,20 +377,6 @@ impl Node {
         }
     }
 
-    /// Whether a peer shows a certificate of an older root than the node of this address has shown by now. Whoever has
-    /// stolen that root can write one for every address.
-    pub(super) fn is_outdated(&self, peer: &Peer) -> bool {
-        let signer = self.signers.get(&peer.address());
-        signer.is_some_and(|signer| peer.root() < signer.root)
-    }
-
-    fn counting_roots(&self, now: Time) -> u32 {
-        let (network, unix_s) = (self.handshakes.network(), self.unix_s(now));
-        let roots = 0..=network.root_number();
-        let counting = roots.filter(|root| network.counts(*root, unix_s));
-        counting.fold(0, |bits, root| bits | 1 << root)
-    }
-
     /// Nodes that are of the network no more: their records are forgotten, and links and sessions end.
     fn expel(
         &mut self,
@@ -336,10 +386,10 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         for node in nodes {
-            self.database.remove_origin(node);
-            self.signers.remove(&node);
+            self.router.database_mut().remove_origin(node);
+            self.trust.signers.remove(&node);
             self.ends.remove(node);
-            self.own_keys.on_revoked(node);
+            self.groups.on_revoked(node);
             if let Some(index) = self.links.by_peer(node) {
                 self.cut(now, index, why, out);
             }

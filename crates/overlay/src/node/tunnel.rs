@@ -88,7 +88,7 @@ impl Node {
             link.path.mtu.suspect(now);
             out.report(Event::Way { peer, is_stream });
             self.consider_cost(now, index);
-            self.own_record_due = true;
+            self.own_record.note();
         }
     }
 }

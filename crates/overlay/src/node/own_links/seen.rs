@@ -10,8 +10,9 @@
 //! Beside that it tells where it listens by its own interfaces: nodes behind the same router reach it there, and others by a
 //! family of addresses by which no neighbour has seen it.
 
-use super::Node;
-use crate::link::LinkIndex;
+use super::OwnLinks;
+use crate::link::Links;
+use crate::node::Node;
 use crate::snapshot::SeenStatus;
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::BTreeMap;
@@ -38,33 +39,6 @@ pub(super) struct Sightings {
     announced_hosts: Vec<Endpoint>,
 }
 
-impl Sightings {
-    /// What the router leads here from now on. The next look at what is to be announced takes it.
-    pub(super) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
-        self.mapped = endpoint;
-    }
-
-    /// Where the node listens from now on, likewise.
-    pub(super) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
-        self.hosts = hosts;
-    }
-
-    /// This node itself listens there: another one that says so is on another network.
-    pub(super) fn is_own(&self, endpoint: Endpoint) -> bool {
-        self.hosts.contains(&endpoint)
-    }
-
-    /// What the own record says of the node's interfaces.
-    pub(super) fn announced_hosts(&self) -> &[Endpoint] {
-        &self.announced_hosts
-    }
-
-    /// What the own record says of where this node is seen.
-    pub(super) fn announced(&self) -> &[Endpoint] {
-        &self.announced
-    }
-}
-
 /// Where this node is seen, and how.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -88,12 +62,32 @@ impl Told {
     }
 }
 
-impl Node {
+impl OwnLinks {
+    /// What the router in front of the node leads here from now on. The next look at what is to be announced takes it.
+    pub(in crate::node) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
+        self.sightings.mapped = endpoint;
+    }
+
+    /// Where the node listens from now on, likewise.
+    pub(in crate::node) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
+        self.sightings.hosts = hosts;
+    }
+
+    /// What the own record says of where this node is seen, and of its interfaces.
+    pub(in crate::node) fn announced(&self) -> (&[Endpoint], &[Endpoint]) {
+        (&self.sightings.announced, &self.sightings.announced_hosts)
+    }
+
+    /// This node itself listens there: another one that says so is on another network.
+    pub(super) fn is_own_host(&self, endpoint: Endpoint) -> bool {
+        self.sightings.hosts.contains(&endpoint)
+    }
+
     /// A neighbour tells from where it gets this node's datagrams.
-    pub(super) fn on_seen_at(&mut self, index: LinkIndex, endpoint: Endpoint) {
+    pub(in crate::node) fn on_seen_at(&mut self, by: NodeAddr, endpoint: Endpoint) {
         let is_by_stream = false;
         self.note_seen(
-            index,
+            by,
             Seen {
                 endpoint,
                 is_by_stream,
@@ -102,7 +96,7 @@ impl Node {
     }
 
     /// A neighbour tells where it sees this node's end of their byte stream.
-    pub(super) fn on_stream_seen_at(&mut self, index: LinkIndex, seen: StreamSeenAt) {
+    pub(in crate::node) fn on_stream_seen_at(&mut self, by: NodeAddr, seen: StreamSeenAt) {
         let endpoint = match seen.is_dialled {
             true => Some(seen.endpoint),
             false => self.listens_at(seen.endpoint),
@@ -110,7 +104,7 @@ impl Node {
         if let Some(endpoint) = endpoint {
             let is_by_stream = true;
             self.note_seen(
-                index,
+                by,
                 Seen {
                     endpoint,
                     is_by_stream,
@@ -119,22 +113,28 @@ impl Node {
         }
     }
 
-    fn note_seen(&mut self, index: LinkIndex, seen: Seen) {
+    fn note_seen(&mut self, by: NodeAddr, seen: Seen) {
         if self.makes_links() && self.may_dial(seen.endpoint) {
-            self.sightings.seen.insert(self.links.at(index).peer, seen);
+            self.sightings.seen.insert(by, seen);
         }
     }
 
-    /// Once a second: tells neighbours where they are seen, and all where this node is.
-    pub(super) fn tend_seen(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        self.tell_neighbours(now, out);
-        let seen = self.endpoints();
+    /// Once a second: tells neighbours where they are seen. Whether others are to be told where this node is.
+    pub(super) fn tend_seen(
+        &mut self,
+        now: Time,
+        links: &mut Links,
+        out: &mut impl Outbox<Node>,
+    ) -> bool {
+        self.tell_neighbours(now, links, out);
+        let seen = self.endpoints(links);
         let hosts = self.hosts(&seen);
         let told = (&self.sightings.announced, &self.sightings.announced_hosts);
         if (&seen, &hosts) != told {
             (self.sightings.announced, self.sightings.announced_hosts) = (seen, hosts);
-            self.own_record_due = true;
+            return true;
         }
+        false
     }
 
     /// The own addresses that others are told, beside those at which neighbours see this node.
@@ -142,22 +142,22 @@ impl Node {
         let all = self.sightings.hosts.iter().copied();
         let fits = |host: &Endpoint| host.is_dialable() && !host.is_link_local();
         let new = all.filter(|host| fits(host) && !seen.contains(host));
-        let most = match self.settings.host_addresses {
+        let most = match self.host_addresses {
             true => wire::link_state::HOSTS_MAX,
             false => 0,
         };
         new.take(most).collect()
     }
 
-    fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        for index in self.links.indices() {
-            let link = self.links.at(index);
+    fn tell_neighbours(&mut self, now: Time, links: &mut Links, out: &mut impl Outbox<Node>) {
+        for index in links.indices() {
+            let link = links.at(index);
             let at = link.path.at.filter(|_| link.is_up());
             let Some(at) = at.filter(|at| self.may_dial(endpoint(*at))) else {
                 self.sightings.told.remove(&link.peer);
                 continue;
             };
-            let link = self.links.at_mut(index);
+            let link = links.at_mut(index);
             let tell = match at.is_stream() {
                 true => Told::ByStream(StreamSeenAt {
                     endpoint: endpoint(at),
@@ -184,10 +184,10 @@ impl Node {
     /// neighbour sees that address, the router may be wrong about it: then it comes last. If the record has no room for
     /// all, it stays, and what neighbours see at its address is left out first. A node that gets no datagrams does not
     /// announce it.
-    fn endpoints(&mut self) -> Vec<Endpoint> {
-        let mut endpoints = self.seen_at();
+    fn endpoints(&mut self, links: &Links) -> Vec<Endpoint> {
+        let mut endpoints = self.seen_at(links);
         let mapped = self.sightings.mapped.filter(|at| self.may_dial(*at));
-        let mapped = mapped.filter(|_| !self.gets_no_datagrams());
+        let mapped = mapped.filter(|_| !links.are_without_datagrams());
         let room = wire::link_state::ENDPOINTS_MAX;
         if let Some(mapped) = mapped {
             let is_of_router = |seen: &Endpoint| seen.ip == mapped.ip;
@@ -214,9 +214,8 @@ impl Node {
 
     /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
     /// nothing else.
-    fn seen_at(&mut self) -> Vec<Endpoint> {
-        let gets_no_datagrams = self.gets_no_datagrams();
-        let links = &self.links;
+    fn seen_at(&mut self, links: &Links) -> Vec<Endpoint> {
+        let gets_no_datagrams = links.are_without_datagrams();
         let link = |peer: &NodeAddr| links.by_peer(*peer).map(|index| links.at(index));
         let seen = &mut self.sightings.seen;
         seen.retain(|peer, _| link(peer).is_some_and(|link| link.is_up()));
@@ -237,15 +236,15 @@ impl Node {
     /// Where streams to this node may be taken, which has dialled a neighbour from that endpoint.
     fn listens_at(&self, from: Endpoint) -> Option<Endpoint> {
         let is_ipv4 = from.ipv4().is_some();
-        let like = self.own_sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
-        let own = like.or(self.own_sockets.first())?;
+        let like = self.sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
+        let own = like.or(self.sockets.first())?;
         Some(Endpoint {
             port: own.port,
             ..from
         })
     }
 
-    pub(super) fn seen_statuses(&self) -> Vec<SeenStatus> {
+    pub(in crate::node) fn seen_statuses(&self) -> Vec<SeenStatus> {
         let status = |(by, seen): (&NodeAddr, &Seen)| SeenStatus {
             by: by.to_string(),
             at: UnderlayAddr {

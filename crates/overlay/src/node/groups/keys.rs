@@ -10,85 +10,146 @@
 //! A node that receives a group and passes it on knows copies by their marks alone, as relays do. Numbers count where
 //! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
 
-use super::Node;
-use super::ends::{Around, PORT, is_own, tag_of, whole_of};
-use super::receive::{Verdict, ends_here};
-use super::send::{assemble, own_header};
 use crate::ends::{has_seal, uncover};
-use crate::event::{Drop, Event};
+use crate::event::Drop;
 use crate::flow::{self, FlowKey, Mark};
+use crate::group_keys::{OwnKeys, ReceivedKeys};
+use crate::node::Node;
+use crate::node::ends::{Around, CLASS, PORT, is_own, tag_of, whole_of};
+use crate::node::receive::{Verdict, drop_one, drop_some, ends_here};
+use crate::node::router::Router;
+use crate::node::send::message;
 use crate::settings::Sealing;
-use base::{Burst, NodeAddr, Outbox, Time};
-use secure::Route;
+use base::{Burst, Map, NodeAddr, Outbox, Pool, Time};
+use secure::{Network, Route};
 use wire::data::{FlowSeq, Header, LinkProtocol};
 use wire::groups::TreeBuilder;
 use wire::link::{Clear, Kind};
 use wire::transport::{GROUP_KEY_BYTES_MAX, GroupKey, KeyName, KeyRefusal};
-use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES};
+use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// Groups of which it is remembered whether all members can open what is sealed.
 const REMEMBERED_MAX: usize = 4_096;
 
-impl Node {
+/// The keys of groups at a node.
+#[derive(Debug)]
+pub(super) struct Keys {
+    sealing: Sealing,
+    /// With what this node seals.
+    pub(super) own: OwnKeys,
+    /// With what it opens.
+    pub(super) received: ReceivedKeys,
+    /// Whether all members of a group can open what is sealed for it.
+    pub(super) openable: Map<NodeAddr, bool>,
+}
+
+impl Keys {
+    pub(super) fn new(network: &Network, seed: &[u8; 32], sealing: Sealing) -> Keys {
+        Keys {
+            sealing,
+            own: OwnKeys::new(network, seed),
+            received: ReceivedKeys::new(),
+            openable: Map::default(),
+        }
+    }
+
     /// What goes to a group is to be sealed.
     #[inline]
-    pub(super) fn seals_group(&mut self, group: NodeAddr) -> bool {
-        self.settings.sealing != Sealing::Off && group.is_multicast() && self.can_open(group)
+    pub(super) fn seals(&mut self, group: NodeAddr, router: &Router) -> bool {
+        self.sealing != Sealing::Off && group.is_multicast() && self.can_open(group, router)
     }
 
     /// The same, for whoever looks once in a while.
-    pub(super) fn is_sealed(&self, group: NodeAddr) -> bool {
-        self.settings.sealing != Sealing::Off && self.lacks_keys(group).next().is_none()
+    pub(super) fn is_sealed(&self, group: NodeAddr, router: &Router) -> bool {
+        self.sealing != Sealing::Off && lacks_keys(group, router).next().is_none()
     }
 
     /// All members of a group, as far as this node knows them, open what is sealed for it. Those of a group of
     /// Scribe can be any nodes.
-    fn can_open(&mut self, group: NodeAddr) -> bool {
-        if let Some(known) = self.sealed_groups.get(&group) {
+    fn can_open(&mut self, group: NodeAddr, router: &Router) -> bool {
+        if let Some(known) = self.openable.get(&group) {
             return *known;
         }
-        if self.sealed_groups.len() >= REMEMBERED_MAX {
-            self.sealed_groups.clear();
+        if self.openable.len() >= REMEMBERED_MAX {
+            self.openable.clear();
         }
-        let can = self.lacks_keys(group).next().is_none();
-        self.sealed_groups.insert(group, can);
+        let can = lacks_keys(group, router).next().is_none();
+        self.openable.insert(group, can);
         can
     }
 
-    /// The members of a group that do not open what is sealed for it. Of whom nothing is known at present opens it as
-    /// far as this node knows: nobody can have a group carried in the open by holding a record back.
-    pub(super) fn lacks_keys(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + '_ {
-        let (records, all) = match self.builder(group) {
-            TreeBuilder::LinkState => (Some(self.database.membership().receivers(group)), None),
-            TreeBuilder::Scribe => (None, Some(self.database.nodes())),
-        };
-        let nodes = records
-            .into_iter()
-            .flatten()
-            .chain(all.into_iter().flatten());
-        let database = &self.database;
-        let lacks = move |node: NodeAddr| {
-            database.links_of(node).is_some() && !database.has_group_keys(node)
-        };
-        nodes.filter(move |node| *node != self.addr && lacks(*node))
+    /// A packet to a group in the open may be from whom it names: its source has no keys of groups, or not all
+    /// members could open it.
+    fn believes_open(&mut self, (source, group): (NodeAddr, NodeAddr), router: &Router) -> bool {
+        let database = router.database();
+        let has_keys = database.has_group_keys(source)
+            || database.links_of(source).is_none() && self.received.has((source, group));
+        self.sealing != Sealing::Always && (!has_keys || !self.can_open(group, router))
     }
 
-    /// Members, permits or nodes have changed: of a group, or of any.
-    pub(super) fn on_group_keys_changed(&mut self, now: Time, group: Option<NodeAddr>) {
-        match group {
-            Some(group) => {
-                self.group_audits.on_changed(Some(group));
-                self.sealed_groups.remove(&group);
-                self.own_keys.on_changed(now, group);
-            }
-            None => {
-                self.group_audits.on_changed(None);
-                self.sealed_groups.clear();
-                self.own_keys.on_all_changed(now);
-            }
+    /// Keeps a packet until its key comes, and asks for that; false if it is not kept.
+    fn wait(
+        &mut self,
+        now: Time,
+        (packet, route): (&[u8], Route),
+        pool: &Pool,
+        router: &Router,
+    ) -> bool {
+        let header = Header::trusted(packet);
+        let of = (header.source(), header.destination());
+        if !router.database().has_group_keys(of.0) {
+            return false;
         }
+        let is_kept = self.received.wait(now, (packet, route), pool);
+        if let Ok(clear) = Clear::parse(header.payload()) {
+            self.received.ask(now, of, clear.session);
+        }
+        is_kept
     }
 
+    /// Members of a group have changed.
+    pub(super) fn on_changed(&mut self, now: Time, group: NodeAddr) {
+        self.openable.remove(&group);
+        self.own.on_changed(now, group);
+    }
+
+    /// Permits or nodes have changed: members of any group.
+    pub(super) fn on_all_changed(&mut self, now: Time) {
+        self.openable.clear();
+        self.own.on_all_changed(now);
+    }
+
+    /// Slow housekeeping.
+    pub(super) fn expire(&mut self, now: Time) {
+        self.own.tend(now);
+        self.received.expire(now);
+    }
+
+    /// When members are to be told keys, or sources asked for them.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let both = [self.own.next_timeout(), self.received.next_timeout()];
+        both.into_iter().flatten().min()
+    }
+}
+
+/// The members of a group that do not open what is sealed for it. One of which nothing is known at present opens it as
+/// far as this node knows: nobody can have a group carried in the open by holding a record back.
+pub(super) fn lacks_keys(group: NodeAddr, router: &Router) -> impl Iterator<Item = NodeAddr> + '_ {
+    let database = router.database();
+    let (records, all) = match router.builder(group) {
+        TreeBuilder::LinkState => (Some(database.membership().receivers(group)), None),
+        TreeBuilder::Scribe => (None, Some(database.nodes())),
+    };
+    let nodes = records
+        .into_iter()
+        .flatten()
+        .chain(all.into_iter().flatten());
+    let lacks =
+        move |node: NodeAddr| database.links_of(node).is_some() && !database.has_group_keys(node);
+    nodes.filter(move |node| *node != router.own() && lacks(*node))
+}
+
+impl Node {
     /// Seals packets of this node to a group. `None` if they are dropped.
     pub(super) fn seal_to_group(
         &mut self,
@@ -97,12 +158,12 @@ impl Node {
         mut packets: Burst,
         out: &mut impl Outbox<Node>,
     ) -> Option<Burst> {
-        let sealed = self.own_keys.prepare(now, group).and_then(|is_new| {
+        let sealed = self.groups.keys.own.prepare(now, group).and_then(|is_new| {
             if is_new {
                 // The key goes first.
                 self.tell_key(now, group, out);
             }
-            self.own_keys.seal(group, &mut packets)
+            self.groups.keys.own.seal(group, &mut packets)
         });
         match sealed {
             Ok(counters) => {
@@ -110,8 +171,7 @@ impl Node {
                 Some(packets)
             }
             Err(reason) => {
-                let packets = packets.segments() as u32;
-                out.report(Event::Dropped { reason, packets });
+                drop_some(reason, packets.segments() as u32, out);
                 None
             }
         }
@@ -130,19 +190,17 @@ impl Node {
     }
 
     /// Decides on a packet to a group that this node receives, of which nothing is believed yet.
-    pub(super) fn judge_received(
+    pub(in crate::node) fn judge_received(
         &mut self,
         now: Time,
         packet: &mut [u8],
-        out: &mut impl Outbox<Node>,
-    ) -> Verdict {
+    ) -> Result<Verdict, Drop> {
         let header = Header::trusted(&*packet);
         let (key, seq) = (FlowKey::of(&header), header.flow_seq());
         // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
         if header.remaining().is_expired() {
             self.flows.on_expired(now, key);
-            self.drop_one(Drop::Expired, out);
-            return Verdict::Done;
+            return Err(Drop::Expired);
         }
         let tag = tag_of(packet);
         let mark = Mark {
@@ -152,14 +210,18 @@ impl Node {
         };
         // Nor must one that ends here: those behind this node are still to get the packet.
         if !ends_here(&header) && self.flows.is_repeated(now, key, (seq, mark)) {
-            self.drop_one(Drop::Duplicate, out);
-            return Verdict::Done;
+            return Err(Drop::Duplicate);
         }
-        self.judge_group(now, packet, out)
+        self.groups.judge(now, packet, (&self.router, &self.links))
     }
 
     /// Delivers packets to a group, of which the burst holds the whole opened datagrams.
-    pub(super) fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+    pub(in crate::node) fn deliver_group(
+        &mut self,
+        now: Time,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
         while let Some(one) = next_of(&mut run) {
             let header = Header::trusted(&one.bytes()[CLEAR_BYTES..]);
             if header.source() == self.addr || self.settings.sealing == Sealing::Off {
@@ -185,22 +247,26 @@ impl Node {
         let of = (header.source(), header.destination());
         let around = if has_seal(&header) {
             let key = FlowKey::of(&header);
-            match self.received_keys.open(now, route, packet) {
+            match self.groups.keys.received.open(now, route, packet) {
                 Ok(()) => Around::END,
-                Err(Drop::EndNoSession) if may_wait => {
-                    return self.wait_for_key(now, (packet, route), out);
-                }
                 Err(reason) => {
+                    let keys = &mut self.groups.keys;
+                    if reason == Drop::EndNoSession
+                        && may_wait
+                        && keys.wait(now, (packet, route), out.pool(), &self.router)
+                    {
+                        return;
+                    }
                     if reason == Drop::Duplicate {
                         self.flows.on_duplicate(key);
                     }
-                    return self.drop_one(reason, out);
+                    return drop_one(reason, out);
                 }
             }
-        } else if self.believes_open(of) {
+        } else if self.groups.keys.believes_open(of, &self.router) {
             Around::HOP
         } else {
-            return self.drop_one(Drop::EndUnsealed, out);
+            return drop_one(Drop::EndUnsealed, out);
         };
         let packet = &one.bytes()[around.front..one.len() - around.back];
         let header = Header::trusted(packet);
@@ -210,80 +276,59 @@ impl Node {
             self.flows
                 .on_delivered(now, key, (seq, is_late, around.is_end()), packet.len());
         if verdict != flow::Verdict::New {
-            return self.drop_one(Drop::Duplicate, out);
+            return drop_one(Drop::Duplicate, out);
         }
         flow.class = header.class();
         flow.recovered += u64::from(header.is_recovered());
         self.deliver_one(now, around, one, out);
     }
 
-    /// A packet to a group in the open may be from whom it names: its source has no keys of groups, or not all
-    /// members could open it.
-    fn believes_open(&mut self, (source, group): (NodeAddr, NodeAddr)) -> bool {
-        let has_keys = self.database.has_group_keys(source)
-            || self.database.links_of(source).is_none() && self.received_keys.has((source, group));
-        self.settings.sealing != Sealing::Always && (!has_keys || !self.can_open(group))
-    }
-
-    fn wait_for_key(
+    /// A message about keys has come, out of its seal.
+    pub(in crate::node) fn on_group_key(
         &mut self,
         now: Time,
-        (packet, route): (&[u8], Route),
+        packet: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
         let header = Header::trusted(packet);
-        let of = (header.source(), header.destination());
-        let number = Clear::parse(header.payload()).map(|clear| clear.session);
-        let is_kept = self.database.has_group_keys(of.0)
-            && self.received_keys.wait(now, (packet, route), out.pool());
-        if !is_kept {
-            self.drop_one(Drop::EndNoSession, out);
-        }
-        if let Ok(number) = number
-            && self.database.has_group_keys(of.0)
-        {
-            self.received_keys.ask(now, of, number);
-        }
-    }
-
-    /// A message about keys has come, out of its seal.
-    pub(super) fn on_group_key(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
-        let header = Header::trusted(packet);
         let source = header.source();
         if !is_own(&header) || header.destination() != self.addr {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
         match GroupKey::parse(header.payload()) {
-            Err(_) => self.drop_one(Drop::Malformed, out),
+            Err(_) => drop_one(Drop::Malformed, out),
             Ok(_) if self.settings.sealing == Sealing::Off => {
-                self.drop_one(Drop::Unsupported, out);
+                drop_one(Drop::Unsupported, out);
             }
             Ok(GroupKey::Asked(name)) => self.answer_key(now, source, name, out),
             // The record that makes it a member is under way: it is asked again while packets come.
             Ok(GroupKey::Refused(_, KeyRefusal::NotMember)) => {}
             Ok(GroupKey::Refused(name, _)) => {
-                self.received_keys
+                self.groups
+                    .keys
+                    .received
                     .on_refused(now, (source, name.group), name.number);
             }
             Ok(GroupKey::Told { name, first, key }) => {
-                if !self.receives(name.group) {
-                    return self.drop_one(Drop::NoMember, out);
+                if !self.groups.receives(name.group, &self.router) {
+                    return drop_one(Drop::NoMember, out);
                 }
-                let key = self.own_keys.opening(name.number, key, first);
+                let key = self.groups.keys.own.opening(name.number, key, first);
                 let of = (source, name.group);
-                let is_new = !self.received_keys.has_number(of, name.number);
-                let is_asked_for = self.received_keys.insert(now, of, key);
-                if is_new && !is_asked_for && self.builder(name.group) == TreeBuilder::Scribe {
+                let is_new = !self.groups.keys.received.has_number(of, name.number);
+                let is_asked_for = self.groups.keys.received.insert(now, of, key);
+                if is_new && !is_asked_for && self.router.builder(name.group) == TreeBuilder::Scribe
+                {
                     // The source sees no members: it tells the next key who has asked for this one.
                     self.send_key(now, source, &GroupKey::Asked(name), out);
                 }
-                for waiting in self.received_keys.take_waiting(of, name.number) {
+                for waiting in self.groups.keys.received.take_waiting(of, name.number) {
                     let (mut packet, route) = (waiting.packet, waiting.route);
                     let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);
                     let left = header.remaining().minus(now.since(waiting.at));
                     header.set_remaining(left);
                     match left.is_expired() {
-                        true => self.drop_one(Drop::Expired, out),
+                        true => drop_one(Drop::Expired, out),
                         false => self.deliver_believed(now, (packet, route), false, out),
                     }
                 }
@@ -301,46 +346,52 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let KeyName { group, number } = name;
-        let is_named = self.builder(group) == TreeBuilder::LinkState;
-        let refusal = if !self.permits().may_receive(from, group) {
+        let is_named = self.router.builder(group) == TreeBuilder::LinkState;
+        let refusal = if !self.router.permits().may_receive(from, group) {
             KeyRefusal::NotPermitted
-        } else if !self.own_keys.has(group) {
+        } else if !self.groups.keys.own.has(group) {
             KeyRefusal::NoKey
-        } else if is_named && !self.database.membership().is_member(from, group) {
+        } else if is_named && !self.router.membership().is_member(from, group) {
             KeyRefusal::NotMember
         } else {
-            let telling = self.own_keys.answer(now, (group, number), from);
+            let telling = self.groups.keys.own.answer(now, (group, number), from);
             if let Some(telling) = telling {
                 self.send_key_bytes(now, from, telling.bytes(), out);
             }
             return;
         };
-        self.drop_one(Drop::NotPermitted, out);
-        if self.own_keys.take_refusal(now) {
+        drop_one(Drop::NotPermitted, out);
+        if self.groups.keys.own.take_refusal(now) {
             self.send_key(now, from, &GroupKey::Refused(name, refusal), out);
         }
     }
 
     /// Asks for keys, and tells members those that they lack. Called once per flush.
-    pub(super) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        for ((source, group), number) in self.received_keys.take_to_ask(now) {
+    pub(in crate::node) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for ((source, group), number) in self.groups.keys.received.take_to_ask(now) {
             // It has come meanwhile, or the group was left.
-            if self.received_keys.has_number((source, group), number) || !self.receives(group) {
+            if self
+                .groups
+                .keys
+                .received
+                .has_number((source, group), number)
+                || !self.groups.receives(group, &self.router)
+            {
                 continue;
             }
             let name = KeyName { group, number };
             self.send_key(now, source, &GroupKey::Asked(name), out);
         }
-        for group in self.own_keys.due(now) {
+        for group in self.groups.keys.own.due(now) {
             self.tell_key(now, group, out);
         }
     }
 
     /// The same of one group.
     fn tell_key(&mut self, now: Time, group: NodeAddr, out: &mut impl Outbox<Node>) {
-        let is_named = self.builder(group) == TreeBuilder::LinkState;
-        let membership = self.database.membership();
-        let (own, database) = (self.addr, &self.database);
+        let is_named = self.router.builder(group) == TreeBuilder::LinkState;
+        let membership = self.router.membership();
+        let (own, database) = (self.addr, self.router.database());
         let named = is_named.then(|| {
             let named = membership.receivers(group);
             named.filter(|node| *node != own && database.has_group_keys(*node))
@@ -349,17 +400,11 @@ impl Node {
             let is_member = !is_named || membership.is_member(node, group);
             is_member && membership.permits().may_receive(node, group)
         };
-        for to in self.own_keys.lacking(now, group, named, may) {
-            for telling in self.own_keys.tell(now, group, to) {
+        for to in self.groups.keys.own.lacking(now, group, named, may) {
+            for telling in self.groups.keys.own.tell(now, group, to) {
                 self.send_key_bytes(now, to, telling.bytes(), out);
             }
         }
-    }
-
-    /// Slow housekeeping of keys of groups.
-    pub(super) fn tend_group_keys(&mut self, now: Time) {
-        self.own_keys.tend(now);
-        self.received_keys.expire(now);
     }
 
     fn send_key(
@@ -384,16 +429,11 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         if !self.seals_to(to, (PORT, PORT)) {
-            return self.drop_one(Drop::EndNoSession, out);
+            return drop_one(Drop::EndNoSession, out);
         }
-        let seq = self.next_echo_seq();
-        let mut header = own_header(super::ends::CLASS, (self.addr, PORT), (to, PORT), seq);
-        header.has_transport = true;
-        let payload = out.pool().copy_of(SEALED_HEADROOM, bytes);
-        match payload.and_then(|payload| assemble(&header, &[], payload, true, out)) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let header = self.message_header(CLASS, to);
+        let packet = message(&header, (&[], true), bytes, out);
+        self.originate_made(now, &header, packet, out);
     }
 }
 

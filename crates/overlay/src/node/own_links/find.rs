@@ -8,9 +8,11 @@
 //! A node by which many enter at once has no place for all. Whoever comes when it is full takes the place of one that neither
 //! end keeps and no client has used: that one has found links, or it would keep this one.
 
-use super::Node;
+use super::{Known, OwnLinks};
 use crate::finding::{Entrance, Finder, First, LEAST, Moment, Seen, Unkept};
-use crate::link::{Dialling, Link, LinkIndex, Made};
+use crate::link::{Dialling, Link, LinkIndex, Links, Made};
+use crate::node::Node;
+use crate::node::router::Router;
 use crate::snapshot::FindingStatus;
 use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::BTreeMap;
@@ -71,6 +73,141 @@ impl Finding {
     }
 }
 
+impl OwnLinks {
+    /// This end keeps the link.
+    pub(in crate::node) fn keeps(&self, link: &Link, router: &Router) -> bool {
+        let of = link.peer;
+        let is_first =
+            link.made == Made::First && (self.finding.first.wants(of) || self.is_apart(of, router));
+        link.made == Made::Hand || is_first || self.finding.wants(of) || self.is_attempted(of)
+    }
+
+    /// A node whose record is here does not offer itself.
+    fn is_apart(&self, of: NodeAddr, router: &Router) -> bool {
+        router.database().links_of(of).is_some() && router.database().keeps(of, self.own).is_none()
+    }
+
+    fn seen_offers(&self, known: Known<'_>) -> Vec<Seen> {
+        let (router, links) = known;
+        let others = router.database().offers().filter(|of| *of != self.own);
+        let accepted = others.filter(|of| self.is_accepted(*of));
+        // What nodes tell that are gone counts no more.
+        let is_there = |of: NodeAddr| router.tables().latency(of).is_some();
+        let told_by_others = router.database().times_named(is_there);
+        let see = |addr: NodeAddr| {
+            let link = links.by_peer(addr).map(|index| links.at(index));
+            let has_address = link.is_some_and(|link| link.made == Made::First && !link.is_left);
+            let up = link.filter(|link| link.is_up());
+            let told = router.database().links_of(addr).map_or(0, <[_]>::len);
+            Seen {
+                addr,
+                one_way: router.tables().latency(addr),
+                links: told.max(told_by_others.get(&addr).copied().unwrap_or_default()),
+                can_dial: has_address || !self.places_of(addr, known).is_empty(),
+                is_up: up.is_some(),
+                rtt: up.and_then(|link| link.path.hello.rtt().least()),
+            }
+        };
+        accepted.map(see).collect()
+    }
+
+    /// Remembers where neighbours are, and of many those that were there last. Who has none any more forgets nothing.
+    fn remember(&mut self, now: Time, seen: &[Seen], router: &Router) {
+        let remembered = &mut self.finding.remembered;
+        for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
+            let at = router.database().endpoints_of(*addr);
+            if !at.is_empty() {
+                remembered.insert(*addr, (now, at.to_vec()));
+            }
+        }
+        while remembered.len() > REMEMBERED {
+            // Of those that are reached the records are here. What is lost is known by this alone.
+            let is_reached = |of: NodeAddr| router.tables().latency(of).is_some();
+            let each = remembered.iter();
+            let oldest = each.min_by_key(|(of, (last, _))| (!is_reached(**of), *last));
+            let Some(oldest) = oldest.map(|(of, _)| *of) else {
+                return;
+            };
+            remembered.remove(&oldest);
+        }
+    }
+
+    /// Nodes that have offered themselves, that no way leads to, and that can be dialled.
+    fn lost_offers(&self, known: Known<'_>) -> Vec<NodeAddr> {
+        let (router, _) = known;
+        let offers = router.database().offers();
+        let all = offers.chain(self.finding.remembered.keys().copied());
+        let accepted = all.filter(|of| self.is_accepted(*of));
+        let lost = accepted.filter(|of| *of != self.own && router.tables().latency(*of).is_none());
+        let mut lost: Vec<NodeAddr> = lost
+            .filter(|of| !self.places_of(*of, known).is_empty())
+            .collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost
+    }
+
+    fn choose_first(&mut self, now: Time, chosen: usize, (router, links): (&Router, &mut Links)) {
+        let each = || links.iter().map(|(_, link)| link);
+        let first = each().filter(|link| link.made == Made::First);
+        let all: Vec<Entrance> = first
+            .map(|link| Entrance {
+                addr: link.peer,
+                is_up: link.is_up(),
+                is_reached: router.tables().latency(link.peer).is_some(),
+            })
+            .collect();
+        let up = each().filter(|link| link.is_up()).count();
+        let lost = self.lost_offers((router, links));
+        self.finding
+            .first
+            .review(now, self.own, (&all, &lost), (up, chosen));
+        for Entrance { addr, .. } in all {
+            let is_wanted = self.finding.first.wants(addr)
+                || self.is_attempted(addr)
+                || self.is_apart(addr, router);
+            if let Some(index) = links.by_peer(addr) {
+                let link = links.at_mut(index);
+                if !is_wanted && !link.is_resting {
+                    // The next dial is another matter: nobody waits for an answer meanwhile.
+                    link.dialling = Dialling::default();
+                }
+                link.is_resting = !is_wanted;
+            }
+        }
+    }
+
+    /// Neither end keeps the link. Who tells nothing of that keeps it.
+    fn is_unkept(&self, link: &Link, router: &Router) -> bool {
+        let is_left = !router.database().keeps(link.peer, self.own).unwrap_or(true);
+        link.is_up() && !self.keeps(link, router) && is_left
+    }
+
+    /// How finding links stands, if the node does.
+    pub(in crate::node) fn finding_status(&self) -> Option<FindingStatus> {
+        let (offers, measured, trials) = self.finding.finder.totals();
+        self.find_links.then(|| FindingStatus {
+            offers,
+            measured,
+            trials,
+            kept: self.finding.finder.lasting().len(),
+            unkept: self.finding.unkept.len(),
+            dropped: self.finding.dropped,
+        })
+    }
+
+    /// The nodes to which there is to be a link.
+    pub(super) fn wanted_links(&self) -> Vec<NodeAddr> {
+        let mut wanted = match self.find_links {
+            true => self.finding.finder.kept(),
+            false => Vec::new(),
+        };
+        let is_new = |of: &NodeAddr| self.finding.finder.role(*of).is_none();
+        wanted.extend(self.finding.first.looked_for().filter(is_new));
+        wanted
+    }
+}
+
 impl Node {
     /// Tells which of the neighbours that are configured are those by which the node enters the network. Where it finds links
     /// by itself, they are dialled as long as it has too few.
@@ -86,154 +223,46 @@ impl Node {
                 (Made::Hand | Made::First | Made::Found | Made::Came, _) => {}
             }
         }
-        self.own_record_due = true;
-    }
-
-    /// This end keeps the link.
-    pub(super) fn keeps(&self, link: &Link) -> bool {
-        let of = link.peer;
-        let is_first =
-            link.made == Made::First && (self.finding.first.wants(of) || self.is_apart(of));
-        link.made == Made::Hand
-            || is_first
-            || self.finding.wants(of)
-            || self.direct.is_attempted(of)
-    }
-
-    /// A node whose record is here does not offer itself.
-    fn is_apart(&self, of: NodeAddr) -> bool {
-        self.database.links_of(of).is_some() && self.database.keeps(of, self.addr).is_none()
+        self.own_record.note();
     }
 
     /// Once a second: chooses, and ends what nobody keeps. Links are opened with the direct ones.
-    pub(super) fn tend_finding(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+    pub(in crate::node) fn tend_finding(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.settings.find_links {
             return;
         }
-        let seen = self.seen_offers();
-        let chosen = self.finding.finder.lasting();
+        let seen = self.own_links.seen_offers((&self.router, &self.links));
+        let chosen = self.own_links.finding.finder.lasting();
         let chosen = chosen.iter().filter(|of| self.links.is_up(**of)).count();
         let moment = Moment {
             in_need: chosen < LEAST,
-            calm: self.finding.unkept.are_settled(now) && !self.finding.first.is_entering(),
-            alone: self.is_alone(),
+            calm: self.own_links.finding.unkept.are_settled(now)
+                && !self.own_links.finding.first.is_entering(),
+            alone: self.links.are_down(),
         };
         let mut rng = self.rng.fork();
-        self.finding.finder.review(now, &seen, moment, &mut rng);
-        self.remember(now, &seen);
-        self.choose_first(now, chosen);
+        self.own_links
+            .finding
+            .finder
+            .review(now, &seen, moment, &mut rng);
+        self.own_links.remember(now, &seen, &self.router);
+        self.own_links
+            .choose_first(now, chosen, (&self.router, &mut self.links));
         self.end_unkept(now, out);
         let links = self.links.iter().map(|(_, link)| link);
-        let kept = links.filter(|link| link.is_up() && self.keeps(link));
+        let kept = links.filter(|link| link.is_up() && self.own_links.keeps(link, &self.router));
         let kept: Vec<NodeAddr> = kept.map(|link| link.peer).collect();
-        if kept != self.finding.told {
-            self.finding.told = kept;
-            self.own_record_due = true;
+        if kept != self.own_links.finding.told {
+            self.own_links.finding.told = kept;
+            self.own_record.note();
         }
-    }
-
-    /// No link is up.
-    pub(super) fn is_alone(&self) -> bool {
-        self.links.iter().all(|(_, link)| !link.is_up())
-    }
-
-    fn seen_offers(&self) -> Vec<Seen> {
-        let others = self.database.offers().filter(|of| *of != self.addr);
-        let accepted = others.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
-        // What nodes tell that are gone counts no more.
-        let is_there = |of: NodeAddr| self.tables.latency(of).is_some();
-        let told_by_others = self.database.times_named(is_there);
-        let see = |addr: NodeAddr| {
-            let link = self.links.by_peer(addr).map(|index| self.links.at(index));
-            let has_address = link.is_some_and(|link| link.made == Made::First && !link.is_left);
-            let up = link.filter(|link| link.is_up());
-            let told = self.database.links_of(addr).map_or(0, <[_]>::len);
-            Seen {
-                addr,
-                one_way: self.tables.latency(addr),
-                links: told.max(told_by_others.get(&addr).copied().unwrap_or_default()),
-                can_dial: has_address || !self.places_of(addr).is_empty(),
-                is_up: up.is_some(),
-                rtt: up.and_then(|link| link.path.hello.rtt().least()),
-            }
-        };
-        accepted.map(see).collect()
-    }
-
-    /// Remembers where neighbours are, and of many those that were there last. Who has none any more forgets nothing.
-    fn remember(&mut self, now: Time, seen: &[Seen]) {
-        let remembered = &mut self.finding.remembered;
-        for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
-            let at = self.database.endpoints_of(*addr);
-            if !at.is_empty() {
-                remembered.insert(*addr, (now, at.to_vec()));
-            }
-        }
-        while remembered.len() > REMEMBERED {
-            // Of those that are reached the records are here. What is lost is known by this alone.
-            let is_reached = |of: NodeAddr| self.tables.latency(of).is_some();
-            let each = remembered.iter();
-            let oldest = each.min_by_key(|(of, (last, _))| (!is_reached(**of), *last));
-            let Some(oldest) = oldest.map(|(of, _)| *of) else {
-                return;
-            };
-            remembered.remove(&oldest);
-        }
-    }
-
-    /// Nodes that have offered themselves, that no way leads to, and that can be dialled.
-    fn lost_offers(&self) -> Vec<NodeAddr> {
-        let offers = self.database.offers();
-        let all = offers.chain(self.finding.remembered.keys().copied());
-        let accepted = all.filter(|of| self.accept.as_ref().is_none_or(|it| it.contains(of)));
-        let lost = accepted.filter(|of| *of != self.addr && self.tables.latency(*of).is_none());
-        let mut lost: Vec<NodeAddr> = lost.filter(|of| !self.places_of(*of).is_empty()).collect();
-        lost.sort_unstable();
-        lost.dedup();
-        lost
-    }
-
-    fn choose_first(&mut self, now: Time, chosen: usize) {
-        let links = || self.links.iter().map(|(_, link)| link);
-        let first = links().filter(|link| link.made == Made::First);
-        let all: Vec<Entrance> = first
-            .map(|link| Entrance {
-                addr: link.peer,
-                is_up: link.is_up(),
-                is_reached: self.tables.latency(link.peer).is_some(),
-            })
-            .collect();
-        let up = links().filter(|link| link.is_up()).count();
-        let lost = self.lost_offers();
-        self.finding
-            .first
-            .review(now, self.addr, (&all, &lost), (up, chosen));
-        for Entrance { addr, .. } in all {
-            let is_wanted = self.finding.first.wants(addr)
-                || self.direct.is_attempted(addr)
-                || self.is_apart(addr);
-            if let Some(index) = self.links.by_peer(addr) {
-                let link = self.links.at_mut(index);
-                if !is_wanted && !link.is_resting {
-                    // The next dial is another matter: nobody waits for an answer meanwhile.
-                    link.dialling = Dialling::default();
-                }
-                link.is_resting = !is_wanted;
-            }
-        }
-    }
-
-    /// Neither end keeps the link. Who tells nothing of that keeps it.
-    fn is_unkept(&self, link: &Link) -> bool {
-        let is_left = !self.database.keeps(link.peer, self.addr).unwrap_or(true);
-        link.is_up() && !self.keeps(link) && is_left
     }
 
     fn end_unkept(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let mut unkept = Vec::new();
         for index in self.links.indices() {
             let link = self.links.at(index);
-            if self.is_unkept(link) {
+            if self.own_links.is_unkept(link, &self.router) {
                 unkept.push((link.peer, link.client_packets()));
             }
             // As long as it is tried, routes may lead by it, and nobody seems to be lost.
@@ -241,18 +270,18 @@ impl Node {
                 Made::First => link.carries(),
                 Made::Hand | Made::Found | Made::Came => !link.is_left,
             };
-            let is_over = is_there && !link.is_up() && !self.keeps(link);
+            let is_over = is_there && !link.is_up() && !self.own_links.keeps(link, &self.router);
             if is_over && now.since(link.since) >= DOWN_FOR {
                 self.let_go(now, index, out);
             }
         }
-        let over = self.finding.unkept.look(now, &unkept);
+        let over = self.own_links.finding.unkept.look(now, &unkept);
         // One that is missing may be what keeps the network whole.
-        let chosen = self.finding.finder.lasting();
+        let chosen = self.own_links.finding.finder.lasting();
         if chosen.iter().all(|of| self.links.is_up(*of)) {
             for of in over {
                 if let Some(index) = self.links.by_peer(of) {
-                    self.finding.dropped += 1;
+                    self.own_links.finding.dropped += 1;
                     self.let_go(now, index, out);
                 }
             }
@@ -260,24 +289,30 @@ impl Node {
     }
 
     /// Makes room for a neighbour where there is none, if there is a link that neither end keeps and no client has used.
-    pub(super) fn make_room(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+    pub(in crate::node) fn make_room(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.settings.find_links || self.links.has_room() {
             return;
         }
         let is_free = |link: &Link| {
-            let is_unused = link.client_packets() == 0 || self.finding.unkept.is_unused(link.peer);
-            is_unused && self.is_unkept(link)
+            let is_unused =
+                link.client_packets() == 0 || self.own_links.finding.unkept.is_unused(link.peer);
+            is_unused && self.own_links.is_unkept(link, &self.router)
         };
         let free = self.links.iter().find(|(_, link)| is_free(link));
         if let Some(index) = free.map(|(index, _)| index) {
-            self.finding.dropped += 1;
+            self.own_links.finding.dropped += 1;
             self.let_go(now, index, out);
         }
     }
 
     /// The neighbour has ended the link, and this end does not keep it: nobody dials again.
-    pub(super) fn follow_end(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
-        if self.settings.find_links && !self.keeps(self.links.at(index)) {
+    pub(in crate::node) fn follow_end(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if self.settings.find_links && !self.own_links.keeps(self.links.at(index), &self.router) {
             self.let_go(now, index, out);
         }
     }
@@ -298,50 +333,26 @@ impl Node {
     }
 
     /// Why there is this link, in words.
-    pub(super) fn why(&self, link: &Link) -> String {
+    pub(in crate::node) fn why(&self, link: &Link) -> String {
         if link.made == Made::Hand {
             return "by hand".into();
         }
-        if let Some(role) = self.finding.finder.role(link.peer) {
+        if let Some(role) = self.own_links.finding.finder.role(link.peer) {
             return role.to_string();
         }
-        if self.finding.looks_for(link.peer) {
+        if self.own_links.finding.looks_for(link.peer) {
             return "no other path led to it".into();
         }
-        if self.direct.is_attempted(link.peer) {
+        if self.own_links.is_attempted(link.peer) {
             return format!("traffic to {}", self.name_of(link.peer));
         }
-        if link.made == Made::First && self.finding.first.wants(link.peer) {
+        if link.made == Made::First && self.own_links.finding.first.wants(link.peer) {
             return "first neighbor: own choices are still too few".into();
         }
-        match self.database.keeps(link.peer, self.addr) {
+        match self.router.database().keeps(link.peer, self.addr) {
             Some(true) => "the neighbor keeps it".into(),
             None => "the neighbor finds no links by itself".into(),
             _ => "neither end keeps it: ends when no traffic uses it".into(),
         }
-    }
-
-    /// How finding links stands, if the node does.
-    pub(super) fn finding_status(&self) -> Option<FindingStatus> {
-        let (offers, measured, trials) = self.finding.finder.totals();
-        self.settings.find_links.then(|| FindingStatus {
-            offers,
-            measured,
-            trials,
-            kept: self.finding.finder.lasting().len(),
-            unkept: self.finding.unkept.len(),
-            dropped: self.finding.dropped,
-        })
-    }
-
-    /// The nodes to which there is to be a link.
-    pub(super) fn wanted_links(&self) -> Vec<NodeAddr> {
-        let mut wanted = match self.settings.find_links {
-            true => self.finding.finder.kept(),
-            false => Vec::new(),
-        };
-        let is_new = |of: &NodeAddr| self.finding.finder.role(*of).is_none();
-        wanted.extend(self.finding.first.looked_for().filter(is_new));
-        wanted
     }
 }

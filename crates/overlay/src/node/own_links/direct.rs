@@ -25,8 +25,9 @@
 //! it, dial there, with handshakes that are no longer than any first datagram and with one TCP connection every other
 //! second. For traffic they begin with [`DIRECT_MAX`] members at a time; choices are bounded where they are made.
 
-use super::{Node, seen};
-use crate::link::{Dialling, Made};
+use super::{Known, OwnLinks, seen};
+use crate::link::{Dialling, Links, Made};
+use crate::node::{Neighbor, Node};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Endpoint;
@@ -63,46 +64,38 @@ struct Attempt {
     rest: Duration,
 }
 
-impl Direct {
-    /// A link to this node is made, or was, because there is traffic for it.
-    pub(super) fn is_attempted(&self, to: NodeAddr) -> bool {
-        self.attempts.contains_key(&to)
-    }
-}
-
-impl Node {
-    /// The node makes links by itself.
-    pub(super) fn makes_links(&self) -> bool {
-        self.settings.direct_links || self.settings.find_links
+impl OwnLinks {
+    /// A link to this node is made, or was, because there is traffic for it or it was chosen.
+    pub(in crate::node) fn is_attempted(&self, to: NodeAddr) -> bool {
+        self.direct.attempts.contains_key(&to)
     }
 
     /// A neighbour may be there. An address of the own host leads to one only where all are on one host, as in a laboratory.
     pub(super) fn may_dial(&self, endpoint: Endpoint) -> bool {
         let is_own = |own: &UnderlayAddr| seen::endpoint(*own).is_loopback();
         endpoint.is_dialable()
-            || endpoint.is_loopback()
-                && !self.own_sockets.is_empty()
-                && self.own_sockets.iter().all(is_own)
+            || endpoint.is_loopback() && !self.sockets.is_empty() && self.sockets.iter().all(is_own)
     }
 
     /// Where a node says that it is, as far as this one may dial there, and by which own socket. An address of its interfaces that
     /// is not public is dialled only behind the same router, and first: elsewhere it is that of a stranger, or of nobody.
-    pub(super) fn places_of(&self, of: NodeAddr) -> Vec<UnderlayAddr> {
-        let seen = match self.database.endpoints_of(of) {
+    pub(super) fn places_of(&self, of: NodeAddr, known: Known<'_>) -> Vec<UnderlayAddr> {
+        let (router, links) = known;
+        let seen = match router.database().endpoints_of(of) {
             [] => self.finding.remembered(of),
             told => told,
         };
-        let hosts = match self.settings.host_addresses {
-            true => self.database.hosts_of(of),
+        let hosts = match self.host_addresses {
+            true => router.database().hosts_of(of),
             false => &[],
         };
         let is_near = self.is_beside(seen);
         let inside = hosts.iter().filter(|at| is_near && !at.is_public());
         let outside = hosts.iter().filter(|at| at.is_public());
         let all = inside.chain(seen).chain(outside).copied();
-        let other = all.filter(|at| self.may_dial(*at) && !self.sightings.is_own(*at));
+        let other = all.filter(|at| self.may_dial(*at) && !self.is_own_host(*at));
         let mut places: Vec<UnderlayAddr> = Vec::new();
-        for at in other.filter_map(|at| self.dialable(at)) {
+        for at in other.filter_map(|at| self.dialable(at, links)) {
             if !places.contains(&at) {
                 places.push(at);
             }
@@ -113,27 +106,98 @@ impl Node {
     /// A node that is seen there is behind the router that this one is behind: both are seen at one address, or neither is
     /// seen by anybody.
     fn is_beside(&self, seen: &[Endpoint]) -> bool {
-        let own = self.sightings.announced();
+        let (own, _) = self.announced();
         let is_known = |at: &Endpoint| own.iter().any(|own| own.is_beside(*at));
         own.is_empty() && seen.is_empty() || seen.iter().any(is_known)
     }
 
-    /// Once a second: what neighbours are to know, and what is to be dialled or given up.
-    pub(super) fn tend_direct(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if !self.makes_links() {
+    /// There is traffic for `to`, or a link to it was chosen. Links that are configured, and nodes that this one does not
+    /// accept, stay as they are.
+    fn want(&mut self, now: Time, to: NodeAddr, is_traffic: bool, known: Known<'_>) {
+        let (_, links) = known;
+        let of_traffic = self.direct.attempts.iter();
+        let of_traffic =
+            of_traffic.filter(|(of, it)| it.wanted.is_some() && !self.finding.wants(**of));
+        // The number of links of choice is bounded by what chooses them.
+        let is_room = !is_traffic || of_traffic.count() < DIRECT_MAX;
+        let is_alone = links.are_down();
+        let is_chosen = self.finding.wants(to);
+        if let Some(attempt) = self.direct.attempts.get_mut(&to) {
+            if is_traffic && (attempt.wanted.is_some() || is_chosen || is_room) {
+                attempt.wanted = Some(now);
+            }
+            if is_alone && !is_traffic && attempt.dialled.is_none() {
+                // That nobody answered says nothing of this one: the own way out may have been down.
+                (attempt.rests_until, attempt.rest) = (now, REST);
+            }
             return;
         }
-        self.tend_seen(now, out);
+        let is_accepted = self.is_accepted(to);
+        let link = links.by_peer(to).map(|index| links.at(index));
+        let is_by_hand = link.is_some_and(|link| link.dial.is_some() && link.made == Made::Hand);
+        let is_up = link.is_some_and(|link| link.is_up());
+        // Where links are found, one that no attempt is made for may end.
+        let is_there = is_by_hand || is_traffic && is_up && !self.find_links;
+        let is_known = !self.places_of(to, known).is_empty() || links.is_first(to);
+        if is_accepted && !is_there && is_room && (is_known || is_up) {
+            let attempt = Attempt {
+                wanted: is_traffic.then_some(now),
+                dialled: None,
+                rests_until: now,
+                rest: REST,
+            };
+            self.direct.attempts.insert(to, attempt);
+        }
+    }
+
+    /// An endpoint, by the socket through which neighbours of the same family are reached, or else by one of the own that is
+    /// of that family. One that may speak both is tried where there is no neighbour to tell, or none by datagrams.
+    fn dialable(&self, endpoint: Endpoint, links: &Links) -> Option<UnderlayAddr> {
+        let at = UnderlayAddr {
+            ip: endpoint.ip,
+            port: endpoint.port,
+            socket: 0,
+            local: 0,
+        };
+        let reached = links.iter().filter_map(|(_, link)| link.path.at);
+        let mut reached = reached.filter(|at| !at.is_stream());
+        let like = reached.find(|reached| reached.is_ipv4() == at.is_ipv4());
+        let of_own = || {
+            let kind = |it: &UnderlayAddr| (it.is_ipv4(), it.is_loopback());
+            let mut own = self.sockets.iter();
+            let place = own.position(|own| kind(own) == kind(&at));
+            let is_other = links.are_without_datagrams() || links.are_down();
+            place.or(is_other.then_some(0))
+        };
+        let socket = match like {
+            Some(like) => like.socket,
+            None => u8::try_from(of_own()?).ok()?,
+        };
+        Some(UnderlayAddr { socket, ..at })
+    }
+}
+
+impl Node {
+    /// Once a second: what neighbours are to know, and what is to be dialled or given up.
+    pub(in crate::node) fn tend_direct(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if !self.own_links.makes_links() {
+            return;
+        }
+        if self.own_links.tend_seen(now, &mut self.links, out) {
+            self.own_record.note();
+        }
         for partner in self.partners(now) {
             // A link that is there is kept for their traffic, whether new ones are made or not.
             if self.settings.direct_links || self.links.is_up(partner) {
-                self.want(now, partner, true);
+                self.own_links
+                    .want(now, partner, true, (&self.router, &self.links));
             }
         }
-        for chosen in self.wanted_links() {
-            self.want(now, chosen, false);
+        for chosen in self.own_links.wanted_links() {
+            self.own_links
+                .want(now, chosen, false, (&self.router, &self.links));
         }
-        let attempts: Vec<NodeAddr> = self.direct.attempts.keys().copied().collect();
+        let attempts: Vec<NodeAddr> = self.own_links.direct.attempts.keys().copied().collect();
         for to in attempts {
             self.attempt(now, to, out);
         }
@@ -153,50 +217,6 @@ impl Node {
         all.filter(|to| to.is_node() && *to != self.addr).collect()
     }
 
-    /// There is traffic for `to`, or a link to it was chosen. Links that are configured, and nodes that this one does not
-    /// accept, stay as they are.
-    fn want(&mut self, now: Time, to: NodeAddr, is_traffic: bool) {
-        let of_traffic = self.direct.attempts.iter();
-        let of_traffic =
-            of_traffic.filter(|(of, it)| it.wanted.is_some() && !self.finding.wants(**of));
-        // The number of links of choice is bounded by what chooses them.
-        let is_room = !is_traffic || of_traffic.count() < DIRECT_MAX;
-        let is_alone = self.is_alone();
-        let is_chosen = self.finding.wants(to);
-        if let Some(attempt) = self.direct.attempts.get_mut(&to) {
-            if is_traffic && (attempt.wanted.is_some() || is_chosen || is_room) {
-                attempt.wanted = Some(now);
-            }
-            if is_alone && !is_traffic && attempt.dialled.is_none() {
-                // That nobody answered says nothing of this one: the own way out may have been down.
-                (attempt.rests_until, attempt.rest) = (now, REST);
-            }
-            return;
-        }
-        let is_accepted = self.accept.as_ref().is_none_or(|list| list.contains(&to));
-        let link = self.links.by_peer(to).map(|index| self.links.at(index));
-        let is_by_hand = link.is_some_and(|link| link.dial.is_some() && link.made == Made::Hand);
-        let is_up = link.is_some_and(|link| link.is_up());
-        // Where links are found, one that no attempt is made for may end.
-        let is_there = is_by_hand || is_traffic && is_up && !self.settings.find_links;
-        let is_known = !self.places_of(to).is_empty() || self.is_first(to);
-        if is_accepted && !is_there && is_room && (is_known || is_up) {
-            let attempt = Attempt {
-                wanted: is_traffic.then_some(now),
-                dialled: None,
-                rests_until: now,
-                rest: REST,
-            };
-            self.direct.attempts.insert(to, attempt);
-        }
-    }
-
-    /// It is configured where the node is.
-    fn is_first(&self, of: NodeAddr) -> bool {
-        let link = self.links.by_peer(of).map(|index| self.links.at(index));
-        link.is_some_and(|link| link.made == Made::First && link.dial.is_some())
-    }
-
     /// Goes on with one attempt.
     fn attempt(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let index = self.links.by_peer(to);
@@ -205,22 +225,22 @@ impl Node {
         if let Some(index) = by_hand {
             // It is dialled where the configuration says.
             self.links.at_mut(index).announced.clear();
-            self.direct.attempts.remove(&to);
+            self.own_links.direct.attempts.remove(&to);
             return;
         }
-        let is_first = self.is_first(to);
-        let announced = self.places_of(to);
+        let is_first = self.links.is_first(to);
+        let announced = self.own_links.places_of(to, (&self.router, &self.links));
         let places = usize::from(is_first) + announced.len();
-        let is_chosen = self.finding.wants(to);
-        let gets_none = self.gets_no_datagrams();
-        let Some(attempt) = self.direct.attempts.get_mut(&to) else {
+        let is_chosen = self.own_links.finding.wants(to);
+        let gets_none = self.links.are_without_datagrams();
+        let Some(attempt) = self.own_links.direct.attempts.get_mut(&to) else {
             return;
         };
         let is_silent = attempt.wanted.is_none_or(|at| now.since(at) >= IDLE);
         // Where none are made for traffic, one that was there is not made again.
         let is_over = is_silent || !is_up && !self.settings.direct_links;
         if (is_over && !is_chosen) || (places == 0 && !is_up) {
-            self.direct.attempts.remove(&to);
+            self.own_links.direct.attempts.remove(&to);
             return self.end_direct(now, to, out);
         }
         if is_up {
@@ -245,7 +265,7 @@ impl Node {
             attempt.rests_until = now + attempt.rest;
             attempt.rest = (attempt.rest * 2).min(REST_MAX);
             if is_chosen {
-                self.finding.on_silent(now, to);
+                self.own_links.finding.on_silent(now, to);
             }
             return self.end_direct(now, to, out);
         }
@@ -265,7 +285,7 @@ impl Node {
         at: UnderlayAddr,
         out: &mut impl Outbox<Node>,
     ) {
-        let neighbor = super::Neighbor {
+        let neighbor = Neighbor {
             addr: to,
             name: String::new(),
             at: Some(at),
@@ -287,39 +307,6 @@ impl Node {
         if let Some(index) = self.links.by_peer(of) {
             self.links.at_mut(index).announced = announced;
         }
-    }
-
-    /// All links that are up run over streams.
-    pub(super) fn gets_no_datagrams(&self) -> bool {
-        let up = self.links.iter().filter(|(_, link)| link.is_up());
-        let mut over_stream = up.map(|(_, link)| link.is_over_stream()).peekable();
-        over_stream.peek().is_some() && over_stream.all(|it| it)
-    }
-
-    /// An endpoint, by the socket through which neighbours of the same family are reached, or else by one of the own that is
-    /// of that family. One that may speak both is tried where there is no neighbour to tell, or none by datagrams.
-    fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
-        let at = UnderlayAddr {
-            ip: endpoint.ip,
-            port: endpoint.port,
-            socket: 0,
-            local: 0,
-        };
-        let reached = self.links.iter().filter_map(|(_, link)| link.path.at);
-        let mut reached = reached.filter(|at| !at.is_stream());
-        let like = reached.find(|reached| reached.is_ipv4() == at.is_ipv4());
-        let of_own = || {
-            let kind = |it: &UnderlayAddr| (it.is_ipv4(), it.is_loopback());
-            let mut own = self.own_sockets.iter();
-            let place = own.position(|own| kind(own) == kind(&at));
-            let is_other = self.gets_no_datagrams() || self.is_alone();
-            place.or(is_other.then_some(0))
-        };
-        let socket = match like {
-            Some(like) => like.socket,
-            None => u8::try_from(of_own()?).ok()?,
-        };
-        Some(UnderlayAddr { socket, ..at })
     }
 
     /// Ends a direct link, or what was to be one.

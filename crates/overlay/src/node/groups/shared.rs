@@ -1,9 +1,9 @@
 //! Packets to groups whose trees Scribe has built.
 
-use super::Node;
-use super::receive::Verdict;
-use super::send::next_hop;
-use crate::event::{Drop, Event};
+use super::sending::share;
+use crate::event::Drop;
+use crate::node::Node;
+use crate::node::receive::{Verdict, drop_some};
 use base::{Burst, NodeAddr, Outbox, Time};
 use wire::data::Header;
 use wire::stamp::TreeEdge;
@@ -13,39 +13,34 @@ impl Node {
     /// Decides on a packet on an edge of a group's tree of which this node is not an end: by table,
     /// towards the edge's end. It may come by more than once, on several edges, so nothing is
     /// remembered of it; its time to live ends what loops. `None` when this node is the end.
-    pub(super) fn judge_passing(
+    pub(in crate::node) fn judge_passing(
         &mut self,
         header: &mut Header<&mut [u8]>,
-        out: &mut impl Outbox<Node>,
-    ) -> Option<Verdict> {
-        let Ok(edge) = TreeEdge::parse(header.extension().unwrap_or_default()) else {
-            self.drop_one(Drop::StampMalformed, out);
-            return Some(Verdict::Done);
-        };
+    ) -> Result<Option<Verdict>, Drop> {
+        let edge = TreeEdge::parse(header.extension().unwrap_or_default());
+        let edge = edge.map_err(|_| Drop::StampMalformed)?;
         if edge.to == self.addr {
-            return None;
+            return Ok(None);
         }
         let ttl = header.ttl();
-        let reason = if header.remaining().is_expired() {
-            Drop::Expired
-        } else if ttl <= 1 {
-            Drop::TtlExceeded
-        } else {
-            header.set_ttl(ttl - 1);
-            let routing = header.class().routing;
-            match next_hop(&self.tables, &self.links, routing, edge.to, None) {
-                Ok(link) if link != self.came => return Some(Verdict::Forward(link)),
-                Ok(_) => Drop::Loop,
-                Err(reason) => reason,
-            }
-        };
-        self.drop_one(reason, out);
-        Some(Verdict::Done)
+        if header.remaining().is_expired() {
+            return Err(Drop::Expired);
+        }
+        if ttl <= 1 {
+            return Err(Drop::TtlExceeded);
+        }
+        header.set_ttl(ttl - 1);
+        let routing = header.class().routing;
+        let link = self.router.next_hop(&self.links, routing, edge.to, None)?;
+        match link == self.came {
+            true => Err(Drop::Loop),
+            false => Ok(Some(Verdict::Forward(link))),
+        }
     }
 
     /// Sends a run of opened packets on along the edges of their groups' trees, and to the groups'
     /// clients here.
-    pub(super) fn send_shared(
+    pub(in crate::node) fn send_shared(
         &mut self,
         now: Time,
         is_own: bool,
@@ -70,48 +65,48 @@ impl Node {
         let came = TreeEdge::parse(header.extension().unwrap_or_default());
         let came = came.ok().filter(|_| !is_own).map(|edge| edge.from);
         let count = (run.segments() as u64, run.len() as u64);
-        self.shared.on_passing(now, (source, group), came, count);
-        let is_member = self.is_delivered_here(group, &run);
-        let mut ends = core::mem::take(&mut self.tree_ends);
-        match self.shared.edges(group) {
+        self.groups
+            .shared
+            .on_passing(now, (source, group), came, count);
+        let is_member = self.groups.is_delivered_here(group, &run, &self.router);
+        let mut ends = core::mem::take(&mut self.groups.tree_ends);
+        match self.groups.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
             // To the root, from outside of the tree. Whoever is taken for the root and is not in
             // the tree knows better; a root that is not has no members.
             None => {
-                let roots = self.shared.roots(now, group);
+                let roots = self.groups.shared.roots(now, group);
                 ends.extend(roots.into_iter().flatten().filter(|end| Some(*end) != came));
             }
         }
         ends.retain(|end| *end != self.addr);
         let mut left = ends.len() + usize::from(is_member);
-        if left == 0 && !self.receives(group) {
-            let (reason, packets) = (Drop::NoMember, run.segments() as u32);
-            out.report(Event::Dropped { reason, packets });
+        if left == 0 && !self.groups.receives(group, &self.router) {
+            drop_some(Drop::NoMember, run.segments() as u32, out);
         }
         let mut run = Some(run);
         for to in ends.drain(..) {
             left -= 1;
-            let Some(mut part) = super::groups::share(&mut run, left == 0, out) else {
+            let Some(mut part) = share(&mut run, left == 0, out) else {
                 continue;
             };
             let from = self.addr;
             write_edge(&mut part, TreeEdge { from, to });
-            match next_hop(&self.tables, &self.links, routing, to, None) {
+            match self.router.next_hop(&self.links, routing, to, None) {
                 Ok(link) => self.send_run(now, link, part, is_own, out),
                 Err(reason) => {
-                    let packets = part.segments() as u32;
-                    out.report(Event::Dropped { reason, packets });
+                    drop_some(reason, part.segments() as u32, out);
                 }
             }
         }
-        self.tree_ends = ends;
-        if is_member && let Some(part) = super::groups::share(&mut run, true, out) {
+        self.groups.tree_ends = ends;
+        if is_member && let Some(part) = share(&mut run, true, out) {
             self.deliver_group(now, part, out);
         }
     }
 
     /// The edge that stands in a packet of this node to a group until it is sent: none yet.
-    pub(super) fn first_edge(own: NodeAddr) -> [u8; TreeEdge::BYTES] {
+    pub(in crate::node) fn first_edge(own: NodeAddr) -> [u8; TreeEdge::BYTES] {
         TreeEdge { from: own, to: own }.to_bytes()
     }
 }

@@ -1,31 +1,24 @@
 //! What is known of groups, for status; and the reports of receivers, up the trees.
 
-use super::Node;
-use super::operate::percent;
+use super::keys::lacks_keys;
 use crate::groups::{
-    Admission, Branches, Passing, Permit, REPORT_EVERY, Second, Slot, admit, branches, edge_links,
-    judge_links, reserved, two_trees,
+    Admission, Branches, Passing, Permit, Second, Slot, admit, branches, edge_links, judge_links,
+    reserved, two_trees,
 };
 use crate::link::LinkIndex;
+use crate::node::Node;
+use crate::node::operate::percent;
 use crate::snapshot::{
     GroupSource, GroupStatus, GroupTotals, IgnoredStatus, PermitStatus, ReceptionStatus,
     SecondStatus, SettingStatus, SourceTotals, TroubleStatus, WaysStatus,
 };
-use base::{Duration, NodeAddr, Outbox, Time};
+use base::{NodeAddr, Time};
 use graph::redundant::{Pair, common};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::control::{Builder, GroupReport, Reception};
+use wire::control::Reception;
 use wire::groups::{Setting, TreeBuilder, Ways, mask};
 use wire::ipc::Delivery;
 
-/// A slot without packets for so long is not reported on.
-pub(super) const ACTIVE: Duration = Duration::from_secs(10);
-/// Bytes of a control datagram with reports; see `control`.
-pub(super) const REPORT_BYTES_MAX: usize = 1_100;
-/// Reports of several branches are told together.
-const REPORT_GATHER: Duration = Duration::from_millis(100);
-/// The least time between two rounds of reports.
-const REPORT_SPACING: Duration = Duration::from_secs(1);
 /// Edges of trees of Scribe with a rate that are reckoned with: each is a search for its path.
 const EDGES_MAX: usize = 256;
 /// Groups with sources here that metrics tell of.
@@ -36,105 +29,6 @@ const WAYS_SHOWN_MAX: usize = 64;
 const LISTED_MAX: usize = 1_024;
 
 impl Node {
-    pub(super) fn on_group_report(
-        &mut self,
-        now: Time,
-        index: LinkIndex,
-        report: &GroupReport<'_>,
-    ) {
-        let peer = self.links.at(index).peer;
-        self.take_report(now, peer, report);
-    }
-
-    /// Takes in a report of a branch.
-    pub(super) fn take_report(&mut self, now: Time, from: NodeAddr, report: &GroupReport<'_>) {
-        self.reports.on_report(now, from, report);
-        // Passed on soon, so that the source does not hear of the past, a hop older each time.
-        let soon = (self.reported_at + REPORT_SPACING).max(now + REPORT_GATHER);
-        self.reports_at = self.reports_at.min(soon);
-    }
-
-    /// Tells the neighbours above what the receivers below have got, when it is time.
-    pub(super) fn report_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if now < self.reports_at {
-            return;
-        }
-        (self.reported_at, self.reports_at) = (now, now + REPORT_EVERY);
-        self.reports.expire(now);
-        let own = self.own_receptions();
-        self.tell_reports(now, &own, out);
-        let mut seen = BTreeSet::new();
-        let mut by_link: BTreeMap<LinkIndex, Vec<(NodeAddr, NodeAddr)>> = BTreeMap::new();
-        for slot in self
-            .trees
-            .iter()
-            .filter(|slot| now.since(slot.used) < ACTIVE)
-        {
-            let of = (slot.key.source, slot.key.group);
-            let upstream = slot.upstream.and_then(|peer| self.links.by_peer(peer));
-            if let Some(link) = upstream.filter(|link| self.links.at(*link).is_up())
-                && seen.insert(of)
-            {
-                by_link.entry(link).or_default().push(of);
-            }
-        }
-        for (link, groups) in by_link {
-            let mut bytes = [0; REPORT_BYTES_MAX];
-            let mut builder = Builder::new(&mut bytes);
-            for of in groups {
-                let (receivers, worst) = self.reports.below(now, of, own.get(&of).copied(), None);
-                if receivers == 0 {
-                    continue;
-                }
-                if builder.group_report(of, receivers, &worst).is_err() {
-                    let len = builder.len();
-                    self.links
-                        .at_mut(link)
-                        .send_control(now, &bytes[..len], out);
-                    builder = Builder::new(&mut bytes);
-                    // The longest report fits an empty datagram.
-                    let _ = builder.group_report(of, receivers, &worst);
-                }
-            }
-            let len = builder.len();
-            if len > 0 {
-                self.links
-                    .at_mut(link)
-                    .send_control(now, &bytes[..len], out);
-            }
-        }
-    }
-
-    /// When reports are to be told, if any may be due before the housekeeping.
-    pub(super) fn reporting_at(&self) -> Option<Time> {
-        let passes = self.trees.iter().len() > 0 || self.shared.passing().len() > 0;
-        let is_due = passes && self.reports_at < self.housekeeping;
-        is_due.then_some(self.reports_at)
-    }
-
-    /// What this node's own clients have got, by source and group.
-    fn own_receptions(&self) -> BTreeMap<(NodeAddr, NodeAddr), Reception> {
-        let mut all: BTreeMap<_, Reception> = BTreeMap::new();
-        let is_own = |group: NodeAddr| group.is_multicast() && self.groups.is_member(group);
-        let flows = self.flows.iter();
-        for flow in flows.filter(|flow| is_own(flow.key.destination)) {
-            let of = (flow.key.source, flow.key.destination);
-            let sum = all.entry(of).or_insert(Reception {
-                node: self.addr,
-                received: 0,
-                recovered: 0,
-                lost: 0,
-            });
-            let add = |to: &mut u32, n: u64| {
-                *to = to.saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
-            };
-            add(&mut sum.received, flow.packets);
-            add(&mut sum.recovered, flow.recovered);
-            add(&mut sum.lost, flow.missing());
-        }
-        all
-    }
-
     /// Whether a setting fits, if this node's sources are to have it.
     pub fn admission(&self, setting: &Setting) -> Admission {
         self.judged(self.addr, setting)
@@ -143,7 +37,9 @@ impl Node {
     /// The same of a setting that a node has said, or is to say.
     fn judged(&self, by: NodeAddr, setting: &Setting) -> Admission {
         match setting.tree {
-            TreeBuilder::LinkState => admit(&self.database, by, setting, |node| self.name_of(node)),
+            TreeBuilder::LinkState => admit(self.router.database(), by, setting, |node| {
+                self.name_of(node)
+            }),
             TreeBuilder::Scribe => self.judged_here(setting),
         }
     }
@@ -152,12 +48,19 @@ impl Node {
     fn judged_here(&self, setting: &Setting) -> Admission {
         let mut answer = Admission::default();
         let of = |group: &NodeAddr| group.0 & mask(setting.prefix) == setting.group.0;
-        for group in self.shared.groups().filter(of).take(LISTED_MAX) {
+        for group in self.groups.shared.groups().filter(of).take(LISTED_MAX) {
             let taken = self.taken(group, &[]);
-            for child in self.shared.children(group) {
-                let links = edge_links(&self.database, self.addr, *child, setting);
+            for child in self.groups.shared.children(group) {
+                let links = edge_links(self.router.database(), self.addr, *child, setting);
                 let name = |node| self.name_of(node);
-                judge_links(&self.database, setting, &links, &taken, name, &mut answer);
+                judge_links(
+                    self.router.database(),
+                    setting,
+                    &links,
+                    &taken,
+                    name,
+                    &mut answer,
+                );
             }
         }
         let note = "Scribe builds the tree: each of its edges is judged by the node above when one below joins; what is said here is of this node's";
@@ -174,15 +77,22 @@ impl Node {
         child: NodeAddr,
         granted: &[(NodeAddr, NodeAddr)],
     ) -> Option<String> {
-        let setting = self.database.membership().setting(group)?;
+        let setting = self.router.membership().setting(group)?;
         if setting.rate_kbps == 0 {
             return None;
         }
         let mut answer = Admission::default();
         let taken = self.taken(group, granted);
-        let links = edge_links(&self.database, self.addr, child, &setting);
+        let links = edge_links(self.router.database(), self.addr, child, &setting);
         let name = |node| self.name_of(node);
-        judge_links(&self.database, &setting, &links, &taken, name, &mut answer);
+        judge_links(
+            self.router.database(),
+            &setting,
+            &links,
+            &taken,
+            name,
+            &mut answer,
+        );
         answer.refusals.into_iter().next()
     }
 
@@ -193,12 +103,12 @@ impl Node {
         but: NodeAddr,
         granted: &[(NodeAddr, NodeAddr)],
     ) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
-        let mut taken = reserved(&self.database, but);
-        let here = self.shared.groups().flat_map(|group| {
-            let children = self.shared.children(group).iter();
+        let mut taken = reserved(self.router.database(), but);
+        let here = self.groups.shared.groups().flat_map(|group| {
+            let children = self.groups.shared.children(group).iter();
             children.map(move |child| (group, *child))
         });
-        let membership = self.database.membership();
+        let membership = self.router.membership();
         let edges = here.chain(granted.iter().copied());
         let counted = edges
             .filter(|(group, _)| *group != but)
@@ -207,7 +117,7 @@ impl Node {
                 (setting.rate_kbps > 0).then_some((child, setting))
             });
         for (child, setting) in counted.take(EDGES_MAX) {
-            for link in edge_links(&self.database, self.addr, child, &setting) {
+            for link in edge_links(self.router.database(), self.addr, child, &setting) {
                 *taken.entry(link).or_insert(0) += u64::from(setting.rate_kbps);
             }
         }
@@ -216,8 +126,8 @@ impl Node {
 
     /// The groups that this node knows of; with all that can be told of one if it is asked for.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
-        let membership = self.database.membership();
-        let own = self.own_receptions();
+        let membership = self.router.membership();
+        let own = self.groups.own_receptions(&self.flows);
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
         groups.extend(membership.permits().groups().take(LISTED_MAX));
@@ -231,22 +141,32 @@ impl Node {
         );
         groups.extend(
             self.groups
+                .local
                 .groups()
                 .take(LISTED_MAX)
                 .map(|(group, _)| group),
         );
-        groups.extend(self.trees.iter().map(|slot| slot.key.group));
-        groups.extend(self.shared.groups().take(LISTED_MAX));
-        groups.extend(self.shared.passing().map(|((_, group), _)| group));
+        groups.extend(self.groups.trees.iter().map(|slot| slot.key.group));
+        groups.extend(self.groups.shared.groups().take(LISTED_MAX));
+        groups.extend(self.groups.shared.passing().map(|((_, group), _)| group));
         groups.retain(|group| only.is_none_or(|only| only == *group));
-        let clients: BTreeMap<NodeAddr, usize> = self.groups.groups().collect();
-        let slots = |group: NodeAddr| self.trees.iter().filter(move |s| s.key.group == group);
+        let clients: BTreeMap<NodeAddr, usize> = self.groups.local.groups().collect();
+        let slots = |group: NodeAddr| {
+            self.groups
+                .trees
+                .iter()
+                .filter(move |s| s.key.group == group)
+        };
         let statuses = groups.into_iter().take(LISTED_MAX).map(|group| {
             let said = membership.said(group);
             let builder = said.map_or(TreeBuilder::LinkState, |(_, setting)| setting.tree);
             let said_in_full = said.filter(|_| only.is_some());
             let admission = said_in_full.map(|(origin, setting)| self.judged(origin, &setting));
-            let shared = self.shared.passing().filter(|((_, of), _)| *of == group);
+            let shared = self
+                .groups
+                .shared
+                .passing()
+                .filter(|((_, of), _)| *of == group);
             let shared = shared.map(|(of, passing)| self.shared_source(now, of, passing, &own));
             GroupStatus {
                 group: group.to_string(),
@@ -276,16 +196,17 @@ impl Node {
                     .filter(|member| !membership.permits().may_receive(*member, group))
                     .map(|member| member.to_string())
                     .collect(),
-                sealed: group.is_multicast().then(|| self.is_sealed(group)),
+                sealed: group
+                    .is_multicast()
+                    .then(|| self.groups.keys.is_sealed(group, &self.router)),
                 cannot_open: match group.is_multicast() {
-                    true => self
-                        .lacks_keys(group)
+                    true => lacks_keys(group, &self.router)
                         .map(|node| node.to_string())
                         .collect(),
                     false => Vec::new(),
                 },
-                keys_told: self.own_keys.told(group),
-                starved: self.starved_members(now, group),
+                keys_told: self.groups.keys.own.told(group),
+                starved: self.groups.starved_members(now, group),
                 ignored: membership
                     .ignored()
                     .filter(|(_, (first, prefix))| group.0 & mask(*prefix) == first.0)
@@ -300,11 +221,11 @@ impl Node {
     /// What groups come to at this node, for metrics.
     pub fn group_totals(&self, now: Time) -> GroupTotals {
         let mut sent: BTreeMap<NodeAddr, (u64, u64)> = BTreeMap::new();
-        let by_trees = self.trees.iter().map(|slot| {
+        let by_trees = self.groups.trees.iter().map(|slot| {
             let of = (slot.key.source, slot.key.group);
             (of, slot.packets, slot.bytes)
         });
-        let shared = self.shared.passing();
+        let shared = self.groups.shared.passing();
         let by_scribe = shared.map(|(of, passing)| (of, passing.packets, passing.bytes));
         for ((source, group), packets, bytes) in by_trees.chain(by_scribe) {
             if source == self.addr {
@@ -314,7 +235,11 @@ impl Node {
         }
         let sources = sent.into_iter().take(SOURCES_TOLD_MAX);
         let sources = sources.map(|(group, (packets, bytes))| {
-            let (receivers, worst) = self.reports.below(now, (self.addr, group), None, None);
+            let (receivers, worst) =
+                self.groups
+                    .reports
+                    .heard
+                    .below(now, (self.addr, group), None, None);
             SourceTotals {
                 group: group.to_string(),
                 packets,
@@ -323,20 +248,20 @@ impl Node {
                 worst_lost_pct: worst
                     .first()
                     .map_or(0.0, |worst| reception_status(worst).lost_after_pct),
-                sealed: self.is_sealed(group),
+                sealed: self.groups.keys.is_sealed(group, &self.router),
             }
         });
-        let (starved_found, starved_packets) = self.group_audits.totals();
+        let (starved_found, starved_packets) = self.groups.audits.totals();
         GroupTotals {
-            starved: self.group_audits.starved(),
+            starved: self.groups.audits.starved(),
             starved_found,
             starved_packets,
-            joined: self.groups.groups().count(),
-            link_state_trees: self.trees.iter().len(),
-            scribe_trees: self.shared.len(),
+            joined: self.groups.local.groups().count(),
+            link_state_trees: self.groups.trees.iter().len(),
+            scribe_trees: self.groups.shared.len(),
             sources: sources.collect(),
             ignored: self
-                .database
+                .router
                 .membership()
                 .ignored()
                 .take(SOURCES_TOLD_MAX)
@@ -353,15 +278,23 @@ impl Node {
         in_full: bool,
     ) -> GroupSource {
         let of = (slot.key.source, slot.key.group);
-        let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied(), None);
-        let members = self.database.membership().receivers(slot.key.group);
+        let (receivers, receptions) =
+            self.groups
+                .reports
+                .heard
+                .below(now, of, own.get(&of).copied(), None);
+        let members = self.router.membership().receivers(slot.key.group);
         let key = &slot.key;
         let tree = match (in_full, key.two_ways) {
             (false, _) => Branches::default(),
-            (true, true) => two_trees(&self.database, key.source, members.take(WAYS_SHOWN_MAX)),
-            (true, false) => branches(&self.database, (key.source, key.metric), members),
+            (true, true) => two_trees(
+                self.router.database(),
+                key.source,
+                members.take(WAYS_SHOWN_MAX),
+            ),
+            (true, false) => branches(self.router.database(), (key.source, key.metric), members),
         };
-        let held = self.resequencer.of_group(key.source, key.group);
+        let held = self.handover.of_group(key.source, key.group);
         GroupSource {
             source: slot.key.source.to_string(),
             metric: match key.two_ways {
@@ -412,8 +345,12 @@ impl Node {
     ) -> GroupSource {
         let of = (source, group);
         let own = own.get(&of).copied();
-        let (receivers, receptions) = self.reports.below(now, of, own, passing.upstream);
-        let ends = self.shared.edges(group).unwrap_or_default().iter();
+        let (receivers, receptions) =
+            self.groups
+                .reports
+                .heard
+                .below(now, of, own, passing.upstream);
+        let ends = self.groups.shared.edges(group).unwrap_or_default().iter();
         let below = ends.filter(|end| Some(**end) != passing.upstream);
         GroupSource {
             source: source.to_string(),
@@ -428,8 +365,8 @@ impl Node {
             links: Vec::new(),
             ways: Vec::new(),
             second: None,
-            late: self.resequencer.of_group(source, group).late,
-            given_up: self.resequencer.of_group(source, group).missed,
+            late: self.handover.of_group(source, group).late,
+            given_up: self.handover.of_group(source, group).missed,
         }
     }
 }

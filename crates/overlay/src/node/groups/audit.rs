@@ -8,14 +8,17 @@
 //!   on_told_of_key ◀══════════════════════════════════'
 //! ```
 
-use super::Node;
-use super::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
-use super::ends::PORT;
-use super::send::{around_bytes, assemble, metric, own_header};
+use super::Groups;
 use crate::aims::asks_less;
 use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
+use crate::node::Node;
+use crate::node::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
+use crate::node::ends::PORT;
+use crate::node::metric;
+use crate::node::receive::drop_one;
+use crate::node::send::{around_bytes, assemble, own_header};
 use crate::snapshot::StarvedStatus;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
@@ -61,10 +64,11 @@ impl Node {
             left: header.remaining().duration(),
             excused: Vec::new(),
         };
-        self.group_audits.note(now, group, sent);
+        self.groups.audits.note(now, group, sent);
         if self
-            .group_audits
-            .have_turned(now, group, self.tables.followed())
+            .groups
+            .audits
+            .have_turned(now, group, self.router.tables().followed())
         {
             self.turn_members(now, group, carried, header.remaining().duration());
         }
@@ -79,37 +83,37 @@ impl Node {
         carried: Carried,
         left: Option<Duration>,
     ) {
-        for (to, before) in self.group_audits.paths(group) {
+        for (to, before) in self.groups.audits.paths(group) {
             let Some(path) = self
                 .path_of_tree(to, carried)
                 .filter(|path| *path != before)
             else {
                 continue;
             };
-            let latency = self.tables.latency(to).unwrap_or_default();
+            let latency = self.router.tables().latency(to).unwrap_or_default();
             let is_judged = left.is_none_or(|left| left >= in_time(latency));
             let turn = (path.clone(), before);
-            let here = (self.database.topology(), self.addr);
+            let here = (self.router.database().topology(), self.addr);
             let is_doubtful = is_judged
                 && self.ends.has_session(to)
                 && self.audits.turn_group(now, to, turn, here);
-            self.group_audits.turn(now, (group, to), path, is_doubtful);
+            self.groups.audits.turn(now, (group, to), path, is_doubtful);
         }
     }
 
     /// Asks members what is due.
-    pub(super) fn drive_group_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        for group in self.group_audits.due_members(now) {
-            let is_named = self.builder(group) == TreeBuilder::LinkState;
-            let (own, database) = (self.addr, &self.database);
+    pub(in crate::node) fn drive_group_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for group in self.groups.audits.due_members(now) {
+            let is_named = self.router.builder(group) == TreeBuilder::LinkState;
+            let (own, database) = (self.addr, self.router.database());
             let members = database.membership().receivers(group);
             let members =
                 members.filter(|node| is_named && *node != own && database.tallies_groups(*node));
-            self.group_audits.set_members(now, group, members);
+            self.groups.audits.set_members(now, group, members);
         }
-        let mut audits = core::mem::take(&mut self.group_audits);
+        let mut audits = core::mem::take(&mut self.groups.audits);
         let due = audits.due(now, |to, carried| self.way_of_tree(to, carried));
-        self.group_audits = audits;
+        self.groups.audits = audits;
         for question in due {
             self.ask_of_key(now, &question, out);
         }
@@ -143,7 +147,7 @@ impl Node {
         }
         let path = self.path_of_tree(to, carried)?;
         let link = self.links.by_peer(*path.get(1)?);
-        let latency = self.tables.latency(to)?;
+        let latency = self.router.tables().latency(to)?;
         Some(Way {
             latency,
             has_room: has_room(&self.links, link),
@@ -155,15 +159,12 @@ impl Node {
     /// both.
     fn path_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Vec<NodeAddr>> {
         let metric = metric(carried.routing).unwrap_or(Metric::ExpectedLatency);
-        self.tables.followed()?;
-        let topology = self.database.topology();
-        let path = self.tables.tree(metric)?.path(topology.index(to)?);
-        let path: Vec<NodeAddr> = path.into_iter().map(|node| topology.addr(node)).collect();
-        has_relays(&path).then_some(path)
+        self.router.tables().followed()?;
+        self.router.path(metric, to).filter(|path| has_relays(path))
     }
 
     /// Answers a question about a key of `source`. Under a key that is not here nothing has been opened.
-    pub(super) fn answer_of_key(
+    pub(in crate::node) fn answer_of_key(
         &mut self,
         now: Time,
         (source, is_stamped): (NodeAddr, bool),
@@ -174,10 +175,12 @@ impl Node {
         let (of, mut at) = ((source, name.group), first);
         let mut came = [0; COUNTS_MAX];
         let mut told = 0;
-        if self.receives(name.group) {
+        if self.groups.receives(name.group, &self.router) {
             for (length, place) in lengths.zip(&mut came) {
                 let count = self
-                    .received_keys
+                    .groups
+                    .keys
+                    .received
                     .came_by_tree(of, name.number, (at, length));
                 let Some(count) = count else {
                     told = 0;
@@ -199,7 +202,7 @@ impl Node {
     }
 
     /// A member's answer.
-    pub(super) fn on_told_of_key(
+    pub(in crate::node) fn on_told_of_key(
         &mut self,
         now: Time,
         from: NodeAddr,
@@ -207,19 +210,19 @@ impl Node {
         came: impl ExactSizeIterator<Item = u16>,
         out: &mut impl Outbox<Node>,
     ) {
-        let mut audits = core::mem::take(&mut self.group_audits);
+        let mut audits = core::mem::take(&mut self.groups.audits);
         let path = |carried| self.path_of_tree(from, carried);
         let found = audits.on_told(now, (from, number), came, path, |path, stretch| {
-            let latency = self.tables.latency(from)?;
+            let latency = self.router.tables().latency(from)?;
             let slack = match stretch.left {
                 None => None,
                 Some(left) if left < in_time(latency) => return None,
                 Some(left) => Some(left - latency),
             };
-            let topology = self.database.topology();
+            let topology = self.router.database().topology();
             promise(topology, path, (stretch.carried.link, slack))
         });
-        self.group_audits = audits;
+        self.groups.audits = audits;
         let Some((group, finding)) = found else {
             return;
         };
@@ -229,7 +232,7 @@ impl Node {
         };
         let (to, lost) = (from, (evidence.loss() * 1000.0).round() as u16);
         out.report(Event::GroupStarved { group, to, lost });
-        let carried = self.group_audits.carried(group);
+        let carried = self.groups.audits.carried(group);
         let path = carried.and_then(|carried| {
             let path = self.path_of_tree(to, carried)?;
             Some((path, carried.link))
@@ -249,9 +252,9 @@ impl Node {
         packets: &Burst,
         out: &mut impl Outbox<Node>,
     ) {
-        let starved = self.group_audits.copied(group).to_vec();
+        let starved = self.groups.audits.copied(group).to_vec();
         for to in starved {
-            let is_introduced = self.group_audits.is_introduced(group, to);
+            let is_introduced = self.groups.audits.is_introduced(group, to);
             let count = packets.segments();
             if is_introduced && !self.audits.budgets.take_copies(now, count) {
                 continue;
@@ -262,7 +265,7 @@ impl Node {
                 let packet = &datagram[CLEAR_BYTES..datagram.len() - TAG_BYTES];
                 sent += u64::from(self.copy_to(now, to, packet, out));
             }
-            self.group_audits.count_copies(group, to, sent);
+            self.groups.audits.count_copies(group, to, sent);
         }
     }
 
@@ -281,7 +284,8 @@ impl Node {
             routing: alone(of_group.class.routing),
             ..of_group.class
         };
-        let hop = metric(class.routing).and_then(|metric| self.tables.next_hop(metric, to));
+        let hop =
+            metric(class.routing).and_then(|metric| self.router.tables().next_hop(metric, to));
         let link = hop.and_then(|hop| self.links.by_peer(hop));
         let max = self.room_for_copy(class.routing, to);
         let goes = self.ends.has_session(to) && self.seals_to(to, (from.1, PORT));
@@ -309,7 +313,7 @@ impl Node {
             .pool()
             .copy_of(SEALED_HEADROOM + GROUP_COPY_BYTES, packet);
         let Some(mut payload) = payload else {
-            self.drop_one(Drop::NoBuffer, out);
+            drop_one(Drop::NoBuffer, out);
             return true;
         };
         payload.push_front(GROUP_COPY_BYTES);
@@ -320,22 +324,20 @@ impl Node {
             self.send_in_fragments(now, &header, (&[], true), (payload, max), number, out);
             return true;
         }
-        match assemble(&header, &[], payload, true, out) {
-            Some(packet) => self.originate(now, &header, packet, out),
-            None => self.drop_one(Drop::NoBuffer, out),
-        }
+        let packet = assemble(&header, &[], payload, true, out);
+        self.originate_made(now, &header, packet, out);
         true
     }
 
     /// Bytes that a payload for a member alone may have.
     fn room_for_copy(&self, routing: Routing, to: NodeAddr) -> usize {
         let diversion = self.diversion(to);
-        let usable = usize::from(self.usable_to(routing, to).min(diversion.usable));
+        let usable = usize::from(self.router.usable_to(routing, to).min(diversion.usable));
         usable.saturating_sub(around_bytes(&[], true) + diversion.stamp_bytes)
     }
 
     /// A part of a packet to a group, too long to come alone in one, has come out of its seal.
-    pub(super) fn on_part_of_copy(
+    pub(in crate::node) fn on_part_of_copy(
         &mut self,
         now: Time,
         mut part: Burst,
@@ -350,15 +352,15 @@ impl Node {
             id: 0,
         };
         part.trim(offset, 0);
-        match self.on_fragment(now, key, left, Some(part), out) {
+        match self.handover.on_fragment(now, key, left, Some(part), out) {
             Ok((Some(whole), left)) => self.on_group_copy(now, (from, left), whole.bytes(), out),
             Ok((None, _)) => {}
-            Err(why) => self.drop_one(why, out),
+            Err(why) => drop_one(why, out),
         }
     }
 
     /// A packet to a group has come from its source alone, out of its seal.
-    pub(super) fn on_group_copy(
+    pub(in crate::node) fn on_group_copy(
         &mut self,
         now: Time,
         (from, left): (NodeAddr, Remaining),
@@ -366,21 +368,21 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let Ok(inside) = group_copy(payload) else {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         };
         let header = Header::trusted(inside);
         let (source, group) = (header.source(), header.destination());
         if source != from {
-            return self.drop_one(Drop::Malformed, out);
+            return drop_one(Drop::Malformed, out);
         }
-        if !self.receives(group) {
-            return self.drop_one(Drop::NoMember, out);
+        if !self.groups.receives(group, &self.router) {
+            return drop_one(Drop::NoMember, out);
         }
-        if !self.permits().may_send(source, group) {
-            return self.drop_one(Drop::NotPermitted, out);
+        if !self.router.permits().may_send(source, group) {
+            return drop_one(Drop::NotPermitted, out);
         }
         let Some(mut one) = out.pool().copy_of(CLEAR_BYTES, inside) else {
-            return self.drop_one(Drop::NoBuffer, out);
+            return drop_one(Drop::NoBuffer, out);
         };
         Header::trusted(one.bytes_mut()).set_remaining(left);
         one.push_front(CLEAR_BYTES);
@@ -388,7 +390,9 @@ impl Node {
         one.fill(len, len);
         self.deliver_believed(now, (one, Route::Alone), true, out);
     }
+}
 
+impl Groups {
     /// The members of a group that get copies, for people.
     pub(super) fn starved_members(&self, now: Time, group: NodeAddr) -> Vec<StarvedStatus> {
         let status = |member: CopiedMember| StarvedStatus {
@@ -398,7 +402,7 @@ impl Node {
             for_s: now.since(member.since).as_secs_f64(),
             packets: member.packets,
         };
-        let members = self.group_audits.copied_members(group);
+        let members = self.audits.copied_members(group);
         members.map(status).collect()
     }
 }

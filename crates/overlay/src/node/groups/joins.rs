@@ -1,0 +1,198 @@
+//! What clients and the operator ask of groups: joins, settings and permits, and the limits of those who send.
+
+use super::Groups;
+use crate::groups::{Change, Errand, Membership, Permit};
+use crate::link_state::Database;
+use crate::node::router::Router;
+use crate::request::{Options, Reply, RequestError};
+use base::token_bucket::TokenBucket;
+use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
+use secure::Identity;
+use wire::certificate::GroupRange;
+use wire::groups::{Setting, TreeBuilder, Ways};
+use wire::ipc::Scheme;
+
+/// How often a client that sends to a group to which it may not is told so.
+const REFUSED_AGAIN: Duration = Duration::from_secs(1);
+
+/// A source may be ahead of its group's rate by so much: an encoder's burst.
+const POLICED_BURST: Duration = Duration::from_millis(250);
+
+/// Of so many it is remembered that they were told: beyond, all are forgotten, and are told once more.
+const REFUSING_MAX: usize = 1_024;
+
+impl Groups {
+    /// A client joins a group.
+    pub(in crate::node) fn join(
+        &mut self,
+        client: ClientId,
+        (group, port): (NodeAddr, VirtualPort),
+        router: &mut Router,
+    ) -> Result<Reply, RequestError> {
+        if !router.permits().may_receive(self.own, group) {
+            return Err(RequestError::MayNotReceive { group });
+        }
+        let change = self
+            .local
+            .join(client, group, port, router.builder(group))?;
+        self.on_own_change(group, change, router);
+        Ok(Reply::Joined)
+    }
+
+    /// A client leaves a group.
+    pub(in crate::node) fn leave(
+        &mut self,
+        client: ClientId,
+        (group, port): (NodeAddr, VirtualPort),
+        router: &mut Router,
+    ) -> Result<Reply, RequestError> {
+        let change = self.local.leave(client, group, port);
+        self.on_own_change(group, change, router);
+        Ok(Reply::Left)
+    }
+
+    /// A client is gone, and with it its joins.
+    pub(in crate::node) fn close(&mut self, client: ClientId, router: &mut Router) {
+        for group in self.local.close(client) {
+            self.on_own_change(group, Change::Left, router);
+        }
+    }
+
+    fn on_own_change(&mut self, group: NodeAddr, change: Change, router: &mut Router) {
+        if change != Change::Nothing && group.is_anycast() {
+            router.touch();
+        }
+        if change == Change::Left {
+            self.keys.received.leave(group);
+        }
+        if group.is_multicast() && router.builder(group) == TreeBuilder::Scribe {
+            match change {
+                Change::Entered => self.shared.ask(Errand::Join(group)),
+                Change::Left => self.shared.ask(Errand::Leave(group)),
+                Change::Nothing => {}
+            }
+        }
+    }
+
+    /// Places for groups have become free since a client's join was refused for want of one.
+    pub(in crate::node) fn take_has_places(&mut self) -> bool {
+        self.local.take_has_places()
+    }
+
+    /// How a group is to be carried, or no more in a way of its own.
+    pub(in crate::node) fn set(
+        &mut self,
+        unix_s: u64,
+        (group, prefix): (NodeAddr, u8),
+        setting: Option<Setting>,
+        (identity, database): (&Identity, &Database),
+    ) -> Result<Reply, RequestError> {
+        if !wire::groups::is_group(group) {
+            return Err(RequestError::NotAGroup);
+        }
+        match setting {
+            None => drop(self.local.unset(group, prefix)),
+            Some(setting) => {
+                check_may_set(identity, group, prefix)?;
+                // Above what anybody has said, and of two operators the later one.
+                let known = database.membership().said_of(group, prefix);
+                let above = known.map_or(0, |(_, known)| known.version.saturating_add(1));
+                let version = above.max(unix_s as u32);
+                self.local.set(Setting { version, ..setting })?;
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Who may send to a group and receive.
+    pub(in crate::node) fn permit(
+        &mut self,
+        permit: Permit,
+        identity: &Identity,
+    ) -> Result<Reply, RequestError> {
+        if !wire::groups::is_group(permit.group) {
+            return Err(RequestError::NotAGroup);
+        }
+        if !permit.is_open() {
+            check_may_set(identity, permit.group, permit.prefix)?;
+        }
+        self.local.permit(permit)?;
+        Ok(Reply::Done)
+    }
+
+    /// A client of this node has sent to a group to which it may not: it is told so, but not for each packet.
+    pub(in crate::node) fn refuse_sending(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: NodeAddr,
+    ) -> Result<(), RequestError> {
+        let again = self.refusing.get(&(client, group));
+        if again.is_some_and(|again| now < *again) {
+            return Ok(());
+        }
+        if self.refusing.len() >= REFUSING_MAX {
+            self.refusing.clear();
+        }
+        self.refusing.insert((client, group), now + REFUSED_AGAIN);
+        Err(RequestError::MayNotSend { group })
+    }
+
+    /// A source here may send so many bytes to a group now. What it sends above the group's rate
+    /// would take what was promised to others.
+    pub(in crate::node) fn police(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        bytes: usize,
+        router: &Router,
+    ) -> bool {
+        let setting = router.membership().setting(group);
+        let Some(kbps) = setting
+            .map(|setting| setting.rate_kbps)
+            .filter(|kbps| *kbps > 0)
+        else {
+            return true;
+        };
+        let rate = f64::from(kbps) * 125.0;
+        let burst = rate * POLICED_BURST.as_secs_f64();
+        let new = || (kbps, TokenBucket::new(rate, burst, now));
+        let policer = self.policers.entry(group).or_insert_with(new);
+        if policer.0 != kbps {
+            *policer = new();
+        }
+        policer.1.try_take(now, bytes as f64)
+    }
+}
+
+/// What this node's certificate does not cover the others would ignore. That it says something no more is always
+/// possible.
+fn check_may_set(identity: &Identity, group: NodeAddr, prefix: u8) -> Result<(), RequestError> {
+    let own = identity.certificate().fields();
+    match GroupRange::new(group, prefix).is_ok_and(|range| own.may_set(range)) {
+        true => Ok(()),
+        false => Err(RequestError::MayNotSet { group, prefix }),
+    }
+}
+
+/// What the group says of the options of who sends to it.
+pub(in crate::node) fn follow_setting(
+    membership: &Membership,
+    group: NodeAddr,
+    options: &mut Options,
+) {
+    if let Some(setting) = membership.setting(group) {
+        let scheme = match setting.ways {
+            Ways::Two => Some(Scheme::Disjoint),
+            Ways::Auto | Ways::One | Ways::Targeted => options.scheme,
+        };
+        options.class = setting.class;
+        if let Some(scheme) = scheme {
+            *options = options.routed_by(scheme);
+        }
+        options.aim = setting.aim.or(options.aim);
+        if setting.deadline_ms > 0 {
+            options.deadline = Some(Duration::from_millis(setting.deadline_ms.into()));
+        }
+    }
+}
