@@ -119,10 +119,11 @@ impl Link {
         (self.counts.repair_out_bytes - repair) as f64 / data.max(1) as f64
     }
 
-    /// Repair, or the choice of it, is due before the next packet.
+    /// A run of packets ends here: the choice of repair is due before the next one, or there is no room for more repair
+    /// packets. Otherwise those that a run earns follow it together, and so the run stays one burst for the sockets.
     #[inline]
-    pub(super) fn owes_repair(&self) -> bool {
-        self.history.owes_repair() || self.pilot.begins()
+    pub(super) fn ends_run(&self) -> bool {
+        self.history.is_crowded_by_repair() || self.pilot.begins()
     }
 
     /// Packets that are missing are asked for.

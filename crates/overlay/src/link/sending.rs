@@ -47,7 +47,7 @@ impl Link {
         }
         let beside = self.beside(now);
         let (mut sealed, mut bytes) = (0, 0);
-        while sealed < run.segments() && !(sealed > 0 && self.owes_repair()) {
+        while sealed < run.segments() && !(sealed > 0 && self.ends_run()) {
             let datagram = run.segment_mut(sealed);
             let end = datagram.len() - TAG_BYTES;
             let packet = &mut datagram[CLEAR_BYTES..end];

@@ -163,6 +163,12 @@ impl History {
         self.encoder.is_due()
     }
 
+    /// So many repair packets are due that they go before the next packet.
+    #[inline]
+    pub fn is_crowded_by_repair(&self) -> bool {
+        self.encoder.is_crowded()
+    }
+
     /// Writes the body of the repair packet that is due, if one is, and tells its length.
     pub fn poll_repair(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         self.encoder.poll(now, &self.ring, out)

@@ -10,7 +10,9 @@ use wire::control::{REPAIR_AGE_UNKNOWN, REPAIR_AGES, REPAIR_FRONT_BYTES, Repair}
 use wire::data::LaneSeq;
 
 /// Repair packets that wait to be sent: those of one burst of packets. Beyond, none becomes due.
-const DUE_MOST: u32 = 32;
+const DUE_MOST: usize = 32;
+/// With so many the burst is to end here. Choice: a half, for one packet may earn several.
+const DUE_MANY: usize = DUE_MOST / 2;
 
 /// How much repair a lane gets, and over what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,16 @@ struct Covered {
     front: [u8; BLOCK],
 }
 
+/// A repair packet that is due. It covers what it would have covered at once, however many packets have followed
+/// meanwhile: so those of a burst go together behind it.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// The newest packet that was covered.
+    newest: u64,
+    /// Nothing followed that one, so it is covered too.
+    is_silent: bool,
+}
+
 /// Combines the packets of a lane into repair packets.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -49,8 +61,8 @@ pub struct Encoder {
     covered: VecDeque<Covered>,
     /// Repair packets that the packets so far have earned, in parts of [`Share::packets`].
     credit: u32,
-    due: u32,
-    /// Nothing follows the newest packet, so what is due covers it too.
+    due: VecDeque<Due>,
+    /// Nothing follows the newest packet, and that has been made up for.
     is_silent: bool,
     seed: u8,
     /// Repair packets made, and their bytes.
@@ -63,7 +75,8 @@ impl Encoder {
     pub fn set_share(&mut self, share: Option<Share>) {
         if share.is_none() {
             self.covered.clear();
-            (self.credit, self.due) = (0, 0);
+            self.credit = 0;
+            self.due.clear();
         }
         self.share = share;
     }
@@ -93,7 +106,18 @@ impl Encoder {
         self.credit += share.repairs;
         let earned = self.credit / share.packets.max(1);
         self.credit %= share.packets.max(1);
-        self.due = (self.due + earned).min(DUE_MOST);
+        self.owe(earned);
+    }
+
+    /// So many repair packets are due, over the packets so far.
+    fn owe(&mut self, count: u32) {
+        let Some(newest) = self.covered.back().map(|covered| covered.seq) else {
+            return;
+        };
+        let is_silent = self.is_silent;
+        let room = DUE_MOST.saturating_sub(self.due.len());
+        let due = std::iter::repeat_n(Due { newest, is_silent }, room.min(count as usize));
+        self.due.extend(due);
     }
 
     /// The lane has fallen silent: the last packets are owed half of what the packets of a window get.
@@ -105,17 +129,22 @@ impl Encoder {
         let owed = (last * share.repairs).div_ceil(2 * share.packets.max(1));
         self.is_silent = true;
         self.credit = 0;
-        self.due = (self.due + owed).min(DUE_MOST);
+        self.owe(owed);
     }
 
     /// What is due is not to be sent.
     pub fn forgo(&mut self) {
-        self.due = 0;
+        self.due.clear();
     }
 
     /// A repair packet is due.
     pub fn is_due(&self) -> bool {
-        self.due > 0
+        !self.due.is_empty()
+    }
+
+    /// So many are due that they are to be sent before more packets are covered.
+    pub fn is_crowded(&self) -> bool {
+        self.due.len() >= DUE_MANY
     }
 
     /// Repair packets made, and the bytes of their bodies.
@@ -131,13 +160,13 @@ impl Encoder {
         out: &mut [u8],
     ) -> Option<usize> {
         let share = self.share?;
-        while self.due > 0 {
-            self.due -= 1;
-            let (lag, width) = match self.is_silent {
+        while let Some(due) = self.due.pop_front() {
+            let (lag, width) = match due.is_silent {
                 true => (0, share.width + share.lag),
                 false => (share.lag, share.width),
             };
-            if let Some(len) = self.combine(now, ring, (lag as usize, width as usize), out) {
+            let span = (due.newest, lag as usize, width as usize);
+            if let Some(len) = self.combine(now, ring, span, out) {
                 self.made += 1;
                 self.made_bytes += len as u64;
                 return Some(len);
@@ -146,16 +175,17 @@ impl Encoder {
         None
     }
 
-    /// A combination of `width` packets, the `lag` newest ones left out.
+    /// A combination of `width` packets up to `newest`, the `lag` newest ones left out.
     fn combine(
         &mut self,
         now: Time,
         ring: &Ring,
-        (lag, width): (usize, usize),
+        (newest, lag, width): (u64, usize, usize),
         out: &mut [u8],
     ) -> Option<usize> {
         self.seed = self.seed.wrapping_add(1);
-        let last = self.covered.len().checked_sub(lag + 1)?;
+        let up_to = self.covered.partition_point(|it| it.seq <= newest);
+        let last = up_to.checked_sub(lag + 1)?;
         let newest = self.covered[last].seq;
         let room = out.len().checked_sub(REPAIR_FRONT_BYTES)?;
         let (mut members, mut longest) = (0u64, 0);

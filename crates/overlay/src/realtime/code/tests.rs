@@ -437,3 +437,53 @@ fn a_lane_that_falls_silent_gets_what_its_last_packets_are_owed() {
         .collect();
     assert_eq!(found, [22, 23]);
 }
+
+/// Of packets that are sent at one moment the repair packets may follow one by one or all together: they are the same.
+#[test]
+fn repair_packets_of_a_burst_are_the_same_together_as_one_by_one() {
+    let copies = Share {
+        repairs: 1,
+        packets: 1,
+        lag: 3,
+        width: 1,
+    };
+    let three_of_ten = Share {
+        repairs: 3,
+        packets: 10,
+        ..HALF
+    };
+    for share in [HALF, three_of_ten, copies] {
+        let mut made = [Vec::new(), Vec::new()];
+        for (together, made) in made.iter_mut().enumerate() {
+            let (mut rng, mut sender) = (Rng::new(5), Sender::new(share));
+            for burst in 0..20 {
+                for _ in 0..12 {
+                    sender.send_at(at(burst * 4), &mut rng, true);
+                    assert!(!sender.encoder.is_crowded());
+                    if together == 0 {
+                        made.extend(std::iter::from_fn(|| sender.repair()));
+                    }
+                }
+                made.extend(std::iter::from_fn(|| sender.repair()));
+            }
+        }
+        assert!(made[0].len() > 60, "{}", made[0].len());
+        assert_eq!(made[0], made[1], "{share:?}");
+    }
+}
+
+#[test]
+fn a_burst_that_earns_much_repair_is_to_end() {
+    let twice = Share {
+        repairs: 2,
+        packets: 1,
+        ..HALF
+    };
+    let (mut rng, mut sender) = (Rng::new(5), Sender::new(twice));
+    for n in 1..=40 {
+        sender.send_at(at(0), &mut rng, true);
+        assert_eq!(sender.encoder.is_crowded(), n >= 8, "{n}");
+    }
+    // What is not fetched in time is not owed for ever.
+    assert_eq!(std::iter::from_fn(|| sender.repair()).count(), 32);
+}
