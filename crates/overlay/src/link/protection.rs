@@ -120,9 +120,9 @@ impl Link {
     }
 
     /// A run of packets ends here: the choice of repair is due before the next one, or there is no room for more repair
-    /// packets. Otherwise those that a run earns follow it together, and so the run stays one burst for the sockets.
+    /// packets. Otherwise those that a turn earns follow together, and so its runs stay bursts for the sockets.
     #[inline]
-    pub(super) fn ends_run(&self) -> bool {
+    pub(crate) fn ends_run(&self) -> bool {
         self.history.is_crowded_by_repair() || self.pilot.begins()
     }
 

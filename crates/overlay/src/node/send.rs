@@ -191,7 +191,10 @@ impl Node {
                     bytes,
                 },
             });
-            self.flush_repair(now, index, out);
+            // The rest of repair follows at the end of the turn, so it does not matter whether packets came as one burst.
+            if self.links.at_mut(index).ends_run() {
+                self.flush_repair(now, index, out);
+            }
             match rest {
                 Some(rest) => run = rest,
                 None => return,
