@@ -203,7 +203,10 @@ fn engine_counts_every_packet() {
     ]);
     assert_keys(&found, "rate_pps rows");
     let row = &found["rows"][0];
-    assert_keys(row, "payload_bytes burst packets ns_per_packet lost coded ends");
+    assert_keys(
+        row,
+        "payload_bytes burst packets ns_per_packet lost coded ends",
+    );
     assert!(number(&row["packets"]) >= 512.0 && row["lost"] == 0);
 }
 
