@@ -646,8 +646,15 @@ fn relay_order(data: &[u8]) {
 fn relay_item(data: &[u8]) {
     if let Ok((item, used)) = entry::Item::read(data) {
         let mut again = vec![0xa5; used];
-        assert_eq!(item.emit(&mut again), Ok(used));
-        assert_eq!(again, data[..used]);
+        let written = item.emit(&mut again).expect("it was read");
+        if let entry::Item::Speaks(_) = item {
+            // A later version may say more in it, which is passed over.
+            assert!(written <= used);
+            assert_eq!(entry::Item::read(&again), Ok((item, written)));
+        } else {
+            assert_eq!(written, used);
+            assert_eq!(again, data[..used]);
+        }
         if let entry::Item::Entry(entry) = item {
             assert!(entry::is_path(entry.path));
         }
