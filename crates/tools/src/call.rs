@@ -6,21 +6,20 @@
 //!     └─────────────────────── UDP, HOST:7717 ──────────────────────────────────────────┘
 //! ```
 //!
-//! The caller sends voice packets on a call's schedule; the answerer returns each at once, as large
-//! as it came, with the times at which it heard this packet and the 23 before it. So the caller
-//! knows what arrived there even if the answer got lost, and both directions are judged, each as
-//! the calls of the demonstration are but without speech.
+//! The caller sends voice packets on a call's schedule. The answerer returns each packet at once, with the same size
+//! and with the times at which it received this packet and the 23 before it. So the caller knows which packets arrived
+//! there even if the answer was lost. Both directions are evaluated, each like the calls of the demonstration, but
+//! without speech.
 //!
-//! The packets are as large as those of a codec ([`Codec`]). Those of the overlay tell whether they were
-//! lost on some hop and recovered there, so the loss before recovery is known too. What is ten
-//! seconds old is counted and forgotten, so calls may last for a day.
+//! The packets are as large as those of a codec ([`Codec`]). Packets over the overlay carry the mark whether they were
+//! lost on some hop and recovered there, so the loss before recovery is known too. Packets that are ten seconds old are
+//! counted and forgotten, so calls may last for a day.
 //!
-//! The two clocks have nothing to do with each other. Their difference is taken, every ten seconds
-//! anew, from the packet with the shortest round trip, which is assumed to have spent as long on
-//! the way there as on the way back: a path that is slower in one direction shows half of that
-//! difference in each.
+//! The two clocks are not synchronized. Every ten seconds, the caller estimates their difference anew from the packet
+//! with the shortest round trip. It assumes that this packet took as long in one direction as in the other: a path that
+//! is slower in one direction shows half of that difference in each.
 //!
-//! - [`run`] calls, and gives a [`CallResult`]: a table by `Display`, and [`CallResult::json`].
+//! - [`run`] makes the calls and returns a [`CallResult`]: a table by `Display`, and [`CallResult::json`].
 //! - [`answer`] answers until the process is asked to end.
 
 mod answerer;
@@ -43,19 +42,19 @@ use base::NodeAddr;
 use client::{Aim, Node, RouteBy};
 use std::io;
 
-/// Virtual port at which calls are answered: the first that is not kept for nodes' own services.
+/// Virtual port at which calls are answered: the first port that is not reserved for the nodes' own services.
 pub const ANSWER_PORT: u16 = 17;
-/// UDP port at which calls are answered directly, if no other is chosen.
+/// UDP port at which direct calls are answered, by default.
 pub const DIRECT_PORT: u16 = 7717;
-/// Most calls at once: 100 send 5 000 packets/s on each path, and as many come back.
+/// Most calls at once: 100 send 5 000 packets/s on each path, and receive as many.
 const CALLS_MAX: u32 = 100;
-/// Longest call: a day. Timestamps of Opus, 48 000 in a second, have 32 bits: 24.8 hours.
+/// Longest call: a day. Timestamps of Opus count 48 000 per second in 32 bits, which is 24.8 hours.
 const SECONDS_MAX: u32 = 86_400;
-/// Packets of a call that are judged together: ten seconds. Clocks drift apart by 50 µs per second
-/// at worst (50 ppm), so by half a millisecond in this time.
+/// Packets of a call that are evaluated together: ten seconds. Clocks drift apart by 50 µs per second at worst (50
+/// ppm), which is half a millisecond in this time.
 pub(crate) const WINDOW_PACKETS: u32 = 500;
 
-/// What [`run`] is asked to do.
+/// The options of [`run`].
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     /// The node to call from.
@@ -66,33 +65,32 @@ pub struct CallOptions {
     pub direct: Option<String>,
     /// Calls in parallel, on each path.
     pub calls: u32,
-    /// Their length.
+    /// Length of the calls in seconds.
     pub seconds: u32,
-    /// What routes them over the overlay, if not expected latency.
+    /// The metric that routes the calls over the overlay; by default, expected latency.
     pub routing: Option<RouteBy>,
-    /// What may stay lost of them, if not what each node's settings say.
+    /// The packet loss that may remain in the calls; by default, the settings of each node decide.
     pub aim: Aim,
-    /// What the packets are like.
+    /// The codec whose packets the calls imitate.
     pub codec: Codec,
-    /// After so many seconds, rounded up to tens, it is reported what came through since the last
-    /// time.
+    /// Interval of the reports in seconds, rounded up to tens. Each report covers the time since the last one.
     pub every_s: Option<u32>,
-    /// What is told meanwhile, on standard error.
+    /// What is written to standard error during the calls.
     pub progress: Progress,
 }
 
 /// Why a call failed, or could not be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// An option that cannot be; the command was misused.
+    /// An option has an invalid value; the command was misused.
     #[error("{0}")]
     Option(String),
     /// The host of the direct path cannot be used.
     #[error("cannot use {address} for direct calls: {error}")]
     Direct {
-        /// Host and port.
+        /// Host and port of the direct path.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// Nobody answers over the overlay.

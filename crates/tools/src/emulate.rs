@@ -1,4 +1,4 @@
-//! `sinew emulate`: a link for any IP traffic between two networks of this machine, which loses,
+//! `sinew emulate`: a link for any IP traffic between two networks of this machine. It loses,
 //! delays and queues packets as the simulator's links do.
 //!
 //! ```text
@@ -9,13 +9,14 @@
 //! ```
 //!
 //! Each direction is a `base::impair::Line`, the model behind a node's `link set` and behind every
-//! link of the simulator: equal words, equal seed and equal packets mean equal fates. What counts
-//! for the rate and for queues in bytes is the IP packet, without the Ethernet header, as it is in
-//! the simulator, where links have none.
+//! link of the simulator: the same words, seed and packets have the same result. The rate and
+//! queues in bytes count the IP packet, without the Ethernet header, as in the simulator, where
+//! links have no such header.
 //!
-//! The interfaces are made inside the two networks and go when the emulator ends. They make no
-//! noise of their own (no IPv6 link-local addresses, and neighbours are entered for good where both
-//! ends get addresses here), so that the packets that draw the fates are the programs' alone.
+//! The emulator makes the interfaces inside the two networks and removes them when it ends. The
+//! interfaces send no packets of their own (there are no IPv6 link-local addresses, and permanent
+//! neighbour entries if the emulator sets the addresses of both ends). So only the packets of the
+//! programs use up the model's random numbers.
 
 pub mod bridge;
 pub mod end;
@@ -37,9 +38,9 @@ use net::netns::SetupError;
 use net::tap;
 use std::io;
 
-/// Least that IPv4 asks of a link.
+/// The smallest MTU that IPv4 allows.
 const MTU_MIN: usize = 68;
-/// How often it is looked whether the emulator still runs.
+/// How often the main thread checks whether the bridge still runs.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What to emulate.
@@ -47,24 +48,24 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Options {
     /// The two networks.
     pub between: [Place; 2],
-    /// The link from the first to the second, and back.
+    /// The link from the first network to the second, and back.
     pub models: [Model; 2],
-    /// What the interface is called in each namespace.
+    /// The name of the interface in each namespace.
     pub interface: String,
     /// Addresses with prefix lengths that the interfaces get: `10.9.0.1/24`.
     pub addresses: [Vec<String>; 2],
     /// Longest IP packet.
     pub mtu: usize,
-    /// Equal seeds give equal fates.
+    /// Seed of the random numbers. Equal seeds lose and delay the same packets.
     pub seed: u64,
-    /// For how long; until Ctrl-C if it is not said.
+    /// How long the emulator runs; until Ctrl-C if `None`.
     pub seconds: Option<f64>,
 }
 
-/// Why there is no such link, or no more.
+/// Why the link could not be made, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// An option that cannot be; the command was misused.
+    /// An option has an invalid value; the command was misused.
     #[error("{0}")]
     Option(String),
     /// A network or interface could not be set up.
@@ -75,9 +76,9 @@ pub enum EmulateError {
         "the TAP device `{name}` cannot be opened: {error}; it needs root, and nobody else may hold it"
     )]
     Device {
-        /// Its name.
+        /// The name of the device.
         name: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
     /// The emulator stopped.
@@ -118,10 +119,10 @@ impl Options {
     }
 }
 
-/// Makes the link and carries packets until it is told to end.
+/// Makes the link and carries packets until the user or `seconds` ends it.
 ///
 /// # Errors
-/// [`EmulateError`]; the interfaces are gone then.
+/// [`EmulateError`]; the interfaces are removed in that case.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, EmulateError> {
     options.check()?;
     let interrupt = Interrupt::install()?;

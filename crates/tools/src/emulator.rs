@@ -5,8 +5,8 @@
 //!                        one thread: epoll with a timeout in nanoseconds
 //! ```
 //!
-//! The line is the same model that impairs the links inside the nodes and in the simulator, so a
-//! path through it and a link with the same words lose alike.
+//! The line is the same model that impairs the links inside the nodes and in the simulator. So an
+//! emulated path and a link with the same words lose in the same way.
 
 use base::impair::{Counts, Line, Model};
 use base::rng::Rng;
@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Longest datagram that passes; longer ones are cut. Voice packets have 172 bytes.
+/// The longest datagram that passes; longer datagrams are cut. Voice packets have 172 bytes.
 const DATAGRAM_BYTES_MAX: usize = 2048;
-/// Datagrams taken at once, so that those that are due do not wait: 64 take some 100 µs.
+/// Datagrams that are taken at once. The limit keeps due datagrams from waiting: 64 take some 100
+/// µs.
 const READS_PER_TURN: usize = 64;
 
 const TOKEN_SOCKET: u64 = 0;
@@ -31,20 +32,20 @@ const TOKEN_WAKER: u64 = 1;
 pub struct Emulator {
     address: SocketAddr,
     stopping: Arc<AtomicBool>,
-    /// What the path is to become.
+    /// A new model that the thread has not taken over yet.
     order: Arc<Mutex<Option<Model>>>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<io::Result<Traffic>>>,
 }
 
-/// What went in, and what became of it.
+/// What was sent into the path, and what the path did with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes of UDP payload that went in.
+    /// Bytes of UDP payload that were sent into the path.
     pub bytes_in: u64,
-    /// The fate of the packets.
+    /// What the model did with the packets.
     pub counts: Counts,
-    /// Packets that the kernel refused to send on.
+    /// Packets that the kernel refused to send to the receiver.
     pub refused: u64,
 }
 
@@ -80,18 +81,18 @@ impl Emulator {
         })
     }
 
-    /// Where the path begins.
+    /// Returns the address to which senders send.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Makes the path like `model`; what is under way arrives as it would have.
+    /// Sets the model of the path. Packets in the line arrive as the old model decided.
     pub fn set_model(&self, model: Model) {
         *self.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(model);
         self.waker.wake();
     }
 
-    /// Ends the path and tells what it carried. What is still under way is lost.
+    /// Ends the path and returns what it carried. Packets that are still in the line are lost.
     pub fn stop(mut self) -> io::Result<Traffic> {
         self.join().unwrap_or_else(|| Ok(Traffic::default()))
     }
@@ -150,14 +151,15 @@ impl Path {
             match self.socket.recv(&mut buffer) {
                 Ok(len) => {
                     self.traffic.bytes_in += len as u64;
-                    // The verdict is in the line's counts.
+                    // The line counts the result by itself.
                     let _ = self
                         .line
                         .push(self.clock.now(), len, buffer[..len].to_vec());
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Ok(()),
-                    // A receiver that has gone away is reported here, once per packet sent to it.
+                    // The kernel reports here that the receiver has gone away, once per packet sent
+                    // to it.
                     io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => {}
                     _ => return Err(error),
                 },
@@ -182,7 +184,7 @@ mod tests {
     use base::Time;
     use base::impair::Verdict;
 
-    /// It gives up in the end, so that a lost packet fails a test instead of stopping it.
+    /// Opens a receiver with a timeout, so that a lost packet fails a test instead of stopping it.
     fn receiver() -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket
@@ -207,7 +209,8 @@ mod tests {
         let mut arrived = Vec::new();
         for n in 0..PACKETS {
             sender.send_to(&[n], emulator.address()).unwrap();
-            // One after the other, so that no buffer can overflow on a slow machine.
+            // The test sends the packets one after the other, so that no buffer can overflow on a
+            // slow machine.
             if expected.contains(&n) {
                 assert_eq!(receiver.recv(&mut buffer).unwrap(), 1);
                 arrived.push(buffer[0]);
@@ -227,7 +230,8 @@ mod tests {
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut buffer = [0; 8];
         emulator.set_model(clean.clone().with_outage(true));
-        // Until the thread has seen the order, packets pass; then none does, and then all do.
+        // Packets pass until the thread has seen the order; after that, none passes. The second
+        // order lets all pass again.
         receiver
             .set_read_timeout(Some(std::time::Duration::from_millis(200)))
             .unwrap();

@@ -1,5 +1,5 @@
-//! Why packets take the path that they take, what would be if links were otherwise, how bulk data is
-//! best moved, and what would help calls: `sinew why`, `sinew whatif` and `sinew plan`.
+//! Why packets take the path that they take, which path they would take if links were different, how bulk data is best
+//! moved, and what would help calls: `sinew why`, `sinew whatif` and `sinew plan`.
 //!
 //! ```text
 //!   running node ── control socket ──┐
@@ -7,10 +7,9 @@
 //!   scenario file (the laboratory) ──┘            (graph::explain, graph::plan choose)
 //! ```
 //!
-//! Both sources give the same kind of snapshot, and everything behind it is one code path: equal
-//! links give equal answers. What differs is what is known of the timers: a node tells what holds
-//! back the announcements of its own links at the moment, and of all others only the profile's rule
-//! is known.
+//! Both sources give the same kind of snapshot, and all code behind it is the same: equal links give equal answers. The
+//! only difference is what is known about the timers. A node reports what holds back the announcements of its own links
+//! at the moment; for all other nodes, only the rule of their profile is known.
 
 mod advice;
 mod diverted;
@@ -50,25 +49,25 @@ use protection::Left;
 use serde::Serialize;
 use wire::Aim;
 
-/// The longest deadline that may be asked for.
+/// The longest deadline that a user may ask for.
 pub const DEADLINE_MAX: Duration =
     Duration::from_micros(graph::delivery::LONGEST_DEADLINE_US as u64);
 
-/// What to explain, besides the ends.
+/// The options of a question, besides the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// How the path is chosen.
     pub class: Class,
-    /// What arrives later does not count.
+    /// The deadline: packets that arrive later do not count.
     pub deadline: Duration,
-    /// Paths to tell besides the chosen one.
+    /// Number of paths to show besides the chosen one.
     pub runners_up: usize,
-    /// What the sender wants of repair, if not what nodes do by themselves.
+    /// What the sender wants of repair; by default, what the nodes do by themselves.
     pub aim: Aim,
 }
 
 impl Default for Asked {
-    /// A call: expected latency, 100 ms.
+    /// The values for a call: expected latency, 100 ms.
     fn default() -> Asked {
         Asked {
             class: Class::Metric(Metric::ExpectedLatency),
@@ -82,57 +81,57 @@ impl Default for Asked {
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplainError {
-    /// What was asked cannot be; the command was misused.
+    /// The question is invalid; the command was misused.
     #[error("{0}")]
     Misused(String),
-    /// There is no path.
+    /// No path exists.
     #[error("{0}")]
     NoPath(String),
-    /// The snapshot makes no sense: a node of another version, perhaps.
+    /// The snapshot is inconsistent. Perhaps it comes from a node of another version.
     #[error("the node's view of the network is not understood: {0}")]
     Snapshot(String),
 }
 
-/// A node as people know it.
+/// A node as users see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// Its name, or its address if it has none that is known.
+    /// The node's name, or its address if its name is not known.
     pub name: String,
-    /// Its overlay address.
+    /// The node's overlay address.
     pub address: String,
 }
 
 /// Why packets take the path that they take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
-    /// Where packets come from.
+    /// The source of the packets.
     pub from: Named,
-    /// Where they go.
+    /// The destination of the packets.
     pub to: Named,
     /// How their path is chosen.
     pub class: String,
     /// `table`: hop by hop; `stamped`: by the source.
     pub forwarding: &'static str,
-    /// The key of the number that decides, in paths.
+    /// The key of the deciding number in [`PathNumbers`].
     pub decided_by: &'static str,
-    /// What arrives later does not count.
+    /// The deadline: packets that arrive later do not count.
     pub deadline_ms: f64,
-    /// The paths and why.
+    /// The paths, and the reason for the choice.
     #[serde(flatten)]
     pub choice: Choice,
-    /// How the links of the chosen path are protected that lose packets, for a call; empty for several paths.
+    /// How those links of the chosen path that lose packets are protected, for a call; empty for several paths.
     pub protection: Vec<LinkProtection>,
-    /// What the protection is told of, as far as it is assumed; empty where nothing is lost.
+    /// What the protection is computed from, as far as it is assumed; empty if no link loses packets.
     pub assumed: String,
-    /// What would help a call, where a link leaves more than its target; the best first.
+    /// What would help a call if a link leaves more loss than its target; the best first.
     pub help: Vec<Help>,
     /// The timers that hold the choice.
     pub held_by: HeldBy,
-    /// Where packets go instead of by the chosen path, because something on it swallows them, as far as the node knows
-    /// that was asked.
+    /// The path that packets take instead of the chosen one, because a suspect on the chosen one swallows packets. Only
+    /// the asked node's knowledge counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diverted: Option<Diverted>,
-    /// Why nothing is sent there all the same, as far as the node knows that was asked.
+    /// Why the source nevertheless sends nothing to the destination, as far as the asked node knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -140,27 +139,27 @@ pub struct Why {
 /// A choice among paths.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// The path that packets take; for disjoint ones all of them.
+    /// The path that packets take; for disjoint paths, all of them.
     pub chosen: Vec<PathNumbers>,
-    /// The next best ones.
+    /// The next best paths.
     pub runners_up: Vec<PathNumbers>,
-    /// By how much the first runner-up is worse in what decides; none without one, and for disjoint
+    /// How much worse the first runner-up is in the number that decides. `None` without a runner-up, and for disjoint
     /// paths.
     pub lead: Option<f64>,
-    /// No path delivers more than this by the deadline; known for best routes.
+    /// Upper bound of the percentage that any path delivers by the deadline; known for best routes.
     pub most_in_time_pct: Option<f64>,
-    /// All that in words.
+    /// The reason for the choice in words.
     pub reason: String,
 }
 
 /// A path with its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathNumbers {
-    /// The names of its nodes.
+    /// The names of the nodes on the path.
     pub path: Vec<String>,
-    /// Their addresses.
+    /// The addresses of the nodes on the path.
     pub addresses: Vec<String>,
-    /// Links.
+    /// Number of links.
     pub hops: usize,
     /// One-way latency.
     pub latency_ms: f64,
@@ -168,38 +167,38 @@ pub struct PathNumbers {
     pub loss_pct: f64,
     /// Expected latency [Amir06 §IV-B].
     pub expected_latency_ms: f64,
-    /// What one TCP connection per link would carry [Liu04 §III-A].
+    /// The rate that one TCP connection per link would reach [Liu04 §III-A].
     pub width_bps: u64,
-    /// Predicted share of a call's packets that arrives by the deadline, with the protection of the links.
+    /// Predicted percentage of a call's packets that arrives by the deadline, with the protection of the links.
     pub in_time_pct: f64,
-    /// The same as routing reckons it to choose the best path: one request and one answer on every link.
+    /// The same percentage as routing computes it to choose the best path: one request and one answer on every link.
     pub in_time_reckoned_pct: f64,
-    /// The same without recovery.
+    /// The same percentage without recovery.
     pub in_time_unrecovered_pct: f64,
-    /// Predicted share of a call's packets that are lost or late, with the protection of the links as far as it is known
-    /// ([`LinkProtection::known`]).
+    /// Predicted percentage of a call's packets that are lost or late, with the protection of the links as far as it is
+    /// known ([`LinkProtection::known`]).
     pub missed_pct: f64,
-    /// Its links in order.
+    /// The links of the path in order.
     pub links: Vec<LinkNumbers>,
 }
 
 /// A link with its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkNumbers {
-    /// Where it begins.
+    /// The node where the link begins.
     pub from: String,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: String,
     /// One-way latency.
     pub latency_ms: f64,
     /// Loss.
     pub loss_pct: f64,
-    /// What protects a call's packets with this deadline over this path, and what it leaves.
+    /// What protects a call's packets that have this deadline and take this path, and the loss that remains.
     #[serde(flatten)]
     pub plan: Step,
     /// Expected latency.
     pub expected_latency_ms: f64,
-    /// What one TCP connection would carry.
+    /// The rate that one TCP connection would reach.
     pub width_bps: u64,
 }
 
@@ -237,7 +236,7 @@ pub fn why(view: &View, src: &str, dst: &str, asked: &Asked) -> Result<Why, Expl
 }
 
 impl Asked {
-    /// The answer over a topology, which may be an edited one.
+    /// Answers the question over a topology, which may be an edited one.
     fn answer(
         &self,
         view: &View,
@@ -255,7 +254,7 @@ impl Asked {
         explain::answer(topology, &question).map_err(|why| no_path(view, why))
     }
 
-    /// Calls over the network as it is.
+    /// Describes calls over the network as it is.
     fn calls<'a>(&self, view: &'a View) -> Calls<'a> {
         Calls {
             topology: view.topology(),
@@ -320,9 +319,9 @@ impl Choice {
             .zip(next)
             .and_then(|(first, next)| match answer.question.class {
                 Class::Metric(_) => Some(decides(next) - decides(first)),
-                // The more the better.
+                // For these classes, a higher number is better.
                 Class::Width | Class::Best => Some(decides(first) - decides(next)),
-                // They are chosen together: one path more is no alternative.
+                // These paths are chosen together, so one more path is not an alternative.
                 Class::Disjoint(_) | Class::Targeted => None,
             });
         Choice {
@@ -376,7 +375,7 @@ impl LinkNumbers {
     }
 }
 
-/// The number by which a class chooses, in the unit of its key.
+/// Returns the number by which a class chooses, in the unit of its key.
 fn deciding(class: Class, route: &Route) -> f64 {
     match class {
         Class::Metric(Metric::Loss) => loss(route) * 100.0,
@@ -389,7 +388,7 @@ fn deciding(class: Class, route: &Route) -> f64 {
     }
 }
 
-/// The share that is lost on the way if nothing is recovered.
+/// Returns the share of packets that is lost on the path if nothing is recovered.
 fn loss(route: &Route) -> f64 {
     let through: f64 = route
         .legs
@@ -416,9 +415,9 @@ fn no_path(view: &View, why: NoPath) -> ExplainError {
     }
 }
 
-/// Six digits behind the point: what is computed equally is told equally.
+/// Rounds to six digits after the point, so that equal calculations show equal numbers.
 fn rounded(value: f64) -> f64 {
-    // The zero gets rid of a sign that nothing has.
+    // Adding zero turns a negative zero into a positive one.
     (value * 1e6).round() / 1e6 + 0.0
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C and the system's request to end, noticed while waiting.
+//! Detects Ctrl-C and the system's request to end, also while the process waits.
 
 use base::Duration;
 use net::epoll::{Interest, Poller};
@@ -6,10 +6,11 @@ use net::signals::Termination;
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// Whether it was asked to end. While it lives, SIGINT and SIGTERM do nothing else.
+/// Records whether the process was asked to end. While this value lives, SIGINT and SIGTERM do
+/// nothing else.
 pub struct Interrupt {
     poller: RefCell<Poller>,
-    /// `None` if somebody else in this process watches.
+    /// `None` if another part of this process watches the signals.
     termination: Option<Termination>,
     came: Cell<bool>,
 }
@@ -26,7 +27,7 @@ impl Interrupt {
         })
     }
 
-    /// One that never comes: somebody else in this process has the signals, and ends it.
+    /// An interrupt that never comes: another part of this process has the signals, and ends it.
     pub fn elsewhere() -> io::Result<Interrupt> {
         Ok(Interrupt {
             poller: RefCell::new(Poller::new()?),
@@ -35,7 +36,7 @@ impl Interrupt {
         })
     }
 
-    /// For a poller that also waits for other things.
+    /// Adds the signals to a poller that also waits for other things.
     pub fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
         match &self.termination {
             Some(termination) => poller.add(termination, token, Interest::READ),
@@ -43,7 +44,7 @@ impl Interrupt {
         }
     }
 
-    /// True once it was asked to end.
+    /// Returns true once the process was asked to end.
     pub fn came(&self) -> bool {
         let termination = self.termination.as_ref();
         let comes = termination.is_some_and(|termination| termination.take() > 0);
@@ -51,7 +52,8 @@ impl Interrupt {
         self.came.get()
     }
 
-    /// Sleeps, but not when it was asked to end; whether it was.
+    /// Sleeps for `span`, or until the process is asked to end. Returns whether it was asked to
+    /// end.
     pub fn wait(&self, span: Duration) -> io::Result<bool> {
         self.poller.borrow_mut().wait(Some(span), &mut Vec::new())?;
         Ok(self.came())

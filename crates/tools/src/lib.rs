@@ -1,4 +1,4 @@
-//! What the command line's tools are made of, below the command line and without the laboratory.
+//! The parts of the command line's tools. They are below the command line and do not need the laboratory.
 //!
 //! ```text
 //!   sinew why, whatif, plan ──> explain      what a node or a file knows of the network, and what follows
@@ -15,11 +15,11 @@
 //! - [`call::run`] takes [`call::CallOptions`] and gives a [`call::CallResult`], in the same two forms;
 //!   [`call::answer`] takes [`call::AnswerOptions`] and answers such calls until Ctrl-C.
 //! - [`emulate::run`] joins two networks through an emulated link until Ctrl-C.
-//! - Shares such as `5%` are read by [`share::parse`].
-//! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
+//! - [`share::parse`] reads shares such as `5%`.
+//! - [`progress::Progress`] decides what the tools write to standard error while they run;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
-//! - All take over SIGINT and SIGTERM while they run ([`interrupt::Interrupt`]): calls end early and are
-//!   judged as far as they came.
+//! - All tools take over SIGINT and SIGTERM while they run ([`interrupt::Interrupt`]): calls end early, and their
+//!   result covers the packets until then.
 #![forbid(unsafe_code)]
 
 pub mod call;

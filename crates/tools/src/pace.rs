@@ -9,18 +9,19 @@ use net::Clock;
 use net::sched;
 use voice::frames::FRAME_US;
 
-/// Real-time priority of the threads that are timed, where it is permitted. Above the nodes, which
-/// ask for less: a late time stamp would be counted as their delay.
+/// Real-time priority of the threads with exact times, if the system permits it. It is above the
+/// priority that the nodes ask for: a late time stamp would be counted as their delay.
 const PRIORITY: u8 = 30;
 /// Time between two packets of a call.
 pub const FRAME: Duration = Duration::from_micros(FRAME_US);
 
-/// How long after its sending a packet is played: what is not there by then is concealed.
+/// How long after its sending a packet is played. A packet that has not arrived by then is
+/// concealed.
 /// "Set the network latency threshold for the G.711 codec to be 100 msec" [Amir06 §V-B].
 pub const DEADLINE: Duration = Duration::from_millis(100);
 
-/// Asks for real-time priority and exact timers. Both are refinements: what is refused only makes
-/// the times less exact.
+/// Asks for real-time priority and exact timers. Both are optional: if the system refuses them, the
+/// times are only less exact.
 pub fn prepare_thread() {
     let _ = sched::real_time(PRIORITY);
     let _ = sched::timer_slack(Duration::from_nanos(1));
@@ -31,7 +32,7 @@ pub fn prepare_thread() {
 pub struct Schedule {
     /// When the first packet is due.
     pub start: Time,
-    /// How many calls, evenly apart.
+    /// Number of calls. Their phases are evenly apart.
     pub calls: u32,
     /// Packets of each call.
     pub packets: u32,
@@ -67,7 +68,7 @@ pub fn count_calls(calls: u32) -> String {
     format!("{calls} call{}", if calls == 1 { "" } else { "s" })
 }
 
-/// Sleeps until `at`; how late it woke up.
+/// Sleeps until `at`. Returns how late the thread woke up.
 pub fn sleep_until(clock: Clock, at: Time) -> Duration {
     let left = at.since(clock.now());
     if left > Duration::ZERO {
@@ -80,12 +81,12 @@ pub fn sleep_until(clock: Clock, at: Time) -> Duration {
 #[derive(Clone, Debug)]
 pub struct Moments {
     packets: u32,
-    /// Call by call; [`Time::FAR`] for what did not happen.
+    /// The moments, call by call; [`Time::FAR`] if the event did not happen.
     times: Vec<Time>,
 }
 
 impl Moments {
-    /// None of `packets` packets of each of `calls` calls has a moment yet.
+    /// Starts with no moment for any of the `packets` packets of each of `calls` calls.
     pub fn new(calls: u32, packets: u32) -> Moments {
         Moments {
             packets,
@@ -93,7 +94,8 @@ impl Moments {
         }
     }
 
-    /// Notes the first time of a packet; false when it had one, or there is no such packet.
+    /// Records the first time of a packet. Returns false if the packet has a time already, or does
+    /// not exist.
     pub fn note(&mut self, call: u32, index: u32, at: Time) -> bool {
         match self
             .position(call, index)
@@ -122,7 +124,8 @@ impl Moments {
     }
 }
 
-/// One-way delays of a call in microseconds: `None` for what was not sent or did not arrive.
+/// One-way delays of a call in microseconds: `None` for a packet that was not sent or did not
+/// arrive.
 pub fn delays_us(sent: &Moments, arrived: &Moments, call: u32) -> Vec<Option<u64>> {
     let pairs = sent.call(call).zip(arrived.call(call));
     pairs

@@ -1,8 +1,8 @@
-//! The program that this process is, for those who start it once more as a node.
+//! The path of the program to run when this process starts a node.
 //!
-//! The command line runs itself: `PROGRAM node --config FILE`. A process that only has the command
-//! line as a library, such as a Python interpreter, is another program. It names the right one here,
-//! once, before anything asks.
+//! The command line starts itself again: `PROGRAM node --config FILE`. A process that only has the
+//! command line as a library, such as a Python interpreter, runs another program. Such a process
+//! names the right program here, once, before the first call of [`path`].
 
 use std::io;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use std::sync::OnceLock;
 
 static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Names the program to start, instead of the running one. The first name stays.
+/// Names the program to start, instead of the running one. Only the first call has an effect.
 pub fn name(path: PathBuf) {
-    // A second name is that of the same installation.
+    // A second call names the same installation.
     let _ = NAMED.set(path);
 }
 
-/// The program to start: the named one, or the running one.
+/// Returns the path of the program to start: the named one, or the running one.
 ///
 /// # Errors
-/// The kernel does not tell where the running program is.
+/// The kernel does not report the path of the running program.
 pub fn path() -> io::Result<PathBuf> {
     match NAMED.get() {
         Some(path) => Ok(path.clone()),

@@ -1,17 +1,17 @@
-//! Progress of something long: a bar on a terminal; in a pipe a line at the start, and where the caller wants
-//! it a line every minute.
+//! Progress of a long task: a bar on a terminal; in a pipe one line at the start and, if the caller wants it, one every
+//! minute.
 //!
 //! It goes to standard error, so that standard output holds the result and nothing else.
 
 use std::io::{IsTerminal, Write};
 
-/// Width of the bar in columns: with what is said beside it, a line of 80 holds it.
+/// Width of the bar in columns. The bar and its text together fit in a line of 80 columns.
 const BAR: usize = 20;
 
-/// How progress is told.
+/// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Not at all.
+    /// Progress is not shown.
     #[default]
     Silent,
     /// A line at the start, and lines of [`Progress::tell`]: for a pipe.
@@ -33,7 +33,7 @@ impl Progress {
         }
     }
 
-    /// Tells what is going to be done.
+    /// Announces the task.
     pub fn begin(self, text: &str) {
         match self {
             Progress::Heading => say(&format!("{text}\n")),
@@ -41,13 +41,13 @@ impl Progress {
         }
     }
 
-    /// Tells what must be known to read the result.
+    /// Writes a warning that the user must know to read the result.
     pub fn warn(self, text: &str) {
         self.clear();
         self.begin(text);
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub fn step(self, text: &str) {
         match self {
             Progress::Silent | Progress::Heading => {}
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Redraws the bar: `share` of the way, and what there is to say about it.
+    /// Redraws the bar, filled to `share`, with `text` beside it.
     pub fn draw(self, share: f64, text: &str) {
         if self == Progress::Bar {
             say(&format!("\r\x1b[K{} {text}", bar(share)));
@@ -78,7 +78,7 @@ impl Progress {
     }
 }
 
-/// A closed terminal must not end what runs.
+/// Writes to standard error. It ignores errors: a closed terminal must not end the task.
 fn say(text: &str) {
     let mut out = std::io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

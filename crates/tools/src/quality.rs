@@ -1,4 +1,4 @@
-//! How well calls came through, from the delays of their packets: what can be said without speech.
+//! How well calls came through, computed from the delays of their packets alone, without speech.
 //!
 //! [`Quality::of`] puts the calls of one path together. docs/demo.md defines each number.
 
@@ -9,8 +9,8 @@ use voice::emodel::{Concealment, Parameters, burst_ratio};
 use voice::frames::FRAME_US;
 use voice::playout::{Fate, Playout};
 
-/// One call on one path: the one-way delay of each packet in microseconds, `None` for what never
-/// arrived.
+/// One call on one path: the one-way delay of each packet in microseconds, `None` for a packet that
+/// never arrived.
 pub type Call = Vec<Option<u64>>;
 
 /// The calls of one path, judged together.
@@ -18,11 +18,11 @@ pub type Call = Vec<Option<u64>>;
 pub struct Quality {
     /// Packets sent.
     pub sent: u64,
-    /// Percent of them that never arrived.
+    /// Percent of the sent packets that never arrived.
     pub lost_pct: f64,
-    /// Percent of them that arrived after their playout time.
+    /// Percent of the sent packets that arrived after their playout time.
     pub late_pct: f64,
-    /// One-way delay of those that arrived.
+    /// One-way delay of the packets that arrived.
     pub delay_ms: DelayMs,
     /// Interarrival jitter (RFC 3550), mean over the calls.
     pub jitter_ms: f64,
@@ -32,7 +32,7 @@ pub struct Quality {
     pub mos: f64,
 }
 
-/// One-way delay; nothing when no packet arrived.
+/// One-way delay; all fields are `None` if no packet arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DelayMs {
     /// Arithmetic mean.
@@ -59,7 +59,8 @@ impl Quality {
             lost += u64::from(totals.lost);
             late += u64::from(totals.late);
             jitters_ms.push(jitter_us(call) as f64 / 1e3);
-            // [Papadimitriou06 §4.1.1] packet, concealment, network and playout buffer together.
+            // [Papadimitriou06 §4.1.1] adds the delays of packet, concealment, network and playout
+            // buffer.
             let mouth_to_ear_us = FRAME_US + CONCEALMENT_US + deadline_us;
             let bursts = burst_ratio(playout.fates().map(Fate::is_missed));
             let missed = totals.missed_fraction();
@@ -83,7 +84,7 @@ impl Quality {
     }
 }
 
-/// Rows of a table with a column for each path, without a head.
+/// Returns the rows of a table with a column for each path, without a heading.
 pub fn rows(paths: &[&Quality], deadline_ms: f64) -> Vec<Vec<String>> {
     let row = |what: &str, show: &dyn Fn(&Quality) -> String| {
         let cells = paths.iter().map(|quality| show(quality));
@@ -129,7 +130,7 @@ fn mean(values: &[f64]) -> f64 {
     }
 }
 
-/// With as many digits as mean something, so that the JSON can be read.
+/// Rounds to as many digits as are significant, so that the JSON stays readable.
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(Quality::of(&[], DEADLINE).sent, 0);
     }
 
-    /// One call has the same numbers as its judgement with speech.
+    /// One call has the same numbers here as in the evaluation with speech.
     #[test]
     fn agrees_with_the_judgement_with_speech() {
         let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();

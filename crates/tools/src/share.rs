@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Result<f64, BadShare> {
     up_to(1.0, text)
 }
 
-/// The same where more than one may be of use.
+/// Reads a share that may be as large as `most`.
 ///
 /// # Errors
 /// [`BadShare`] when it is no number, or not between 0 and `most`.
@@ -31,7 +31,7 @@ pub fn up_to(most: f64, text: &str) -> Result<f64, BadShare> {
     if share <= most { Ok(share) } else { Err(bad()) }
 }
 
-/// A share as people write it: `5%`.
+/// Formats a share as people write it: `5%`.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let hundredths = (share * 1e4).round() / 100.0;

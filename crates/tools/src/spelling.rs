@@ -1,16 +1,18 @@
-//! The word that somebody meant who has written another one.
+//! Finds the word that a user meant who has written another one.
 
-/// The word that was probably meant: the fewest changed letters, and no more than a third of them.
+/// Returns the word that was probably meant: the one with the fewest changed letters, if they are
+/// no more than a third of its letters.
 pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     let distances = known.iter().map(|known| (changes(word, known), *known));
     let (changed, meant) = distances.min()?;
     (changed * 3 <= meant.chars().count().max(3)).then_some(meant)
 }
 
-/// Letters to insert, drop, replace or swap with their neighbour to get from one word to another.
+/// Counts the letters to insert, drop, replace or swap with their neighbour to get from one word to
+/// another.
 fn changes(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    // A word of kilobytes is no slip.
+    // A word of this length is no typing error.
     if from.len() > 64 {
         return usize::MAX / 4;
     }

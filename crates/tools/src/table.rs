@@ -1,14 +1,15 @@
-//! Tables for terminals: the first column to the left, numbers to the right.
+//! Tables for terminals: the first column is aligned to the left, numbers to the right.
 
-/// The width of a terminal that tables fit, where nobody says another one.
+/// The width of a terminal that tables fit, if the caller does not choose another width.
 pub const COLUMNS: usize = 80;
 
-/// The rows as aligned lines, each ended.
+/// Formats the rows as aligned lines, each with a line end.
 pub fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)
 }
 
-/// The same in columns that fit a width: those that do not fit follow below, behind the first one again.
+/// Formats the rows like [`align`], in blocks of at most `width` columns. Columns that do not fit follow in a further
+/// block below, which repeats the first column.
 pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut blocks = Vec::new();
@@ -33,7 +34,7 @@ pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     blocks.join("\n")
 }
 
-/// The same with so many spaces between columns.
+/// Formats the rows like [`align`], with `gap` spaces between columns.
 pub fn align_with(rows: &[Vec<String>], gap: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

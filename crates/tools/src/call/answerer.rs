@@ -1,8 +1,9 @@
-//! The end that is called: returns every packet at once, with the times at which it heard it and
-//! those before it.
+//! The called end of a test call. It returns every packet at once, with the times at which it
+//! received this packet and those before it.
 //!
-//! It answers whoever reaches it, with as many bytes as came, so nobody gains by making it answer
-//! somebody else. What it remembers is bounded: a few hundred callers, a few hundred bytes each.
+//! It answers anybody who can reach it, but with no more bytes than it received. So nobody gains
+//! anything by making it answer a third party. Its memory is bounded: a few hundred callers with a
+//! few hundred bytes each.
 
 use super::probe::{self, HEARINGS, Hearing, PACKET_BYTES, Probe};
 use super::{ANSWER_PORT, CallError};
@@ -18,9 +19,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use voice::rtp::place::Place;
 
-/// Calls remembered at once; 512 are 25 600 packets/s, more than one thread answers.
+/// Calls remembered at once; 512 send 25 600 packets/s, more than one thread answers.
 const CALLERS_MAX: usize = 512;
-/// A call that is silent for so long is over.
+/// A call is over when it has been silent for this long.
 const CALL_IDLE: Duration = Duration::from_secs(10);
 /// How often silent calls are forgotten.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -31,18 +32,18 @@ const TOKEN_OVERLAY: u64 = 0;
 const TOKEN_DIRECT: u64 = 1;
 const TOKEN_INTERRUPT: u64 = 2;
 
-/// What [`answer`] is asked to do.
+/// The options of [`answer`].
 #[derive(Clone, Debug)]
 pub struct AnswerOptions {
     /// The node at which calls are answered.
     pub node: Node,
-    /// Where direct calls are answered; `None` answers none.
+    /// The address at which direct calls are answered; `None` answers no direct calls.
     pub direct: Option<SocketAddr>,
-    /// What is told meanwhile, on standard error.
+    /// What is written to standard error meanwhile.
     pub progress: Progress,
 }
 
-/// What was answered.
+/// What [`answer`] answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     /// Calls over the overlay.
@@ -51,7 +52,7 @@ pub struct Answered {
     pub direct_calls: u64,
     /// Packets answered.
     pub packets: u64,
-    /// Packets that were no calls, or came when too many were under way.
+    /// Packets that did not belong to a call, or came when too many calls were in progress.
     pub ignored: u64,
 }
 
@@ -91,8 +92,8 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     Ok(answerer.answered)
 }
 
-/// Where direct calls come in. An answer leaves from the address that was called, of a host with
-/// several addresses too, or its caller would take it for a stranger's.
+/// The socket for direct calls. An answer leaves from the address that was called, also on a host
+/// with several addresses: otherwise its caller would take it for a packet of a stranger.
 struct Direct {
     socket: udp::Socket,
     pool: Pool,
@@ -113,7 +114,7 @@ impl Direct {
         })?;
         Ok(Direct {
             socket,
-            // What the socket keeps, and a turn's packets and answers.
+            // Room for what the socket keeps, and for a turn's packets and answers.
             pool: Pool::new(2 * RECV_MESSAGES, 2 * READS_PER_TURN),
             came: Vec::new(),
             answers: SendQueue::new(),
@@ -121,7 +122,7 @@ impl Direct {
     }
 }
 
-/// Who calls, and by which path.
+/// The address of a caller, and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Caller {
     Direct(SocketAddr),
@@ -153,14 +154,14 @@ impl Answerer {
                     let (caller, recovered) = (Caller::Overlay(from), info.recovered);
                     if let Some(answer) = self.on_packet(caller, recovered, &buffer[..len]) {
                         match socket.send_to(&answer, from) {
-                            // What the node does not take now is lost.
+                            // A packet that the node does not take now is lost.
                             Ok(()) | Err(client::Error::WouldBlock) => {}
                             Err(error) => return Err(error.into()),
                         }
                     }
                 }
                 Err(client::Error::WouldBlock) => return Ok(()),
-                // An answer that the node could not send; the next one may do better.
+                // The node could not send an earlier answer. The next answer may succeed.
                 Err(client::Error::Refused { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -170,7 +171,7 @@ impl Answerer {
 
     fn on_direct(&mut self, direct: &mut Direct) {
         let (pool, came) = (&direct.pool, &mut direct.came);
-        // Callers that have gone away are reported here.
+        // The kernel reports here that callers have gone away.
         let _ = direct.socket.recv_batch(pool, came, READS_PER_TURN);
         for (from, burst) in came.drain(..) {
             let caller = Caller::Direct(net::addr::socket_addr(from));
@@ -182,7 +183,7 @@ impl Answerer {
             }
         }
         direct.socket.send_batch(&mut direct.answers);
-        // What the kernel does not take now is lost.
+        // A packet that the kernel does not take now is lost.
         direct.answers.clear();
     }
 
@@ -213,7 +214,7 @@ impl Answerer {
     }
 }
 
-/// What was heard of each call.
+/// The packets that were heard, call by call.
 #[derive(Debug, Default)]
 struct Ears {
     calls: BTreeMap<(Caller, u32), Heard>,
@@ -222,7 +223,7 @@ struct Ears {
 #[derive(Debug)]
 struct Heard {
     last: Time,
-    /// The latest first.
+    /// The latest packet first.
     latest: Vec<Hearing>,
 }
 
@@ -232,7 +233,7 @@ struct Recall<'a> {
 }
 
 impl Ears {
-    /// Notes a packet; `None` when too many calls are under way.
+    /// Records a packet. Returns `None` when too many calls are in progress.
     fn hear(
         &mut self,
         now: Time,
@@ -321,7 +322,7 @@ mod tests {
         let mut direct = Direct::open(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
         let port = direct.socket.local_addr().unwrap().port();
         let phone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        // Not the address from which the kernel would answer by itself.
+        // The kernel would not choose this address by itself for an answer.
         phone.connect(("127.0.0.18", port)).unwrap();
         let place = Place {
             source: 3,

@@ -1,4 +1,4 @@
-//! The end that calls: one thread that sends on the calls' schedule and notes what is answered.
+//! The calling end of a test call: one thread that sends on the calls' schedule and records the answers.
 
 use super::clocks::Offset;
 use super::path::Path;
@@ -16,10 +16,10 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use voice::rtp::place::Place;
 
-/// From the last packet until nobody waits any more: five times the deadline, so that late packets
-/// count as late and not as lost, and the answers that repeat what was heard come too.
+/// How long the caller waits after the last packet: five times the deadline. So late packets count as late and not as
+/// lost, and the answers that repeat earlier hearings arrive too.
 const TAIL: Duration = Duration::from_millis(500);
-/// If nothing was answered by then, nobody is there. Handshakes and routes are older than the call.
+/// If no answer has come by then, nobody answers. Handshakes and routes are older than the call.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the bar is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,12 +31,11 @@ const READS_PER_TURN: usize = 64;
 const TOKEN_DIRECT: u64 = 1 << 32;
 const TOKEN_INTERRUPT: u64 = 2 << 32;
 
-/// Calls another node and judges what came through.
+/// Calls another node and evaluates the packets that came through.
 ///
-/// When the process is asked to end meanwhile, the calls end early and are judged as far as they
-/// came. So they do when the node goes away after something was answered; [`CallResult::error`] says it
-/// then. Every [`CallOptions::every_s`] seconds `report` is told what came through since the last
-/// time.
+/// If the process is asked to end meanwhile, the calls end early, and the result covers the packets until then. The
+/// same happens if the node goes away after the first answer; [`CallResult::error`] then has the reason. Every
+/// [`CallOptions::every_s`] seconds, `report` gets the results since its last call.
 ///
 /// # Errors
 /// [`CallError`]; [`CallError::NoAnswer`] when nobody answers over the overlay.
@@ -75,16 +74,16 @@ struct Caller {
     sockets: Vec<DatagramSocket>,
     direct: Option<UdpSocket>,
     to: Target,
-    /// The source of the first call; the others follow it. Random, so that the answerer does not
-    /// take the calls for those of an earlier run.
+    /// The source of the first call. The sources of the other calls follow it. It is random, so that the answerer does
+    /// not take the calls for those of an earlier run.
     source: u32,
     schedule: Schedule,
     overlay_path: Path,
     direct_path: Option<Path>,
     offset: Offset,
-    /// The number of the window that is judged next.
+    /// The number of the window that is evaluated next.
     window: u32,
-    /// The second up to which was reported.
+    /// The second up to which reports were made.
     reported_s: u64,
 }
 
@@ -129,7 +128,7 @@ impl Caller {
         })
     }
 
-    /// Sends and listens until it is over; whether it was asked to end before.
+    /// Sends and listens until the calls are over. Returns whether the process was asked to end before.
     fn talk(
         &mut self,
         options: &CallOptions,
@@ -190,7 +189,7 @@ impl Caller {
         }
     }
 
-    /// Sends the `n`-th packet on both paths; which path is first changes with every packet.
+    /// Sends the `n`-th packet on both paths. The paths take turns in being first.
     fn send(&mut self, options: &CallOptions, n: u64) -> Result<(), CallError> {
         let (call, index) = self.schedule.place(n);
         let place = Place {
@@ -203,13 +202,13 @@ impl Caller {
             if (call + index) % 2 == turn {
                 self.overlay_path.on_sent(call, index, now);
                 match self.sockets[call as usize].send_to(&packet, self.to) {
-                    // What the node does not take now is lost.
+                    // A packet that the node does not take now is lost.
                     Ok(()) | Err(client::Error::WouldBlock) => {}
                     Err(error) => return Err(error.into()),
                 }
             } else if let (Some(direct), Some(path)) = (&self.direct, &mut self.direct_path) {
                 path.on_sent(call, index, now);
-                // What the kernel refuses is lost.
+                // A packet that the kernel refuses is lost.
                 let _ = direct.send(&packet);
             }
         }
@@ -241,7 +240,7 @@ impl Caller {
             match direct.recv(&mut buffer) {
                 Ok(len) => on_packet(path, self.source, self.clock.now(), false, &buffer[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Nobody listens there, or routers say so: the packets are lost.
+                // No program listens at the port, or a router reports an error: the packets are lost.
                 Err(_) => {}
             }
         }
@@ -264,7 +263,7 @@ impl Caller {
         );
     }
 
-    /// When the last packets of the window that is judged next are sent.
+    /// Returns when the last packets of the next window are sent.
     fn window_ends(&self) -> Time {
         let first = (self.window + 1).saturating_mul(WINDOW_PACKETS);
         self.schedule.due(0, first) + FRAME
@@ -275,9 +274,9 @@ impl Caller {
         self.overlay_path.is_judged() && direct.is_none_or(Path::is_judged)
     }
 
-    /// Judges a window, and reports if it is time to, or if it is the last one.
+    /// Evaluates a window. Reports if a report is due, or if this is the last window.
     fn close_window(&mut self, options: &CallOptions, report: &mut dyn FnMut(&Interval)) {
-        // Both paths lead to the same clock.
+        // Both paths lead to the same clock, so both contribute to the estimate.
         let direct = self.direct_path.iter().flat_map(Path::oldest);
         self.offset.learn(self.overlay_path.oldest().chain(direct));
         self.overlay_path.close(&self.offset);
@@ -329,7 +328,7 @@ impl Caller {
         }
     }
 
-    /// What to say when nobody has answered on the direct path.
+    /// Returns the message if nobody has answered on the direct path.
     fn direct_error(&self, options: &CallOptions) -> Option<String> {
         let path = self.direct_path.as_ref()?;
         let direct = options.direct.as_ref().filter(|_| path.answers == 0)?;
@@ -340,7 +339,7 @@ impl Caller {
     }
 }
 
-/// Takes an answer to one of the calls whose sources begin with `first`.
+/// Processes an answer to one of the calls whose sources begin with `first`.
 fn on_packet(path: &mut Path, first: u32, now: Time, recovered: bool, packet: &[u8]) {
     if let Some(Probe::Answer(_, place, heard)) = probe::parse(packet) {
         let call = place.source.wrapping_sub(first);
@@ -348,7 +347,7 @@ fn on_packet(path: &mut Path, first: u32, now: Time, recovered: bool, packet: &[
     }
 }
 
-/// A UDP socket whose other end is `address`, host and port.
+/// Opens a UDP socket whose other end is `address`, host and port.
 fn connect(address: &str) -> Result<UdpSocket, CallError> {
     let failed = |error| CallError::Direct {
         address: address.to_owned(),

@@ -1,41 +1,42 @@
-//! Two clocks that have nothing to do with each other, and the delays between them.
+//! Two clocks that are not synchronized, and the delays between them.
 
 use base::Time;
 
-/// What is known of one packet.
+/// What is known about one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// When it was sent, by the caller's clock; nothing if it was not.
+    /// When the packet was sent, by the caller's clock; `None` if it was not sent.
     pub(crate) sent: Option<Time>,
-    /// When it was heard, by the answerer's clock in microseconds.
+    /// When the answerer received the packet, in microseconds of its clock.
     pub(crate) heard_us: Option<u32>,
-    /// When its answer came, by the caller's clock.
+    /// When the answer arrived, by the caller's clock.
     pub(crate) answered: Option<Time>,
-    /// It was lost on its way there and recovered.
+    /// The packet was lost on its way to the answerer and recovered.
     pub(crate) recovered_there: bool,
-    /// Its answer was.
+    /// The answer was lost on its way back and recovered.
     pub(crate) recovered_back: bool,
 }
 
-/// A packet in one direction, as it counts for the quality.
+/// A packet in one direction, as the evaluation uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// When it was sent, in microseconds of the caller's clock.
     pub(crate) sent_us: u64,
-    /// How long it took, if it came.
+    /// One-way delay; `None` if the packet did not arrive.
     pub(crate) delay_us: Option<u64>,
-    /// It came because it was recovered.
+    /// The packet was lost on some hop and recovered.
     pub(crate) recovered: bool,
 }
 
-/// The difference of the clocks, answerer's minus caller's in microseconds, as the last packets have
-/// shown it.
+/// The difference of the clocks, answerer's minus caller's in microseconds, estimated from the
+/// latest packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offset(Option<i64>);
 
 impl Offset {
-    /// Learns from packets of any path, all sent within some seconds. The one with the shortest
-    /// round trip shows the difference; without any the one before goes on.
+    /// Updates the estimate from packets of any path, all sent within some seconds. The packet with
+    /// the shortest round trip gives the difference. Without an answered packet, the previous
+    /// estimate stays.
     pub(crate) fn learn<'a>(&mut self, packets: impl IntoIterator<Item = &'a Packet>) {
         let mut best: Option<(u64, i64)> = None;
         for packet in packets {
@@ -50,7 +51,7 @@ impl Offset {
             };
             let round_trip = answered.since(sent).as_micros();
             let middle = (sent.as_micros() + round_trip / 2) as i64;
-            // The first of all says where the answerer's clock stands.
+            // The first answered packet of all gives the starting value of the answerer's clock.
             let before = best.map(|(_, offset)| offset).or(self.0);
             let heard = before.map_or(i64::from(heard_us), |offset| {
                 unwrapped(middle + offset, heard_us)
@@ -62,15 +63,15 @@ impl Offset {
         self.0 = best.map(|(_, offset)| offset).or(self.0);
     }
 
-    /// The answerer's time `heard_us` by the caller's clock in microseconds, for a packet sent at
-    /// `sent`; `None` when nothing was ever answered.
+    /// Converts the answerer's time `heard_us` of a packet that was sent at `sent` to microseconds
+    /// of the caller's clock. Returns `None` if no packet was ever answered.
     fn in_own_us(&self, sent: Time, heard_us: u32) -> Option<i64> {
         let offset = self.0?;
         Some(unwrapped(sent.as_micros() as i64 + offset, heard_us) - offset)
     }
 
-    /// A packet on the way there, and its answer on the way back: only what was heard there is
-    /// answered.
+    /// Returns the sample of a packet on the way there, and of its answer on the way back. The
+    /// second exists only if the packet was heard there, because the answerer answers nothing else.
     pub(crate) fn samples(&self, packet: &Packet) -> Option<(Sample, Option<Sample>)> {
         let sent = packet.sent?;
         let heard = packet.heard_us.and_then(|us| self.in_own_us(sent, us));
@@ -91,7 +92,8 @@ impl Offset {
     }
 }
 
-/// The time near `about` whose low 32 bits are `low`: a packet is heard within half an hour.
+/// Returns the time near `about` whose low 32 bits are `low`. This is unique because a packet is
+/// heard within half an hour.
 fn unwrapped(about: i64, low: u32) -> i64 {
     about + i64::from(low.wrapping_sub(about as u32) as i32)
 }
@@ -101,8 +103,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet sent at `sent_us` that takes `there_us` and `back_us`; the answerer's clock is
-    /// `offset_us` ahead.
+    /// Makes a packet sent at `sent_us` that takes `there_us` and `back_us`. The answerer's clock
+    /// is `offset_us` ahead.
     fn packet(sent_us: u64, there_us: u64, back_us: Option<u64>, offset_us: u32) -> Packet {
         let at = |us: u64| Time::from_nanos(us * 1_000);
         Packet {
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_lesson_counts_for_its_own_packets_and_the_last_one_goes_on() {
-        // The answerer's clock gains 400 µs; the third lesson has no answers.
+        // The answerer's clock gains 400 µs; the third group of packets has no answers.
         let mut offset = Offset::default();
         for n in 0..3_u32 {
             let start = u64::from(n) * 10_000_000;
@@ -208,8 +210,8 @@ mod tests {
     }
 
     proptest! {
-        /// On a path that is as slow in both directions at its best, delays come out as they were,
-        /// wherever the answerer's clock stands, also when it wraps.
+        /// On a path whose shortest delays are equal in both directions, the measured delays are
+        /// exact, whatever the answerer's clock shows, also when it wraps.
         #[test]
         fn symmetric_paths_are_measured_exactly(
             offset in any::<u32>(),

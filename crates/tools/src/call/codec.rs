@@ -1,4 +1,4 @@
-//! What the packets of a call look like, by its codec.
+//! The size and the RTP header of a call's packets, by codec.
 //!
 //! | codec | payload type | bytes in 20 ms | RTP clock |
 //! |---|---|---|---|
@@ -6,7 +6,7 @@
 //! | PCMA | 8 | 160 | 8000 Hz |
 //! | Opus, 24 kbit/s | 111 | 60 | 48000 Hz |
 //!
-//! Payload types are those of RFC 3551; Opus has none of its own, and 111 is what most phones take.
+//! Payload types are those of RFC 3551. Opus has no type assigned there; most phones use 111.
 
 use core::fmt;
 use core::str::FromStr;
@@ -25,11 +25,11 @@ pub enum Codec {
     Opus,
 }
 
-/// All of them.
+/// All codecs.
 pub const CODECS: [Codec; 3] = [Codec::Pcmu, Codec::Pcma, Codec::Opus];
 
 impl Codec {
-    /// As it is written.
+    /// Returns the name as it is written on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// Bytes of 20 ms.
+    /// Returns the payload bytes of 20 ms.
     pub(crate) const fn payload_bytes(self) -> usize {
         match self {
             Codec::Pcmu | Codec::Pcma => FRAME_SAMPLES,
@@ -56,7 +56,7 @@ impl Codec {
         }
     }
 
-    /// From one packet's timestamp to the next one's.
+    /// Returns the difference between the timestamps of two consecutive packets.
     pub(crate) const fn step(self) -> u32 {
         match self {
             Codec::Pcmu | Codec::Pcma => FRAME_SAMPLES as u32,
@@ -64,7 +64,7 @@ impl Codec {
         }
     }
 
-    /// As the E-model knows it.
+    /// Returns the corresponding codec of the E-model.
     pub(crate) const fn rated_as(self) -> emodel::Codec {
         match self {
             Codec::Pcmu => emodel::Codec::Pcmu,

@@ -1,12 +1,13 @@
-//! What is known of the packets of one path: the latest by themselves, the older ones counted.
+//! The packets of one path: the latest ones individually, the older ones only as counts.
 //!
 //! ```text
 //!   packets:  ... counted: Tally ... | window n, closing | window n+1, being sent
 //!                                     └ 10 s, and TAIL for its last answers
 //! ```
 //!
-//! A packet is remembered until its window is judged: at most two windows of 500 packets, 48 bytes
-//! each, are 48 kB for a call and path, 10 MB for 100 calls on both, however long they last.
+//! A packet is kept until its window is evaluated. At most two windows of 500 packets, 48 bytes
+//! each, are 48 kB for a call and path, 10 MB for 100 calls on both paths, however long the calls
+//! last.
 
 use super::clocks::{Offset, Packet, Sample};
 use super::codec::Codec;
@@ -20,14 +21,14 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Path {
     calls: usize,
-    /// The number of the first window that is not judged yet.
+    /// The number of the first window that is not evaluated yet.
     first: u32,
     windows: VecDeque<Vec<Vec<Packet>>>,
-    /// Answers that have come.
+    /// Answers that have arrived.
     pub(crate) answers: u64,
-    /// Of the whole call.
+    /// Counts of the whole call, there and back.
     whole: [Tally; 2],
-    /// Since the last report.
+    /// Counts since the last report, there and back.
     recent: [Tally; 2],
 }
 
@@ -55,7 +56,8 @@ impl Path {
         }
     }
 
-    /// An answer to packet `index`, which was lost and recovered or not, and what it says.
+    /// Processes an answer to packet `index`. `recovered` is true if the answer was lost and
+    /// recovered; `heard` is its content.
     pub(crate) fn on_answer(
         &mut self,
         now: Time,
@@ -68,7 +70,7 @@ impl Path {
             return;
         };
         if packet.sent.is_none() {
-            // An answer to what was never said is somebody's joke.
+            // An answer to a packet that was never sent is a forgery.
             return;
         }
         if packet.answered.is_none() {
@@ -86,12 +88,12 @@ impl Path {
         }
     }
 
-    /// The packets of the window that is to be judged next.
+    /// Returns the packets of the window that is evaluated next.
     pub(crate) fn oldest(&self) -> impl Iterator<Item = &Packet> {
         self.windows.front().into_iter().flatten().flatten()
     }
 
-    /// Judges the oldest window, by clocks that differ by `offset`, and forgets it.
+    /// Evaluates the oldest window, with clocks that differ by `offset`, and forgets it.
     pub(crate) fn close(&mut self, offset: &Offset) {
         let Some(window) = self.windows.pop_front() else {
             return;
@@ -110,7 +112,7 @@ impl Path {
         }
     }
 
-    /// True when everything that was sent is judged.
+    /// Returns true when every sent packet is evaluated.
     pub(crate) fn is_judged(&self) -> bool {
         self.windows.is_empty()
     }
@@ -119,7 +121,7 @@ impl Path {
         BothWays::of(&self.whole)
     }
 
-    /// What was judged since the last time that this was asked.
+    /// Returns the results since the last call of this function.
     pub(crate) fn take_recent(&mut self) -> BothWays {
         let both = BothWays::of(&self.recent);
         self.recent.iter_mut().for_each(Tally::clear);
@@ -164,7 +166,7 @@ mod tests {
         for index in 0..3 {
             path.on_sent(0, index, at(20 * u64::from(index)));
         }
-        // Packet 1 was heard, its answer was lost; packet 3 was never sent.
+        // Packet 1 was heard and its answer was lost; packet 3 was never sent.
         path.on_answer(at(80), 0, 0, true, &[heard(0)]);
         path.on_answer(
             at(120),

@@ -1,4 +1,4 @@
-//! The packets of a synthetic call: as large as speech, but they carry times.
+//! The packets of a synthetic call. They are as large as speech, but carry times.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,41 +14,41 @@
 //! | of the answerer's clock, low 32 bits), the latest first ...   |
 //! ```
 //!
-//! Kind 1 is the caller's and has no hearings; kind 2 the answer, with the caller's RTP header, so
-//! that its number says which packet it answers. With M the lowest bit of a time says that the packet
-//! was lost on its way and recovered, and times are even otherwise; without, nothing is known of that.
+//! Kind 1 is the caller's packet and has no hearings. Kind 2 is the answer, with the caller's RTP header, so its
+//! sequence number identifies the packet that it answers. With M, the lowest bit of a time is set if the packet was
+//! lost on its way and recovered; times are even otherwise. Without M, no information about recovery exists.
 
 use super::codec::{CODECS, Codec};
 use voice::rtp::HEADER_BYTES;
 use voice::rtp::place::{self, Place};
 
-/// Hearings that are remembered: at 20 ms each they bridge an outage of 480 ms on the way back. A
-/// packet of G.711 has room for 25, (160 − 8) / 6; one of Opus for 8, so 160 ms.
+/// Number of hearings that are remembered. At 20 ms each they bridge an outage of 480 ms on the way back. A packet of
+/// G.711 has room for 25, (160 − 8) / 6; one of Opus for 8, which bridge 160 ms.
 pub(crate) const HEARINGS: usize = 24;
-/// The longest packet.
+/// Size of the longest packet.
 pub(crate) const PACKET_BYTES: usize = place::PACKET_BYTES;
 const HEARING_BYTES: usize = 6;
 const HEAD_BYTES: usize = 8;
 const MAGIC: [u8; 4] = *b"SNWC";
 const _: () = assert!(HEAD_BYTES + HEARINGS * HEARING_BYTES <= Codec::Pcmu.payload_bytes());
 
-/// When a packet was heard.
+/// When the answerer received a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hearing {
-    /// Its number in its call.
+    /// The number of the packet in its call.
     pub(crate) index: u32,
-    /// Microseconds on the answerer's clock, which wraps; even ones.
+    /// Microseconds on the answerer's clock, which wraps; always even.
     pub(crate) at_us: u32,
-    /// It was lost on some hop of its way and recovered there.
+    /// The packet was lost on some hop and recovered there.
     pub(crate) recovered: bool,
 }
 
 /// A packet of either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Of the caller.
+    /// A packet of the caller.
     Call(Codec, Place),
-    /// Of the answerer: which packet it answers, and what it has heard, the latest first.
+    /// An answer: the packet that it answers, and the packets that the answerer received, the latest first.
     Answer(Codec, Place, Vec<Hearing>),
 }
 
@@ -56,17 +56,17 @@ const CALL: u8 = 1;
 const ANSWER: u8 = 2;
 const MARKED: u8 = 1;
 
-/// The caller's packet.
+/// Writes the caller's packet.
 pub(crate) fn emit_call(codec: Codec, place: Place) -> Vec<u8> {
     emit(codec, place, CALL, &[])
 }
 
-/// The answer to packet `place`, with as many hearings as fit.
+/// Writes the answer to packet `place`, with as many hearings as fit.
 pub(crate) fn emit_answer(codec: Codec, place: Place, heard: &[Hearing]) -> Vec<u8> {
     emit(codec, place, ANSWER, heard)
 }
 
-/// How many hearings a packet takes.
+/// Returns how many hearings fit into a packet.
 const fn room(codec: Codec) -> usize {
     let room = (codec.payload_bytes() - HEAD_BYTES) / HEARING_BYTES;
     if room < HEARINGS { room } else { HEARINGS }
@@ -91,7 +91,7 @@ fn emit(codec: Codec, place: Place, kind: u8, heard: &[Hearing]) -> Vec<u8> {
     packet
 }
 
-/// Reads a packet; `None` when it is none of these.
+/// Reads a packet. Returns `None` if it is not a packet of a synthetic call.
 pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
     let (codec, place) = CODECS.iter().find_map(|&codec| {
         let whole = packet.len() == HEADER_BYTES + codec.payload_bytes();
@@ -117,7 +117,7 @@ pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
     }
 }
 
-/// Numbers are near the one that is answered, so their low bits tell them.
+/// Reads one hearing. The packet's number is near the answered one, so its low bits are sufficient.
 fn hearing(answered: u32, cell: &[u8], marked: bool) -> Hearing {
     let low = u16::from_be_bytes([cell[0], cell[1]]);
     let distance = low.wrapping_sub(answered as u16) as i16;

@@ -1,4 +1,4 @@
-//! What the calls found: the documented JSON, and the tables.
+//! The results of the calls: the documented JSON, and the tables.
 
 use super::tally::{Direction, Tally};
 use crate::quality::round;
@@ -6,54 +6,54 @@ use serde::Serialize;
 use std::fmt;
 use voice::emodel::satisfaction;
 
-/// What the calls found.
+/// The results of the calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallResult {
-    /// What was done.
+    /// What was measured.
     pub scenario: CallScenario,
-    /// Over the overlay.
+    /// Results over the overlay.
     pub overlay: BothWays,
-    /// By plain UDP, if a host was given.
+    /// Results over plain UDP, if a host was given.
     pub direct: Option<BothWays>,
-    /// What the overlay is better by.
+    /// How much better the overlay is than the direct path.
     pub gain: Option<Gain>,
-    /// Why the calls ended before their time, if not because that was asked.
+    /// Why the calls ended early, if an error ended them.
     pub error: Option<String>,
-    /// Why nothing is known of the direct path, if nobody has answered there.
+    /// Why there are no results of the direct path, if nobody has answered there.
     pub direct_error: Option<String>,
 }
 
-/// What was done.
+/// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallScenario {
     /// The node that was called.
     pub to: String,
     /// Host and port of the direct path.
     pub direct: Option<String>,
-    /// The codec that the packets are of.
+    /// The codec whose packets the calls imitate.
     pub codec: &'static str,
     /// Calls in parallel, on each path.
     pub calls: u32,
-    /// Their length.
+    /// Length of the calls in seconds.
     pub seconds: u32,
     /// How long after its sending a packet is played.
     pub deadline_ms: f64,
-    /// Asked to end before the calls were over; what was sent until then is judged.
+    /// The process was asked to end before the calls were over. The results cover the packets sent until then.
     pub interrupted: bool,
 }
 
-/// A part of the calls, told while they last.
+/// The results of a part of the calls, reported while they last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// From this second of the calls on.
+    /// The second of the calls at which this part begins.
     pub from_s: u64,
-    /// Up to this one.
+    /// The second at which this part ends.
     pub until_s: u64,
-    /// Over the overlay.
+    /// Results over the overlay.
     pub overlay: BothWays,
-    /// By plain UDP, if a host was given.
+    /// Results over plain UDP, if a host was given.
     pub direct: Option<BothWays>,
-    /// What the overlay is better by.
+    /// How much better the overlay is than the direct path.
     pub gain: Option<Gain>,
 }
 
@@ -62,11 +62,11 @@ pub struct Interval {
 pub struct BothWays {
     /// From the caller to the answerer.
     pub there: Direction,
-    /// From the answerer to the caller, of the packets that it answered.
+    /// From the answerer to the caller, for the packets that it answered.
     pub back: Direction,
 }
 
-/// What the overlay is better by than the direct path, in both directions; negative where it is worse.
+/// How much better the overlay is than the direct path, in both directions; negative if it is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
     /// From the caller to the answerer.
@@ -75,16 +75,16 @@ pub struct Gain {
     pub back: Better,
 }
 
-/// What the overlay is better by in one direction.
+/// How much better the overlay is in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Better {
-    /// So many percent of the packets less are lost.
+    /// Percent of packets lost on the direct path minus percent lost over the overlay.
     pub lost_pct: f64,
-    /// So many less are lost or late.
+    /// The same difference for packets that are lost or late.
     pub missed_pct: f64,
-    /// The E-model's rating is higher by so much.
+    /// How much higher the E-model's rating is.
     pub r_factor: f64,
-    /// The mean opinion score is.
+    /// How much higher the mean opinion score is.
     pub mos: f64,
 }
 
@@ -98,7 +98,7 @@ impl BothWays {
 }
 
 impl Gain {
-    /// None where a path was heard in no or in one direction only: nothing is compared with nothing.
+    /// Returns `None` if nothing arrived on a path in at least one direction: then there is nothing to compare.
     pub(crate) fn of(overlay: &BothWays, direct: Option<&BothWays>) -> Option<Gain> {
         let direct = direct?;
         Some(Gain {
@@ -121,7 +121,7 @@ impl Better {
 }
 
 impl CallResult {
-    /// The documented JSON, on lines of its own.
+    /// Returns the documented JSON, on several lines.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data with text keys")
@@ -129,18 +129,18 @@ impl CallResult {
 }
 
 impl Interval {
-    /// The documented JSON, on one line.
+    /// Returns the documented JSON, on one line.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("plain data with text keys")
     }
 }
 
-/// The width of a column of numbers: `overlay` is the longest head.
+/// The width of a column of numbers: `overlay` is the longest heading.
 const CELL: usize = 7;
 
 impl fmt::Display for CallResult {
-    /// A table that fits 80 columns: numbers there, numbers back; and what it comes to.
+    /// A table that fits 80 columns: numbers there, numbers back; below it the conclusion.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
         let label = rows.iter().map(|(what, _)| what.chars().count()).max();
@@ -178,7 +178,7 @@ impl CallResult {
         columns
     }
 
-    /// What is in each row: there, and back.
+    /// Returns the label and the cells of each row: there, then back.
     fn rows(&self) -> Vec<(String, Vec<String>)> {
         type Show<'a> = &'a dyn Fn(&Direction) -> Option<String>;
         type Gained<'a> = Option<&'a dyn Fn(&Better) -> String>;
@@ -201,7 +201,7 @@ impl CallResult {
             (what.to_owned(), cells)
         };
         let number = |value: Option<f64>, digits: usize| value.map(|v| format!("{v:.digits$}"));
-        // What was never sent was not lost either.
+        // If no packet was sent, there is no share of lost packets.
         let share = |d: &Direction, pct: f64| (d.sent > 0).then(|| format!("{pct:.2}"));
         let late = format!("late (after {} ms), %", self.scenario.deadline_ms);
         vec![
@@ -239,7 +239,7 @@ impl CallResult {
         ]
     }
 
-    /// What it comes to, a line for each direction.
+    /// Returns the conclusion, a line for each direction.
     fn verdict(&self) -> String {
         let line = |way: &str, of: fn(&BothWays) -> &Direction| {
             let overlay = of(&self.overlay);
@@ -294,7 +294,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A direction in short.
+/// Returns a direction in short.
 fn heard(direction: &Direction) -> String {
     let Direction {
         lost_pct, late_pct, ..

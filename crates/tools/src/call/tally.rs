@@ -1,5 +1,5 @@
-//! The quality of calls of any length, counted as their packets are judged: in memory that does not
-//! grow.
+//! The quality of calls of any length. Packets are counted as they are evaluated, so memory does
+//! not grow.
 
 use super::clocks::Sample;
 use super::codec::Codec;
@@ -15,22 +15,23 @@ use voice::frames::FRAME_US;
 pub struct Direction {
     /// Packets sent.
     pub sent: u64,
-    /// Percent of them that were lost on some hop, also when they were recovered there.
+    /// Percent of the sent packets that were lost on some hop, even if they were recovered there.
     pub lost_before_recovery_pct: f64,
-    /// Percent of them that never arrived.
+    /// Percent of the sent packets that never arrived.
     pub lost_pct: f64,
-    /// Percent of them that arrived after their playout time.
+    /// Percent of the sent packets that arrived after their playout time.
     pub late_pct: f64,
-    /// One-way delay of those that arrived.
+    /// One-way delay of the packets that arrived.
     pub delay_ms: DelayMs,
-    /// Interarrival jitter (RFC 3550), mean over the calls; none if nothing arrived.
+    /// Interarrival jitter (RFC 3550), mean over the calls; `None` if nothing arrived.
     pub jitter_ms: Option<f64>,
-    /// How much longer the runs of missed packets are than they were if packets were missed by
-    /// chance, mean over the calls.
+    /// How much longer the runs of missed packets are than they would be if packets were missed
+    /// independently of each other, mean over the calls.
     pub burst_ratio: f64,
-    /// The E-model's rating, mean over the calls; none if nothing arrived: it rates what is heard.
+    /// The E-model's rating, mean over the calls; `None` if nothing arrived, because it rates what
+    /// is heard.
     pub r_factor: Option<f64>,
-    /// The E-model's mean opinion score, mean over the calls; none if nothing arrived.
+    /// The E-model's mean opinion score, mean over the calls; `None` if nothing arrived.
     pub mos: Option<f64>,
 }
 
@@ -68,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// The next packets of a call, in the order of sending.
+    /// Counts the next packets of a call, in the order of sending.
     pub(crate) fn push(&mut self, call: usize, samples: &[Sample]) {
         let Some(call) = self.calls.get_mut(call) else {
             return;
@@ -90,7 +91,7 @@ impl Tally {
         }
     }
 
-    /// Begins anew. What follows continues no run and no jitter.
+    /// Resets all counts. Later packets continue no run and no jitter from before.
     pub(crate) fn clear(&mut self) {
         *self = Tally::new(self.calls.len() as u32, self.codec);
     }
@@ -100,7 +101,7 @@ impl Tally {
         let (sent, lost) = (sum(|c| c.runs.total), sum(|c| c.lost));
         let missed = sum(|c| c.runs.missed);
         let of_sent = |count: u64| round(100.0 * count as f64 / (sent as f64).max(1.0), 3);
-        // Calls that have not begun say nothing.
+        // Calls without packets do not count.
         let begun: Vec<&Call> = self.calls.iter().filter(|c| c.runs.total > 0).collect();
         let mean = |of: &dyn Fn(&Call) -> f64| {
             // An empty sum of floats is minus zero.
@@ -130,7 +131,7 @@ impl Tally {
 
     fn rate(&self, call: &Call) -> Rating {
         let codec = self.codec.rated_as();
-        // [Papadimitriou06 §4.1.1] packet, codec, network and playout buffer together.
+        // [Papadimitriou06 §4.1.1] adds the delays of packet, codec, network and playout buffer.
         let mouth_to_ear_us = FRAME_US + codec.lookahead_us() + DEADLINE.as_micros();
         let missed = call.runs.missed as f64 / (call.runs.total as f64).max(1.0);
         Parameters::for_codec(codec, mouth_to_ear_us, missed, call.runs.burst_ratio()).rate()
@@ -213,14 +214,15 @@ mod tests {
     }
 
     proptest! {
-        /// Counted piece by piece, a call has the numbers that it has as a whole.
+        /// Counted piece by piece, a call has the same numbers as when counted as a whole.
         #[test]
         fn pieces_make_the_whole(
             calls in prop::collection::vec(
                 prop::collection::vec(prop::option::weighted(0.9, 20_000u64..140_000), 1..200), 1..4),
             piece in 1usize..60,
         ) {
-            // Packets that overtake others across the border of two pieces would make a difference.
+            // Packets that overtake each other across the border of two pieces would make a
+            // difference.
             let slow = |delay: &Option<u64>| delay.map(|us| us / 10 + 95_000);
             let calls: Vec<Vec<Option<u64>>> =
                 calls.iter().map(|call| call.iter().map(slow).collect()).collect();
@@ -239,7 +241,7 @@ mod tests {
                 let (r_factor, mos) = (got.r_factor.unwrap(), got.mos.unwrap());
                 prop_assert!((r_factor - expected.r_factor).abs() < 0.011);
                 prop_assert!((mos - expected.mos).abs() < 0.0011);
-                // That one is rounded to microseconds.
+                // The expected value is rounded to microseconds.
                 prop_assert!((got.jitter_ms.unwrap() - expected.jitter_ms).abs() <= 0.0011);
             }
             for (got, expected) in [

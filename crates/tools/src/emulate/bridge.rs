@@ -6,9 +6,9 @@
 //!     └─────────────────────┘
 //! ```
 //!
-//! Waiting by epoll with a timer under real-time priority releases packets closer to their times
-//! than a loop that never sleeps: on a machine that does other work, the loop is what loses its
-//! processor when its share is used up.
+//! The thread waits by epoll with a timer under real-time priority. This releases packets closer to
+//! their times than a loop that never sleeps: on a machine that does other work, the scheduler
+//! takes the processor from such a loop when it has used up its share.
 
 use base::histogram::Histogram;
 use base::impair::{Counts, Line, Model};
@@ -22,10 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Frames taken at once of each side, so that those that are due do not wait: 64 take some 300 µs.
+/// Frames that are taken at once from each side. The limit keeps due frames from waiting: 64 take
+/// some 300 µs.
 const READS_PER_TURN: usize = 64;
-/// Above everything that may send through the link from this machine: a packet that waits for the
-/// emulator would be delayed by more than the model says.
+/// Real-time priority of the thread. It is above everything that may send through the link from
+/// this machine: a packet that waits for the emulator would be delayed by more than the model says.
 const PRIORITY: u8 = 40;
 const TOKEN_WAKER: u64 = 2;
 
@@ -37,29 +38,29 @@ pub struct Bridge {
     thread: Option<JoinHandle<io::Result<Carried>>>,
 }
 
-/// What a bridge carried: forward and back.
+/// What a bridge carried in both directions.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
     /// The scheduling that its thread got.
     pub scheduling: String,
-    /// Forward and back.
+    /// Forward, then back.
     pub ways: [Way; 2],
 }
 
 /// One direction.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
-    /// Packets that came to be carried.
+    /// Packets that a program handed in.
     pub packets_in: u64,
-    /// Of IP packets.
+    /// Bytes of these packets, counted as IP packets.
     pub bytes_in: u64,
     /// What the model did to them.
     pub counts: Counts,
-    /// Packets that the kernel refused to let arrive.
+    /// Packets that the kernel refused to deliver.
     pub refused: u64,
-    /// Packets still under way at the end.
+    /// Packets that were still in the line at the end.
     pub under_way: u64,
-    /// How long after its time each packet was let arrive.
+    /// How long after its time each packet was delivered.
     pub late_ns: Histogram,
 }
 
@@ -97,20 +98,20 @@ impl Bridge {
         })
     }
 
-    /// Makes one direction like `model`; what is under way arrives as it would have.
+    /// Sets the model of one direction. Packets in the line arrive as the old model decided.
     pub fn set_model(&self, way: usize, model: Model) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)[way] = Some(model);
         self.waker.wake();
     }
 
-    /// False once a device has gone, or failed.
+    /// Returns false once a device has gone, or failed.
     pub fn is_running(&self) -> bool {
         self.thread
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it and tells what it carried. What is still under way is lost.
+    /// Ends the bridge and returns what it carried. Packets that are still in the line are lost.
     pub fn stop(mut self) -> io::Result<Carried> {
         self.join().unwrap_or_else(|| Ok(Carried::default()))
     }
@@ -129,10 +130,10 @@ impl Drop for Bridge {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Joint {
     taps: [Arc<Tap>; 2],
-    /// From the device of the same place to the other one.
+    /// The line of each device. It leads from the device with the same index to the other one.
     lines: [Line<Box<[u8]>>; 2],
     clock: Clock,
     carried: Carried,
@@ -144,7 +145,7 @@ struct Joint {
 impl Joint {
     fn run(mut self, mut poller: Poller, stopping: &AtomicBool) -> io::Result<Carried> {
         self.carried.scheduling = sched::real_time(PRIORITY).to_string();
-        // A refinement: without it times are less exact by 50 µs.
+        // This is a refinement: without it, times are less exact by 50 µs.
         let _ = sched::timer_slack(base::Duration::from_nanos(1));
         let mut ready = Vec::new();
         while !stopping.load(Ordering::Acquire) {
@@ -177,7 +178,7 @@ impl Joint {
         }
     }
 
-    /// Takes what waits at a device into its line.
+    /// Takes the frames that wait at a device into the device's line.
     fn take(&mut self, way: usize) -> io::Result<()> {
         let counts = &mut self.carried.ways[way];
         for _ in 0..READS_PER_TURN {
@@ -187,13 +188,13 @@ impl Joint {
             let bytes = len.saturating_sub(ETHERNET_BYTES);
             counts.packets_in += 1;
             counts.bytes_in += bytes as u64;
-            // The verdict is in the line's counts.
+            // The line counts the result by itself.
             let _ = self.lines[way].push(self.clock.now(), bytes, self.frame[..len].into());
         }
         Ok(())
     }
 
-    /// Lets arrive what is due.
+    /// Delivers the frames that are due.
     fn release(&mut self, way: usize) {
         let (line, counts) = (&mut self.lines[way], &mut self.carried.ways[way]);
         while let Some(due) = line.next() {

@@ -1,4 +1,4 @@
-//! The two ends of an emulated link: an interface in a network each.
+//! The two ends of an emulated link: one interface in each network.
 
 use super::{EmulateError, Options};
 use net::netns::{Namespace, SetupError};
@@ -7,24 +7,26 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-/// Frames that wait for the emulator: 2000 are 20 ms at 100 000 packets/s, longer than it is ever
-/// kept from its processor under real-time priority.
+/// Length of the queue of frames that wait for the emulator: 2000 are 20 ms at 100 000 packets/s.
+/// Under real-time priority the emulator never waits that long for its processor.
 const WAITING_FRAMES: &str = "2000";
-/// The Ethernet addresses of the two interfaces: locally administered, as nobody's.
+/// The Ethernet addresses of the two interfaces. They are locally administered, so they belong to
+/// no vendor.
 const MACS: [&str; 2] = ["02:53:49:4e:45:0a", "02:53:49:4e:45:0b"];
-/// Where the count of frames that nobody took stands in a line of `/proc/net/dev`, after the name.
+/// Index of the count of transmit drops in a line of `/proc/net/dev`, after the name. These are the
+/// frames that the emulator did not take.
 const TRANSMIT_DROPS: usize = 11;
 
 /// Where one end of the link is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a network namespace, by its name or, with a slash, by its file.
+    /// A network namespace. Its name or, if it contains a slash, its file.
     Namespace(String),
-    /// A TAP device of this network, made if it is not there.
+    /// A TAP device of this network. The emulator makes it if it does not exist.
     Device(String),
 }
 
-/// The text names no end of a link.
+/// The text is not an end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no end of a link: name a network namespace (`ip netns add`), a file of one \
@@ -56,14 +58,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// An interface in its network. It goes with this value, unless it was there before.
+/// An interface in its network. Dropping this value removes it, unless it existed before.
 pub struct End {
     place: Place,
     network: Namespace,
     tap: std::sync::Arc<Tap>,
 }
 
-/// Makes both interfaces, with their addresses, up.
+/// Makes both interfaces, sets their addresses, and brings them up.
 pub fn open(options: &Options) -> Result<[End; 2], EmulateError> {
     let [a, b] = &options.between;
     if let (Place::Device(one), Place::Device(other)) = (a, b)
@@ -101,7 +103,7 @@ impl End {
         };
         let mtu = options.mtu.to_string();
         end.set(&["mtu", &mtu, "txqueuelen", WAITING_FRAMES])?;
-        // Kernels without IPv6 know no such word, and have no such noise.
+        // Kernels without IPv6 do not know this word, and send no such packets.
         let _ = end.set(&["addrgenmode", "none"]);
         let addresses = &options.addresses[side];
         if !addresses.is_empty() {
@@ -109,7 +111,8 @@ impl End {
         }
         for address in addresses {
             let mut words = vec!["addr", "replace", address, "dev", end.tap.name()];
-            // Nobody else can have it, and asking would be a packet.
+            // Nobody else can have the address, and duplicate address detection would send a
+            // packet.
             words.extend(address.contains(':').then_some("nodad"));
             end.network.ip(&words)?;
         }
@@ -117,7 +120,7 @@ impl End {
         Ok(end)
     }
 
-    /// Its TAP device.
+    /// Returns the TAP device of this end.
     pub fn tap(&self) -> std::sync::Arc<Tap> {
         self.tap.clone()
     }
@@ -127,7 +130,7 @@ impl End {
         self.network.ip(&[&command, words].concat())
     }
 
-    /// Enters the other end's addresses, so that nobody has to ask for them.
+    /// Enters the other end's addresses as permanent neighbours, so that no packet asks for them.
     fn know(&self, addresses: &[String], mac: &str) -> Result<(), SetupError> {
         for address in addresses {
             let ip = address.split('/').next().unwrap_or(address);

@@ -11,48 +11,48 @@ use std::fmt;
 pub struct Report {
     /// The scheduling that the emulator got.
     pub scheduling: String,
-    /// There and back.
+    /// Forward, then back.
     pub directions: Vec<Direction>,
 }
 
 /// One direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    /// Where packets came from.
+    /// The end where packets came from.
     pub from: String,
-    /// Where they went.
+    /// The end where packets went.
     pub to: String,
-    /// The words of the link.
+    /// The model of the link, in the words of the command line.
     pub link: String,
     /// IP packets that were handed in.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets that arrived, or were under way at the end.
     pub delivered: u64,
-    /// Lost on the wire.
+    /// Packets lost on the wire.
     pub lost: u64,
-    /// Longer than the link carries.
+    /// Packets that are longer than the link carries.
     pub too_long: u64,
-    /// Dropped before the transmitter, its queue being full.
+    /// Packets dropped because the queue before the transmitter was full.
     pub queue: u64,
-    /// Dropped while the link was down.
+    /// Packets dropped while the link was down.
     pub outage: u64,
-    /// Dropped because too many were under way.
+    /// Packets dropped because too many were in the line.
     pub full: u64,
-    /// Copies that arrived besides.
+    /// Further copies that arrived.
     pub duplicated: u64,
-    /// Packets that the kernel did not let arrive.
+    /// Packets that the kernel did not deliver.
     pub refused: u64,
     /// Packets that the emulator did not take in time; the model never saw them.
     pub overrun: u64,
-    /// Under way at the end.
+    /// Packets that were still in the line at the end.
     pub under_way: u64,
-    /// How long after its time a packet was let arrive; null when none was.
+    /// Median of how long after its time a packet was delivered; null if no packet was.
     pub late_p50_us: Option<f64>,
-    /// The latest hundredth.
+    /// The 99th percentile of this delay.
     pub late_p99_us: Option<f64>,
-    /// The latest.
+    /// The maximum of this delay.
     pub late_max_us: Option<f64>,
 }
 

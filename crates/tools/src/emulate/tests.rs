@@ -1,4 +1,5 @@
-//! The emulated link between two networks made for the test. Needs root; says so and skips without.
+//! The emulated link between two networks made for the test. The tests need root; without root they
+//! print a line and skip.
 
 use super::bridge::Bridge;
 use super::end::{self, End};
@@ -18,7 +19,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// None where networks cannot be had.
+    /// Returns `None` if this process cannot make network namespaces.
     fn new(test: &str, models: [&str; 2]) -> Option<Pair> {
         if let Err(why) = available() {
             eprintln!("SKIPPED {test}: {why}");
@@ -52,7 +53,7 @@ impl Pair {
         let bind = |side: usize, addr: &'static str| {
             let bound = self.spaces[side].run(|| UdpSocket::bind(addr).unwrap());
             let socket = bound.unwrap();
-            // So that a lost packet fails a test instead of stopping it.
+            // With the timeout, a lost packet fails the test instead of stopping it.
             socket
                 .set_read_timeout(Some(Duration::from_secs(30)))
                 .unwrap();
@@ -84,7 +85,8 @@ fn fates_in_each_direction_are_those_of_the_model_with_the_same_seed() {
         let mut arrived = Vec::new();
         for n in 0..PACKETS {
             sockets[way].send(&[n]).unwrap();
-            // One after the other, so that no buffer can overflow on a slow machine.
+            // The test sends the packets one after the other, so that no buffer can overflow on a
+            // slow machine.
             if expected[way].contains(&n) {
                 let mut buffer = [0; 8];
                 assert_eq!(sockets[1 - way].recv(&mut buffer).unwrap(), 1);
@@ -151,7 +153,8 @@ fn a_link_that_goes_down_carries_nothing_until_it_is_up() {
     };
     let clean: Model = "clean".parse().unwrap();
     bridge.set_model(0, clean.clone().with_outage(true));
-    // Until the thread has seen the order, packets pass; then none does, and then all do.
+    // Packets pass until the thread has seen the order; after that, none passes. The second order
+    // lets all pass again.
     assert!((0..100).any(|_| !passes()));
     bridge.set_model(0, clean);
     assert!((0..100).any(|_| passes()));

@@ -1,5 +1,4 @@
-//! `sinew plan --voice`: what a call between two nodes misses today, and which further node would
-//! help it most.
+//! `sinew plan --voice`: what a call between two nodes misses today, and which further node would help it most.
 //!
 //! ```text
 //!   candidates:  a node of the network ┐
@@ -9,11 +8,11 @@
 //!                or `--paths best`
 //! ```
 //!
-//! A candidate's links do not exist, so their numbers are estimates: the delay is that of the map,
-//! or that of the links that there are, and they lose as much per millisecond as the present path.
-//! Routing decides as it does in the nodes: a candidate over which no call would go is none, unless calls
-//! would with `--paths best`: by default a path is chosen by its losses as well as by what is left of
-//! them. Each link is protected up to the target of a link, so where repair does, a further node often gains nothing.
+//! A candidate's links do not exist, so their numbers are estimates. Their delay comes from the map or from the
+//! existing links, and they lose as much per millisecond as the present path. Routing decides as it does in the nodes:
+//! a node that no call would use is not a candidate, unless calls would use it with `--paths best`. By default, routing
+//! considers the losses of a path as well as the losses that remain after recovery. Each link is protected up to its
+//! target, so where repair reaches the target, a further node often gains nothing.
 
 mod prospects;
 mod text;
@@ -28,43 +27,43 @@ use graph::{LinkCost, Topology};
 use prospects::{Planned, Prospect, stretch};
 use serde::Serialize;
 
-/// Candidates that are told.
+/// Most candidates that are reported.
 pub const CANDIDATES_MAX: usize = 5;
 
 /// What a call misses, and what would help.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// Where packets come from.
+    /// The source of the packets.
     pub from: Named,
-    /// Where they go.
+    /// The destination of the packets.
     pub to: Named,
-    /// What arrives later does not count.
+    /// The deadline: packets that arrive later do not count.
     pub deadline_ms: f64,
     /// The path that calls take today.
     pub today: PathNumbers,
     /// Further nodes, the one that helps most first.
     pub candidates: Vec<Candidate>,
-    /// How the numbers of links that do not exist were found.
+    /// How the numbers of links that do not exist were estimated.
     pub estimated: String,
 }
 
 /// A further node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// `node`: one of the network; `city`; `half-way`; or none, but a direct `link`, or other
-    /// `paths` over the links that there are.
+    /// `node`: a node of the network; `city`; `half-way`; or no further node: a direct `link`, or other `paths` over
+    /// existing links.
     pub kind: &'static str,
-    /// Its name.
+    /// The candidate's name.
     pub name: String,
-    /// What calls would miss.
+    /// What calls would miss with the candidate.
     pub missed_pct: f64,
-    /// The delay of their path.
+    /// The delay of their path with the candidate.
     pub latency_ms: f64,
     /// Repair packets and copies per hundred packets, on the link of the path that has most.
     pub repair_pct: f64,
-    /// Their path.
+    /// Their path with the candidate.
     pub path: Vec<String>,
-    /// How it is chosen: as calls do without being asked, or `best`.
+    /// How this path is chosen: by default as for every call, or `best`.
     pub class: String,
     /// The links that do not exist yet.
     pub links: Vec<NewLink>,
@@ -81,11 +80,11 @@ pub struct NewLink {
     pub latency_ms: f64,
     /// Its loss.
     pub loss_pct: f64,
-    /// Where the delay is from: `map`, `links` (not more than over existing ones) or `half`.
+    /// The origin of the delay: `map`, `links` (not more than over existing links) or `half`.
     pub estimated_by: &'static str,
 }
 
-/// Says what a call misses between two nodes, and which further node would help.
+/// Reports what a call between two nodes misses, and which further node would help.
 ///
 /// # Errors
 /// [`ExplainError`] when a node is not known, both are the same, there is no path, or the deadline is
@@ -148,8 +147,8 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// The candidate, if calls would take it and miss less: as they choose their path without being asked,
-    /// or with `--paths best`.
+    /// Returns the candidate, if calls would use it and miss less: with their default choice of paths, or with `--paths
+    /// best`.
     fn judge(&self, prospect: &Prospect) -> Option<Candidate> {
         let mut topology = self.view.topology().clone();
         topology.add_node(prospect.node);
@@ -169,7 +168,7 @@ impl Adviser<'_> {
             let helps = missed.share < self.missed.share * HELPS && prospect.is_on(&route);
             helps.then(|| self.candidate(prospect, class, &route, &missed))
         });
-        // Of two that miss as much, the one that nobody has to ask for.
+        // If both miss as much, the default choice wins, because it needs no option.
         let found = routes.into_iter().flatten();
         found.min_by(|a, b| a.missed_pct.total_cmp(&b.missed_pct))
     }
@@ -215,8 +214,8 @@ impl Adviser<'_> {
         }
     }
 
-    /// What a new link costs: it loses as much per millisecond as the present path, and is protected as
-    /// the others are.
+    /// Estimates the cost of a new link: it loses as much per millisecond as the present path, and has the same
+    /// protection as the other links.
     fn cost(&self, planned: &Planned) -> LinkCost {
         let legs = &self.today.legs;
         let arrives: f64 = legs.iter().map(|leg| 1.0 - leg.link.loss_share()).product();
@@ -233,7 +232,7 @@ impl Adviser<'_> {
         }
     }
 
-    /// How the numbers of new links were found, in words.
+    /// Describes how the numbers of new links were estimated.
     fn estimated(&self) -> String {
         let mut text = "links that do not exist are estimates: each loses as much per millisecond \
                         as the present path, and its delay is that of a cable between the cities, \

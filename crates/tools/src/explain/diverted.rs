@@ -1,4 +1,5 @@
-//! Packets that do not take the path of the tables, because something on it swallows them: where they go, and why.
+//! Packets that leave the path of the routing tables because a node or link on it swallows packets: the path that they
+//! take instead, and the reason.
 
 use super::{PathNumbers, View, percent};
 use base::NodeAddr;
@@ -6,19 +7,19 @@ use overlay::snapshot::{KnownDiversion, KnownSuspect};
 use serde::Serialize;
 use std::fmt;
 
-/// Where packets go instead.
+/// The path that packets take instead.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diverted {
-    /// The names of the nodes on their way.
+    /// The names of the nodes on that path.
     pub path: Vec<String>,
-    /// Their addresses.
+    /// The addresses of the nodes on that path.
     pub addresses: Vec<String>,
-    /// What is suspected to swallow them, of what the path by table has; nodes by their names.
+    /// Nodes and links of the path by table that are suspected to swallow packets; nodes by their names.
     pub suspects: Vec<KnownSuspect>,
 }
 
 impl Diverted {
-    /// Where the teller's packets go instead of by the chosen path, if they do.
+    /// Returns the path that packets of the node that gave the snapshot take instead of the chosen path, if they do.
     pub(super) fn of(
         view: &View,
         (from, to): (NodeAddr, NodeAddr),
@@ -47,7 +48,7 @@ impl Diverted {
     }
 }
 
-/// The same with names for addresses.
+/// Returns the suspect with names instead of addresses.
 fn named(view: &View, suspect: &KnownSuspect) -> KnownSuspect {
     KnownSuspect {
         node: name(view, &suspect.node),
@@ -56,7 +57,7 @@ fn named(view: &View, suspect: &KnownSuspect) -> KnownSuspect {
     }
 }
 
-/// A path over these nodes has it.
+/// Returns true if a path over these nodes contains the suspect.
 fn is_on(suspect: &KnownSuspect, nodes: &[String]) -> bool {
     match &suspect.link_to {
         None => nodes.contains(&suspect.node),
@@ -71,7 +72,7 @@ fn name(view: &View, address: &str) -> String {
     node.map_or_else(|_| address.to_owned(), |node| view.name(node))
 }
 
-/// What it swallows, and until when it is avoided.
+/// Describes what the suspect swallows, and until when it is avoided.
 fn words(suspect: &KnownSuspect) -> String {
     let what = match &suspect.link_to {
         None => suspect.node.clone(),
@@ -102,7 +103,7 @@ mod tests {
     use crate::explain::{Asked, Why, why};
     use serde_json::{Value, json};
 
-    /// Four nodes: the path by table from a to d is a-b-d, and a-c-d is longer.
+    /// Explains a network of four nodes: the path by table from a to d is a-b-d, and a-c-d is longer.
     fn explained(teller: &str, suspects: Value) -> Why {
         let address = |n: u8| format!("10.7.0.{n}");
         let node = |n: u8, name: &str| json!({"address": address(n), "name": name});
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(way.to_string(), words);
         let whole = told.to_string();
         assert!(whole.contains(&format!("\nnow   {words}\n")), "{whole}");
-        // Of several, each has its own numbers.
+        // If there are several suspects, each has its own numbers.
         let both = json!([
             {"node": "10.7.0.2", "lost": 0.52, "retry_in_s": 47.6},
             {"node": "10.7.0.2", "link_to": "10.7.0.4", "lost": 1.0, "retry_in_s": 9.0},
@@ -149,7 +150,7 @@ mod tests {
         let told = explained("10.7.0.1", both).diverted.unwrap().to_string();
         let also = " or the link from b to d swallows 100 % (next try in 9 s)";
         assert_eq!(told, format!("{words}{also}"));
-        // Others know nothing of it, and what is not on the path diverts nothing.
+        // Other nodes do not know the suspects, and a suspect that is not on the path diverts nothing.
         assert_eq!(explained("10.7.0.3", relay).diverted, None);
         let elsewhere = json!([{"node": "10.7.0.3", "lost": 0.5, "retry_in_s": 9.0}]);
         assert_eq!(explained("10.7.0.1", elsewhere).diverted, None);

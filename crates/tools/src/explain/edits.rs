@@ -1,5 +1,5 @@
-//! Edits as people write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D protect=off`, `C-D down`,
-//! `fra down`; several with commas between them.
+//! Edits as users write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D protect=off`, `C-D down`, `fra
+//! down`. Commas separate several edits.
 
 use super::protection::Protections;
 use super::view::link;
@@ -12,7 +12,7 @@ use graph::{LinkCost, Topology};
 use overlay::realtime::{MAX_STRIKES, Protect};
 use wire::Latency;
 
-/// Edits in one text, at most: more are a scenario of their own.
+/// Most edits in one text: more edits call for a scenario of their own.
 pub const EDITS_MAX: usize = 100;
 /// The longest text: 100 edits with two names of 32 bytes and three words each.
 pub const EDIT_BYTES_MAX: usize = 16 << 10;
@@ -25,18 +25,18 @@ const WORDS: &str = "write `A-B loss=5% delay=20ms`, `A>B loss=5%` for one direc
 pub(super) struct Edited {
     pub(super) topology: Topology,
     pub(super) protections: Protections,
-    /// The edits, in one way of writing.
+    /// The edits in their standard spelling.
     pub(super) said: Vec<String>,
 }
 
-/// What somebody writes of one link or node.
+/// The edit that a user writes for one link or node.
 struct Written {
     edit: Edit,
-    /// How the link is protected, if that is said.
+    /// The protection of the link, if the edit has one.
     protect: Option<Protect>,
 }
 
-/// The network after the edits.
+/// Returns the network after the edits.
 pub(super) fn edited(view: &View, text: &str) -> Result<Edited, ExplainError> {
     if text.len() > EDIT_BYTES_MAX {
         return Err(misused(format!(
@@ -104,7 +104,8 @@ impl Written {
     }
 }
 
-/// Lets a link ask for lost packets as often as its own end does, also after it was `off`.
+/// Sets how often a link requests lost packets: as often as its own end does, also if the link was
+/// `off` before.
 fn ask(view: &View, topology: &mut Topology, from: NodeAddr, to: NodeAddr) {
     let Some(now) = link(topology, from, to) else {
         return;
@@ -120,8 +121,9 @@ fn ask(view: &View, topology: &mut Topology, from: NodeAddr, to: NodeAddr) {
     topology.set_link(from, to, Some(LinkCost { repair, ..now }));
 }
 
-/// How often a link asks for a lost packet when it is not `off`; none where nothing tells, so that
-/// the paper's single request counts. A new link asks as often as the others.
+/// Returns how often a link requests a lost packet when it is not `off`. `None` if nothing in the
+/// snapshot says so: then the paper's single request counts. A new link requests as often as the
+/// other links.
 fn own_strikes(view: &View, from: NodeAddr, to: NodeAddr) -> Option<u8> {
     let before = view.topology();
     let told = match link(before, from, to) {
@@ -132,7 +134,8 @@ fn own_strikes(view: &View, from: NodeAddr, to: NodeAddr) -> Option<u8> {
             repairs.map(|repair| repair.strikes).max()
         }
     };
-    // A network that is `off` tells of no requests: then it is as often as nodes do by default.
+    // The snapshot of a network that is `off` has no requests. Then the default of the nodes
+    // counts.
     told.or_else(|| view.protections().is_off().then_some(MAX_STRIKES))
 }
 
@@ -164,7 +167,7 @@ fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
                     direction,
                     latency_us: said.latency_us,
                     loss: said.loss,
-                    // What is not `off` asks as its own end does: see `ask`.
+                    // A link that is not `off` requests as often as its own end does: see `ask`.
                     strikes: (said.protect == Some(Protect::Off)).then_some(0),
                 },
                 protect: said.protect,
@@ -173,7 +176,7 @@ fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
     }
 }
 
-/// What is said of a link.
+/// The values of an edit of a link.
 #[derive(Default)]
 struct Words {
     latency_us: Option<u32>,
@@ -206,7 +209,7 @@ impl Words {
     }
 }
 
-/// What a link can have: the others are of nodes.
+/// Reads a protection that a link can have. Other protections are settings of nodes.
 fn protect(text: &str) -> Result<Protect, String> {
     let is_of_links = |protect: &Protect| !matches!(protect, Protect::EndToEnd | Protect::Paths);
     Protect::of_label(text)
@@ -225,14 +228,14 @@ fn delay(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What an edit is about.
+/// The node or link that an edit changes.
 enum Subject {
     Node(NodeAddr),
     Link(NodeAddr, NodeAddr, Direction),
 }
 
 impl Subject {
-    /// Names may have dashes in them, so every dash is tried.
+    /// Reads a subject. Names may contain dashes, so every dash is tried.
     fn of(view: &View, text: &str) -> Result<Subject, String> {
         if let Ok(node) = view.address(text) {
             return Ok(Subject::Node(node));
@@ -257,7 +260,7 @@ impl Subject {
         }
     }
 
-    /// Which of the names is not known.
+    /// Says which of the names is not known.
     fn unknown(view: &View, text: &str) -> String {
         let word = match text.split_once(['-', '>']) {
             Some((a, b)) if view.address(a).is_ok() => b,
@@ -317,7 +320,8 @@ mod tests {
     const B: NodeAddr = NodeAddr(2);
     const C: NodeAddr = NodeAddr(3);
 
-    /// `a` and `b` with a link of 5 % loss, which asks so often; `c` has no link.
+    /// Makes a view with `a`, `b` and a link of 5 % loss between them, which requests `strikes`
+    /// times; `c` has no link.
     fn view(protect: &str, strikes: u8) -> View {
         let settings = Settings::modern();
         let node = |(name, addr): (&str, NodeAddr)| NamedNode {

@@ -1,5 +1,5 @@
-//! The timers that hold a choice: nothing is routed by what is measured, only by what is announced,
-//! and announcements are damped (`overlay::announce`).
+//! The timers that hold a choice. Routing uses only announced values, not measured ones, and
+//! announcements are damped (`overlay::announce`).
 
 use super::{View, percent, rounded, text};
 use base::NodeAddr;
@@ -8,61 +8,62 @@ use graph::metric::SILENT;
 use overlay::snapshot::{DampingRule, Hold, PendingChange};
 use serde::Serialize;
 
-/// What holds the choice.
+/// The timers that hold the choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldBy {
-    /// Whose timers: the profile.
+    /// The profile that sets the timers.
     pub profile: String,
     /// When a node of this profile announces a change of a link.
     pub rule: DampingRule,
-    /// Links of the chosen paths and of the first runner-up that begin at the node that was asked:
-    /// what holds their announcements back now. Empty for a scenario.
+    /// What holds back announcements now, for those links of the chosen paths and of the first
+    /// runner-up that begin at the asked node. Empty for a scenario.
     pub links: Vec<Held>,
-    /// What outages of late cost links of the paths that are shown.
+    /// The prices that links of the shown paths have because of recent outages.
     pub prices: Vec<Price>,
     /// The timer that ends first, in words.
     pub timer: String,
 }
 
-/// What its outages of late cost a path that takes a link.
+/// The price that a path pays for a link because of the link's recent outages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Price {
-    /// Where the link begins.
+    /// The node where the link begins.
     pub from: String,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: String,
-    /// The other end is not heard: the link is tried where there is no other way.
+    /// The other end is not heard: routing uses the link only if no other path exists.
     pub is_silent: bool,
-    /// The price in milliseconds of latency; none while the link is silent.
+    /// The price in milliseconds of latency; `None` while the link is silent.
     pub price_ms: Option<f64>,
-    /// The link runs over TCP, which is a part of the price.
+    /// The link runs over TCP, which is part of the price.
     pub over_tcp: bool,
-    /// It is gone after so long, if the link does not fail again. Known where the link begins.
+    /// Time until the price ends if the link does not fail again. Only the node where the link
+    /// begins knows it.
     pub ends_in_s: Option<f64>,
 }
 
 /// A link whose announcements the asked node holds back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
-    /// Where it begins: the node that was asked.
+    /// The node where the link begins: the asked node.
     pub from: String,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: String,
-    /// What is announced.
+    /// The announced latency.
     pub announced_latency_ms: f64,
-    /// What is announced.
+    /// The announced loss.
     pub announced_loss_pct: f64,
-    /// What is measured.
+    /// The measured latency.
     pub measured_latency_ms: f64,
-    /// What is measured.
+    /// The measured loss.
     pub measured_loss_pct: f64,
-    /// No change is announced earlier.
+    /// Time until the earliest announcement of a change.
     pub may_announce_in_s: f64,
-    /// A clear improvement of the latency must last so long at present.
+    /// How long a clear improvement of the latency must last at present before it is announced.
     pub better_latency_after_s: f64,
-    /// A clear improvement of the loss must last so long at present.
+    /// How long a clear improvement of the loss must last at present before it is announced.
     pub better_loss_after_s: f64,
-    /// Changes that are measured and wait.
+    /// Measured changes that wait to be announced.
     pub pending: Vec<PendingChange>,
 }
 
@@ -99,7 +100,7 @@ impl HeldBy {
     }
 }
 
-/// The links of some routes that have a price, each once.
+/// Returns those links of some routes that have a price, each link once.
 fn prices<'a>(view: &View, routes: impl Iterator<Item = &'a Route>) -> Vec<Price> {
     let snapshot = view.snapshot();
     let mut legs: Vec<_> = routes

@@ -1,12 +1,11 @@
-//! Which share of a call's packets a path misses by the deadline, with the protection that its links
-//! have.
+//! Computes the share of a call's packets that a path misses by the deadline, with the protection of its links.
 //!
 //! ```text
 //!   deadline − latency of the path = slack ─▶ of each link: what its protection leaves (`protection`)
 //!   missed = 1 − Π (1 − left)
 //! ```
 //!
-//! Each link has the whole slack: a packet that is lost on two links of a path is rare.
+//! Each link gets the whole slack, because a packet that is lost on two links of a path is rare.
 
 use super::protection::{Case, Left, Protections};
 use base::Duration;
@@ -14,27 +13,27 @@ use graph::Topology;
 use graph::explain::Route;
 use wire::Aim;
 
-/// What becomes of a call's packets on a path.
+/// The fate of a call's packets on a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Missed {
-    /// The share that is lost or late.
+    /// The share of packets that is lost or late.
     pub(super) share: f64,
-    /// What each link leaves lost, and by what it is protected.
+    /// For each link, the share that remains lost, and the link's protection.
     pub(super) legs: Vec<Left>,
 }
 
-/// Calls with a deadline over links that are protected so.
+/// Calls with a deadline, and the protection of the links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calls<'a> {
     pub(super) topology: &'a Topology,
     pub(super) protections: &'a Protections,
     pub(super) deadline_us: u32,
-    /// What their sender wants of repair.
+    /// What the calls' sender wants of repair.
     pub(super) aim: Aim,
 }
 
 impl Calls<'_> {
-    /// What they miss on a path.
+    /// Computes what the calls miss on a path.
     pub(super) fn over(&self, route: &Route) -> Missed {
         let slack = self.slack(route);
         let left = |leg| {
@@ -43,27 +42,27 @@ impl Calls<'_> {
         };
         let legs: Vec<Left> = route.legs.iter().map(left).collect();
         Missed {
-            // What arrives after the deadline is missed, all of it.
+            // If the path is longer than the deadline, every packet is missed.
             share: slack.map_or(1.0, |_| missed_of(legs.iter().map(|left| left.share))),
             legs,
         }
     }
 
-    /// The links of a path, each with the time that packets have.
+    /// Returns the cases of a path's links, each with the time that packets have.
     pub(super) fn cases(&self, route: &Route) -> Vec<Case> {
         let slack = self.slack(route).unwrap_or(Duration::ZERO);
         let case = |leg| self.protections.case(self.topology, leg, slack, self.aim);
         route.legs.iter().map(case).collect()
     }
 
-    /// The time after the way; none if that takes longer than the deadline.
+    /// Returns the time that is left after the latency of the path; `None` if the latency is longer than the deadline.
     fn slack(&self, route: &Route) -> Option<Duration> {
         let slack_us = u64::from(self.deadline_us).checked_sub(route.latency_us);
         slack_us.map(Duration::from_micros)
     }
 }
 
-/// What a path misses whose links leave so much each.
+/// Computes what a path misses if its links leave these shares lost.
 pub(super) fn missed_of(left: impl Iterator<Item = f64>) -> f64 {
     1.0 - left.map(|share| 1.0 - share).product::<f64>()
 }

@@ -1,4 +1,5 @@
-//! Where nodes stand, as far as their names tell: `ams`, `fra-2` and `new-york` are cities.
+//! The locations of nodes, as far as their names reveal them: `ams`, `fra-2` and `new-york` are
+//! cities.
 
 use graph::generate::FIBRE_KM_PER_MS;
 use graph::generate::cities::{self, CITIES, Site, great_circle_km};
@@ -6,7 +7,7 @@ use graph::generate::cities::{self, CITIES, Site, great_circle_km};
 /// Cables do not follow great circles. Choice: they are longer by this factor, so that 1 ms covers
 /// 154 km; between the sites of [Amir06 §V-B] it is 142 km.
 const ROUTE_FACTOR: f64 = 1.3;
-/// Places that are nearer to each other than this are one.
+/// Two places that are nearer to each other than this count as one.
 const SAME_KM: f64 = 60.0;
 
 /// IATA's codes, and other short names that operators give to nodes.
@@ -73,7 +74,7 @@ const CODES: [(&str, &str); 60] = [
     ("yul", "montreal"),
 ];
 
-/// The city that a node's name tells: its name or code, whatever number or word follows.
+/// Returns the city that a node's name contains: its name or code, whatever number or word follows.
 pub(super) fn place(name: &str) -> Option<Site> {
     let name = name.to_ascii_lowercase();
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.'));
@@ -85,17 +86,17 @@ pub(super) fn place(name: &str) -> Option<Site> {
 fn named(word: &str) -> Option<Site> {
     let code = CODES.iter().find(|(code, _)| *code == word);
     let name = code.map_or(word, |(_, name)| name);
-    // The sites of a paper are no cities.
+    // The sites of a paper are not cities.
     let found = cities::find(name).ok()?;
     CITIES.contains(&found).then_some(found)
 }
 
-/// One-way latency between two places, in microseconds.
+/// Returns the one-way latency between two places, in microseconds.
 pub(super) fn latency_us(a: &Site, b: &Site) -> f64 {
     great_circle_km(a, b) * ROUTE_FACTOR / FIBRE_KM_PER_MS * 1e3
 }
 
-/// The two are one place.
+/// Returns true if the two count as one place.
 pub(super) fn is_same(a: &Site, b: &Site) -> bool {
     great_circle_km(a, b) < SAME_KM
 }

@@ -1,5 +1,5 @@
-//! `sinew plan`: how bulk data is best moved from one node to another, how fast that would be, and how
-//! sure it is. `graph::plan` decides; here it gets names and words.
+//! `sinew plan`: how bulk data is best moved from one node to another, the rate that this would reach, and the
+//! confidence in that rate. `graph::plan` decides; this module adds names and words.
 
 use super::{ExplainError, Named, View, no_path, percent, rounded};
 use crate::table::{COLUMNS, fold};
@@ -11,17 +11,17 @@ use graph::width::Width;
 use serde::Serialize;
 use std::fmt;
 
-/// Where relays are looked for.
+/// The paths on which relays are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Along {
-    /// Over the overlay's links, wherever they lead.
+    /// Over any links of the overlay.
     #[default]
     Overlay,
     /// Along the path of least latency, whose nodes can all reach each other.
     Path,
 }
 
-/// What makes a path long, of those that are wide enough.
+/// What counts as the length of a path. The shortest path among those that are wide enough is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
     /// The number of segments.
@@ -33,18 +33,18 @@ pub enum Length {
     PhysicalHops,
 }
 
-/// What to plan, besides the ends.
+/// The options of a plan, besides the two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanAsked {
-    /// Where relays are looked for.
+    /// The paths on which relays are looked for.
     pub along: Along,
-    /// How many TCP connections there may be.
+    /// Most TCP connections.
     pub connections: Connections,
-    /// Relays in a row at most.
+    /// Most relays in a row.
     pub relays: usize,
-    /// A path may be narrower than the widest by this share, to be shorter.
+    /// The share by which a path may be narrower than the widest one, in order to be shorter.
     pub margin: f64,
-    /// What makes a path long.
+    /// What counts as the length of a path.
     pub length: Length,
 }
 
@@ -63,105 +63,105 @@ impl Default for PlanAsked {
 /// How bulk data is best moved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BulkPlan {
-    /// Where the data is.
+    /// The source of the data.
     pub from: Named,
-    /// Where it goes.
+    /// The destination of the data.
     pub to: Named,
-    /// Connections that were allowed in all; left out if there was a limit for each segment only.
+    /// Most connections in all; left out if only each segment had a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
-    /// Connections that were allowed on each segment; left out if there was a limit for all of them only.
+    /// Most connections on each segment; left out if only their sum had a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_segment: Option<usize>,
-    /// By one connection.
+    /// One connection.
     pub direct: WayNumbers,
-    /// By single connections in a row.
+    /// Single connections in a row.
     pub pipelined: WayNumbers,
-    /// Why over these relays: their path is the shortest of the wide ones.
+    /// Why the plan uses these relays: their path is the shortest of the wide ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortest: Option<Shortest>,
-    /// By relays and stripes.
+    /// Relays and stripes.
     pub striped: WayNumbers,
-    /// Which of them is the fastest: `direct`, `pipelined` or `striped`.
+    /// The fastest of these: `direct`, `pipelined` or `striped`.
     pub choice: &'static str,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// The path of the pipelined way, which is the shortest of all that are wide enough.
+/// The path with single connections in a row. It is the shortest of all that are wide enough.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shortest {
-    /// What makes it short: `hops`, `latency` or `physical-hops`.
+    /// What counts as its length: `hops`, `latency` or `physical-hops`.
     pub by: &'static str,
-    /// How long it is: links, milliseconds or physical links.
+    /// Its length in links, milliseconds or physical links.
     pub length: f64,
     /// The width of the widest path.
     pub widest_bps: u64,
-    /// What was required of it: less by the margin.
+    /// The width that the path needed: that of the widest path less the margin.
     pub required_bps: u64,
-    /// The same in words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// One way.
+/// One of the ways to move the data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WayNumbers {
     /// The predicted rate.
     pub rate_bps: u64,
-    /// Why it is believed: `measured`, `scaled`, `capacity`, `model`, `added` or `at-least`.
+    /// The origin of the rate: `measured`, `scaled`, `capacity`, `model`, `added` or `at-least`.
     pub confidence: &'static str,
-    /// At least so much is expected; 0 where nothing is known of a segment.
+    /// Lower bound of the expected rate; 0 if nothing is known about a segment.
     pub low_bps: u64,
-    /// At most so much; none where nothing that is known limits it.
+    /// Upper bound of the expected rate; `None` if no known value limits it.
     pub high_bps: Option<u64>,
-    /// Of each segment something is known.
+    /// Something is known about each segment.
     pub known: bool,
-    /// The rate over that of one connection.
+    /// This rate divided by that of one direct connection.
     pub gain: f64,
     /// The names of source, relays and destination.
     pub nodes: Vec<String>,
-    /// Their addresses.
+    /// The addresses of these nodes.
     pub addresses: Vec<String>,
-    /// Connections of each segment.
+    /// Number of connections of each segment.
     pub stripes: Vec<usize>,
-    /// From each of these nodes to the next.
+    /// The segments: from each of these nodes to the next.
     pub segments: Vec<SegmentNumbers>,
 }
 
 /// Connections from one node to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SegmentNumbers {
-    /// Where they begin.
+    /// The node where the segment begins.
     pub from: String,
-    /// Where they end.
+    /// The node where the segment ends.
     pub to: String,
-    /// Nodes between them that do not relay.
+    /// Nodes on the way that do not relay.
     pub past: Vec<String>,
-    /// How many.
+    /// Number of connections.
     pub stripes: usize,
-    /// What one carries.
+    /// The rate of one connection.
     pub connection_bps: u64,
-    /// What they carry together.
+    /// The rate of all connections together.
     pub rate_bps: u64,
-    /// Why that is believed.
+    /// The origin of the rate.
     pub confidence: &'static str,
-    /// At least so much is expected.
+    /// Lower bound of the expected rate.
     pub low_bps: u64,
-    /// At most so much; none where nothing that is known limits it.
+    /// Upper bound of the expected rate; `None` if no known value limits it.
     pub high_bps: Option<u64>,
     /// The round trip.
     pub rtt_ms: f64,
     /// Loss.
     pub loss_pct: f64,
-    /// The physical links that it crosses; those of links of which nobody knows are assumed.
+    /// The physical links that the segment crosses. For links without a known number, one is assumed.
     pub physical_hops: u32,
-    /// Of how many links nobody knows.
+    /// Number of links without a known number of physical links.
     pub hops_assumed: usize,
-    /// It is the slowest: it limits the whole.
+    /// The segment is the slowest: it limits the whole transfer.
     pub limits: bool,
 }
 
-/// Plans the way of bulk data from one node to another.
+/// Plans how to move bulk data from one node to another.
 ///
 /// # Errors
 /// [`ExplainError`] when a node is not known, both are the same, there is no path, or a number is out
@@ -215,16 +215,16 @@ pub fn plan(
     })
 }
 
-/// What a given way carries, with so many connections on each segment; none if there is no link from each
-/// node to the next. [`WayNumbers::gain`] is over the way itself.
+/// Computes what a given way carries, with these connections on each segment. Returns `None` if there is no link from
+/// each node to the next. [`WayNumbers::gain`] compares the way with itself.
 #[must_use]
 pub fn along(view: &View, nodes: &[NodeAddr], stripes: &[usize]) -> Option<WayNumbers> {
     let way = plan::along(view.topology(), nodes, stripes)?;
     Some(WayNumbers::of(view, &way, way.rate))
 }
 
-/// How many connections on each segment of a given way are expected to be the fastest; none if one is as good, or
-/// nothing is known.
+/// Returns how many connections on each segment of a given way are expected to be the fastest. `None` if one connection
+/// is as good, or nothing is known.
 #[must_use]
 pub fn stripes_along(view: &View, nodes: &[NodeAddr]) -> Option<Vec<usize>> {
     plan::stripes_along(view.topology(), nodes, plan::CONNECTIONS)
@@ -252,7 +252,7 @@ impl PlanAsked {
 }
 
 impl BulkPlan {
-    /// The way that is taken.
+    /// Returns the chosen way.
     #[must_use]
     pub fn best(&self) -> &WayNumbers {
         match self.choice {
@@ -352,7 +352,7 @@ impl SegmentNumbers {
     }
 }
 
-/// Why the chosen way is the one, in a sentence.
+/// Returns the reason for the choice of the way, in a sentence.
 fn reason(view: &View, plan: &Plan) -> String {
     let best = plan.best();
     let slowest: Vec<String> = best
@@ -481,7 +481,7 @@ impl fmt::Display for BulkPlan {
     }
 }
 
-/// A rate that is known, with the bounds within which it is expected.
+/// Formats a known rate with the bounds within which it is expected.
 fn within(said: String, way: &WayNumbers) -> String {
     match (way.confidence, way.known, way.high_bps) {
         ("at-least", ..) => said,
@@ -494,7 +494,7 @@ fn within(said: String, way: &WayNumbers) -> String {
     }
 }
 
-/// In Mbit/s, short.
+/// Formats a rate in Mbit/s, short.
 fn tenth(rate_bps: u64) -> String {
     let mbit = rate_bps as f64 / 1e6;
     match mbit < 10.0 {
@@ -518,7 +518,7 @@ fn segments(way: &WayNumbers) -> String {
         "loss",
         "hops",
     ];
-    // Where nobody knows of any there is nothing to show.
+    // If no link has a known number, the column is left out.
     let is_known = |segment: &SegmentNumbers| segment.hops_assumed <= segment.past.len();
     let columns = match way.segments.iter().any(is_known) {
         true => titles.len(),
@@ -556,7 +556,7 @@ fn segments(way: &WayNumbers) -> String {
     fold(&rows, COLUMNS)
 }
 
-/// Why a rate is believed; nothing of one that is unknown.
+/// Formats the origin of a rate; a dash for an unknown rate.
 fn sure(confidence: &'static str) -> String {
     match confidence {
         "at-least" => "-".to_owned(),
@@ -564,8 +564,8 @@ fn sure(confidence: &'static str) -> String {
     }
 }
 
-/// A rate, where it is known: where no loss is, the model has a lower bound that says nothing of what
-/// the link carries.
+/// Formats a rate, if it is known. Without loss, the model only has a lower bound, which is no estimate of what the
+/// link carries.
 fn said(rate_bps: u64, confidence: &str) -> String {
     match confidence {
         "at-least" => "unknown".to_owned(),

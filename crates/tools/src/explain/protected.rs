@@ -1,8 +1,8 @@
-//! How the links of a path are protected, for a call with the deadline that was asked: the plan and what it is
-//! expected to leave, what is in force and was measured, the next cheaper and the next better plan; and, where more stays
-//! lost than is aimed at, what would help.
+//! How the links of a path are protected, for a call with the given deadline: the plan and the loss that it is expected
+//! to leave, the protection in force with its measurements, the next cheaper and the next better plan. If more loss
+//! remains than the target allows, also what would help.
 //!
-//! The deadline, the node half way and the settings are tried with the same prediction as the present state.
+//! Other deadlines, a node half way and other settings are tried with the same prediction as the present state.
 
 use super::missed::{Calls, missed_of};
 use super::protection::{Case, Known, Left};
@@ -14,67 +14,68 @@ use overlay::snapshot::InForce;
 use serde::Serialize;
 use std::fmt;
 
-/// Something helps if calls miss no more than this share of what they miss without it. Choice: predictions are no
-/// better than that.
+/// A change helps if calls miss no more than this share of what they miss without it. Choice: predictions are not more
+/// exact than that.
 pub(super) const HELPS: f64 = 0.8;
-/// Longer deadlines are tried in steps of this, since people choose round ones, and up to so many steps more.
+/// Longer deadlines are tried in steps of this size, because users choose round ones, up to [`DEADLINE_STEPS`].
 const DEADLINE_STEP: Duration = Duration::from_millis(10);
 const DEADLINE_STEPS: u64 = 50;
-/// The cap that is tried where the present one is in the way: two copies of each packet, the most that a plan has.
+/// The cap that is tried if the present one prevents a better plan: two copies of each packet, the most that a plan
+/// has.
 const CAP: f64 = 2.0;
 
-/// How a link is protected, for a call with the asked deadline over the asked path.
+/// How a link is protected, for a call with the given deadline over the given path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkProtection {
-    /// Where it begins.
+    /// The node where the link begins.
     pub from: String,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: String,
-    /// Its loss.
+    /// The link's loss.
     pub loss_pct: f64,
-    /// The plan of a call.
+    /// The plan for a call.
     #[serde(flatten)]
     pub plan: Step,
-    /// Why it does no more.
+    /// Why the plan does no more.
     pub reason: &'static str,
-    /// What may be left.
+    /// The loss that may remain.
     pub target_pct: f64,
-    /// No more than about that is left.
+    /// The remaining loss is within the tolerance of the target.
     pub is_reached: bool,
-    /// From where the numbers are.
+    /// The origin of the numbers.
     pub known: Known,
-    /// What is in force at the asked node, if the link is its own and carries real-time packets.
+    /// The protection in force at the asked node, if the link is its own and carries real-time packets.
     pub in_force: Option<InForce>,
-    /// The best plan of those that add less.
+    /// The best plan among those that add less.
     pub cheaper: Option<Step>,
-    /// The cheapest plan of those that leave less, whatever it adds.
+    /// The cheapest plan among those that leave less loss, whatever it adds.
     pub better: Option<Step>,
 }
 
-/// A plan, what it costs, and what it is expected to leave.
+/// A plan, its cost, and the loss that it is expected to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// `none`, `requests`, `repair` or `copies` beside them.
+    /// `none`, `requests`, `repair` (besides requests) or `copies` (besides requests).
     pub protection: &'static str,
     /// Repair packets, or copies, per hundred packets of a call.
     pub repair_pct: f64,
-    /// What they add to its bytes.
+    /// What they add to the bytes of a call, in percent.
     pub added_pct: f64,
-    /// What stays lost of its packets.
+    /// The percentage of a call's packets that remains lost.
     pub left_pct: f64,
 }
 
-/// Something that would help a call.
+/// A change that would help a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Help {
-    /// `node`: one half way on a link; `deadline`: a longer one; `protect` or `cap`: a setting where the link begins;
-    /// `neighbor`: one where it ends.
+    /// `node`: a node half way on a link; `deadline`: a longer deadline; `protect` or `cap`: a setting where the link
+    /// begins; `neighbor`: a setting where the link ends.
     pub kind: &'static str,
-    /// The ends of the link, except of a deadline.
+    /// The ends of the link; `None` for a deadline.
     pub link: Option<[String; 2]>,
-    /// The deadline that it takes.
+    /// The deadline with this change.
     pub deadline_ms: f64,
-    /// What calls would miss.
+    /// What calls would miss with this change.
     pub missed_pct: f64,
 }
 
@@ -101,7 +102,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The protection of the links of a path that lose packets.
+/// Returns the protection of those links of a path that lose packets.
 pub(super) fn protection(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<LinkProtection> {
     let legs = route.legs.iter().zip(calls.cases(route));
     let lossy = legs.filter(|(_, case)| case.link.share > 0.0);
@@ -124,7 +125,7 @@ pub(super) fn protection(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<L
     told.collect()
 }
 
-/// What would help calls on a path, the best first; nothing where the target is reached on each link.
+/// Returns what would help calls on a path, the best first; nothing if each link reaches the target.
 pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
     let cases = calls.cases(route);
     let left: Vec<Left> = cases.iter().map(Case::left).collect();
@@ -137,7 +138,7 @@ pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
     let deadline_ms = f64::from(calls.deadline_us) / 1e3;
     let mut found: Vec<Help> = longer(calls, route).into_iter().collect();
     let worst = (0..left.len()).max_by(|a, b| left[*a].share.total_cmp(&left[*b].share));
-    // What is late everywhere no link saves.
+    // If every packet is late, no link can help.
     if let Some(worst) = worst.filter(|_| !is_late) {
         let leg = &route.legs[worst];
         let with = |kind, case: Case, links: usize| {
@@ -160,7 +161,7 @@ pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
     found
 }
 
-/// The setting that is in the way of a better plan, and the link with another one.
+/// Returns the setting that prevents a better plan, and the link with a better setting.
 fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
     let mut other = *case;
     if case.is_limited {
@@ -168,7 +169,7 @@ fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
         return None;
     }
     if !case.aims.protect.repairs() {
-        // At both ends, with the usual cap.
+        // The changed setting applies to both ends, with the usual cap.
         other.aims.protect = Protect::Auto;
         other.aims.most_single = Aims::default().most_single;
         other.link.takes_repair = true;
@@ -184,7 +185,7 @@ fn setting(case: &Case, left: &Left) -> Option<(&'static str, Case)> {
     }
 }
 
-/// The shortest deadline with which each link reaches its target.
+/// Returns the shortest deadline with which each link reaches its target.
 fn longer(calls: &Calls<'_>, route: &Route) -> Option<Help> {
     let step = DEADLINE_STEP.as_micros();
     let first = u64::from(calls.deadline_us) / step + 1;
@@ -197,7 +198,7 @@ fn longer(calls: &Calls<'_>, route: &Route) -> Option<Help> {
         let in_time = route.latency_us <= u64::from(at(steps).deadline_us);
         in_time && !cases.iter().any(|case| case.is_short(&case.left()))
     };
-    // The more time there is, the less is left.
+    // More time never leaves more loss, so a binary search finds the deadline.
     let (mut short, mut enough) = (0, DEADLINE_STEPS);
     if !does(enough) {
         return None;
@@ -218,7 +219,7 @@ fn longer(calls: &Calls<'_>, route: &Route) -> Option<Help> {
     })
 }
 
-/// What is assumed of the links of a path, in words.
+/// Describes what is assumed about the links of a path.
 pub(super) fn assumed(protection: &[LinkProtection]) -> String {
     let of = |known: Known| {
         let links = protection.iter().filter(|link| link.known == known);
@@ -247,7 +248,7 @@ pub(super) fn assumed(protection: &[LinkProtection]) -> String {
     text
 }
 
-/// What a call would miss on a path, and what its links do about losses.
+/// Describes what a call would miss on a path, and how its links repair losses.
 pub(super) fn missed(path: &PathNumbers, deadline_ms: f64) -> String {
     let lossy = path.links.iter().filter(|link| link.loss_pct > 0.0);
     let links: Vec<String> = lossy
@@ -304,7 +305,7 @@ impl fmt::Display for LinkProtection {
 }
 
 impl Help {
-    /// In words, for those who have this deadline now.
+    /// Describes the change to a user whose deadline is `now_ms`.
     #[must_use]
     pub fn words(&self, now_ms: f64) -> String {
         let link = self.link.as_ref().map(|[from, to]| format!("{from}-{to}"));
@@ -322,7 +323,7 @@ impl Help {
 }
 
 impl Why {
-    /// The protection of the link that leaves most of what it loses, if any loses anything.
+    /// Returns the protection of the link that leaves most loss, if any link loses packets.
     #[must_use]
     pub fn worst(&self) -> Option<&LinkProtection> {
         let left = |link: &&LinkProtection| link.plan.left_pct;
@@ -331,12 +332,12 @@ impl Why {
     }
 }
 
-/// Things that would help, in a warning.
+/// Most helps that a warning names.
 const HELP_TOLD: usize = 2;
 
 impl Why {
-    /// A line for those who are about to call, if the deadline cannot be protected over the chosen path: the numbers, and
-    /// what to do.
+    /// Returns a warning for a user who is about to call, if the deadline cannot be protected over the chosen path. It
+    /// has the numbers and the advice.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let path = self.choice.chosen.first()?;

@@ -1,4 +1,5 @@
-//! What protection leaves on a link of packets with so much time left, by all that is known of the link.
+//! Computes the loss that protection leaves on a link, for packets with a given time left, from everything that is
+//! known about the link.
 //!
 //! ```text
 //!   NetworkSnapshot ─┬─ every link: delay and loss, the other end's requests ──┐
@@ -7,8 +8,8 @@
 //!                       measured, the spread of round trips, what is in force
 //! ```
 //!
-//! [`Case::left`] is the one answer: `why`, `calls`, `flows` and `groups` all ask it, so that they say the same. The
-//! plan is the engine's own. What nobody tells is assumed, and [`Protections::known`] says so.
+//! [`Case::left`] is the only calculation: `why`, `calls`, `flows` and `groups` all use it, so that they agree. The
+//! plan is the engine's own. Values that no node reports are assumed, and [`Protections::known`] says so.
 
 use base::{Duration, NodeAddr, Time};
 use graph::Topology;
@@ -23,69 +24,71 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::Aim;
 
-/// Where a record does not tell in what runs losses come. Choice: after a lost packet the next is lost with
-/// 25 %, as on the paths of [Amir06 §II-C]; independent losses would make repair look better.
+/// The burst of a link whose record has no runs of losses. Choice: after a lost packet the next is lost with 25 %, as
+/// on the paths of [Amir06 §II-C]; independent losses would make repair look better.
 pub const BURST: f64 = 0.25;
-/// Packets of a call follow each other so.
+/// Time between two packets of a call.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// A packet of a call: 172 bytes of RTP and what the overlay puts around them.
+/// Size of a call's packet: 172 bytes of RTP and the headers of the overlay.
 const PACKET_BYTES: usize = 220;
-/// A repair packet is so much longer than what it covers: 9 to 24 bytes, the more the wider its window is.
+/// How much longer a repair packet is than the packets that it covers: 9 to 24 bytes, more for a wider window.
 const REPAIR_MORE_BYTES: usize = 16;
-/// Packets of a second, after which the pilot looks at its plan.
+/// Packets of one second. After them the pilot decides its plan.
 const PACKETS: u64 = 50;
-/// A plan is no better one if it leaves more than this share of what the present one leaves.
+/// A plan counts as better only if it leaves less than this share of what the present plan leaves.
 const BETTER: f64 = 0.9;
 
 /// How the links of a network are protected.
 #[derive(Clone, Debug)]
 pub(super) struct Protections {
-    /// Who tells: the settings are its own; a scenario file without one.
+    /// The node that gave the snapshot; the settings are its own. `None` for a scenario file that names no node.
     teller: Option<NodeAddr>,
-    /// Of all links but those that are edited.
+    /// The aims of all links that are not edited.
     aims: Aims,
-    /// Each direction by itself.
+    /// The edited setting of each link; each direction has its own entry.
     edited: BTreeMap<(NodeAddr, NodeAddr), Protect>,
     lanes: BTreeMap<(NodeAddr, NodeAddr), Lane>,
 }
 
-/// A lane of which the snapshot tells, and what is announced of its link, delay and loss: one that was edited has
-/// others.
+/// A lane that the snapshot reports, with the announced delay and loss of its link. The lane does not apply to an
+/// edited link, which has other values.
 #[derive(Clone, Debug)]
 struct Lane {
     told: KnownLane,
     announced: (u32, u16),
 }
 
-/// What a link leaves lost, and by what.
+/// The share of packets that a link leaves lost, and the protection that it uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Left {
-    /// The share.
+    /// The share of packets that remains lost.
     pub(super) share: f64,
-    /// `none`, `requests`, `repair` beside requests, or `copies` beside them.
+    /// `none`, `requests`, `repair` (besides requests), or `copies` (besides requests).
     pub(super) by: &'static str,
     /// Repair packets, or copies, per packet.
     pub(super) repair: f64,
-    /// Why no more is done.
+    /// Why the link does not do more.
     pub(super) reason: Reason,
 }
 
-/// From where the numbers of a link are.
+/// The origin of a link's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Known {
-    /// All is measured, and in force, at the node that tells.
+    /// All numbers are measured and in force at the node that gave the snapshot.
     Own,
-    /// Losses and their runs are measured at the node that tells; the other end is taken to have its settings.
+    /// Losses and their runs are measured at the node that gave the snapshot. The other end is assumed to have the same
+    /// settings.
     Measured,
-    /// Delay, loss, runs and the cap of repair are announced; the target is taken to be that of the node that tells.
+    /// Delay, loss, runs and the cap of repair are announced. The target is assumed to be that of the node that gave
+    /// the snapshot.
     Told,
-    /// Delay and loss are announced, the cap of repair at most; runs and settings are assumed.
+    /// Delay and loss are announced, the cap of repair at most. Runs and settings are assumed.
     Announced,
 }
 
 impl Protections {
-    /// As the snapshot tells; the paper's single request where nobody tells of requests.
+    /// Reads the protections of a snapshot. If no node reports requests, it assumes the paper's single request.
     pub(super) fn of(snapshot: &NetworkSnapshot) -> Protections {
         let told = snapshot.protect.as_deref().and_then(Protect::of_label);
         let asks = snapshot.links.iter().any(|link| link.strikes > 0);
@@ -131,12 +134,12 @@ impl Protections {
         self.edited.insert((from, to), protect);
     }
 
-    /// The network as a whole is not protected.
+    /// Returns true if the whole network is unprotected.
     pub(super) fn is_off(&self) -> bool {
         self.aims.protect == Protect::Off
     }
 
-    /// The link as it is, for packets with so much time, whose sender wants this of repair.
+    /// Returns the case of a link as it is, for packets with `slack` left whose sender has this aim.
     pub(super) fn case(&self, topology: &Topology, leg: &Leg, slack: Duration, aim: Aim) -> Case {
         let ends = (leg.from, leg.to);
         let protect = self.edited.get(&ends).copied();
@@ -150,7 +153,7 @@ impl Protections {
         let aims = Aims {
             protect: match (protect, lane, told) {
                 (Some(protect), ..) => protect,
-                // Its sender repairs nothing, whatever is set at the node that tells.
+                // This link's sender repairs nothing, whatever the settings of the node that gave the snapshot are.
                 (None, None, Some(told)) if told.repair_16ths == 0 && asked.repairs() => {
                     Protect::Requests
                 }
@@ -184,7 +187,7 @@ impl Protections {
                     None => round_trip(topology, leg).into(),
                 },
                 is_random: lane.is_none_or(|lane| lane.is_random),
-                // Who edits means both ends.
+                // An edit applies to both ends.
                 takes_repair: protect.is_some() || lane.is_none_or(|lane| lane.takes_repair),
                 strikes: leg.link.repair.map_or(1, |repair| repair.strikes),
                 longer: Duration::ZERO,
@@ -199,13 +202,13 @@ impl Protections {
         }
     }
 
-    /// From where the numbers of a link are.
+    /// Returns the origin of a link's numbers.
     pub(super) fn known(&self, leg: &Leg) -> Known {
         match self.lanes.get(&(leg.from, leg.to)) {
-            // A scenario has the same settings for all.
+            // In a scenario, all nodes have the same settings.
             Some(_) if self.teller.is_none_or(|own| own == leg.from) => Known::Own,
             Some(_) => Known::Measured,
-            // A node that knows of no runs yet is taken to have the usual ones.
+            // A node that has not measured runs yet announces the usual ones.
             None if told_of(leg).is_some_and(|told| told.run_256ths != RUN_USUAL_256THS) => {
                 Known::Told
             }
@@ -213,13 +216,14 @@ impl Protections {
         }
     }
 
-    /// What is in force on a link now, if the node that tells sends real-time packets over it.
+    /// Returns the protection that is in force on a link now, if the node that gave the snapshot sends real-time
+    /// packets over it.
     pub(super) fn in_force(&self, leg: &Leg) -> Option<&InForce> {
         self.lanes.get(&(leg.from, leg.to))?.told.in_force.as_ref()
     }
 }
 
-/// What the sender's end of a link announces of its lane.
+/// Returns what the sender's end of a link announces about its lane.
 fn told_of(leg: &Leg) -> Option<graph::protection::Lane> {
     leg.link.repair?.lane
 }
@@ -231,11 +235,11 @@ fn round_trip(topology: &Topology, leg: &Leg) -> Duration {
     Duration::from_micros(u64::from(leg.link.latency_us) + u64::from(back_us))
 }
 
-/// A link, what is aimed at on it, and the time that packets have.
+/// A link, the aims on it, and the time that packets have left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) aims: Aims,
-    /// The sender allows less repair than the node does, and names a target.
+    /// The sender allows less repair than the node does.
     pub(super) is_limited: bool,
     has_target: bool,
     pub(super) link: LaneLink,
@@ -245,7 +249,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// What is left, and by what.
+    /// Computes the share that remains lost, and the protection that is used.
     pub(super) fn left(&self) -> Left {
         let nothing = Left {
             share: self.link.share,
@@ -268,12 +272,13 @@ impl Case {
         match self.aims.protect {
             Protect::Off => nothing,
             Protect::Requests => self.requests(Reason::Configured),
-            // What ends or other paths repair beyond is not the link's.
+            // Further repair by the ends or by other paths is not a property of the link.
             Protect::Auto | Protect::Hop | Protect::EndToEnd | Protect::Paths => self.planned(),
         }
     }
 
-    /// What is left is more than is aimed at. A sender that limits repair and names no target aims at nothing.
+    /// Returns true if more loss remains than the target allows. A sender that limits repair and names no target has no
+    /// target to miss.
     pub(super) fn is_short(&self, left: &Left) -> bool {
         let is_aimed_at = self.has_target || !self.is_limited;
         is_aimed_at && left.share > self.aims.target * TOLERANCE
@@ -295,10 +300,10 @@ impl Case {
         }
     }
 
-    /// What the engine would do for a call.
+    /// Computes what the engine would do for a call.
     fn planned(&self) -> Left {
         let mut pilot = Pilot::new(self.aims);
-        // Nothing has come and nothing is lost yet; the neighbour tells of the runs.
+        // No packet has arrived and none is lost yet; the neighbour reports the runs.
         pilot.on_report(0, 0, self.run);
         let begin = Time::from_nanos(0);
         for packet in 0..PACKETS {
@@ -326,14 +331,14 @@ impl Case {
         }
     }
 
-    /// The next cheaper plan: the best one that adds less than this one.
+    /// Returns the next cheaper plan: the best one that adds less than this one.
     pub(super) fn cheaper(&self, left: &Left) -> Option<Left> {
-        // Requests cost hardly anything.
+        // Requests add hardly any traffic, so there is nothing cheaper.
         let adds = (left.repair > 0.0).then_some(left.repair * 0.99)?;
         Some(self.capped(adds).left())
     }
 
-    /// The next better plan, whatever it adds: the cheapest one that leaves less.
+    /// Returns the next better plan, whatever it adds: the cheapest one that leaves less.
     pub(super) fn better(&self, left: &Left) -> Option<Left> {
         let aims = Aims {
             protect: Protect::Auto,
@@ -344,7 +349,7 @@ impl Case {
         (better.share <= left.share * BETTER).then_some(better)
     }
 
-    /// The same with another cap.
+    /// Returns the same case with another cap.
     pub(super) fn capped(&self, most: f64) -> Case {
         let aims = Aims {
             most,
@@ -354,7 +359,7 @@ impl Case {
         Case { aims, ..*self }
     }
 
-    /// Each half of the link with a node half way: half as long, and losing about half.
+    /// Returns each half of the link if a node is put half way: half as long, and with about half of the losses.
     pub(super) fn halved(&self) -> Case {
         let LaneLink { share, rtt, .. } = self.link;
         let link = LaneLink {
@@ -370,7 +375,7 @@ impl Case {
 }
 
 impl Left {
-    /// What it adds to the bytes of a call, as a share.
+    /// Returns what the protection adds to the bytes of a call, as a share.
     pub(super) fn added(&self) -> f64 {
         self.repair * (PACKET_BYTES + REPAIR_MORE_BYTES) as f64 / PACKET_BYTES as f64
     }

@@ -1,4 +1,4 @@
-//! Explanations for people.
+//! Explanations as text for users.
 
 use super::held::Price;
 use super::protected::missed;
@@ -11,7 +11,7 @@ use graph::width::Width;
 use overlay::snapshot::{DampingRule, NetworkSnapshot};
 use std::fmt;
 
-/// Why the chosen path is the one, in a sentence.
+/// Returns the reason for the choice of the path, in a sentence.
 pub(super) fn reason(view: &View, answer: &Answer) -> String {
     let class = answer.question.class;
     let Some(first) = answer.chosen.first() else {
@@ -77,7 +77,8 @@ fn disjoint(answer: &Answer, k: usize) -> String {
     format!("{paths}; of the least expected latency together: {together:.2} ms")
 }
 
-/// What is sent along by now, and what would be with trouble elsewhere.
+/// Describes the paths that targeted copies take now, and how many links they take in each case of
+/// trouble.
 fn targeted(view: &View, answer: &Answer) -> String {
     let Some(told) = answer.targeted else {
         return String::new();
@@ -145,7 +146,7 @@ fn difference(class: Class, first: &Route, next: &Route) -> String {
     }
 }
 
-/// The timer that ends first, in words.
+/// Describes the timer that ends first.
 pub(super) fn timer(snapshot: &NetworkSnapshot, links: &[Held]) -> String {
     let rule = rule(&snapshot.rule);
     let pending = links
@@ -276,8 +277,8 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Heads of two lines: what, and its unit or kind. `unrecovered` stands below `in time`, since it is
-/// the share that arrives in time where nothing is recovered, and not a loss.
+/// Headings in two lines: the name, and its unit or kind. `unrecovered` stands below `in time`,
+/// because it is the share that arrives in time if nothing is recovered, and not a loss.
 const NUMBERS: [[&str; 2]; 6] = [
     ["expected", "ms"],
     ["latency", "ms"],
@@ -287,7 +288,7 @@ const NUMBERS: [[&str; 2]; 6] = [
     ["in time %", "unrecovered"],
 ];
 
-/// What stands between columns, so that a path of four nodes fits 80 of them.
+/// Width of the gap between columns, so that a path of four nodes fits 80 columns.
 const GAP: usize = 2;
 
 fn numbers(path: &PathNumbers) -> [String; 6] {
@@ -313,7 +314,7 @@ fn headings(first: &str) -> [Vec<String>; 2] {
     })
 }
 
-/// The chosen paths, and those that came next, below each other.
+/// Lists the chosen paths and the runners-up in a table.
 fn table(choice: &Choice) -> String {
     let mut rows = headings("  path").to_vec();
     let chosen = choice.chosen.iter().map(|path| ("*", path));
@@ -439,7 +440,7 @@ impl PairChange {
     }
 }
 
-/// The number of a key of the JSON.
+/// Returns the number of a key of the JSON, with its unit.
 fn number_of(key: &str, path: &PathNumbers) -> String {
     match key {
         "expected_latency_ms" => format!("{:.2} ms", path.expected_latency_ms),
@@ -451,7 +452,7 @@ fn number_of(key: &str, path: &PathNumbers) -> String {
     }
 }
 
-/// The head of the column that shows a key of the JSON.
+/// Returns the heading of the column that shows a key of the JSON.
 fn title(key: &str) -> &'static str {
     match key {
         "expected_latency_ms" => "expected",

@@ -1,4 +1,4 @@
-//! A snapshot made ready: a topology, and names for its nodes.
+//! A snapshot prepared for questions: a topology, and names for its nodes.
 
 use super::protection::Protections;
 use super::{ExplainError, Named};
@@ -11,18 +11,19 @@ use overlay::snapshot::{KnownLink, NetworkSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::link_state::Sending;
 
-/// The network as a node or a scenario tells it.
+/// The network as a node or a scenario reports it.
 #[derive(Clone, Debug)]
 pub struct View {
     snapshot: NetworkSnapshot,
     topology: Topology,
-    /// The same for what the teller itself begins, if nodes relay for some and it is none of them.
+    /// The topology for transfers that the node that gave the snapshot begins, if some nodes relay only for certain
+    /// others and not for it.
     of_teller: Option<(NodeAddr, Topology)>,
     protections: Protections,
     names: BTreeMap<NodeAddr, String>,
 }
 
-/// The link from one node to another, if there is one.
+/// Returns the link from one node to another, if it exists.
 pub(super) fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
     let ends = topology.index(from).zip(topology.index(to));
     let edge = ends.and_then(|(from, to)| topology.link(from, to));
@@ -30,10 +31,10 @@ pub(super) fn link(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<
 }
 
 impl View {
-    /// The view of a snapshot.
+    /// Builds the view of a snapshot.
     ///
     /// # Errors
-    /// [`ExplainError::Snapshot`] when an address in it is none.
+    /// [`ExplainError::Snapshot`] when an address in it is invalid.
     pub fn new(snapshot: NetworkSnapshot) -> Result<View, ExplainError> {
         let address = |text: &str| -> Result<NodeAddr, ExplainError> {
             text.parse()
@@ -107,11 +108,12 @@ impl View {
         })
     }
 
-    /// The same for connections whose senders all have this congestion control of the kernel. What one connection
-    /// has had by another kind of control tells nothing of them; what is all that a link has holds.
+    /// Returns the view for connections whose senders all use this congestion control of the kernel. Measurements of a
+    /// connection with another kind of control are dropped, because they do not apply; the total capacity of a link is
+    /// kept.
     ///
     /// # Errors
-    /// [`ExplainError::Snapshot`] when an address in it is none.
+    /// [`ExplainError::Snapshot`] when an address in it is invalid.
     pub fn with_congestion(&self, control: &str) -> Result<View, ExplainError> {
         let by_rate = Sending::of_control(control) == Sending::ByRate;
         let mut network = self.snapshot.clone();
@@ -132,20 +134,20 @@ impl View {
         View::new(network)
     }
 
-    /// What it was made of.
+    /// Returns the snapshot from which the view was built.
     #[must_use]
     pub fn snapshot(&self) -> &NetworkSnapshot {
         &self.snapshot
     }
 
-    /// The links.
+    /// Returns the topology.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The same for bulk data from one of these nodes to the other: without the relays that refuse it. A transfer is
-    /// begun at one of its ends. If that is not the teller, the teller does not know whom the relays refuse.
+    /// Returns the topology for bulk data between two nodes, without the relays that refuse it. A transfer begins at
+    /// one of its ends. If that end did not give the snapshot, the snapshot does not say whom the relays refuse.
     #[must_use]
     pub fn topology_between(&self, ends: [NodeAddr; 2]) -> &Topology {
         let of_teller = self.of_teller.as_ref();
@@ -153,12 +155,12 @@ impl View {
         begins.map_or(&self.topology, |(_, topology)| topology)
     }
 
-    /// How they are protected.
+    /// Returns the protection of the links.
     pub(super) fn protections(&self) -> &Protections {
         &self.protections
     }
 
-    /// Why the one that told of the network sends nothing from here to there.
+    /// Returns why the node that gave the snapshot sends nothing from `from` to `to`.
     pub(super) fn refused(&self, (from, to): (NodeAddr, NodeAddr)) -> Option<String> {
         let teller = self.snapshot.teller.as_deref();
         let to = to.to_string();
@@ -168,10 +170,10 @@ impl View {
         node.refused.clone().filter(|_| is_his)
     }
 
-    /// The node that a word names, by its name or its overlay address.
+    /// Returns the node that a word names, by its name or its overlay address.
     ///
     /// # Errors
-    /// [`ExplainError::Misused`] when none is called so, or several are.
+    /// [`ExplainError::Misused`] when no node has this name, or several have it.
     pub fn address(&self, word: &str) -> Result<NodeAddr, ExplainError> {
         if let Ok(addr) = word.parse::<NodeAddr>() {
             if self.topology.index(addr).is_some() {
@@ -195,12 +197,12 @@ impl View {
         }
     }
 
-    /// Two nodes.
+    /// Returns the two nodes that the words name.
     pub(super) fn ends(&self, src: &str, dst: &str) -> Result<(NodeAddr, NodeAddr), ExplainError> {
         Ok((self.address(src)?, self.address(dst)?))
     }
 
-    /// The name, or the address of a node whose name is not known or not its own alone.
+    /// Returns the node's name, or its address if the name is not known or not unique.
     pub fn name(&self, node: NodeAddr) -> String {
         match self.names.get(&node) {
             Some(name) if self.names.values().filter(|other| *other == name).count() == 1 => {
@@ -210,7 +212,7 @@ impl View {
         }
     }
 
-    /// Name and address.
+    /// Returns name and address.
     pub(super) fn both(&self, node: NodeAddr) -> String {
         match self.names.get(&node) {
             Some(name) => format!("{name} ({node})"),
@@ -225,7 +227,7 @@ impl View {
         }
     }
 
-    /// Some nodes by name, for errors.
+    /// Lists some nodes by name, for errors.
     fn known(&self) -> String {
         const SHOWN: usize = 20;
         let nodes = self.topology.nodes();

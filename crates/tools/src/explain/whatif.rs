@@ -1,4 +1,4 @@
-//! The answer before and after some edits.
+//! The answer to a question before and after some edits.
 
 use super::edits::{Edited, edited};
 use super::missed::Calls;
@@ -8,38 +8,38 @@ use graph::explain::Route;
 use graph::explain::pairs::{self, Changed, TooManyPairs};
 use serde::Serialize;
 
-/// Pairs that are listed at most; all are counted.
+/// Most pairs that are listed; all pairs are counted.
 pub const LISTED_PAIRS: usize = 50;
 
-/// What would be if links were otherwise.
+/// The effect of edits on the paths.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// The edits, in one way of writing.
+    /// The edits in their standard spelling.
     pub edits: Vec<String>,
     /// How paths are chosen.
     pub class: String,
-    /// The key of the number that decides, in paths.
+    /// The key of the deciding number in [`PathNumbers`].
     pub decided_by: &'static str,
-    /// What arrives later does not count.
+    /// The deadline: packets that arrive later do not count.
     pub deadline_ms: f64,
-    /// The pair that was asked about; none if all were.
+    /// The pair of the question; `None` if the question was about all pairs.
     pub pair: Option<Pair>,
-    /// All pairs; none if one was asked about.
+    /// All pairs; `None` if the question was about one pair.
     pub pairs: Option<Pairs>,
 }
 
 /// One pair, before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// Where packets come from.
+    /// The source of the packets.
     pub from: Named,
-    /// Where they go.
+    /// The destination of the packets.
     pub to: Named,
-    /// Their path becomes another.
+    /// The edits change the pair's path.
     pub changes: bool,
-    /// The choice as it is; none if there is no path.
+    /// The choice without the edits; `None` if there is no path.
     pub before: Option<Choice>,
-    /// The choice as it would be.
+    /// The choice with the edits.
     pub after: Option<Choice>,
 }
 
@@ -48,34 +48,34 @@ pub struct Pair {
 pub struct Pairs {
     /// Pairs that were compared.
     pub compared: usize,
-    /// Pairs whose path becomes another.
+    /// Pairs whose path changes.
     pub changed: usize,
-    /// Of those, pairs that lose their path.
+    /// Changed pairs that lose their path.
     pub lost: usize,
-    /// And pairs that get one.
+    /// Changed pairs that had no path before.
     pub gained: usize,
-    /// Up to [`LISTED_PAIRS`] of them, those that lose their path first.
+    /// Up to [`LISTED_PAIRS`] of the changed pairs, with those that lose their path first.
     pub listed: Vec<PairChange>,
 }
 
 /// A pair whose path changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairChange {
-    /// Where packets come from.
+    /// The source of the packets.
     pub from: Named,
-    /// Where they go.
+    /// The destination of the packets.
     pub to: Named,
-    /// Their path, or paths; empty if there is none.
+    /// The path or paths before the edits; empty if there is none.
     pub before: Vec<PathNumbers>,
-    /// The same after the edits.
+    /// The path or paths after the edits.
     pub after: Vec<PathNumbers>,
 }
 
-/// Compares the network with what it would be after the edits: for one pair of nodes, or for all.
+/// Compares the network before and after the edits: for one pair of nodes, or for all.
 ///
 /// # Errors
-/// [`ExplainError`] when an edit or a node is not understood, when there is no path before nor
-/// after, or when there are more pairs than are compared for the class.
+/// [`ExplainError`] when an edit or a node is not understood, when there is no path before or
+/// after, or when there are more pairs than the class can compare.
 pub fn what_if(
     view: &View,
     edits: &str,

@@ -1,4 +1,4 @@
-//! What may help a call: nodes, cities, a node half way, a direct link.
+//! Possible helps for a call: nodes, cities, a node half way, a direct link.
 
 use super::super::View;
 use super::super::places::{self, is_same};
@@ -9,13 +9,13 @@ use graph::explain::Route;
 use graph::generate::cities::{CITIES, Site};
 use graph::{Metric, paths};
 
-/// Nodes that are tried, and cities, those with the shortest way over them first: each takes two paths
-/// and their plans.
+/// Most nodes that are tried, and most cities, those with the shortest detour first. Each trial computes two paths and
+/// their plans.
 const TRIED_MAX: usize = 24;
-/// A city is on the way if the way over it is longer by less than this factor.
+/// A city is tried only if the path over it is longer by less than this factor.
 const DETOUR_MAX: f64 = 1.5;
 
-/// A further node, before it is judged.
+/// A further node, before it is evaluated.
 pub(super) struct Prospect {
     pub(super) kind: &'static str,
     pub(super) name: String,
@@ -23,12 +23,11 @@ pub(super) struct Prospect {
     pub(super) links: Vec<Planned>,
 }
 
-/// A prospect, and the delay of the way over it: from end to end, over its new links and over those
-/// that there are.
+/// A prospect, and the delay from end to end over its new links and over existing ones.
 type Detour = (f64, Prospect);
 
 impl Prospect {
-    /// A path leads over one of its links; with none, any does.
+    /// Returns true if a path uses one of the prospect's links. A prospect without links is on every path.
     pub(super) fn is_on(&self, route: &Route) -> bool {
         let is_new = |from, to| {
             let ends = |planned: &Planned| (planned.node, self.node);
@@ -39,7 +38,7 @@ impl Prospect {
     }
 }
 
-/// A link that does not exist yet, from a node to the candidate.
+/// A link from a node to the prospect that does not exist yet.
 #[derive(Clone, Copy)]
 pub(super) struct Planned {
     pub(super) node: NodeAddr,
@@ -47,7 +46,8 @@ pub(super) struct Planned {
     pub(super) by: &'static str,
 }
 
-/// By how much the link of the two is longer than the map tells, if it is: so are those of a city.
+/// Returns how much longer the link of the two nodes is than the map predicts, at least 1. Links of a city are assumed
+/// to be longer by the same factor.
 pub(super) fn stretch(view: &View, (a, b): (NodeAddr, NodeAddr)) -> f64 {
     let places = place(view, a).zip(place(view, b));
     let link = link(view.topology(), a, b);
@@ -63,7 +63,7 @@ fn place(view: &View, node: NodeAddr) -> Option<Site> {
     places::place(&view.name(node))
 }
 
-/// Those with the shortest way.
+/// Returns the prospects with the shortest detour.
 fn nearest(mut found: Vec<Detour>) -> Vec<Prospect> {
     found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     found.truncate(TRIED_MAX);
@@ -71,7 +71,7 @@ fn nearest(mut found: Vec<Detour>) -> Vec<Prospect> {
 }
 
 impl Adviser<'_> {
-    /// All that may help.
+    /// Returns everything that may help.
     pub(super) fn prospects(&self) -> Vec<Prospect> {
         let mut all = nearest(self.nodes());
         all.extend(nearest(self.cities()));
@@ -81,7 +81,7 @@ impl Adviser<'_> {
         all
     }
 
-    /// A link between the two, if there is none.
+    /// Returns a direct link between the two ends, if there is none yet.
     fn direct(&self) -> Option<Prospect> {
         let (src, dst) = self.ends;
         let lacks = link(self.view.topology(), src, dst).is_none();
@@ -94,7 +94,7 @@ impl Adviser<'_> {
         })
     }
 
-    /// No link and no node more: another path over those that there are.
+    /// Returns the prospect that needs no further link or node: another path over the existing links.
     fn other_paths(&self) -> Prospect {
         Prospect {
             kind: "paths",
@@ -104,7 +104,7 @@ impl Adviser<'_> {
         }
     }
 
-    /// The nodes that are not on the path and lack a link to an end.
+    /// Returns the nodes that are not on the path and lack a link to an end.
     fn nodes(&self) -> Vec<Detour> {
         let topology = self.view.topology();
         let nodes = topology.nodes().map(|node| topology.addr(node));
@@ -131,7 +131,8 @@ impl Adviser<'_> {
         others.filter_map(prospect).collect()
     }
 
-    /// The link of two nodes: by the map, or not longer than the existing ones; none if nothing tells.
+    /// Estimates the link of two nodes: by the map, or as not longer than existing links. Returns `None` if neither is
+    /// known.
     fn planned(&self, end: NodeAddr, node: NodeAddr) -> Option<Planned> {
         let places = place(self.view, end).zip(place(self.view, node));
         if let Some((a, b)) = places {
@@ -150,7 +151,7 @@ impl Adviser<'_> {
         })
     }
 
-    /// The cities on the way in which no node stands.
+    /// Returns the cities between the ends in which there is no node.
     fn cities(&self) -> Vec<Detour> {
         let (view, (src, dst)) = (self.view, self.ends);
         let Some((a, b)) = place(view, src).zip(place(view, dst)) else {
@@ -184,7 +185,7 @@ impl Adviser<'_> {
         near.map(prospect).collect()
     }
 
-    /// A node half way on the link of the path that leaves most.
+    /// Returns a node half way on the link of the path that leaves most packets lost.
     fn half_way(&self) -> Option<Prospect> {
         let legs = self.today.legs.iter().zip(&self.missed.legs);
         let (worst, _) = legs.max_by(|(_, a), (_, b)| a.share.total_cmp(&b.share))?;
@@ -202,7 +203,7 @@ impl Adviser<'_> {
         })
     }
 
-    /// An address that no node has.
+    /// Returns an address that no node has.
     fn unused(&self) -> NodeAddr {
         let topology = self.view.topology();
         let free = (1..=u32::MAX).rev().map(NodeAddr);

@@ -1,4 +1,4 @@
-//! The advice for people.
+//! The advice as text for users.
 
 use super::super::protected::missed;
 use super::{Advice, Candidate, NewLink};
@@ -29,7 +29,7 @@ impl fmt::Display for Advice {
 }
 
 impl Advice {
-    /// Today's path, and those over further nodes.
+    /// Lists today's path, and the paths over further nodes, in a table.
     fn table(&self) -> String {
         let titles = ["  further node", "path", "missed %", "delay ms", "repair %"];
         let today = &self.today;
@@ -77,7 +77,7 @@ impl Candidate {
         }
     }
 
-    /// The links that it takes, and how calls are sent over them.
+    /// Describes the links that the candidate needs, and how calls are sent over them.
     fn needs(&self) -> String {
         let links: Vec<String> = self.links.iter().map(NewLink::text).collect();
         let asked = match self.class.as_str() {

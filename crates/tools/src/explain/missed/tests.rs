@@ -10,7 +10,7 @@ use overlay::snapshot::{DampingRule, KnownAims, KnownLane, NetworkSnapshot};
 const A: NodeAddr = NodeAddr(1);
 const B: NodeAddr = NodeAddr(2);
 
-/// What nothing tells of but how its teller is set.
+/// Makes a snapshot that has nothing but the settings of the node that gave it.
 fn snapshot(protect: Protect) -> NetworkSnapshot {
     NetworkSnapshot {
         teller: Some(A.to_string()),
@@ -29,7 +29,7 @@ fn snapshot(protect: Protect) -> NetworkSnapshot {
     }
 }
 
-/// What calls miss over one link, in percent.
+/// Returns what calls miss over one link, in percent.
 fn missed_by(snapshot: &NetworkSnapshot, latency_us: u32, deadline_us: u32) -> (f64, Left) {
     let link = LinkCost::new(latency_us, 0.05);
     let link = LinkCost {
@@ -60,7 +60,7 @@ fn missed(protect: Protect, latency_us: u32, deadline_us: u32) -> (f64, &'static
     (missed, left.by)
 }
 
-/// docs/protection.md measures 5.1 % and 0.05 to 0.09 % between 50 and 75 ms.
+/// The measurement in docs/protection.md is 5.1 % and 0.05 to 0.09 % between 50 and 75 ms.
 #[test]
 fn a_long_link_is_repaired_and_requests_come_too_late() {
     let (requests, by) = missed(Protect::Requests, 60_000, 150_000);
@@ -85,7 +85,8 @@ fn what_is_late_is_missed() {
     assert!((4.9..5.1).contains(&barely) && by == "none", "{barely}");
 }
 
-/// The caps and the target are those of the node that tells, and of its own link all that it knows counts.
+/// The caps and the target are those of the node that gave the snapshot. For its own link, everything that it has
+/// measured counts.
 #[test]
 fn what_the_teller_knows_counts() {
     let aims = KnownAims {
@@ -118,7 +119,7 @@ fn what_the_teller_knows_counts() {
     let modest = missed_by(&modest, 60_000, 150_000);
     assert!(modest.1.repair < assumed.1.repair, "{modest:?} {assumed:?}");
     assert!((0.1..2.0).contains(&modest.0), "{modest:?}");
-    // The own link: its losses come in long runs, and its neighbour takes repair, or does not.
+    // The node's own link: its losses come in long runs, and its neighbour accepts repair packets, or does not.
     let own = |run, takes_repair| {
         let lane = KnownLane {
             from: A.to_string(),

@@ -4,7 +4,7 @@ use graph::protection::RUN_USUAL_256THS;
 use serde_json::{Value, json};
 use wire::Aim;
 
-/// `ams` and `nyc`, so many milliseconds apart, with 5 % of loss on each way. `with` is told besides.
+/// Makes `ams` and `nyc`, `latency_ms` apart, with 5 % of loss in each direction. `with` is merged into the snapshot.
 fn network(latency_ms: u32, with: &Value) -> View {
     let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": latency_ms * 1_000, "loss": 3_277, "strikes": 5});
     let (ams, nyc) = ("10.7.0.1", "10.7.0.2");
@@ -52,11 +52,11 @@ fn what_the_sender_of_a_link_announces_of_its_lane_counts_and_nothing_is_assumed
     let left = |why: &Why| why.protection[0].plan.left_pct;
     assert!(left(&alone) < left(&runs), "{alone}\n{runs}");
     assert!(left(&bare) > 4.0, "its sender has no repair: {bare}");
-    // What would help it is no other neighbour but the setting.
+    // The setting would help it, and no other neighbour.
     assert!(help(&bare, "protect").unwrap().missed_pct < 0.1, "{bare}");
     assert_eq!(help(&bare, "neighbor"), None);
     assert_eq!(alone.protection[0].known, Known::Told);
-    // A sender that knows of no runs yet tells nothing of them.
+    // A sender that has not measured runs yet announces none.
     let usual = with_runs(RUN_USUAL_256THS, 16);
     assert_eq!(usual.protection[0].known, Known::Announced);
     assert!(
@@ -82,7 +82,7 @@ fn the_next_cheaper_and_the_next_better_plan_are_told() {
     let (cheaper, better) = (link.cheaper.unwrap(), link.better.unwrap());
     assert!(cheaper.added_pct < link.plan.added_pct && cheaper.left_pct > link.plan.left_pct);
     assert!(better.left_pct < link.plan.left_pct * 0.9, "{why}");
-    // The one number of the link, wherever it is told.
+    // The link has the same number wherever it is shown.
     let path = &why.choice.chosen[0];
     assert_eq!(path.links[0].plan, link.plan);
     assert_eq!(path.missed_pct, link.plan.left_pct);
@@ -116,7 +116,7 @@ fn of_the_own_link_what_is_in_force_and_measured_is_told() {
     );
 }
 
-/// Where the sender itself allows less repair than a node does, no setting of a node would help.
+/// If the sender itself allows less repair than a node does, no setting of a node would help.
 #[test]
 fn what_a_sender_limits_itself_is_neither_warned_of_nor_blamed_on_a_node() {
     let of = |view: &View, target, most| {
@@ -137,7 +137,7 @@ fn what_a_sender_limits_itself_is_neither_warned_of_nor_blamed_on_a_node() {
     for kind in ["cap", "protect"] {
         assert_eq!(help(&strict, kind), None, "{strict}");
     }
-    // The node at the link repairs with a quarter at most, whatever is asked of it.
+    // The node at the link repairs with a quarter at most, whatever the sender asks for.
     let link = |from: &str, to: &str| {
         json!({"from": from, "to": to, "latency_us": 60_000, "loss": 1_311, "strikes": 5,
                "run_256ths": 262, "repair_16ths": 4})
@@ -173,7 +173,7 @@ fn what_would_help_is_told_where_the_target_is_not_reached() {
         warning.contains("calls to nyc") && !warning.contains('\n'),
         "{warning}"
     );
-    // With a node half way requests have the time that they need.
+    // With a node half way, requests have enough time.
     let requests = network(40, &json!({"protect": "requests"}));
     let why = told(&requests, 110);
     let node = help(&why, "node").unwrap();
@@ -205,7 +205,7 @@ fn a_setting_that_is_in_the_way_is_named() {
     );
     let lane = json!({"from": "10.7.0.1", "to": "10.7.0.2", "loss": 0.05, "run": 1.3, "rtt_us": 120_000,
         "rtt_least_us": 120_000, "is_random": true, "takes_repair": false});
-    // The setting is meant for both ends, whatever the other one takes now.
+    // The setting applies to both ends, whatever the other end accepts now.
     let both = json!({"protect": "requests", "lanes": [lane]});
     let both = told(&network(60, &both), 150);
     assert!(help(&both, "protect").unwrap().missed_pct < 0.1, "{both}");
