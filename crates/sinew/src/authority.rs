@@ -11,8 +11,8 @@
 //!                           all certificates anew
 //! ```
 //!
-//! All state is in DIR (see [`directory`]); no command of these needs a running node, but `renew`,
-//! `set`, `revoke` and `rotate` can tell one.
+//! All state is in DIR (see [`directory`]). None of these commands needs a running node, but `renew`, `set`, `revoke`
+//! and `rotate` can send their result to one.
 
 mod add;
 mod configuration;
@@ -341,7 +341,7 @@ pub struct List {
     pub json: bool,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(command: &Net) -> Outcome {
     match command {
         Net::Init(args) => add::run_init(args),

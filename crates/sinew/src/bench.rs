@@ -1,4 +1,5 @@
-//! `sinew bench`: what the node costs and how fast it is, always beside a baseline in the same run.
+//! `sinew bench`: measures the costs and the speed of the node, always next to a baseline in the
+//! same run.
 
 mod args;
 
@@ -97,7 +98,7 @@ Examples:
     Relay(Relay),
 }
 
-/// Measures.
+/// Runs a benchmark.
 pub fn run(bench: &Bench) -> Outcome {
     match bench {
         Bench::Relay(args) => args.run(),

@@ -1,4 +1,4 @@
-//! The multicast bridge in the node's own loop: `[multicast]` of its configuration.
+//! The multicast bridge in the node's own event loop, from `[multicast]` of its configuration.
 
 use crate::config::Multicast;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const PORT: VirtualPort = VirtualPort(BRIDGE_PORT);
 
-/// A bridge as a resident.
+/// A bridge as a resident of the event loop.
 #[derive(Debug)]
 pub struct Bridge {
     inside: Inside,

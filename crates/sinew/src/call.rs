@@ -19,11 +19,11 @@ use tools::call::{
 use tools::explain::{self, Asked};
 use tools::progress::Progress;
 
-/// Calls of so many seconds are reported on while they last,
+/// Calls of this length, in seconds, have reports while they last.
 const LONG_S: u32 = 120;
-/// so often.
+/// Interval of these reports in seconds.
 const EVERY_S: u32 = 60;
-/// How long an answer may take of the node that is to be called, before the calls begin.
+/// How long the called node may take to answer, before the calls begin.
 const ANSWER: base::Duration = base::Duration::from_secs(1);
 
 /// Arguments of `sinew test-call`.
@@ -72,7 +72,7 @@ pub struct Call {
     pub verbose: bool,
 }
 
-/// Calls, or answers.
+/// Makes calls, or answers them.
 pub fn run(args: &Call) -> Outcome {
     if let Some(to) = &args.to {
         let path = Path::soon(args.node.as_deref(), to)?;
@@ -89,8 +89,8 @@ pub fn run(args: &Call) -> Outcome {
     answer(args, Node::at(client_socket(&status)?))
 }
 
-/// A line if the calls cannot be protected over the present path. A node that does not tell its network, or an option
-/// that names a client socket, gives none.
+/// Returns a warning if the calls cannot be protected over the present path. There is no warning if the node does not
+/// report its network, or if an option names a client socket.
 fn warning(args: &Call, to: base::NodeAddr) -> Option<String> {
     let mut control = Control::find(args.node.as_deref()).ok()?;
     let status = control.status().ok()?;
@@ -121,7 +121,7 @@ fn call(args: &Call, node: Node, to: base::NodeAddr) -> Outcome {
             true => interval.json(),
             false => interval.to_string(),
         };
-        // Nobody reads any more: the calls go on, and the end tells of it.
+        // If the output is closed, the calls continue, and the command reports the error at its end.
         if told.is_ok() {
             told = terminal::line(&line);
         }
@@ -141,7 +141,7 @@ fn call(args: &Call, node: Node, to: base::NodeAddr) -> Outcome {
     let result = tools::call::run(&options, &mut report).map_err(failure)?;
     told?;
     match args.json {
-        // Beside reports it is a line as they are.
+        // After reports, the result is one line of JSON, too.
         true if every > 0 => {
             terminal::json(&serde_json::to_value(&result).map_err(Failure::failed)?)?;
         }
@@ -158,7 +158,7 @@ fn call(args: &Call, node: Node, to: base::NodeAddr) -> Outcome {
 }
 
 fn answer(args: &Call, node: Node) -> Outcome {
-    // Who answers is watched by its operator, also in a log: each call is a line.
+    // The operator watches the answering side, also in a log: each call is a line.
     let answered = tools::call::answer(&AnswerOptions {
         node,
         direct: Some(args.listen),

@@ -1,5 +1,5 @@
-//! `sinew calls` and `sinew why call:ID`: the calls of the SIP gateway beside a node, and where in
-//! the overlay one of them loses what.
+//! `sinew calls` and `sinew why call:ID`: the calls of the SIP gateway beside a node, and where in the overlay one of
+//! these calls loses packets.
 
 use crate::control::{self, Control};
 use crate::date::span;
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use tools::explain::{self, Asked, Diverted, Help, LinkNumbers, LinkProtection, View};
 
-/// The directions of a call: their key, and for people.
+/// The directions of a call: their key, and their name for users.
 const DIRECTIONS: [(&str, &str); 2] = [
     ("from_caller", "caller to callee"),
     ("from_callee", "callee to caller"),
@@ -23,7 +23,7 @@ const DIRECTIONS: [(&str, &str); 2] = [
 
 /// Shows the calls.
 pub fn run(args: &Show) -> Outcome {
-    // Those who watch go on where they began, also when the node is away for a while.
+    // With `--watch`, the command keeps asking the same node, even if the node is away for a while.
     let node = control::socket(args.node.as_deref())?;
     watch::show(args, "calls", |look| {
         let answer = ask(Some(&node))?;
@@ -34,7 +34,7 @@ pub fn run(args: &Show) -> Outcome {
     })
 }
 
-/// What the gateway beside the node tells.
+/// Asks the gateway beside the node for its calls.
 fn ask(node: Option<&Path>) -> Result<Value, Failure> {
     let path = control::socket(node)?.with_extension(SUFFIX);
     let mut gateway = Control::connect(&path).map_err(|_| {
@@ -47,19 +47,19 @@ fn ask(node: Option<&Path>) -> Result<Value, Failure> {
     gateway.ask(&json!({"cmd": "calls"}))
 }
 
-/// How far in a sentence goes on that is longer than a line.
+/// The indent of the further lines of a sentence that is longer than a line.
 const INDENT: usize = 4;
 
-/// What a direction of a call is called, where it was measured, and what was measured.
+/// A direction of a call: its key, where it was measured, and the result.
 struct Heard<'a> {
-    /// From the caller, or from the callee.
+    /// The key: from the caller, or from the callee.
     key: &'static str,
     at: &'static str,
     quality: &'a Value,
 }
 
-/// Each direction of a stream: what the phone at its end gets. The gateway at that end knows it, here
-/// or at the other site.
+/// Returns the quality that the phone at the end of each direction gets. The gateway at that end measures it: this
+/// gateway, or the one at the other site.
 fn heard(stream: &Value) -> [Heard<'_>; 2] {
     DIRECTIONS.map(|(key, _)| {
         let (here, far) = (&stream[key], &stream["far"][key]);
@@ -72,13 +72,13 @@ fn heard(stream: &Value) -> [Heard<'_>; 2] {
     })
 }
 
-/// From this loss on speech suffers [Amir06 Fig. 1].
+/// Above this loss, speech suffers [Amir06 Fig. 1].
 const LOSS_WARN: f64 = 0.005;
-/// From here on it breaks up.
+/// Above this loss, speech breaks up.
 const LOSS_BAD: f64 = 0.02;
 /// Below this R many users are dissatisfied [G.107 table B.1].
 const R_WARN: f64 = 70.0;
-/// Below this R nearly all are.
+/// Below this R nearly all users are dissatisfied.
 const R_BAD: f64 = 60.0;
 
 fn page(answer: &Value, look: &Look) -> Result<Page, Failure> {
@@ -126,7 +126,7 @@ fn cells(side: &Heard<'_>) -> Vec<Cell> {
     let percent = |share: Option<f64>| Cell::number(share.map(|share| 1e2 * share), 2);
     let after = share("loss");
     let mos = number(&quality["mos"]);
-    // The rating falls where quality does.
+    // The rating is bad when it is low, so its sign changes.
     let r_tone = number(&quality["r_factor"]).map(|r| Tone::above(-r, -R_WARN, -R_BAD));
     vec![
         side_word(side.key).into(),
@@ -157,13 +157,13 @@ fn side_word(key: &str) -> &'static str {
     }
 }
 
-/// The share of the packets that came after their deadline.
+/// Returns the share of the packets that came after their deadline.
 fn late(quality: &Value) -> Option<f64> {
     let (late, expected) = number(&quality["late"]).zip(number(&quality["expected"]))?;
     Some(late / expected.max(1.0))
 }
 
-/// Tells of one call: each direction, and each hop of its way.
+/// Explains one call: each direction, and each hop of its path.
 pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
     let answer = ask(node)?;
     let is_it = |call: &&Value| call["call"] == id || call["call_id"] == id;
@@ -189,18 +189,18 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// The deadline of the gateway's calls; one of another version does not tell it.
+/// Returns the deadline of the gateway's calls, or the default if the gateway's version does not report it.
 fn deadline(answer: &Value) -> Duration {
     let told = answer["deadline_ms"].as_u64().map(Duration::from_millis);
     told.unwrap_or(Asked::default().deadline)
         .min(explain::DEADLINE_MAX)
 }
 
-/// The way of one direction across the overlay, and what protects a call on it.
+/// The path of one direction through the overlay, and the protection of a call on it.
 struct Way {
     hops: Vec<Hop>,
     reason: String,
-    /// Where packets go instead, because something on this way swallows them.
+    /// The path that packets take instead, because something on this path swallows them.
     diverted: Option<Diverted>,
     deadline_ms: f64,
     missed_pct: f64,
@@ -209,7 +209,7 @@ struct Way {
     help: Vec<Help>,
 }
 
-/// A link of the way: the addresses of its ends, and what routing knows of it.
+/// A link of the path: the addresses of its ends, and the numbers that routing uses.
 struct Hop {
     ends: [String; 2],
     link: LinkNumbers,
@@ -232,7 +232,8 @@ impl Way {
     }
 }
 
-/// From here to the peer, and back, for packets with this deadline. Without a way just now there is nothing to tell of it.
+/// Returns the paths from here to the peer and back, for packets with this deadline. A direction without a path at the
+/// moment is left out.
 fn ways(view: &View, (own, peer): (&str, &str), deadline: Duration) -> Vec<Way> {
     let asked = Asked {
         deadline,
@@ -423,7 +424,8 @@ mod tests {
         View::new(serde_json::from_value(network).unwrap()).unwrap()
     }
 
-    /// On a long link requests come too late, and repair leaves hardly anything: the same number as in `why` and `links`.
+    /// On a long link, requests come too late, and repair leaves hardly any loss. The number is the same as in `why`
+    /// and `links`.
     #[test]
     fn the_path_of_a_call_tells_what_repair_leaves_of_its_deadline() {
         let view = network(80_000);

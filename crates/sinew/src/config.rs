@@ -1,5 +1,5 @@
-//! The configuration file of a node: TOML, checked once, with errors that name file, line and what
-//! was expected.
+//! The configuration file of a node: TOML, checked once when it is read. Errors have the file, the line and the
+//! expected value.
 //!
 //! ```toml
 //! certificate = "node.cert"          # paths are relative to this file
@@ -83,7 +83,7 @@ use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use wire::relay::join::{ENDPOINTS_MAX, ISSUERS_MAX};
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -93,7 +93,7 @@ pub struct Config {
     pub key: PathBuf,
     /// The network's root public key.
     pub network: PathBuf,
-    /// The list of revoked certificates; kept up to date by the node.
+    /// The list of revoked certificates. The node keeps it up to date.
     #[serde(default)]
     pub revocations: Option<PathBuf>,
     /// UDP addresses to listen on.
@@ -102,7 +102,7 @@ pub struct Config {
     /// TCP addresses to listen on for links whose UDP is blocked, beside those for bulk data.
     #[serde(default, deserialize_with = "listen")]
     pub tcp: Vec<SocketAddr>,
-    /// Link to neighbours by TLS over TCP where UDP is blocked, and let them.
+    /// Use TLS over TCP for links if UDP is blocked, and accept such links.
     #[serde(default = "yes")]
     pub tcp_links: bool,
     /// The clients' socket file.
@@ -114,23 +114,23 @@ pub struct Config {
     /// The operator's socket file.
     #[serde(default)]
     pub control_socket: Option<PathBuf>,
-    /// Where to serve metrics and status by HTTP.
+    /// The address of the HTTP server for metrics and status.
     #[serde(default, deserialize_with = "text")]
     pub metrics: Option<SocketAddr>,
-    /// Names that these may be asked for by, beside addresses, `localhost` and the host's own name.
+    /// Host names that requests for the metrics may use, besides addresses, `localhost` and the host's own name.
     #[serde(default)]
     pub metrics_hosts: Vec<String>,
-    /// What matters less is not logged: `error`, `warning` or `info`.
+    /// The least severe level that is logged: `error`, `warning` or `info`.
     #[serde(default, deserialize_with = "text")]
     pub log_level: Option<Level>,
-    /// Where the log goes, if not to standard error.
+    /// The log file; by default, the log goes to standard error.
     #[serde(default)]
     pub log_file: Option<PathBuf>,
     /// `modern` or `paper`.
     #[serde(default)]
     pub profile: Profile,
-    /// When nodes on the way may read what this node's programs send: `always`, `if-needed` or `never`.
-    /// The profile decides if it is absent.
+    /// When nodes on the path may read what this node's programs send: `always`, `if-needed` or `never`. By default,
+    /// the profile decides.
     pub relays_can_read: Option<RelaysCanRead>,
     /// Ask for real-time scheduling.
     #[serde(default = "yes")]
@@ -141,46 +141,46 @@ pub struct Config {
     /// Neighbours that may dial this node: `"any"`, or a list of overlay addresses.
     #[serde(default)]
     pub accept: Accept,
-    /// Receive and send bursts whole, where the kernel can.
+    /// Receive and send bursts in one system call, if the kernel can.
     #[serde(default = "yes")]
     pub offload: bool,
-    /// Tell routers the class of packets.
+    /// Mark packets with their class for routers (DSCP).
     #[serde(default)]
     pub dscp: bool,
     /// Make a link of its own to each node with which this node's programs exchange packets.
     #[serde(default)]
     pub direct_links: bool,
-    /// Offer this node as a neighbour, and find the nodes to which a link is worth having.
+    /// Offer this node as a neighbour, and find nodes to which a link is useful.
     #[serde(default)]
     pub find_links: bool,
-    /// Have the router in front of the host lead a port to this node: `true`, `false` or `"auto"`.
+    /// Ask the router in front of the host to forward a port to this node: `true`, `false` or `"auto"`.
     #[serde(default, deserialize_with = "wish")]
     pub map_port: Wish,
-    /// Probe how many physical links lead to each neighbour.
+    /// Measure how many physical links lead to each neighbour.
     #[serde(default = "yes")]
     pub probe_hops: bool,
     /// Neighbours.
     #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,
-    /// Targets that streams and datagrams may leave the overlay to; none unless listed.
+    /// Targets outside the overlay for streams and datagrams; none by default.
     #[serde(default, rename = "exit")]
     pub exits: Exits,
-    /// How groups are to be carried.
+    /// How the network carries groups.
     #[serde(default, rename = "group")]
     pub groups: Vec<Group>,
-    /// A bridge for IP multicast in the node itself.
+    /// A bridge for IP multicast that runs in the node itself.
     #[serde(default)]
     pub multicast: Option<Multicast>,
-    /// Clients on other hosts; none unless configured.
+    /// Access for clients on other hosts; none by default.
     #[serde(default)]
     pub clients: Option<Clients>,
     /// Bulk data.
     #[serde(default)]
     pub relay: Relay,
-    /// Certifies hosts that were invited.
+    /// The settings of an issuer, which certifies invited hosts.
     #[serde(default)]
     pub issuer: Option<Issuer>,
-    /// Where the next certificate of the node is to be had.
+    /// The issuers from which the node gets its next certificate.
     #[serde(default)]
     pub renewal: Option<Renewal>,
     /// Changes to the profile's timers and thresholds, by key.
@@ -192,7 +192,7 @@ pub struct Config {
     /// Changes to the profile's numbers of the reliable lane.
     #[serde(default)]
     pub reliable: Reliable,
-    /// All of it as it is written, to tell what has changed.
+    /// The whole file as written, to find out what has changed.
     #[serde(skip)]
     pub written: toml::Table,
 }
@@ -201,54 +201,56 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbor {
-    /// Its name.
+    /// The neighbour's name.
     pub name: String,
-    /// Its overlay address.
+    /// The neighbour's overlay address.
     #[serde(deserialize_with = "node_address")]
     pub address: NodeAddr,
-    /// Host name or address, and UDP port; several are tried in turn.
+    /// Host name or address, and UDP port. If there are several, the node tries them in turn.
     #[serde(default, rename = "endpoint", deserialize_with = "one_or_more")]
     pub endpoints: Vec<String>,
-    /// Host name or address, and TCP port, where it is dialled if UDP is blocked; the endpoints unless given.
+    /// Host name or address, and TCP port, which the node dials if UDP is blocked; the endpoints by default.
     #[serde(default, deserialize_with = "one_or_more")]
     pub tcp: Vec<String>,
-    /// With `find_links`: it is one by which the node enters the network, and dialled as long as there are too few others.
+    /// With `find_links`: the node enters the network by this neighbour, and dials it as long as it has too few other
+    /// neighbours.
     #[serde(default)]
     pub first: bool,
-    /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
+    /// The impairment of the link to the neighbour from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,
-    /// What the link to it can carry, like `20mbit`; groups that ask for a rate are judged by it.
+    /// The capacity of the link to the neighbour, like `20mbit`. It limits the groups that ask for a rate.
     #[serde(default, deserialize_with = "rate")]
     pub capacity: Option<u64>,
-    /// How many physical links lead to it, routers on the way and one more; then it is not probed.
+    /// Number of physical links to the neighbour: one more than the routers on the path. If it is given, the node does
+    /// not measure it.
     #[serde(default, deserialize_with = "hops")]
     pub hops: Option<NonZeroU8>,
-    /// The congestion control of what this node sends to it reliably, if not that of `[reliable]`.
+    /// The congestion control of reliable traffic to the neighbour; by default, that of `[reliable]`.
     #[serde(default, deserialize_with = "congestion")]
     pub congestion: Option<overlay::reliable::Family>,
-    /// The same of the flows that the link behaves like.
+    /// The number of flows that the link behaves like; by default, that of `[reliable]`.
     #[serde(default, deserialize_with = "flows")]
     pub flows: Option<usize>,
-    /// The same of what a loss costs that is no congestion.
+    /// What a random packet loss costs; by default, as in `[reliable]`.
     #[serde(default)]
     pub random_losses: Option<RandomLosses>,
-    /// Where it stands in the file.
+    /// The position of the entry in the file.
     #[serde(skip)]
     offset: usize,
-    /// The same as a line.
+    /// The line of the entry in the file.
     #[serde(skip)]
     pub line: usize,
 }
 
 impl Neighbor {
-    /// What the link can carry, in kbit/s; 0 if that is not known.
+    /// Returns the capacity of the link in kbit/s; 0 if it is not known.
     pub fn capacity_kbps(&self) -> u32 {
         let kbps = self.capacity.unwrap_or(0) / 1_000;
         u32::try_from(kbps).unwrap_or(u32::MAX)
     }
 
-    /// What the reliable lane to it does otherwise than `[reliable]` says.
+    /// Returns how the reliable lane to the neighbour differs from `[reliable]`.
     pub fn reliable(&self) -> overlay::reliable::LinkSettings {
         overlay::reliable::LinkSettings {
             family: self.congestion,
@@ -258,41 +260,41 @@ impl Neighbor {
     }
 }
 
-/// What `[[exit]]` lists: ports with one target each, and what gateways may ask for.
+/// The entries of `[[exit]]`: ports with one target each, and targets that gateways may ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exits {
-    /// Each with its target.
+    /// The ports, each with its target.
     pub ports: Vec<Exit>,
-    /// The targets of all lists.
+    /// The targets of all `allow` lists.
     pub allow: Vec<Rule>,
 }
 
-/// A virtual port of the node behind which is a TCP target.
+/// A virtual port of the node that leads to a TCP target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The virtual port.
     pub port: u16,
-    /// The only host and port that its streams are carried to.
+    /// Host and port of the only target of its streams.
     pub to: String,
 }
 
-/// Clients on other hosts.
+/// Access for clients on other hosts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
-    /// The TCP address to take them at.
+    /// The TCP address to which clients connect.
     #[serde(deserialize_with = "one_text")]
     pub listen: SocketAddr,
-    /// The file of the token that lets them in.
+    /// The file of the token that clients need.
     pub token_file: PathBuf,
-    /// The file of the token of those who may look at the node, as `sinew status` does; nobody without it.
+    /// The file of the token that lets its holder look at the node, as `sinew status` does; without it, nobody may.
     #[serde(default)]
     pub observer_token_file: Option<PathBuf>,
-    /// The file of the token of those who may do all that the operator's socket can; nobody without it.
+    /// The file of the token that lets its holder do everything that the operator's socket can; without it, nobody may.
     #[serde(default)]
     pub operator_token_file: Option<PathBuf>,
-    /// The UDP port for their datagrams: that of `listen` unless it is given; 0 for none, with all of them
-    /// inside TLS.
+    /// The UDP port for the clients' datagrams; by default, that of `listen`. 0 for none: then all datagrams go inside
+    /// TLS.
     #[serde(default)]
     pub udp_port: Option<u16>,
 }
@@ -305,16 +307,16 @@ impl Clients {
     }
 }
 
-/// The real-time lane.
+/// Settings of the real-time lane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Realtime {
-    /// How often a lost packet is asked for, at most.
+    /// The most requests for a lost packet.
     #[serde(default, deserialize_with = "strikes")]
     pub strikes: Option<u8>,
 }
 
-/// The reliable lane.
+/// Settings of the reliable lane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reliable {
@@ -324,37 +326,37 @@ pub struct Reliable {
     /// A link that carries n flows behaves like n of them, up to this number.
     #[serde(default, deserialize_with = "flows")]
     pub flows: Option<usize>,
-    /// What a loss costs that is no congestion.
+    /// What a random packet loss costs, which is no sign of congestion.
     #[serde(default)]
     pub random_losses: Option<RandomLosses>,
 }
 
-/// What a loss costs that is no congestion.
+/// What a random packet loss costs, which is no sign of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RandomLosses {
-    /// Nothing but its repetition.
+    /// Only the retransmission.
     Spared,
-    /// A part of the window, as any other.
+    /// A part of the window, like any other loss.
     Cut,
 }
 
-/// Timers and thresholds.
+/// The set of default timers and thresholds.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The defaults.
+    /// The program's defaults.
     #[default]
     Modern,
     /// The papers' numbers, for comparison.
     Paper,
 }
 
-/// When nodes on the way can read what programs send.
+/// When nodes on the path can read what programs send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelaysCanRead {
-    /// Where the other end does not seal, and of packets to groups.
+    /// If the other end does not encrypt, and for packets to groups.
     IfNeeded,
     /// Never: programs may not send what cannot be sealed.
     Never,
@@ -362,7 +364,7 @@ pub enum RelaysCanRead {
     Always,
 }
 
-/// Who may dial.
+/// The nodes that may dial this node.
 #[derive(Clone, Debug, Default)]
 pub enum Accept {
     /// Every node of the network.
@@ -380,17 +382,17 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The content of the file is invalid.
     #[error("{path}: {error}{hint}")]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What was probably meant.
+        /// The key that was probably meant.
         hint: String,
-        /// Line, column and what was expected.
+        /// Line, column and the expected value.
         error: Box<toml::de::Error>,
     },
     /// A value contradicts another.
@@ -398,15 +400,15 @@ pub enum ConfigError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Where the neighbour begins that is meant.
+        /// The line where the wrong neighbour's entry begins.
         line: usize,
-        /// What, and what to do.
+        /// What is wrong, and what to do.
         what: String,
     },
 }
 
 impl Config {
-    /// Reads and checks a file; relative paths in it become relative to where it stands.
+    /// Reads and checks a file. Relative paths in it become relative to the file's directory.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
             path: path.to_owned(),
@@ -434,7 +436,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What is wrong between the neighbours, and where the one begins that is to be changed.
+    /// Returns the first error between neighbours, and the position of the entry that must be changed.
     fn check(&self) -> Result<(), (usize, String)> {
         for (i, neighbor) in self.neighbors.iter().enumerate() {
             let Neighbor { name, address, .. } = neighbor;
@@ -485,14 +487,14 @@ impl Config {
         Ok(())
     }
 
-    /// The impairments of links from the start.
+    /// Returns the impairments that links have from the start.
     pub fn impairments(&self) -> impl Iterator<Item = (NodeAddr, base::impair::Model)> {
         self.neighbors
             .iter()
             .filter_map(|n| Some((n.address, n.impair.clone()?)))
     }
 
-    /// How many physical links lead to neighbours, where that is configured.
+    /// Returns the number of physical links to those neighbours for which it is configured.
     pub fn hops(&self) -> impl Iterator<Item = (NodeAddr, NonZeroU8)> {
         self.neighbors
             .iter()
@@ -524,7 +526,8 @@ impl Config {
     }
 }
 
-/// The key that was probably meant, where the parser knows none and lists those that there are.
+/// Returns a hint with the key that was probably meant, if the parser's message names an unknown key and lists the
+/// known ones.
 fn hint(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     let Some(unknown) = words.next() else {

@@ -1,5 +1,5 @@
-//! Asking a running node, by its operator's socket; and finding that socket. A node on another host is asked through its gate,
-//! by the file of an observer or operator that `sinew net clients` has written there.
+//! Asks a running node by its operator's socket, and finds that socket. A node on another host is asked through its
+//! gate, with the file of an observer or operator that `sinew net clients` has written there.
 
 use crate::failure::Failure;
 use client::SYSTEM;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer: the status of a node with thousands of routes is some megabytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// How long a command waits for what is on its way: a node that starts, a link that comes up, a route.
-/// Links need 0.2 to 0.7 s; commands that are typed, or pasted, behind `sinew node &` are faster.
+/// How long a command waits for a state that is about to come: a node that starts, a link that comes up, a route. Links
+/// need 0.2 to 0.7 s. A command after `sinew node &` comes earlier, if it is typed or pasted.
 pub const SOON: Duration = Duration::from_secs(2);
-/// From one look at it to the next.
+/// The time between two checks of this state.
 const LOOK: Duration = Duration::from_millis(50);
-/// A node that runs for less long, or a link that has changed since, may still be on its way.
+/// If a node has run for a shorter time, or one of its links has changed since, the state may still change.
 const SETTLED_S: f64 = 10.0;
-/// What the kernel says of a stream to a socket of packets, as programs use it.
+/// The kernel's error for connecting a stream to a socket for packets, such as programs use.
 const EPROTOTYPE: i32 = 91;
-/// The name of the operator's socket ends so.
+/// The ending of the operator's socket's name.
 pub const SUFFIX: &str = "ctl";
 
 /// A connection to a running node.
@@ -32,14 +32,14 @@ pub const SUFFIX: &str = "ctl";
 pub struct Control {
     stream: BufReader<UnixStream>,
     path: PathBuf,
-    /// Where the node is, in words: the path may be a text with a secret.
+    /// Where the node is, in words. The path is not shown, because it may be a text with a secret.
     at: String,
     /// The node is on another host.
     is_remote: bool,
 }
 
 impl Control {
-    /// Connects to the socket at `path`, or to the node on another host that the file at `path`, or its text, names.
+    /// Connects to the socket at `path`, or to the node on another host that `path` names, as a file or as its text.
     pub fn connect(path: &Path) -> Result<Control, Failure> {
         if let Some(place) = remote_place(path) {
             return Control::connect_remote(place?, path);
@@ -88,13 +88,13 @@ impl Control {
         })
     }
 
-    /// Connects to the node that the command line, the environment or the files at hand name.
+    /// Connects to the node that the command line, the environment or nearby files name.
     pub fn find(node: Option<&Path>) -> Result<Control, Failure> {
         Control::connect(&socket(node)?)
     }
 
-    /// The same for a node that may just be starting: one that is named, and whose directory is
-    /// there, is waited for.
+    /// Connects to a node that may just be starting. If the node is named and its directory exists, the function waits
+    /// for the node.
     pub fn find_soon(node: Option<&Path>) -> Result<Control, Failure> {
         Control::find_within(node, SOON)
     }
@@ -111,7 +111,7 @@ impl Control {
         }
     }
 
-    /// The node's status as soon as it is `ready`; as it is if that is not to be expected soon.
+    /// Returns the node's status as soon as it is `ready`, or the present status if that cannot be expected soon.
     pub fn status_when(&mut self, ready: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
         let until = Instant::now() + SOON;
         loop {
@@ -123,8 +123,8 @@ impl Control {
         }
     }
 
-    /// The status of a node that was just started, as soon as it is `ready`; as it is when that takes longer than
-    /// `patience`.
+    /// Returns the status of a node that was just started, as soon as it is `ready`. After `patience`, it returns the
+    /// present status.
     pub fn status_within(
         node: &Path,
         patience: Duration,
@@ -141,17 +141,17 @@ impl Control {
         }
     }
 
-    /// Where the node is, to be shown.
+    /// Returns where the node is, for messages.
     pub fn at(&self) -> &str {
         &self.at
     }
 
-    /// The socket's file, or what names a node on another host.
+    /// Returns the socket's file, or the name of a node on another host.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The socket beside the operator's that ends so. Only the node's own host has it.
+    /// Returns the socket with this ending next to the operator's socket. It exists only on the node's own host.
     pub fn beside(&self, suffix: &str) -> Result<PathBuf, Failure> {
         match self.is_remote {
             false => Ok(self.path.with_extension(suffix)),
@@ -161,7 +161,7 @@ impl Control {
         }
     }
 
-    /// Asks and waits for the answer; what the node refuses is a failure.
+    /// Asks a question and waits for the answer. A refusal of the node is a failure.
     pub fn ask(&mut self, question: &Value) -> Result<Value, Failure> {
         let fail = |what: &dyn std::fmt::Display| {
             Failure::failed(format_args!("the node at {}: {what}", self.at))
@@ -187,13 +187,13 @@ impl Control {
         }
     }
 
-    /// Everything about the node.
+    /// Returns the node's whole status.
     pub fn status(&mut self) -> Result<Value, Failure> {
         self.ask(&json!({"cmd": "snapshot"}))
     }
 }
 
-/// A node that is asked again and again, and found again after it was restarted.
+/// A node that is asked regularly, and that may be restarted between two questions.
 #[derive(Debug)]
 pub struct Watched {
     path: PathBuf,
@@ -201,7 +201,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The node that the command line, the environment or the files at hand name.
+    /// Finds the node that the command line, the environment or nearby files name.
     pub fn find(node: Option<&Path>) -> Result<Watched, Failure> {
         Ok(Watched {
             path: socket(node)?,
@@ -209,7 +209,7 @@ impl Watched {
         })
     }
 
-    /// The same for a node that may just be starting.
+    /// Finds a node that may just be starting.
     pub fn find_soon(node: Option<&Path>) -> Result<Watched, Failure> {
         let control = Control::find_soon(node)?;
         Ok(Watched {
@@ -218,7 +218,7 @@ impl Watched {
         })
     }
 
-    /// Does something with the connection; one that has failed is made anew the next time.
+    /// Calls `work` with the connection. After a failure, the next call connects again.
     pub fn with<T>(
         &mut self,
         work: impl FnOnce(&mut Control) -> Result<T, Failure>,
@@ -233,7 +233,7 @@ impl Watched {
     }
 }
 
-/// A node has just started, or one of its links has just changed: routes may be on their way.
+/// Returns true if a node has just started, or one of its links has just changed: then routes may still change.
 pub fn is_settling(status: &Value) -> bool {
     let snapshot = &status["snapshot"];
     let young = |seconds: &Value| seconds.as_f64().is_some_and(|s| s < SETTLED_S);
@@ -241,7 +241,7 @@ pub fn is_settling(status: &Value) -> bool {
     young(&snapshot["uptime_s"]) || links.into_iter().any(|link| young(&link["since_s"]))
 }
 
-/// The socket that is meant: the one given, that of `SINEW_NODE`, or the only one at hand.
+/// Returns the right socket: the one given, that of `SINEW_NODE`, or the only one nearby.
 pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match named(given) {
         Some(path) if path.is_dir() => match sockets_in(&path).as_slice() {
@@ -253,12 +253,12 @@ pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The node that is meant is on another host.
+/// Returns true if the node is on another host.
 pub fn is_elsewhere(given: Option<&Path>) -> bool {
     named(given).is_some_and(|path| remote_place(&path).is_some())
 }
 
-/// The node on another host that this names; none if it is a path on this one.
+/// Returns the node on another host that this names; `None` if it is a path on this host.
 fn remote_place(path: &Path) -> Option<Result<Place, Failure>> {
     let text = path.to_string_lossy();
     let place = match Place::is_meant(&text) {
@@ -276,7 +276,7 @@ fn named(given: Option<&Path>) -> Option<PathBuf> {
     })
 }
 
-/// A node of this host is named, and the directory is there in which its socket will be.
+/// Returns true if a node of this host is named, and the directory for its socket exists.
 fn is_prepared(given: Option<&Path>) -> bool {
     let Some(path) = named(given).filter(|_| !is_elsewhere(given)) else {
         return false;
@@ -284,7 +284,7 @@ fn is_prepared(given: Option<&Path>) -> bool {
     path.is_dir() || path.parent().is_some_and(Path::is_dir)
 }
 
-/// No node answers in the directory that was named.
+/// Makes the failure if no node answers in the named directory.
 fn nobody_in(dir: &Path) -> Failure {
     let shown = dir.display();
     let left: Vec<String> = client::sockets_below(dir, SUFFIX)
@@ -305,17 +305,17 @@ fn nobody_in(dir: &Path) -> Failure {
     ))
 }
 
-/// All sockets below the current directory and of the system.
+/// Returns all sockets below the current directory and in the system's directory.
 pub fn at_hand() -> Vec<PathBuf> {
     let mut found = sockets_in(Path::new("."));
     found.extend(sockets_in(Path::new(SYSTEM)));
     found
 }
 
-/// All sockets at which a node answers, in `dir` and below.
+/// Returns all sockets at which a node answers, in `dir` and below.
 pub fn sockets_in(dir: &Path) -> Vec<PathBuf> {
     let mut found = client::sockets_below(dir, SUFFIX);
-    // A node that was killed leaves its file; that of another user is told as such.
+    // A killed node leaves its file, which is left out. The socket of another user's node stays in the list.
     found.retain(|path| match UnixStream::connect(path) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::PermissionDenied,

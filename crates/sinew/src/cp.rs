@@ -1,13 +1,12 @@
-//! `sinew cp`: files, directories and streams from one host to others, through relays.
+//! `sinew cp`: copies files, directories and streams from one host to others, through relays.
 //!
 //! ```text
 //!   sinew cp FILE NODE:PATH     here ─▶ own node ═▶ (relays) ═▶ NODE ─▶ PATH
 //!   sinew cp NODE:PATH FILE     here ◀─ own node ◀═ (relays) ◀═ NODE ◀─ PATH
 //! ```
 //!
-//! The bytes go from this process to the node that runs here, over its relay socket, and from node to
-//! node over TCP; see `host::relay`. What an interrupted copy has left is gone on with when the same
-//! command is run again.
+//! The bytes go from this process to the node on this host, over its relay socket, and from node to node over TCP; see
+//! `host::relay`. If a copy was interrupted, the same command continues it.
 
 mod branches;
 mod doubt;
@@ -46,13 +45,13 @@ use words::{Remote, Wanted, remote, wanted};
 
 pub use words::Copy;
 
-/// What one command copies, and what its copies share.
+/// What one command copies, and the state that its copies share.
 #[derive(Clone, Copy)]
 struct Command<'a> {
     args: &'a Copy,
     manifest: Option<&'a Manifest>,
     fresh: &'a Fresh,
-    /// The nodes whose operators have ended a copy of it.
+    /// The nodes whose operators have cancelled a copy of this command.
     cancelled: &'a Mutex<BTreeSet<NodeAddr>>,
 }
 
@@ -63,33 +62,33 @@ enum Job<'a> {
     Pull(&'a Remote, &'a OsStr),
 }
 
-/// Why a copy did not come to its end.
+/// Why a copy failed.
 struct Broke {
     failure: Failure,
-    /// What a node said of it; without that this host's own node was not to be had.
+    /// The failure that a node reported. `None` if this host's own node was not available.
     cause: Option<host::relay::Failure>,
-    /// Another attempt may do better.
+    /// Another attempt may succeed.
     again: bool,
-    /// What it is called in JSON where no node has said it.
+    /// The kind of failure in JSON, if no node has reported one.
     kind: &'static str,
-    /// The JSON of what came of it has been printed.
+    /// The JSON of the failure has been printed.
     is_told: bool,
     about: Box<About>,
 }
 
-/// What a failure is about.
+/// Details of a failure.
 #[derive(Default)]
 struct About {
-    /// It is the fault of this one of the targets.
+    /// The target that caused the failure.
     target: Option<Remote>,
-    /// These have got their copy before.
+    /// The targets that got their copy before.
     done: Vec<Remote>,
-    /// What was to be copied: `to` or `from`, and where.
+    /// What was to be copied: `to` or `from`, and the paths.
     words: Option<(&'static str, Vec<String>)>,
 }
 
 impl Broke {
-    /// By something that is as it is: the command line, or a file of this host.
+    /// Makes a failure that another attempt cannot change: the command line is wrong, or a file of this host.
     fn for_good(failure: Failure) -> Broke {
         let kind = match failure {
             Failure::Misused(_) => "misused",
@@ -105,7 +104,7 @@ impl Broke {
         }
     }
 
-    /// The operator of a node has ended it there.
+    /// Returns true if the operator of a node has cancelled the copy there.
     fn is_cancelled(&self) -> bool {
         let kind = self
             .cause
@@ -114,7 +113,7 @@ impl Broke {
         kind == FailureKind::Cancelled.label()
     }
 
-    /// It was broken off.
+    /// Returns true if the attempt was stopped in order to use another path.
     fn is_for_another_way(&self) -> bool {
         let cause = self.cause.as_ref();
         cause.is_some_and(|cause| cause.kind == FailureKind::Over)
@@ -131,13 +130,13 @@ impl Broke {
         }
     }
 
-    /// It is the fault of this one of the targets.
+    /// Names the target that caused the failure.
     fn by(mut self, target: Option<Remote>) -> Broke {
         self.about.target = target;
         self
     }
 
-    /// Prints the JSON of it, once, where that was asked for. Standard error says it as well.
+    /// Prints the JSON of the failure once, if the user asked for JSON. Standard error has the failure as well.
     fn tell(&mut self, args: &Copy) {
         if !args.json || self.is_told || matches!(self.failure, Failure::NobodyReads) {
             return;
@@ -156,7 +155,7 @@ impl Broke {
     }
 }
 
-/// Copies.
+/// Runs the command.
 pub fn run(args: &Copy) -> Outcome {
     if args.detach {
         return crate::transfers::detach(args);
@@ -178,7 +177,7 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
         cancelled: &Mutex::default(),
     };
     let copied = copy_each(command, wanted);
-    // What did not come is not in it; where nothing came there is nothing to list.
+    // Sources that failed are not in the manifest. If all failed, there is nothing to list.
     let manifest = manifest.filter(|manifest| copied.is_ok() || !manifest.is_empty());
     let written = manifest.map_or(Ok(()), |manifest| manifest.write());
     let written = written.map_err(|error| {
@@ -214,7 +213,7 @@ fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
     }
 }
 
-/// One copy, in as many attempts as it takes.
+/// Makes one copy, in as many attempts as necessary.
 fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
     let asked = command
         .args
@@ -234,11 +233,11 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
         let done = several::done(job, &meter);
         let is_part = !broke.is_told && !several::rest(job, &meter).is_empty();
         if let Some(last) = meter.done().values().last().filter(|_| is_part) {
-            // Nobody who asks for it hears of these otherwise.
+            // Report the complete targets, which would not be reported otherwise.
             let shown = done.iter().map(Remote::shown).collect();
             let _ = meter.finish(&("to", shown), *last);
         }
-        // These have all of it, whatever becomes of the others.
+        // These targets are complete, whatever happens to the others.
         if !broke.is_told
             && !done.is_empty()
             && let Err(failure) = list(command, job, &meter)
@@ -251,7 +250,7 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
     })
 }
 
-/// Takes into the manifest, if one is wanted, what has come.
+/// Adds the copied files to the manifest, if there is one.
 fn list(command: Command<'_>, job: Job<'_>, meter: &Meter) -> Result<(), Failure> {
     let Some(manifest) = command.manifest else {
         return Ok(());
@@ -261,7 +260,7 @@ fn list(command: Command<'_>, job: Job<'_>, meter: &Meter) -> Result<(), Failure
     listed.map_err(|error| unread(local.as_os_str(), &error))
 }
 
-/// As many as it takes. Targets that have got their copy are left out of the next one.
+/// Makes as many attempts as necessary. Targets that have got their copy are left out of the next attempt.
 fn attempts(
     command: Command<'_>,
     job: Job<'_>,
@@ -301,7 +300,7 @@ fn attempts(
         match patience.next(broke.cause.as_ref(), &ends, (begun, idle), Instant::now()) {
             Next::Around(false) => last = Some(broke),
             Next::Around(true) => meter.wait(broke.failure.text(), patience.give_up()),
-            // The other targets need not wait for it.
+            // The other targets need not wait for this one.
             Next::Wait(_) if broke.about.target.is_some() => return Err(broke),
             Next::Wait(pause) => {
                 meter.wait(broke.failure.text(), patience.give_up());
@@ -313,12 +312,12 @@ fn attempts(
 }
 
 impl<'a> Job<'a> {
-    /// A stream is gone when it was read or written.
+    /// Returns false for a stream: it can be read or written only once.
     fn can_repeat(self) -> bool {
         !matches!(self, Job::Push(path, _) | Job::Pull(_, path) if path == "-")
     }
 
-    /// Bytes, where they are known before the source has told.
+    /// Returns the number of bytes, if it is known before the source reports it.
     fn total(self) -> Option<u64> {
         match self {
             Job::Push(source, _) if source != "-" => size(Path::new(source)),
@@ -326,7 +325,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What is copied, on this host: a path, or a directory in which it may be.
+    /// Returns the local path of the copied data: a path, or a directory that may contain it.
     fn local(self) -> PathBuf {
         match self {
             Job::Push(source, _) => PathBuf::from(source),
@@ -340,7 +339,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What it is called where it goes, in a directory with others; the content of a directory has no name.
+    /// Returns the name of the copy in a directory with others; `None` for the content of a directory.
     fn name(self) -> Option<Vec<u8>> {
         match self {
             Job::Push(source, _) if source == "-" || is_content(source) => None,
@@ -353,7 +352,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The nodes at its other ends.
+    /// Returns the nodes at the copy's other ends.
     fn nodes(self) -> impl Iterator<Item = &'a str> {
         let remotes = match self {
             Job::Push(_, targets) => targets,
@@ -362,7 +361,7 @@ impl<'a> Job<'a> {
         remotes.iter().map(|remote| remote.node.as_str())
     }
 
-    /// How it is told what came of it.
+    /// Returns the words for the report of the result.
     fn words(self) -> (&'static str, Vec<String>) {
         match self {
             Job::Push(_, targets) => ("to", targets.iter().map(Remote::shown).collect()),
@@ -371,8 +370,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// One attempt. Where the only way is one that was to be avoided, and nothing has begun, it is not
-/// gone again: `last` is what came of it.
+/// Makes one attempt. If the only path is one that should be avoided, and nothing has begun, the function does not try
+/// it again: it returns the failure `last`.
 fn attempt(
     command: Command<'_>,
     job: Job<'_>,
@@ -389,7 +388,7 @@ fn attempt(
             control.at()
         ))));
     }
-    // A node that has just started learns the names of others in a moment.
+    // A node that has just started gets the names of other nodes in a moment.
     let knows = |status: &Value| {
         let names = Names::of(status);
         job.nodes().all(|node| names.address(node).is_ok())
@@ -475,11 +474,12 @@ fn attempt(
         }
         let is_entry = matches!(told, Progress::Entry(_) | Progress::From(_));
         if is_entry && may_probe && args.probe_bytes(meter).is_some() {
-            // Nothing of this entry was copied yet.
+            // No byte of this entry has been copied yet.
             meter.turn_to_probe();
             order.stop.store(true, Ordering::Relaxed);
         }
-        // A pull knows its total only now; a stream never has one. What is measured first is told of then.
+        // A pull knows its total only now; a stream never has one. If segments are measured first, the expectation is
+        // shown after that.
         let is_known = meter.to_come().is_some() || !args.may_turn_to_probe(meter);
         let says_what_comes = matches!(told, Progress::Total(_) | Progress::Entry(_));
         if says_what_comes && is_known && !meter.turns_to_probe() {
@@ -488,7 +488,7 @@ fn attempt(
         if let (Progress::Segment(from, to, segment), Some(doubt)) = (told, &doubt) {
             doubt.on_segment((from, to), &segment);
         }
-        // A stream cannot go on at the others alone.
+        // A stream cannot continue with the other targets alone.
         if matches!(told, Progress::Segment(..)) && job.can_repeat() {
             let node = meter.stalled();
             if node.is_some() {
@@ -504,7 +504,7 @@ fn attempt(
     done.map_err(|mut cause| {
         let has_stopped = order.stop.load(Ordering::Relaxed);
         if cause.kind == FailureKind::Over && !has_stopped {
-            // Nobody else breaks it off.
+            // Only this process stops a copy, so this was a fault.
             cause.kind = FailureKind::Broken;
         }
         cause
@@ -535,7 +535,7 @@ fn attempt(
     })
 }
 
-/// What an attempt reads or writes here, and its other ends.
+/// What an attempt reads or writes on this host, and its other ends.
 enum Work {
     Push(Box<Tree>, Ends),
     Pull(Ends, Place),
@@ -629,8 +629,9 @@ fn order((args, fresh): (&Copy, bool), route: &Route, socket: &Path, planned: &P
     }
 }
 
-/// Bytes of a file, or of all files in a directory: whether segments are to be measured before the first
-/// attempt. Unknown beyond so many that counting them would delay it; the source tells its total then.
+/// Counts the bytes of a file, or of all files in a directory. They decide whether segments are measured before the
+/// first attempt. Returns `None` for more than [`COUNTED_MAX`] entries, because counting them would delay the copy. The
+/// source reports its total in that case.
 fn size(path: &Path) -> Option<u64> {
     let (mut total, mut entries) = (0, 0);
     let mut rest = vec![path.canonicalize().ok()?];
@@ -649,16 +650,16 @@ fn size(path: &Path) -> Option<u64> {
     Some(total)
 }
 
-/// Entries that are counted before a copy begins: some 10 µs each, a tenth of a second for all.
+/// Most entries that are counted before a copy begins: some 10 µs each, a tenth of a second for all.
 const COUNTED_MAX: usize = 10_000;
 
-/// What is left out, as patterns.
+/// Returns the patterns of files that are left out.
 fn patterns(args: &Copy) -> Vec<Vec<u8>> {
     let patterns = args.exclude.iter();
     patterns.map(|p| p.as_bytes().to_vec()).collect()
 }
 
-/// Where a copy that was begun in this directory has its targets, in words.
+/// Returns the targets of a copy that was begun in this directory, in words.
 pub(crate) fn targets(args: &Copy, directory: &Path) -> Result<Vec<String>, Failure> {
     Ok(match wanted(&args.paths)? {
         Wanted::Push(_, targets) => targets.iter().map(Remote::shown).collect(),
@@ -666,12 +667,12 @@ pub(crate) fn targets(args: &Copy, directory: &Path) -> Result<Vec<String>, Fail
     })
 }
 
-/// What is in it goes into the target itself, as with rsync.
+/// Returns true if the content of the source goes into the target itself, as with rsync.
 fn is_content(source: &OsStr) -> bool {
     source.as_bytes().ends_with(b"/")
 }
 
-/// The name that a copy of what another node has gets in a directory.
+/// Returns the name in a directory of a copy from another node.
 fn pulled_name(source: &Remote) -> Option<&OsStr> {
     let path = OsStr::from_bytes(&source.path);
     if is_content(path) {
@@ -680,7 +681,7 @@ fn pulled_name(source: &Remote) -> Option<&OsStr> {
     Path::new(path).file_name()
 }
 
-/// The name that a copy of `path` has in a directory.
+/// Returns the name of a copy of `path` in a directory.
 fn named(path: &Path) -> Option<OsString> {
     let whole = path.canonicalize().ok()?;
     whole.file_name().map(OsStr::to_owned)

@@ -1,4 +1,4 @@
-//! `sinew discover`: what the DNS says of a domain's nodes and SIP proxies.
+//! `sinew discover`: shows the DNS records of a domain's nodes and SIP proxies.
 
 use crate::failure::{Failure, Outcome};
 use crate::table::{Align, Table};
@@ -45,7 +45,7 @@ pub enum Wanted {
     SipTcp,
 }
 
-/// Looks, and tells what was found.
+/// Looks up the records, and prints them.
 pub fn run(args: &Arguments) -> Outcome {
     let settings = Settings {
         server: args.server,
@@ -79,7 +79,7 @@ pub fn run(args: &Arguments) -> Outcome {
             error => Failure::failed(error),
         }),
         _ => {
-            // What is there is on standard output; the rest is told beside it.
+            // The results are on standard output; the errors go to standard error.
             for (what, error) in errors {
                 let _ = writeln!(io::stderr(), "{what}: {error}");
             }

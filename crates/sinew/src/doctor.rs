@@ -1,4 +1,4 @@
-//! `sinew doctor`: what is wrong with this host or its node, and what to do next.
+//! `sinew doctor`: finds what is wrong with this host or its node, and says what to do next.
 //!
 //! ```text
 //!   clock   against whatever else tells of the time                    first: all else goes by it
@@ -7,8 +7,8 @@
 //!           kernel drops
 //!   files   node.toml, certificate, disk, neighbours' names            a node's directory
 //! ```
-//! Each finding says what was looked at and what was seen; what is not good has the next step. Nothing is
-//! changed. Exit status 1 if something is bad.
+//! Each finding has what was checked and what was seen. A finding that is not good also has the next step. The command
+//! changes nothing. The exit status is 1 if something is bad.
 
 mod clock;
 mod disk;
@@ -45,12 +45,12 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// How good something is.
+/// The rating of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// As it is to be.
+    /// Everything is all right.
     Good,
-    /// It works, worse than it could.
+    /// It works, but worse than it could.
     Weak,
     /// It does not work.
     Bad,
@@ -66,14 +66,14 @@ impl State {
     }
 }
 
-/// Something that was looked at.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In a word.
+    /// The subject in a word.
     pub what: &'static str,
-    /// How good it is.
+    /// The rating.
     pub state: State,
-    /// What was seen.
+    /// What the check saw.
     pub seen: String,
     /// What to do; empty if it is good.
     pub next: String,
@@ -106,7 +106,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything, and says it.
+/// Runs all checks, and prints the findings.
 pub fn run(args: &Doctor) -> Outcome {
     let findings = examine(args, HostClock::read());
     tell(args, &findings)?;
@@ -119,7 +119,7 @@ pub fn run(args: &Doctor) -> Outcome {
     }
 }
 
-/// Looks at everything, at the time that the host's clock shows.
+/// Runs all checks, with `at` as the time of the host's clock.
 pub fn examine(args: &Doctor, at: HostClock) -> Vec<Finding> {
     if control::is_elsewhere(args.dir.as_deref().or(args.node.as_deref())) {
         let next = "run `sinew doctor` on the node's own host: it looks at that host, too";
@@ -152,7 +152,7 @@ pub fn examine(args: &Doctor, at: HostClock) -> Vec<Finding> {
 }
 
 impl Doctor {
-    /// The configuration that is looked at: that of the directory, or the one that belongs to a socket if there is one.
+    /// Returns the configuration to check: that of the directory, or the one that belongs to a socket, if there is one.
     fn configuration(&self) -> Option<PathBuf> {
         if let Some(dir) = &self.dir {
             return Some(configuration(dir));
@@ -190,7 +190,7 @@ fn tell(args: &Doctor, findings: &[Finding]) -> Outcome {
     terminal::line(text.trim_end())
 }
 
-/// The configuration of a node's directory.
+/// Returns the configuration of a node's directory.
 fn configuration(dir: &Path) -> PathBuf {
     match dir.extension().is_some_and(|end| end == "toml") {
         true => dir.to_owned(),

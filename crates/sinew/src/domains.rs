@@ -1,12 +1,13 @@
-//! Which nodes of the overlay serve a domain, kept up to date by asking a running node.
+//! Finds the nodes of the overlay that serve a domain, and stays up to date by asking a running
+//! node.
 //!
 //! ```text
 //!   thread ── {"cmd":"snapshot"} every two seconds ──▶ operator's socket of the node
 //!      └──▶ Table ◀── serving("example.org"), which waits for nobody
 //! ```
 //!
-//! The node checks certificates and tells which domains they name (`nodes` of its status); see
-//! [`gateway::domains`] for what they mean.
+//! The node checks certificates and reports the domains that they name (`nodes` of its status); see
+//! [`gateway::domains`] for their meaning.
 
 use crate::control::Control;
 use crate::show::{list, text};
@@ -23,8 +24,8 @@ use std::time::Duration;
 /// second; a new call shall not try it for much longer, and a status costs a node a millisecond.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The nodes of the overlay and their domains as a node knows them, looked at again and again until
-/// it is dropped.
+/// The nodes of the overlay and their domains as a node knows them, updated regularly until this
+/// value is dropped.
 #[derive(Debug)]
 pub struct Watch {
     table: Arc<Mutex<Arc<Table>>>,
@@ -34,7 +35,7 @@ pub struct Watch {
 
 impl Watch {
     /// Watches the node whose operator's socket is `control` and whose status was `status` just
-    /// now. A node that does not answer has not changed.
+    /// now. If the node does not answer, the old state stays.
     pub fn start(control: PathBuf, status: &Value) -> std::io::Result<Watch> {
         Watch::looking(EVERY, control, status)
     }
@@ -68,7 +69,7 @@ impl Watch {
         })
     }
 
-    /// All nodes that can be reached now.
+    /// Returns all nodes that can be reached now.
     pub fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -84,13 +85,13 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
     }
 }
 
-/// The nodes in a node's status that can be reached.
+/// Returns the reachable nodes in a node's status.
 pub fn table(status: &Value) -> Table {
     let nodes = list(&status["nodes"]).iter().filter_map(|node| {
         let domains = list(&node["domains"]).iter().map(text);
@@ -154,7 +155,7 @@ mod tests {
             let answer = format!("{}\n", status(&Value::Null));
             stream.get_mut().write_all(answer.as_bytes()).unwrap();
         }
-        // The second question came after the first answer was taken in.
+        // The second question came after the first answer was processed.
         assert_eq!(names(&watch), ["par"]);
         drop(stream);
         assert_eq!(names(&watch), ["par"]);

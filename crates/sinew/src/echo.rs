@@ -1,8 +1,7 @@
-//! Echo requests and their answers: the ground of `sinew ping` and `sinew trace`.
+//! Echo requests and their answers: the basis of `sinew ping` and `sinew trace`.
 //!
-//! Every node answers at its virtual port 7, and a node at which a request's time to live ends
-//! says so. A request carries the asker's clock, so nothing is remembered per request but whether
-//! it was answered.
+//! Every node answers at its virtual port 7. A node at which a request's time to live expires reports that. A request
+//! carries the sender's clock, so the sender only remembers whether a request was answered.
 
 use crate::control::{self, Control};
 use crate::failure::Failure;
@@ -40,33 +39,32 @@ pub struct Way {
     pub json: bool,
 }
 
-/// A node to ask from, and one to ask.
+/// The node that sends requests, and the node that is to answer.
 #[derive(Debug)]
 pub struct Path {
-    /// The node to ask from.
+    /// The node that sends the requests.
     pub node: Node,
-    /// The names that the node knows.
+    /// The names that this node knows.
     pub names: Names,
-    /// The node to ask.
+    /// The node that is to answer.
     pub to: NodeAddr,
     service: Service,
     routing: Option<RouteBy>,
-    /// Its links have just changed: the path may be on its way.
+    /// The links of the sending node have just changed, so the path may still be missing.
     settling: bool,
 }
 
-/// A time from one millisecond to a minute.
+/// Reads a time from one millisecond to a minute.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(60));
     quantity::within(quantity::seconds(text)?, least, most)
 }
 
-/// The number of the first request that only asks whether there is a path, and how often such are
-/// sent.
+/// The number of the first request that only tests whether there is a path, and the interval of these requests.
 const FIRST_TRY: u16 = 0xff00;
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// One socket that asks.
+/// A socket that sends requests.
 pub struct Prober {
     socket: DatagramSocket,
     poller: Poller,
@@ -79,31 +77,31 @@ pub struct Prober {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// Of which request.
+    /// The request that it answers.
     pub seq: u16,
     /// The node that answered.
     pub node: NodeAddr,
-    /// It is the node that was asked, and not one on the way.
+    /// The answer comes from the destination, and not from a node on the path.
     pub arrived: bool,
-    /// How many hops the request took.
+    /// Number of hops that the request took.
     pub hops: u8,
     /// The round trip.
     pub rtt_ms: f64,
 }
 
-/// What ended a wait.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Heard {
-    /// An answer.
+    /// An answer came.
     Answer(Answer),
-    /// The time.
+    /// The time ended.
     Nothing,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Path {
-    /// Finds the node to start from, and the node that is meant.
+    /// Finds the node to start from, and the destination.
     pub fn find(way: &Way) -> Result<Path, Failure> {
         let mut path = Path {
             service: way.service,
@@ -114,8 +112,8 @@ impl Path {
         Ok(path)
     }
 
-    /// The path to a node as soon as that is known by name: certificates of a node that starts are on
-    /// their way.
+    /// Returns the path to a node as soon as its name is known. While a node starts, certificates with names may still
+    /// be missing.
     pub fn soon(node: Option<&std::path::Path>, to: &str) -> Result<Path, Failure> {
         if let Some(node) = as_client(node)? {
             let names = Names::default();
@@ -141,7 +139,7 @@ impl Path {
         })
     }
 
-    /// Waits for a path that is on its way: until an answer has come, and not for long.
+    /// Waits a short time for a path that is still missing, until an answer comes.
     pub fn come(&self, deadline: Duration) -> Result<(), Failure> {
         if !self.settling {
             return Ok(());
@@ -169,7 +167,7 @@ impl Path {
         let mut options = self.service.options(deadline);
         if let Some(routing) = self.routing {
             options.routing = routing;
-            // A best path is one for a deadline.
+            // The best path depends on a deadline.
             options.deadline = Some(deadline);
         }
         let socket = self.node.bind(0, Options { ttl, ..options })?;
@@ -194,12 +192,12 @@ impl Path {
 }
 
 impl Prober {
-    /// The time now.
+    /// Returns the time now.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// Asks. What cannot be sent now counts as lost.
+    /// Sends a request. A request that cannot be sent now counts as lost.
     pub fn ask(&self, seq: u16, bytes: usize) -> Result<(), Failure> {
         let mut payload = vec![0; bytes.max(ECHO_BYTES)];
         let request = Echo {
@@ -280,36 +278,36 @@ impl Prober {
 pub struct Rtts(Vec<f64>);
 
 impl Rtts {
-    /// One more.
+    /// Adds a round trip.
     pub fn add(&mut self, rtt_ms: f64) {
         self.0.push(rtt_ms);
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// How many.
+    /// Returns the number of round trips.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True without any.
+    /// Returns true if there is no round trip.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The round trip below which `share` of them lie.
+    /// Returns the round trip below which this share of them lies.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let last = self.0.len().checked_sub(1)?;
         self.0.get((share * last as f64).round() as usize).copied()
     }
 
-    /// The stable keys `min`, `median`, `p95`, `max`; null without any.
+    /// Returns the stable keys `min`, `median`, `p95`, `max`; null if there is no round trip.
     pub fn json(&self) -> Value {
         let at = |share| self.quantile(share);
         json!({"min": at(0.0), "median": at(0.5), "p95": at(0.95), "max": at(1.0)})
     }
 }
 
-/// The share of requests without answer, in percent.
+/// Returns the share of requests without an answer, in percent.
 pub fn loss_pct(sent: usize, received: usize) -> f64 {
     if sent == 0 {
         0.0

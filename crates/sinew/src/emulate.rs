@@ -43,7 +43,8 @@ pub struct Emulate {
     pub json: bool,
 }
 
-/// Joins the two networks until it is told to end, and tells what went through.
+/// Joins the two networks until the user or the time ends it, and reports what happened to the
+/// packets.
 pub fn run(args: &Emulate) -> Outcome {
     let [a, b] = args.between.as_slice() else {
         return Err(Failure::misused("a link has two ends: --between A B"));

@@ -1,6 +1,6 @@
-//! The exits of a running node: virtual ports behind each of which is one TCP target, and what
-//! gateways may ask for, as its configuration lists them. None by default. They change while the node runs;
-//! what an exit carries already goes on.
+//! The exits of a running node: virtual ports that lead to one TCP target each, and the targets that gateways may ask
+//! for. Both are listed in the configuration, and empty by default. They can change while the node runs. Existing
+//! connections continue.
 
 use crate::config::{Exit, Exits};
 use client::{Error, Node, Options};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The exits that serve, each on a thread of its own, until the node stops.
+/// The exits, each served by its own thread until the node stops.
 #[derive(Clone)]
 pub struct Serving {
     node: Node,
@@ -23,7 +23,7 @@ pub struct Serving {
     open: Arc<Mutex<Open>>,
 }
 
-/// What changes those that serve.
+/// The handles that change running exits.
 #[derive(Default)]
 struct Open {
     ports: BTreeMap<u16, ExitHandle>,
@@ -31,8 +31,8 @@ struct Open {
 }
 
 impl Serving {
-    /// Serves each exit as an ordinary client at `client_socket`. The node does not run yet, so each thread waits
-    /// for it to answer.
+    /// Serves each exit as an ordinary client at `client_socket`. The node does not run yet, so each thread waits until
+    /// the node answers.
     pub fn start(exits: &Exits, client_socket: &Path, lines: &Lines) -> io::Result<Serving> {
         let serving = Serving {
             node: Node::at(client_socket),
@@ -59,8 +59,8 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Goes on as `now` lists them, where it was `before`: what has changed, and what could not be. That is
-    /// not in `now` then, so that it is tried again the next time.
+    /// Changes the exits from `before` to `now`. Returns the changes, and the errors. The function removes an exit that
+    /// could not be changed from `now`, so that the next reload tries it again.
     pub fn change(&self, before: &Exits, now: &mut Exits) -> Vec<Result<String, String>> {
         let mut changes = Vec::new();
         for exit in &before.ports {
@@ -97,7 +97,7 @@ impl Serving {
         changes
     }
 
-    /// Has a port lead to a target, whether it serves already or not.
+    /// Lets a port lead to a target, whether the port is served already or not.
     fn lead(&self, exit: &Exit) -> Result<(), String> {
         if let Some(handle) = self.open().ports.get(&exit.port) {
             handle.lead_to(&exit.to);
@@ -112,7 +112,7 @@ impl Serving {
 
     fn allow(&self, allowed: Allowed) -> Result<(), String> {
         if let Some(handle) = &self.open().beyond {
-            // With nothing listed the ports stay, and refuse everybody.
+            // With an empty list, the ports stay, and refuse all connections.
             handle.allow(allowed);
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Serving {
     }
 
     fn not_served(&self, port: u16, why: &Error) {
-        // The node is stopping, and this with it; or it is listed no more.
+        // The node is stopping, or the exit was removed from the configuration.
         if !matches!(why, Error::Closed) {
             let text = format!("exit: port {port} is not served: {why}");
             self.lines.say(&text);
@@ -170,7 +170,7 @@ impl Serving {
     }
 }
 
-/// Says what fails, so that no node can fill the log.
+/// Returns the function that logs failures, with a limit for each node so that no node can fill the log.
 fn reporter(lines: &Lines) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let say = lines.clone();
     let said = Mutex::new(Said::default());
@@ -192,17 +192,17 @@ fn reporter(lines: &Lines) -> Arc<dyn Fn(&Event) + Send + Sync> {
     })
 }
 
-/// How often something is said of one node.
+/// The shortest time between two log lines about one node.
 const SAID_EVERY: Duration = Duration::from_secs(60);
-/// Nodes that are told apart; the one that was spoken of first makes room.
+/// Most nodes that are distinguished. A new one replaces the node with the oldest line.
 const MAX_SAID: usize = 256;
 
-/// Of which nodes something was said, when, and how much was not since.
+/// The last log line about each node: its time, and the number of lines that were suppressed since.
 #[derive(Debug, Default)]
 struct Said(BTreeMap<String, (Instant, u64)>);
 
 impl Said {
-    /// Something of this node: whether it is to be said, and how much was not.
+    /// Records a failure for a node. Returns `None` if it must not be logged, or else how many were suppressed.
     fn note(&mut self, node: &str, now: Instant) -> Option<u64> {
         if let Some((at, more)) = self.0.get_mut(node) {
             if now.saturating_duration_since(*at) < SAID_EVERY {

@@ -1,19 +1,19 @@
-//! Why a command did not do what it was asked, and the exit status that tells so.
+//! Why a command failed, and the exit status for it.
 
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-/// The outcome of a command that was not done.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// Something went wrong: exit status 1.
     Failed(String),
-    /// The command line or a configuration asks for what cannot be: exit status 2.
+    /// The command line or a configuration is invalid: exit status 2.
     Misused(String),
-    /// The network's directory has it, and the running node that was named has not: exit status 3.
+    /// The network's directory has the change, but the named running node does not: exit status 3.
     Undelivered(String),
-    /// Whoever reads our output has gone: nothing to say, and nothing wrong.
+    /// The reader of our output has gone. This is no error and needs no message.
     NobodyReads,
 }
 
@@ -21,17 +21,17 @@ pub enum Failure {
 pub type Outcome = Result<(), Failure>;
 
 impl Failure {
-    /// Exit status 1.
+    /// Makes a failure with exit status 1.
     pub fn failed(what: impl Display) -> Failure {
         Failure::Failed(what.to_string())
     }
 
-    /// Exit status 2.
+    /// Makes a failure with exit status 2.
     pub fn misused(what: impl Display) -> Failure {
         Failure::Misused(what.to_string())
     }
 
-    /// What is to be said; nothing if nobody reads it.
+    /// Returns the message; empty if there is no reader.
     pub fn text(&self) -> &str {
         match self {
             Failure::Failed(text) | Failure::Misused(text) | Failure::Undelivered(text) => text,
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// The same, for what cannot be mended by trying again: exit status 2.
+    /// Converts a failure that does not go away by trying again: exit status 2.
     pub fn for_good(self) -> Failure {
         match self {
             Failure::Failed(text) => Failure::Misused(text),
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// The exit status that tells of it.
+    /// Returns the exit status.
     pub fn status(&self) -> u8 {
         match self {
             Failure::Failed(_) => 1,
@@ -57,11 +57,11 @@ impl Failure {
         }
     }
 
-    /// Says what is to be said on standard error, and gives the exit status.
+    /// Writes the message to standard error, and returns the exit status.
     pub fn report(&self) -> ExitCode {
         if !matches!(self, Failure::NobodyReads) {
             let line = format!("sinew: {}\n", self.text());
-            // Nobody can be told that standard error is gone.
+            // If standard error is closed, there is no place for this error.
             let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
         }
         ExitCode::from(self.status())

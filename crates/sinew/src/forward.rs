@@ -1,4 +1,4 @@
-//! `sinew forward`: a TCP port carried over the overlay, both halves.
+//! `sinew forward`: carries a TCP port over the overlay. Both ends use this command.
 
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
@@ -51,7 +51,7 @@ pub struct Forward {
     pub json: bool,
 }
 
-/// A port on the loopback address, or an address and a port.
+/// Reads a port on the loopback address, or an address and a port.
 fn local(word: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = word.parse::<u16>() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
@@ -60,7 +60,7 @@ fn local(word: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "not a port or an address and a port, like 2222 or 127.0.0.1:2222".to_owned())
 }
 
-/// A host and a port, as far as its text can be judged.
+/// Reads a host and a port, and checks them as far as the text allows.
 pub fn exit_target(word: &str) -> Result<String, String> {
     let parts = word.rsplit_once(':');
     let ports = parts.and_then(|(host, port)| port.parse::<u16>().ok().map(|port| (host, port)));
@@ -74,7 +74,7 @@ pub fn exit_target(word: &str) -> Result<String, String> {
 
 /// Carries connections until Ctrl-C.
 pub fn run(args: &Forward) -> Outcome {
-    // Each connection takes four; with fewer than permitted some wait longer.
+    // Each connection takes four descriptors. If the limit stays lower, some connections wait longer.
     let _ = net::sched::raise_descriptors();
     let (node, names) = node_at(args.node.as_deref())?;
     let mut stop = Stop::new()?;
@@ -82,7 +82,7 @@ pub fn run(args: &Forward) -> Outcome {
     let options = Options {
         give_up: args.give_up,
         control: args.control,
-        // The TCP client is connected already, so a refusal finds it in the midst in any case.
+        // The TCP client is connected already, so a refusal reaches it in the middle of the connection in any case.
         early: true,
         ..Options::stream()
     };
@@ -114,7 +114,7 @@ pub fn run(args: &Forward) -> Outcome {
     Ok(())
 }
 
-/// The first line: where it listens, so that a script can wait for it and learn the port.
+/// Prints the first line: the address where the command listens. So a script can wait for it and read the port.
 fn say(args: &Forward, from: &str, to: &str) -> Outcome {
     if args.json {
         return terminal::json(&json!({"event": "listening", "at": from, "to": to}));
@@ -123,11 +123,11 @@ fn say(args: &Forward, from: &str, to: &str) -> Outcome {
     Ok(())
 }
 
-/// Tells what happens: failures to people, everything to programs.
+/// Returns the function that reports events: failures as text, all events as JSON.
 pub fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
     move |event| {
         if as_json {
-            // Nobody reads any more, and connections go on.
+            // If the output is closed, connections continue.
             let _ = terminal::json(&as_value(event));
         } else if let Event::Failed { .. } = event {
             let _ = writeln!(io::stderr(), "{event}");

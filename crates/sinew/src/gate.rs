@@ -1,5 +1,5 @@
-//! The gate of a running node, where clients on other hosts come in; only if its configuration has
-//! `[clients]`. And `sinew net clients`, which configures it.
+//! The gate of a running node, at which clients on other hosts connect. It exists only if the configuration has
+//! `[clients]`. Also `sinew net clients`, which configures it.
 //!
 //! ```text
 //!   node's host:  net clients DIR ──▶ node.toml [clients], clients.token, NAME.remote
@@ -30,9 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use toml_edit::DocumentMut;
 
-/// The token's file, beside the configuration.
+/// The name of the token's file, next to the configuration.
 const TOKEN_FILE: &str = "clients.token";
-/// Clients that the status tells of.
+/// Most clients in the status.
 const WAYS_TOLD: usize = 32;
 
 /// Arguments of `sinew net clients`.
@@ -57,7 +57,7 @@ pub struct NetClients {
     pub json: bool,
 }
 
-/// Opens the gate and serves it on threads of its own, until the process ends.
+/// Opens the gate and serves it on its own threads, until the process ends.
 pub fn start(
     clients: &Clients,
     realtime: bool,
@@ -114,7 +114,7 @@ pub fn start(
         .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))
 }
 
-/// What the status tells of the gate.
+/// The gate's part of the status.
 #[derive(Debug)]
 struct GateReport(Arc<Gate>);
 
@@ -166,8 +166,8 @@ fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {
     })?)
 }
 
-/// A kind of file for other hosts: what its name ends in, the key in `[clients]` and the file of its token, what it is for,
-/// and what to do with it.
+/// A kind of file for other hosts: the end of its name, its key in `[clients]`, the file of its token, its purpose, and
+/// what to do with it.
 struct Kind {
     of: &'static str,
     key: &'static str,
@@ -269,7 +269,7 @@ pub fn run(args: &NetClients) -> Outcome {
     tell(args, name, &made)
 }
 
-/// Writes what `[clients]` lacks.
+/// Writes the keys that `[clients]` lacks.
 fn configure(path: &Path, listen: SocketAddr, kinds: &[Kind]) -> Outcome {
     let text = identity::read(path)?;
     let mut document: DocumentMut = text.parse().map_err(Failure::misused)?;
@@ -297,7 +297,8 @@ fn configure(path: &Path, listen: SocketAddr, kinds: &[Kind]) -> Outcome {
     Ok(())
 }
 
-/// The node's own user can read the file, whoever runs this command: its owner is that of the node's directory.
+/// Makes the file readable for the node's own user, whoever runs this command: the file gets the owner of the node's
+/// directory.
 fn give(file: &Path, dir: &Path) -> Outcome {
     let fail = |error| Failure::failed(format_args!("{}: {error}", file.display()));
     let (of, is) = (

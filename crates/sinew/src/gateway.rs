@@ -1,4 +1,4 @@
-//! `sinew gateway`: programs that know nothing of overlays, carried over one.
+//! `sinew gateway`: connects programs that do not know the overlay.
 
 mod amt;
 pub mod exchange;
@@ -33,9 +33,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wire::exit::Host;
 
-/// For how long it is remembered which nodes there are.
+/// How long the list of nodes counts as fresh.
 const FRESH: Duration = Duration::from_secs(5);
-/// How often it is asked for a name that was not known.
+/// The shortest time between two requests for the list, if it lacks a name.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The subcommands of `sinew gateway`.
@@ -129,7 +129,7 @@ pub struct SocksArgs {
     pub json: bool,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(command: &Gateway) -> Outcome {
     match command {
         Gateway::Socks(args) => socks(args),
@@ -143,7 +143,8 @@ pub fn run(command: &Gateway) -> Outcome {
 }
 
 fn socks(args: &SocksArgs) -> Outcome {
-    // Each connection takes four; with fewer than permitted some wait longer.
+    // Each connection takes four descriptors. If the limit stays lower, some connections wait
+    // longer.
     let _ = net::sched::raise_descriptors();
     let (node, known) = find(args.node.as_deref())?;
     let exit = args.exit.as_deref().map(|word| known.names().address(word));
@@ -217,7 +218,7 @@ fn counters(counters: &Counters) -> Value {
     })
 }
 
-/// The node to be a client of, and what it knows of others.
+/// Finds the node to be a client of, and what it knows about other nodes.
 fn find(path: Option<&Path>) -> Result<(Node, Known), Failure> {
     if let Some(node) = as_client(path)? {
         return Ok((node, Known::default()));
@@ -228,7 +229,7 @@ fn find(path: Option<&Path>) -> Result<(Node, Known), Failure> {
     Ok((node, Known::new(control, &status)))
 }
 
-/// The nodes of the overlay, as the node knows them.
+/// The nodes of the overlay, as this node knows them.
 #[derive(Default)]
 struct Known {
     control: Option<PathBuf>,
@@ -255,7 +256,8 @@ impl Known {
             .map_or_else(Names::default, |s| s.names.clone())
     }
 
-    /// What `look` finds in what is known, which is asked for anew if it is old, or has it not.
+    /// Calls `look` with the list of nodes. If the list is old or lacks the node, the function
+    /// first gets a fresh one.
     fn find(&self, look: impl Fn(&Seen) -> Option<NodeAddr>) -> Option<NodeAddr> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (age, found) = match &*seen {
@@ -265,7 +267,7 @@ impl Known {
         if age < AGAIN || (found.is_some() && age < FRESH) {
             return found;
         }
-        // A node that does not answer now has not changed.
+        // If the node does not answer now, the old list stays.
         if let Some(status) = self.status() {
             *seen = Some(Seen::of(&status));
         }
@@ -302,7 +304,7 @@ impl Nodes for Known {
                 let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
                 let word = name.strip_suffix(SUFFIX).unwrap_or(&name);
                 match word.parse::<std::net::Ipv4Addr>() {
-                    // Written as a name, an address is the overlay's for certain.
+                    // An address that is written as a name is always an overlay address.
                     Ok(ip) if word.len() < name.len() => {
                         let address = NodeAddr(ip.to_bits());
                         return address.is_node().then_some(address);

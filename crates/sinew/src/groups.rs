@@ -1,5 +1,6 @@
-//! `sinew groups`, `sinew group show | set | clear`: multicast and anycast groups, their trees, and
-//! what each receiver gets.
+//! `sinew groups`, `sinew group show
+//! set
+//! clear`: multicast and anycast groups, their trees, and the packets that each receiver gets.
 
 mod protection;
 mod ways;
@@ -149,7 +150,8 @@ fn metrics() -> Vec<&'static str> {
     by_table.map(RouteBy::label).collect()
 }
 
-/// The overlay's group of a group of IPv6, and of a source-specific one with its source; other words as they are.
+/// Converts a group of IPv6, or a source-specific one with its source, to the overlay's group. Other words stay as they
+/// are.
 fn groups(text: &str) -> Result<String, String> {
     let Some((group, source)) = text.split_once('@') else {
         return match text.parse() {
@@ -182,7 +184,7 @@ pub(crate) fn one_group(text: &str) -> Result<NodeAddr, String> {
     group.parse().map_err(bad)
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(command: &Group) -> Outcome {
     match command {
         Group::Show(args) => show_group(args),
@@ -198,7 +200,7 @@ pub fn run(command: &Group) -> Outcome {
     }
 }
 
-/// `sinew groups`.
+/// Runs `sinew groups`.
 pub fn show(args: &Show) -> Outcome {
     let mut node = Watched::find(args.node.as_deref())?;
     let mut rates = Rates::default();
@@ -212,7 +214,7 @@ pub fn show(args: &Show) -> Outcome {
     })
 }
 
-/// The node's answer, and its status for the names and the time.
+/// Returns the node's answer, and its status for the names and the time.
 fn asked(node: &mut Watched, question: &Value) -> Result<(Value, Value), Failure> {
     node.with(|control| {
         let (mut answer, status) = (control.ask(question)?, control.status()?);
@@ -234,7 +236,7 @@ fn show_group(args: &ShowGroup) -> Outcome {
                 args.group
             );
             return match args.show.watch {
-                // Whoever watches waits for the first one.
+                // With `--watch`, the command waits for the group to appear.
                 true if args.show.json => Ok(Page::text("null")),
                 true => Ok(Page::text(&why).of(node)),
                 false => Err(Failure::failed(why)),
@@ -302,10 +304,10 @@ fn set(args: &SetGroup) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// What does not fit in a line goes on so far from its beginning.
+/// The indent of the further lines of a text that does not fit in a line.
 const INDENT: usize = 4;
 
-/// What an admission says, line by line.
+/// Returns the reasons in the node's answer, one line each.
 fn reasons(admission: &Value) -> Vec<String> {
     let refusals = list(&admission["refusals"]).iter();
     let refusals = refusals.map(|why| format!("  does not fit: {}", text(why)));
@@ -314,7 +316,7 @@ fn reasons(admission: &Value) -> Vec<String> {
     refusals.chain(notes).collect()
 }
 
-/// One row per group and source; the rate is since the last time.
+/// Lists the groups, one row per group and source. The rate covers the time since the last call.
 fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Result<Page, Failure> {
     let names = Names::of(status);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
@@ -388,7 +390,7 @@ fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Resul
     )
 }
 
-/// What the bridges in the node have done with the packets of a group.
+/// Describes what the bridges in the node have done with the packets of a group.
 fn bridged(group: &Value, status: &Value) -> Vec<String> {
     let of_group = |told: &&Value| told["group"] == group["group"];
     let lines = list(&status["bridges"]).iter().filter_map(|bridge| {
@@ -414,9 +416,9 @@ fn bridged(group: &Value, status: &Value) -> Vec<String> {
     lines.collect()
 }
 
-/// What receivers miss, from which on somebody should look.
+/// From this loss at receivers on, the number is a warning.
 const LOST_WARN_PCT: f64 = 0.1;
-/// From here on pictures break.
+/// From this loss on, pictures have visible faults.
 const LOST_BAD_PCT: f64 = 1.0;
 
 fn lost(value: &Value) -> Cell {
@@ -427,7 +429,7 @@ fn lost(value: &Value) -> Cell {
     )
 }
 
-/// Whether nodes on the way can read what this node sends to a group; nothing of one that is not multicast.
+/// Describes whether nodes on the path can read what this node sends to a group. `None` if the group is not multicast.
 fn sealed(group: &Value, names: &Names) -> Option<String> {
     let cannot = list(&group["cannot_open"]).iter();
     let cannot: Vec<&str> = cannot.map(|node| names.name(text(node))).collect();
@@ -445,7 +447,7 @@ fn sealed(group: &Value, names: &Names) -> Option<String> {
     }
 }
 
-/// The members to which packets of this node go a second time.
+/// Lists the members to which this node sends packets a second time.
 fn starved(group: &Value, names: &Names) -> impl Iterator<Item = String> {
     let line = |member: &Value| {
         let pct = |key: &str| member[key].as_f64().unwrap_or(0.0) * 100.0;
@@ -463,7 +465,7 @@ fn starved(group: &Value, names: &Names) -> impl Iterator<Item = String> {
     lines.into_iter()
 }
 
-/// Who may, as one node says.
+/// Describes the permissions of a group, as one node reports them.
 pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
     let who = |key: &str| match permit[key].as_array() {
         None => "all".to_owned(),
@@ -479,7 +481,7 @@ pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
     )
 }
 
-/// All about one group.
+/// Shows all data of one group.
 fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     let mut page = Page::default();
     let mut lines = Vec::new();
@@ -597,7 +599,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     Ok(page)
 }
 
-/// How members get a group's packets, if the group says it.
+/// Describes how members get a group's packets, if the setting has it.
 fn delivered(setting: &Value) -> String {
     let after = setting["release_ms"].as_u64();
     match (setting["delivery"].as_str(), after) {
@@ -607,7 +609,7 @@ fn delivered(setting: &Value) -> String {
     }
 }
 
-/// Draws the tree below a node, as deep as it is; bounded, whatever a node tells.
+/// Draws the tree below a node. The depth and the number of lines are bounded, whatever a node reports.
 fn draw(node: &str, links: &Value, names: &Names, depth: usize, lines: &mut Vec<String>) {
     if depth > 64 || lines.len() > 4_096 {
         return;

@@ -1,4 +1,4 @@
-//! Files that make a node: keys, certificate, network, revocations.
+//! The files of a node's identity: keys, certificate, network, revocations.
 
 use host::files::write_whole;
 use secure::{Certificate, Identity, Keys, Network, Revocations};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be read, understood or written.
+/// Why a file could not be read, parsed or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// Reading failed.
@@ -15,7 +15,7 @@ pub enum FileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: std::io::Error,
     },
     /// Writing failed.
@@ -23,10 +23,10 @@ pub enum FileError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: std::io::Error,
     },
-    /// It holds a secret, and everybody on this machine can read or change it.
+    /// The file holds a secret, and everybody on this machine can read or change it.
     #[error(
         "{path} holds a secret and is open to everybody on this machine (mode {mode:04o}): run \
          `chmod 600 {path}`; if others use this machine, make a new key"
@@ -37,7 +37,7 @@ pub enum FileError {
         /// Its permissions.
         mode: u32,
     },
-    /// It is not what it should be.
+    /// The content is invalid.
     #[error("{path}: {what}")]
     Content {
         /// The file.
@@ -66,7 +66,7 @@ pub fn read_as<T, E: Display>(
     })
 }
 
-/// Reads and parses a file with a secret, unless it is open to others than its owner and group.
+/// Reads and parses a file with a secret. Fails if users other than its owner and group can open the file.
 pub fn read_secret_as<T, E: Display>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, E>,
@@ -85,12 +85,12 @@ pub fn read_secret_as<T, E: Display>(
     read_as(path, parse)
 }
 
-/// Writes a file for everybody to read, whole or not at all.
+/// Writes a file that everybody may read, atomically.
 pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
     write_mode(path, text, 0o644)
 }
 
-/// Writes a file for its owner alone, whole or not at all.
+/// Writes a file that only its owner may read, atomically.
 pub fn write_secret(path: &Path, text: &str) -> Result<(), FileError> {
     write_mode(path, text, 0o600)
 }
@@ -102,7 +102,7 @@ fn write_mode(path: &Path, text: &str, mode: u32) -> Result<(), FileError> {
     })
 }
 
-/// The identity out of a key file and a certificate file.
+/// Reads the identity from a key file and a certificate file.
 pub fn identity(key: &Path, certificate: &Path) -> Result<Identity, FileError> {
     let keys = read_secret_as(key, Keys::from_text)?;
     let certified = read_as(certificate, Certificate::from_text)?;
@@ -112,8 +112,8 @@ pub fn identity(key: &Path, certificate: &Path) -> Result<Identity, FileError> {
     })
 }
 
-/// The network, with the revocations of a file if there is one, and with the root key that the node's own certificate
-/// proves: that may be newer than the file.
+/// Reads the network, with the revocations of a file if there is one. If the node's own certificate proves a newer root
+/// key than the file has, the network includes that key.
 pub fn network(
     root: &Path,
     revocations: Option<&Path>,

@@ -1,4 +1,4 @@
-//! `sinew invite` and `sinew join`: one line of text makes a host a node.
+//! `sinew invite` and `sinew join`: make a host a node with one line of text.
 //!
 //! ```text
 //!   issuer's host                                        new host

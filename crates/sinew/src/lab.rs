@@ -1,5 +1,5 @@
-//! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict; and
-//! scenarios with real nodes.
+//! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict. Also scenarios with
+//! real nodes.
 
 mod cluster;
 
@@ -156,7 +156,7 @@ pub struct Merge {
     pub json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(lab: &Lab) -> Outcome {
     match lab {
         Lab::List(args) => list(args),
@@ -171,7 +171,7 @@ pub fn run(lab: &Lab) -> Outcome {
     }
 }
 
-/// Where titles begin behind the experiments' names.
+/// The column at which titles begin after the experiments' names.
 const ID: usize = 16;
 
 fn list(args: &List) -> Outcome {
@@ -189,7 +189,7 @@ fn list(args: &List) -> Outcome {
     Ok(())
 }
 
-/// As many parts as there may be.
+/// Reads the number of parts.
 fn parts(text: &str) -> Result<usize, String> {
     let shard: Result<Shard, _> = format!("1/{text}").parse();
     let count = text.parse().ok().filter(|_| shard.is_ok());

@@ -1,4 +1,4 @@
-//! How a node that was just made is started: as a service, here, or not at all.
+//! How a node that was just made starts: as a service, in this process, or not at all.
 
 use crate::failure::{Failure, Outcome};
 use crate::node::{self, NodeArgs};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where a package puts the unit, and where an administrator does.
+/// The places where a package or an administrator puts the unit.
 const UNITS: [&str; 3] = [
     "/etc/systemd/system/sinew@.service",
     "/lib/systemd/system/sinew@.service",
     "/usr/lib/systemd/system/sinew@.service",
 ];
-/// systemd runs this host.
+/// The directory that exists if systemd runs this host.
 const SYSTEMD: &str = "/run/systemd/system";
-/// Where nodes that are services have their files.
+/// The directory for the files of nodes that are services.
 pub const SERVICES: &str = "/etc/sinew";
 
-/// How long a new service's links are waited for. Choice: they need 0.2 to 0.7 s by UDP, and 5 s where that is blocked.
+/// How long to wait for a new service's links. Choice: they need 0.2 to 0.7 s by UDP, and 5 s if UDP is blocked.
 const LINKS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What starts a node.
@@ -44,7 +44,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// How it starts.
+    /// Returns how the node starts.
     pub fn how(&self) -> Result<Start, Failure> {
         let is_root = node::is_root();
         let has_unit = UNITS.iter().any(|unit| Path::new(unit).exists());
@@ -60,7 +60,7 @@ impl Launch {
         }
     }
 
-    /// The directory of a node of this name.
+    /// Returns the directory of a node with this name.
     pub fn dir(&self, name: &str) -> Result<PathBuf, Failure> {
         Ok(match self.how()? {
             Start::Service => Path::new(SERVICES).join(name),
@@ -68,7 +68,7 @@ impl Launch {
         })
     }
 
-    /// The directory of its sockets; none for beside its configuration.
+    /// Returns the directory of the node's sockets; `None` for that of its configuration.
     pub fn sockets(&self, name: &str) -> Result<Option<String>, Failure> {
         Ok(match self.how()? {
             Start::Service => Some(format!("{}/{name}", client::SYSTEM)),
@@ -99,7 +99,7 @@ impl Launch {
     }
 }
 
-/// Has systemd run it, as the user of the unit.
+/// Lets systemd run the node, as the user of the unit.
 fn serve(name: &str, config: &Path, is_json: bool) -> Outcome {
     let dir = config.parent().unwrap_or(Path::new("."));
     run("chown", &["-R", "sinew:", &dir.to_string_lossy()])?;
@@ -110,7 +110,7 @@ fn serve(name: &str, config: &Path, is_json: bool) -> Outcome {
     }
     terminal::line(&format!("{unit} runs, and starts with this host"))?;
     let node = Path::new(client::SYSTEM).join(name);
-    // A node that cannot be asked runs all the same, as far as systemd knows.
+    // If the node does not answer, it still runs as far as systemd knows.
     if let Ok(links) = show::links_once_up(&node, LINKS_PATIENCE, &terminal::look()) {
         terminal::line(links.trim_end())?;
     }

@@ -85,7 +85,7 @@ use show::{Show, What};
 #[command(
     name = "sinew",
     version,
-    // Choice: what every terminal has; longer lines are no easier to read.
+    // Choice: every terminal has this width, and longer lines are not easier to read.
     max_term_width = 80,
     subcommand_required = true,
     arg_required_else_help = true
@@ -342,7 +342,7 @@ Examples:
     Version,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::Up(args) => up::run(args),
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// Every command that is shown, with the words before its name.
+    /// Calls `check` for every visible command, with the words before its name.
     fn each(
         command: &mut clap::Command,
         path: &str,
@@ -419,7 +419,7 @@ mod tests {
         });
     }
 
-    /// The words of one command of a shell: quotes of one kind, and what ends a command.
+    /// Splits one command of a shell into words. It knows one kind of quotes, and stops at the end of the command.
     fn shell_words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
         for c in line.chars().chain([' ']) {

@@ -1,5 +1,5 @@
-//! `sinew lab impair`: emulates a bad network on what a node sends to a neighbour. `sinew link set` and
-//! `sinew link clear` are what it was called in the release before.
+//! `sinew lab impair`: emulates a bad network for the packets that a node sends to a neighbour. `sinew link set` and
+//! `sinew link clear` are the names of the previous release.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
@@ -74,7 +74,7 @@ struct Ends {
     json: bool,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(command: &Link) -> Outcome {
     match command {
         Link::Set(Set { ends, model }) => set(ends, model),
@@ -82,7 +82,7 @@ pub fn run(command: &Link) -> Outcome {
     }
 }
 
-/// `sinew lab impair`.
+/// Runs `sinew lab impair`.
 pub fn impair(args: &Impair) -> Outcome {
     match args.clear {
         true => clear(&args.ends),
@@ -92,7 +92,7 @@ pub fn impair(args: &Impair) -> Outcome {
 
 fn set(ends: &Ends, model: &[String]) -> Outcome {
     let text = model.join(" ");
-    // Told here, so that a mistake at the second end does not leave the first one changed.
+    // The model is checked here, so that a mistake does not change the first end and then fail at the second.
     let model: Model = text.parse().map_err(Failure::misused)?;
     let model = model.to_string();
     act(

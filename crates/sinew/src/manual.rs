@@ -1,4 +1,4 @@
-//! Manual pages and completions, made of the same text as `--help`.
+//! Manual pages and completions, generated from the text of `--help`.
 
 use crate::Cli;
 use crate::failure::{Failure, Outcome};
@@ -21,7 +21,7 @@ pub struct Manual {
     pub dir: PathBuf,
 }
 
-/// Prints completions.
+/// Prints completions for a shell.
 pub fn completions(args: &Completions) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sinew", &mut text);
@@ -30,7 +30,7 @@ pub fn completions(args: &Completions) -> Outcome {
     written.map_err(crate::terminal::unwritten)
 }
 
-/// Writes a page for the program and one for each command: `sinew.1`, `sinew-links.1`, …
+/// Writes a manual page for the program and one for each command: `sinew.1`, `sinew-links.1`, …
 pub fn manual(args: &Manual) -> Outcome {
     std::fs::create_dir_all(&args.dir)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.dir))

@@ -1,4 +1,4 @@
-//! Names of nodes, as a running node knows them.
+//! The names of nodes, as a running node knows them.
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 pub struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Those in a node's status: its own, its neighbours', and those of the nodes beyond that it
-    /// has certificates of.
+    /// Reads the names in a node's status: its own, those of its neighbours, and those of other nodes whose
+    /// certificates it has.
     pub fn of(status: &Value) -> Names {
         let snapshot = &status["snapshot"];
         let mut names = BTreeMap::new();
@@ -34,17 +34,17 @@ impl Names {
         Names(names)
     }
 
-    /// The addresses of those that have a name.
+    /// Returns the addresses of the nodes that have a name.
     pub fn addresses(&self) -> impl Iterator<Item = NodeAddr> {
         self.0.keys().filter_map(|address| address.parse().ok())
     }
 
-    /// The name of an address, or the address itself.
+    /// Returns the name of an address, or the address itself.
     pub fn name<'a>(&'a self, address: &'a str) -> &'a str {
         self.0.get(address).map_or(address, String::as_str)
     }
 
-    /// Name and address, or the address alone.
+    /// Returns name and address, or the address alone.
     pub fn both(&self, address: &str) -> String {
         match self.0.get(address) {
             Some(name) => format!("{name} {address}"),
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// The address that `word` is, or stands for.
+    /// Returns the address that `word` is, or the address of the node with this name.
     pub fn address(&self, word: &str) -> Result<NodeAddr, Failure> {
         if let Ok(address) = word.parse::<NodeAddr>() {
             if address.is_node() {
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// The file of the clients' socket of a node.
+/// Returns the file of a node's socket for clients.
 pub fn client_socket(status: &Value) -> Result<&str, Failure> {
     match status["host"]["client_socket"].as_str() {
         Some(path) => Ok(path),
@@ -97,9 +97,9 @@ pub fn client_socket(status: &Value) -> Result<&str, Failure> {
     }
 }
 
-/// The node to be a client of, where nothing but a way to it as a client is named: the socket file of
-/// its clients, or what reaches one on another host: a gate's file or line, or `dns:DOMAIN`. Names of
-/// nodes are not known there, for that is the operator's to ask. `SINEW_NODE` says it as well.
+/// Returns the node to be a client of, if the command names only a way to connect as a client: the socket file for
+/// clients, or a node on another host by a gate's file or line, or by `dns:DOMAIN`. `SINEW_NODE` can also name it. The
+/// names of nodes are not known then, because only the operator may ask for them.
 pub fn as_client(path: Option<&Path>) -> Result<Option<Node>, Failure> {
     let from_env = || std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
     let Some(named) = path.map(Path::to_owned).or_else(from_env) else {
@@ -117,11 +117,11 @@ fn is_for_clients(path: &Path) -> bool {
     ends("sock") || ends("remote") || text.starts_with("tls://") || text.starts_with("dns:")
 }
 
-/// The node that `word` names among those that run here: its connection and its status.
+/// Returns the node that `word` names among those that run on this host: its connection and its status.
 pub fn running(word: &str) -> Result<(Control, Value), Failure> {
     let mut known = Vec::new();
     for path in crate::control::at_hand() {
-        // One that does not answer is not the one that is meant.
+        // A node that does not answer is not the right one.
         let Ok(mut control) = Control::connect(&path) else {
             continue;
         };
@@ -144,7 +144,7 @@ pub fn running(word: &str) -> Result<(Control, Value), Failure> {
     )))
 }
 
-/// True if the status is of the node that `word` names.
+/// Returns true if the status is that of the node that `word` names.
 pub fn is(status: &Value, word: &str) -> bool {
     let snapshot = &status["snapshot"];
     snapshot["name"] == word || snapshot["address"] == word

@@ -1,4 +1,4 @@
-//! `sinew node`: a running node, its engine's thread and those around it.
+//! `sinew node`: a running node, with the engine's thread and the threads beside it.
 //!
 //! ```text
 //!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, hops, keeper, relay,
@@ -46,8 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use wire::exit::Host;
 
-/// The real-time priority that is asked for: above other programs, below the kernel's own threads,
-/// which have 50.
+/// The real-time priority that the node requests: above other programs, below the kernel's own threads, which have 50.
 const PRIORITY: u8 = 10;
 
 /// Arguments of `sinew node`.
@@ -128,7 +127,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     for group in &config.groups {
         for operation in group.wanted().operations().map_err(Failure::misused)? {
             match driver.operate(operation) {
-                // Calls do not wait for the administrator.
+                // Calls must not wait for the administrator, so the node starts nevertheless.
                 Err(why @ RequestError::MayNotSet { .. }) => {
                     lines.warn(&format!(
                         "`[[group]]` is ignored: {why}; then restart this node"
@@ -164,7 +163,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     ended.map_err(Failure::failed)
 }
 
-/// What a start would find wrong, as far as it can be seen without one.
+/// Checks what a start would check, as far as that is possible without a start.
 fn check(args: &NodeArgs, config: &Config, identity: &Identity, network: &Network) -> Outcome {
     let verified = network.verify(identity.certificate(), Clock::new().unix_s());
     verified.map_err(|why| Failure::misused(format_args!("this node's own certificate: {why}")))?;
@@ -180,7 +179,7 @@ fn check(args: &NodeArgs, config: &Config, identity: &Identity, network: &Networ
     ))
 }
 
-/// What speaks with people and service managers, until it is dropped.
+/// The threads that communicate with the operator and the service manager, until this value is dropped.
 struct Attended {
     notify: Arc<Notify>,
     _ready: Ready,
@@ -211,7 +210,7 @@ impl Attended {
     }
 }
 
-/// What the node runs by, to be changed when its files are read again.
+/// Collects the state of the running node that a reload can change.
 fn running(
     args: &NodeArgs,
     config: &Config,
@@ -244,7 +243,7 @@ fn no_thread(error: std::io::Error) -> Failure {
     Failure::failed(format_args!("cannot start a thread: {error}"))
 }
 
-/// Asks the router in front of the host for a port, if that is wanted.
+/// Starts the requests for a port mapping at the router, if the configuration wants one.
 fn mapping(config: &Config, driver: &Driver, lines: &Lines) -> Result<Mapping, Failure> {
     let listen = driver
         .local_addrs()
@@ -260,7 +259,7 @@ fn mapping(config: &Config, driver: &Driver, lines: &Lines) -> Result<Mapping, F
     mapping.map_err(no_thread)
 }
 
-/// Looks where the node listens by this host's own interfaces, if others may make links to it.
+/// Starts to look up the node's addresses on this host's interfaces, if other nodes may make links to it.
 fn looker(config: &Config, driver: &Driver) -> Result<Option<Looker>, Failure> {
     if !config.direct_links && !config.find_links {
         return Ok(None);
@@ -272,7 +271,7 @@ fn looker(config: &Config, driver: &Driver) -> Result<Option<Looker>, Failure> {
     looker.map(Some).map_err(no_thread)
 }
 
-/// Serves the exits that are listed; those that are listed later need the clients' socket too.
+/// Serves the exits of the configuration. Exits that are added later need the clients' socket, too.
 fn exits(config: &Config, lines: &Lines) -> Result<Option<Serving>, Failure> {
     let is_listed = config.exits != config::Exits::default();
     match &config.client_socket {
@@ -287,7 +286,7 @@ fn exits(config: &Config, lines: &Lines) -> Result<Option<Serving>, Failure> {
     }
 }
 
-/// What runs beside the loop, until it is dropped.
+/// The services beside the event loop, until this value is dropped.
 struct Services {
     _control: Option<Control>,
     _metrics: Option<Metrics>,
@@ -360,8 +359,8 @@ impl Services {
     }
 }
 
-/// Bulk data, unless it is switched off. An address that was not asked for and is taken by another
-/// program leaves the node without, loudly.
+/// Starts the service for bulk data, unless it is switched off. If a default address is taken by another program, the
+/// node runs without the service and logs a warning.
 fn relay(
     config: &Config,
     identity: &Identity,
@@ -425,7 +424,7 @@ fn relay(
     }
 }
 
-/// Opens tunnels to neighbours whose UDP is blocked, if it may.
+/// Opens tunnels to neighbours whose UDP is blocked, if the configuration allows it.
 fn tunnels(
     config: &Config,
     identity: &Identity,
@@ -451,7 +450,7 @@ fn tunnels(
     Ok(Some(dialler))
 }
 
-/// Where neighbours are dialled by TCP: as they are by UDP, unless it is said.
+/// Returns the addresses at which neighbours are dialled by TCP; by default, the same as by UDP.
 fn targets(config: &Config) -> Targets {
     let target = |neighbor: &config::Neighbor| {
         let endpoints = match neighbor.tcp.is_empty() {
@@ -463,7 +462,7 @@ fn targets(config: &Config) -> Targets {
     config.neighbors.iter().filter_map(target).collect()
 }
 
-/// What counts for transfers when they begin.
+/// Returns the limits for new transfers.
 fn limits(relay: &config::Relay) -> Limits {
     Limits {
         transfers: relay.transfers,
@@ -472,7 +471,7 @@ fn limits(relay: &config::Relay) -> Limits {
     }
 }
 
-/// What is dialled for other nodes.
+/// Returns the rule for targets that the node dials for other nodes.
 fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     let rules = gateway::allow::Allowed::new(rules.to_vec());
     host::relay::Allowed::by(move |host, at| {
@@ -488,7 +487,7 @@ fn place(other: &config::OtherIssuer) -> Place {
     }
 }
 
-/// What makes this node an issuer.
+/// Reads the delegations that make this node an issuer.
 fn admission_by(
     issuer: &config::Issuer,
     identity: &Identity,
@@ -511,11 +510,10 @@ fn admission_by(
     admission.renewing(others).map_err(Failure::misused)
 }
 
-/// Descriptors that a node asks for: a connection and a stream for each client, and some for
-/// everything else.
+/// Descriptors that a node requests: a connection and a stream for each client, and some for everything else.
 pub const DESCRIPTORS: u64 = 2 * host::clients::MAX_CLIENTS as u64 + 256;
 
-/// Makes room for as many clients as the node may have; says so when there is less.
+/// Raises the limit of descriptors for as many clients as the node may have. Logs a warning if the limit stays lower.
 fn take_descriptors(lines: &Lines) {
     match sched::raise_descriptors() {
         Ok(granted) if granted >= DESCRIPTORS => {}
@@ -528,8 +526,8 @@ fn take_descriptors(lines: &Lines) {
     }
 }
 
-/// Asks for real-time scheduling [Amir06 §V-A], and says loudly when it is not granted. What is granted in words, and
-/// whether it is that.
+/// Requests real-time scheduling [Amir06 §V-A], and logs a warning if it is not granted. Returns the scheduling in
+/// words, and whether it is real-time.
 fn take_priority(lines: &Lines) -> (String, bool) {
     let scheduling = sched::real_time(PRIORITY);
     let is_realtime = matches!(scheduling, Scheduling::RealTime { .. });
@@ -540,12 +538,12 @@ fn take_priority(lines: &Lines) -> (String, bool) {
     (scheduling.to_string(), is_realtime)
 }
 
-/// True for the superuser.
+/// Returns true for the superuser.
 pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The setting that `relays_can_read` stands for.
+/// The setting that `relays_can_read` sets.
 const SEAL_ENDS: &str = "seal_ends";
 
 fn node(
@@ -578,7 +576,7 @@ fn node(
     }
     settings.direct_links = config.direct_links;
     settings.find_links = config.find_links;
-    // What a node promises of its relays must not be taken back by a number elsewhere.
+    // A setting must not override what the node promises by `relays_can_read`.
     if config.relays_can_read.is_some() && config.settings.contains_key(SEAL_ENDS) {
         return Err(Failure::misused(format!(
             "[settings] {SEAL_ENDS}: `relays_can_read` decides that: leave out one of them"
@@ -612,13 +610,13 @@ fn node(
     Ok(node)
 }
 
-/// The neighbours by which the node enters the network.
+/// Returns the neighbours by which the node enters the network.
 fn first_of(neighbors: &[config::Neighbor]) -> Vec<base::NodeAddr> {
     let first = neighbors.iter().filter(|neighbor| neighbor.first);
     first.map(|neighbor| neighbor.address).collect()
 }
 
-/// A neighbour for the engine of a node that listens on `listen`.
+/// Converts a neighbour for the engine of a node that listens on `listen`.
 fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
     let mut numeric = neighbor.endpoints.iter().map(|it| numeric(it, listen));
     Neighbor {
@@ -631,13 +629,13 @@ fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
     }
 }
 
-/// An endpoint that needs no name server.
+/// Converts an endpoint that needs no name server.
 fn numeric(endpoint: &str, listen: &[SocketAddr]) -> Option<UnderlayAddr> {
     let addr: SocketAddr = endpoint.parse().ok()?;
     Some(underlay(addr, socket_for(addr, listen)?))
 }
 
-/// Neighbours that must be looked up, or have more than one address to try.
+/// Returns the neighbours whose names must be looked up, or that have more than one address to try.
 fn names(config: &Config, listen: &[SocketAddr]) -> Vec<Named> {
     let needs = |endpoints: &[String]| match endpoints {
         [] => false,

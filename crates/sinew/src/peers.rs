@@ -1,4 +1,4 @@
-//! `sinew peers`: every node of the network, as a running node knows it.
+//! `sinew peers`: lists every node of the network, as a running node knows it.
 
 use crate::control::Watched;
 use crate::date::{day, span};
@@ -9,11 +9,11 @@ use crate::{watch, why};
 use serde_json::{Value, json};
 use tools::explain::{self, Asked, View};
 
-/// The widest that a path may be beside the other columns on a terminal of 80; a longer one is told by
+/// The widest path that fits next to the other columns on a terminal of 80 columns. For a longer path, the table shows
 /// the number of its links.
 const PATH_COLUMNS: usize = 10;
 
-/// Shows them.
+/// Shows the nodes.
 pub fn run(args: &Show) -> Outcome {
     let mut node = Watched::find_soon(args.node.as_deref())?;
     watch::show(args, "peers", |look| {
@@ -33,13 +33,13 @@ pub fn run(args: &Show) -> Outcome {
     })
 }
 
-/// The node knows others, and a way to each.
+/// Returns true if the node knows other nodes, and a path to each.
 fn is_reached(status: &Value) -> bool {
     let nodes = list(&status["nodes"]);
     nodes.len() > 1 && nodes.iter().all(|node| node["reachable_s"].is_number())
 }
 
-/// All nodes by name, with stable keys.
+/// Returns all nodes by name, with stable keys.
 fn peers(status: &Value, view: &View) -> Vec<Value> {
     let own = &status["snapshot"]["address"];
     let mut peers: Vec<Value> = list(&status["nodes"])
@@ -50,7 +50,7 @@ fn peers(status: &Value, view: &View) -> Vec<Value> {
                 runners_up: 0,
                 ..Asked::default()
             };
-            // A node without a way there has no path.
+            // An unreachable node has no path.
             let to = text(&node["address"]);
             let path = (!is_here && node["reachable_s"].is_number())
                 .then(|| explain::why(view, text(own), to, &asked).ok())
@@ -107,7 +107,7 @@ fn page(peers: &[Value], look: &Look) -> Result<Page, Failure> {
     table.page(look, nothing)
 }
 
-/// By which nodes, in the width that there is.
+/// Formats the nodes of a path, in the available width.
 fn path(peer: &Value) -> String {
     if peer["here"] == true {
         return "here".to_owned();

@@ -1,4 +1,4 @@
-//! `sinew ping`: round trip and loss to a node.
+//! `sinew ping`: measures round trip and loss to a node.
 
 use crate::echo::{Answer, Heard, Path, Rtts, Way, interval, loss_pct};
 use crate::failure::{Failure, Outcome};
@@ -26,7 +26,7 @@ pub struct Ping {
     pub size: u16,
 }
 
-/// Pings.
+/// Runs the command.
 pub fn run(args: &Ping) -> Outcome {
     let path = Path::find(&args.way)?;
     let mut prober = path.prober(Options::TTL_DEFAULT, args.way.timeout)?;

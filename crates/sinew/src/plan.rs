@@ -1,6 +1,6 @@
-//! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. With
-//! `--voice`, what calls between the two miss, and which further node would help them. The network is
-//! asked for as `sinew why` does it; all else is `tools::explain`.
+//! `sinew plan`: how to move bulk data from one node to another, the rate that this would reach, and the reason. With
+//! `--voice`, what calls between the two nodes miss, and which further node would help them. The network comes from the
+//! same source as for `sinew why`; everything else is in `tools::explain`.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
@@ -77,7 +77,7 @@ pub enum LengthArg {
     PhysicalHops,
 }
 
-/// Plans.
+/// Runs the command.
 pub fn plan(args: &Plan) -> Outcome {
     if args.voice {
         let view = args.network.view()?;
@@ -110,7 +110,7 @@ pub fn plan(args: &Plan) -> Outcome {
     args.network.tell(&plan.map_err(crate::why::failure)?)
 }
 
-/// The view with what was found out now.
+/// Returns the view with the rates that a probe measures now.
 fn probed(args: &Plan, view: View, asked: &PlanAsked) -> Result<View, Failure> {
     let mut control = Control::find(args.network.node.as_deref())?;
     let status = control.status()?;

@@ -1,6 +1,6 @@
-//! Before a large copy, and for `sinew plan --probe`: what is not known of the ways that could be the
-//! fastest is found out by the nodes themselves, way by way, all segments of a way at the same time, as the
-//! copy would use them. See `host::relay::probe`.
+//! Before a large copy, and for `sinew plan --probe`: the nodes measure the unknown rates of the paths that could be
+//! the fastest. They measure one path at a time, with all its segments together, as the copy would use them. See
+//! `host::relay::probe`.
 
 use crate::failure::Failure;
 use crate::names::Names;
@@ -16,36 +16,38 @@ use tools::explain::{self, Connections, PlanAsked, SegmentNumbers, View, WayNumb
 use wire::bytes::Writer;
 use wire::relay::HopRepr;
 
-/// Ways that are tried at most, each for some seconds.
+/// Most paths that are measured, each for some seconds.
 const WAYS_MAX: usize = 4;
-/// Segments at the same time at most: each is a transfer at two nodes, and one at each on the way there.
+/// Most segments that are measured at the same time: each is a transfer at two nodes, and one at each node on the path
+/// there.
 const SEGMENTS_MAX: usize = 8;
-/// The longest route that is written: the nodes of a path with nothing but their addresses.
+/// The longest route that is sent: the nodes of a path with nothing but their addresses.
 const ROUTE_BYTES_MAX: usize = 2_048;
-/// What was measured is taken for known while its interval is within so much of it.
+/// A measured rate counts as known if the lower bound of its interval is at least this share of it.
 const SURE: f64 = 0.7;
 
-/// How it is found out.
+/// The settings of a measurement.
 pub(crate) struct Prober<'a> {
-    /// The relay socket of the node here.
+    /// The relay socket of the node on this host.
     pub(crate) socket: PathBuf,
-    /// That node.
+    /// The address of that node.
     pub(crate) own: NodeAddr,
     /// Bytes that may be sent over a segment.
     pub(crate) bytes: u64,
     /// The senders' congestion control; empty for the kernels' choice.
     pub(crate) congestion: &'a str,
-    /// Hears in words what is found out.
+    /// Gets the results in words.
     pub(crate) tell: &'a (dyn Fn(String) + Sync),
-    /// What nodes are called.
+    /// The names of the nodes.
     pub(crate) names: &'a Names,
 }
 
-/// A segment, from and to.
+/// The two ends of a segment: from and to.
 type Ends = (NodeAddr, NodeAddr);
 
 impl Prober<'_> {
-    /// The view with what the best ways from one node to another carry. Segments that were `tried` are not again.
+    /// Returns the view with the measured rates of the best paths from one node to another. Segments in `tried` are not
+    /// measured again.
     pub(crate) fn refine(
         &self,
         view: View,
@@ -59,7 +61,7 @@ impl Prober<'_> {
             let Ok(plan) = plan else {
                 break;
             };
-            // Where nothing is known nothing is better than the way of least latency.
+            // Without known rates, the path of least latency is the best choice.
             let topology = view.topology_between([src, dst]);
             let least = least_latency(topology, src, dst);
             let least = least.and_then(|nodes| explain::along(&view, &nodes, &[1]));
@@ -74,7 +76,7 @@ impl Prober<'_> {
         Ok(relied_on(view, (src, dst), asked, tried))
     }
 
-    /// The view with what the segments of this way carry.
+    /// Returns the view with the measured rates of the segments of this path.
     pub(crate) fn refine_along(
         &self,
         view: View,
@@ -94,7 +96,7 @@ impl Prober<'_> {
         open: Vec<Ends>,
         tried: &mut BTreeSet<Ends>,
     ) -> Result<View, Failure> {
-        // The question is put here.
+        // The own node requests the measurements.
         let topology = view.topology_between([self.own; 2]);
         let asked: Vec<(Ends, Option<Vec<u8>>)> = open
             .into_iter()
@@ -147,7 +149,7 @@ impl Prober<'_> {
         }
     }
 
-    /// To the node where the segment begins, and over the segment.
+    /// Returns the route to the node where the segment begins, and over the segment.
     fn route(&self, topology: &Topology, (from, to): Ends) -> Option<Vec<u8>> {
         let mut nodes = match self.own == from {
             true => vec![from],
@@ -178,10 +180,10 @@ impl Prober<'_> {
     }
 }
 
-/// The way that would be the fastest if all that is not measured carried as much as it could: where it does
-/// not, the next one is hoped for, until the fastest is one that is known. Nothing is hoped for from what
-/// could not be found out, and where one connection was seen as many as are asked for may have as many
-/// times that.
+/// Returns the path that would be the fastest if every unmeasured segment reached its upper bound. If a measurement
+/// disproves this, the next call returns the next such path, until the fastest is a known one. A segment whose
+/// measurement failed gets no such hope. If one connection was measured, several connections may reach a multiple of
+/// its rate.
 fn hoped(
     view: &View,
     (src, dst): Ends,
@@ -216,16 +218,16 @@ fn hoped(
     explain::along(view, &nodes?, &plan.best().stripes)
 }
 
-/// Nothing was found out of it.
+/// Returns true if a measurement of the link has failed.
 fn is_in_vain(link: &KnownLink, tried: &BTreeSet<Ends>) -> bool {
     let ends = link.from.parse().ok().zip(link.to.parse().ok());
     let is_tried = ends.is_some_and(|ends| tried.contains(&ends));
     is_tried && link.measured_kbps.is_none() && link.together_kbps.is_none()
 }
 
-/// The view for plans. Choice: where nothing is known of the way that a plan would take, and nothing could be
-/// found out, a way is taken that was measured, if there is one: what carries so little that a few
-/// seconds are not enough to tell is no way for a large copy.
+/// Returns the view for plans. Choice: if nothing is known about the planned path, and the measurement failed, a
+/// measured path is used if there is one: a path that carries so little that a few seconds are not enough to measure it
+/// is not suitable for a large copy.
 fn relied_on(view: View, (src, dst): Ends, asked: &PlanAsked, tried: &BTreeSet<Ends>) -> View {
     let (src, dst) = (src.to_string(), dst.to_string());
     let plan = |view: &View| explain::plan(view, &src, &dst, asked).ok();
@@ -246,7 +248,7 @@ fn relied_on(view: View, (src, dst): Ends, asked: &PlanAsked, tried: &BTreeSet<E
     others.filter(measured).unwrap_or(view)
 }
 
-/// The way of least latency over nodes that relay.
+/// Returns the path of least latency over nodes that relay.
 fn least_latency(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<Vec<NodeAddr>> {
     let (from, to) = (topology.index(from)?, topology.index(to)?);
     let path = Tree::new(&topology.relaying(from), from, Metric::Latency).path(to);
@@ -254,7 +256,7 @@ fn least_latency(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<Ve
     Some(nodes).filter(|nodes: &Vec<_>| !nodes.is_empty())
 }
 
-/// The segments to try next: those of the first way that could be faster than all that is known.
+/// Returns the segments to measure next: those of the first path that could be faster than every known one.
 fn worth_trying(ways: &[&WayNumbers], tried: &BTreeSet<Ends>) -> Option<Vec<Ends>> {
     let is_known = |way: &&&WayNumbers| way.segments.iter().all(is_sure);
     let known = ways.iter().filter(is_known).map(|way| way.rate_bps).max();
@@ -285,7 +287,7 @@ fn is_sure(segment: &SegmentNumbers) -> bool {
     segment.confidence == "measured" && is_narrow
 }
 
-/// A route over these nodes, whose last segment is the one that is asked about.
+/// Returns a route over these nodes; its last segment is measured.
 fn chain(nodes: &[NodeAddr]) -> Option<Vec<u8>> {
     let mut below = Vec::new();
     for (at, &node) in nodes.iter().enumerate().rev() {
@@ -333,7 +335,7 @@ mod tests {
         }
     }
 
-    /// A way over these nodes, each segment the same.
+    /// Makes a path over these nodes with equal segments.
     fn way(nodes: &[u32], of: &SegmentNumbers) -> WayNumbers {
         let addresses: Vec<String> = nodes.iter().map(|n| NodeAddr(*n).to_string()).collect();
         WayNumbers {

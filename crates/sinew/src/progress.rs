@@ -1,28 +1,28 @@
-//! How far a transfer has come: the share, the rate of now, and the time that is left.
+//! The progress of a transfer: the share, the current rate, and the time that is left.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
 
 /// How often progress is drawn.
 pub const DRAWN_EVERY: Duration = Duration::from_millis(250);
-/// The rate of now is that of so long.
+/// The span over which the current rate is measured.
 const NOW: Duration = Duration::from_secs(2);
-/// Marks that are kept: one for each drawing of that time, and some more.
+/// Most marks that are kept: one for each drawing in that span, and some more.
 const MARKS_MAX: usize = 16;
-/// The bar's width: with all that is said beside it, a line of 80 holds it.
+/// Width of the bar. The bar and the text beside it together fit in a line of 80 columns.
 const BAR: usize = 10;
 
-/// How fast something goes of late.
+/// Measures the current rate.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     marks: VecDeque<(Time, u64)>,
 }
 
 impl Pace {
-    /// So many bytes are through at `now`; how fast they went of late, in bit/s.
+    /// Records that `bytes` bytes are transferred at `now`. Returns the current rate in bit/s.
     pub fn mark(&mut self, now: Time, bytes: u64) -> Option<f64> {
         let is_old = |mark: Option<&(Time, u64)>| mark.is_some_and(|(at, _)| now.since(*at) >= NOW);
-        // One mark that is as old as that stays, to measure from.
+        // One mark that is older than the span stays, as the start of the measurement.
         while is_old(self.marks.get(1)) || self.marks.len() >= MARKS_MAX {
             self.marks.pop_front();
         }
@@ -33,8 +33,8 @@ impl Pace {
     }
 }
 
-/// A line of progress, with more at its end. Without a total nothing can be said of a share, or of what is left.
-/// Where it is wider than `width`, first the bar goes and then the amounts: what else is said matters more.
+/// Formats a line of progress, with `more` at its end. Without a total, the line has no share and no time left. If the
+/// line is wider than `width`, the bar is dropped first and then the amounts: the other values matter more.
 pub fn line(
     (bytes, total): (u64, Option<u64>),
     rate_bps: Option<f64>,
@@ -69,7 +69,7 @@ pub fn line(
     lines.into_iter().find(fits).unwrap_or_else(short)
 }
 
-/// What it came to.
+/// Formats the final result.
 pub fn whole(bytes: u64, seconds: f64) -> String {
     let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
     let mb = bytes as f64 / 1e6;
@@ -93,7 +93,7 @@ mod tests {
         }
         let fast = pace.mark(at(10_000), 10_000_000).unwrap();
         assert!((fast - 8e6).abs() < 1.0, "{fast}");
-        // It stands still for three seconds.
+        // The transfer stops for three seconds.
         let slow = (41..=52).map(|i| pace.mark(at(i * 250), 10_000_000)).last();
         assert_eq!(slow, Some(Some(0.0)));
     }

@@ -1,26 +1,26 @@
-//! Times, rates and shares on the command line: one way to write each, everywhere.
+//! Times, rates and shares on the command line. Every option uses the same notation.
 //!
-//! A number has its unit: `200ms`, `1.5s`, `2m`, `10mbit`, `10M`, `5%`. A bare number is taken where
-//! habit has one, and means what habit says: seconds for `ping -i`.
+//! A number has its unit: `200ms`, `1.5s`, `2m`, `10mbit`, `10M`, `5%`. Options with a customary
+//! unit also accept a bare number in that unit: seconds for `ping -i`.
 
 use base::{Duration, impair};
 
-/// A time with its unit.
+/// Reads a time with its unit.
 pub fn span(text: &str) -> Result<Duration, String> {
     impair::span(text).ok_or_else(|| format!("`{text}`: write a time like 200ms, 1.5s or 2m"))
 }
 
-/// A time; a bare number is one of seconds.
+/// Reads a time. A bare number is in seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     span_or(text, "s").map_err(|_| format!("`{text}`: write a time like 0.2, 200ms or 2m"))
 }
 
-/// A time; a bare number is one of milliseconds, as these options had it before.
+/// Reads a time. A bare number is in milliseconds, as in earlier versions of these options.
 pub fn millis(text: &str) -> Result<Duration, String> {
     span_or(text, "ms").map_err(|_| format!("`{text}`: write a time like 150ms or 0.5s"))
 }
 
-/// Whole seconds, for what lasts longer: `36`, `10m`, `24h`.
+/// Reads whole seconds, for longer times: `36`, `10m`, `24h`.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     let span = seconds(text)?;
     let whole = span.as_nanos().is_multiple_of(1_000_000_000);
@@ -30,17 +30,18 @@ pub fn whole_seconds(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}`: write whole seconds, like 36, 10m or 24h"))
 }
 
-/// A time as seconds with a fraction.
+/// Reads a time as seconds with a fraction.
 pub fn fraction_of_seconds(text: &str) -> Result<f64, String> {
     Ok(seconds(text)?.as_secs_f64())
 }
 
-/// Bits per second.
+/// Reads a rate in bits per second.
 pub fn rate(text: &str) -> Result<u64, String> {
     impair::rate(text).ok_or_else(|| format!("`{text}`: write a rate like 10mbit or 10M"))
 }
 
-/// Bits per second; a bare number is one of Mbit/s, as these options had it before.
+/// Reads a rate in bits per second. A bare number is in Mbit/s, as in earlier versions of these
+/// options.
 pub fn rate_or_mbit(text: &str) -> Result<u64, String> {
     let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match bare {
@@ -51,7 +52,7 @@ pub fn rate_or_mbit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// So many of something: "1 tree", "3 trees".
+/// Formats a number of things: "1 tree", "3 trees".
 pub fn counted(count: u64, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -59,11 +60,11 @@ pub fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// An amount of data that a person compares: three digits, and the unit in powers of ten.
+/// Formats an amount of data for comparisons: three digits, and the unit in powers of ten.
 pub fn bytes_in_words(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["bytes", "kB", "MB", "GB"] {
-        // Rounded as it will be printed: 999 960 bytes are 1.00 MB, not 1000 kB.
+        // The limits count the value after rounding: 999 960 bytes are 1.00 MB, not 1000 kB.
         if amount < 999.5 {
             return match (unit, amount) {
                 ("bytes", _) => format!("{bytes} bytes"),
@@ -77,7 +78,7 @@ pub fn bytes_in_words(bytes: u64) -> String {
     format!("{amount:.2} TB")
 }
 
-/// The same time within limits, which the complaint names.
+/// Checks that a time is within limits. The error has the limits.
 pub fn within(span: Duration, least: Duration, most: Duration) -> Result<Duration, String> {
     match (least..=most).contains(&span) {
         true => Ok(span),

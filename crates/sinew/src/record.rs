@@ -1,4 +1,4 @@
-//! `sinew record`: a live network, as a scenario that the simulator replays.
+//! `sinew record`: records a live network as a scenario that the simulator can replay.
 
 use crate::control::{Control, Watched};
 use crate::failure::{Failure, Outcome};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Samples between two writings of the file, so that little is lost if the host goes down.
+/// Samples between two writes of the file, so that little is lost if the host goes down.
 const SAVED_AFTER: u64 = 60;
 
 /// Options of `sinew record`.
@@ -62,7 +62,7 @@ pub fn run(args: &Record) -> Outcome {
         let at = clock.now().since(begun);
         match node.with(sample) {
             Ok((network, own)) => recording.take(at, &network, &own),
-            // A node that is restarted comes back; what is misused does not.
+            // The node may be restarted and come back. A misuse does not go away.
             Err(Failure::Failed(_)) if samples > 0 => missed += 1,
             Err(failure) => {
                 progress.clear();
@@ -73,7 +73,7 @@ pub fn run(args: &Record) -> Outcome {
             }
         }
         samples += 1;
-        // At first, so that a file that cannot be written is noticed at once.
+        // The first sample is written at once, so that a file that cannot be written is noticed.
         if samples == 1 || samples.is_multiple_of(SAVED_AFTER) {
             save(args, &recording, &name)?;
         }
@@ -126,7 +126,7 @@ fn save(args: &Record, recording: &Recording, name: &str) -> Outcome {
     })
 }
 
-/// The network as the node knows it, and its own links as it measures them.
+/// Returns the network as the node knows it, and the node's own links as it measures them.
 fn sample(control: &mut Control) -> Result<(NetworkSnapshot, Vec<OwnLink>), Failure> {
     let network = crate::why::ask(control)?.snapshot().clone();
     let status = control.status()?;

@@ -1,4 +1,4 @@
-//! `sinew reload`: a running node reads its files again, and says what has come of it.
+//! `sinew reload`: lets a running node read its files again, and prints the result.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
@@ -19,7 +19,8 @@ pub struct ReloadArgs {
     pub json: bool,
 }
 
-/// Asks for it. Files with mistakes change nothing, and fail; so does what the node refuses of good ones.
+/// Requests the reload. Files with mistakes change nothing, and the command fails. It also fails if the node refuses a
+/// change.
 pub fn run(args: &ReloadArgs) -> Outcome {
     let mut control = Control::find(args.node.as_deref())?;
     let answer = control.ask(&serde_json::json!({"cmd": "reload"}))?;
@@ -36,7 +37,7 @@ pub fn run(args: &ReloadArgs) -> Outcome {
     }
 }
 
-/// What is taken, and what waits.
+/// Describes the changes that are applied, and those that wait for the next start.
 fn told(answer: &Value) -> String {
     let parts = [
         ("taken", &answer["taken"]),

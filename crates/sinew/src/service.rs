@@ -1,8 +1,8 @@
-//! The words for how packets are carried, the same in every command.
+//! The words of the command line for how packets are carried, the same in every command.
 //!
 //! - A *service* says what packets need: how losses are repaired, and how urgent they are.
 //! - A *metric* says which path is the shortest: packets go hop by hop.
-//! - *Paths* say which and how many paths the source chooses: packets are source-routed.
+//! - *Paths* say which paths the source chooses, and how many: packets are source-routed.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -27,7 +27,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// What a socket asks for, with a deadline where the service has one.
+    /// Returns the options of a socket, with a deadline if the service has one.
     pub fn options(self, deadline: Duration) -> Options {
         match self {
             Service::Voice => Options::voice(deadline),
@@ -40,7 +40,7 @@ impl Service {
         }
     }
 
-    /// The word of the command line.
+    /// Returns the word of the command line.
     pub fn label(self) -> &'static str {
         match self {
             Service::Voice => "voice",
@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// The protocol that repairs losses on each hop, or does not.
+    /// Returns the protocol that repairs losses on each hop, or repairs none.
     pub fn link(self) -> LinkProtocol {
         self.options(Duration::ZERO).link
     }
@@ -68,12 +68,12 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// As sockets are told.
+    /// Returns the setting for sockets.
     pub fn aim(&self) -> Aim {
         Aim::new(self.target, self.repair).unwrap_or_default()
     }
 
-    /// The same as a question to a node tells it, by key.
+    /// Returns the given values as keys and values of a question to a node.
     pub fn said(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let both = [("target", self.target), ("repair", self.repair)];
         both.into_iter()
@@ -81,7 +81,8 @@ impl Protection {
     }
 }
 
-/// What is aimed at, as flows and settings of groups tell it: a part of a line that begins with a comma, or nothing.
+/// Describes the target and the limit of repair in the JSON of a flow or a group's setting: a part of a line that
+/// begins with a comma, or nothing.
 pub fn aimed(of: &Value) -> String {
     let part = |key: &str, before: &str, after: &str| {
         let pct = of[key].as_f64();
@@ -90,7 +91,7 @@ pub fn aimed(of: &Value) -> String {
     part("target_pct", "at most ", " lost") + &part("most_pct", "at most +", " repair")
 }
 
-/// The same as sockets are told.
+/// Reads the same JSON as the setting for sockets.
 pub fn aim_of(of: &Value) -> Aim {
     let share = |key: &str| of[key].as_f64().map(|pct| pct / 1e2);
     Aim::new(share("target_pct"), share("most_pct")).unwrap_or_default()
@@ -121,7 +122,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// What was asked for.
+    /// Returns the user's choice.
     pub fn chosen(&self) -> Option<RouteBy> {
         self.metric.or(self.paths).or(self.routing)
     }
@@ -156,7 +157,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// What was asked for.
+    /// Returns the user's choice.
     pub fn chosen(&self) -> Option<Class> {
         self.metric.or(self.paths).or(self.class)
     }
@@ -176,8 +177,8 @@ fn paths(word: &str) -> Result<Class, String> {
         .ok_or_else(|| "use best, disjoint, disjoint-3 and more, or targeted".to_owned())
 }
 
-/// The service of a flow, a stream or a group, as a node tells it, and what of it is not as the service
-/// has it: "voice", "bulk, latency, priority 6".
+/// Describes the service of a flow, a stream or a group in a node's JSON, and how it differs from the service's
+/// default: "voice", "bulk, latency, priority 6".
 pub fn described(told: &Value) -> String {
     let [link, routing] = ["link", "routing"].map(|key| told[key].as_str().unwrap_or("-"));
     let Some(priority) = told["priority"].as_u64() else {

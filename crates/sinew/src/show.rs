@@ -1,4 +1,7 @@
-//! `sinew status | links | routes | flows`: what a running node tells of itself.
+//! `sinew status
+//! links
+//! routes
+//! flows`: shows the status of a running node.
 
 mod flows;
 mod links;
@@ -34,16 +37,16 @@ pub struct Show {
     pub wish: Wish,
 }
 
-/// What is to be shown.
+/// The part of the status that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// The node as a whole.
     Status,
-    /// Its links.
+    /// The node's links.
     Links,
-    /// Its routes.
+    /// The node's routes.
     Routes,
-    /// The flows through it.
+    /// The flows through the node.
     Flows,
 }
 
@@ -58,16 +61,15 @@ impl What {
     }
 }
 
-/// What a page is drawn with.
+/// The settings for drawing a page.
 struct Drawing<'a> {
     look: &'a Look,
-    /// Counters of the page before, where pages follow each other: what they count is then shown as
-    /// rates.
+    /// Counters of the previous page, if the page is redrawn. The columns then show rates instead of totals.
     rates: Option<&'a mut Rates>,
 }
 
 impl Drawing<'_> {
-    /// The head of a counter's column, and of its rate.
+    /// Returns the heading of the column for a counter, or for its rate.
     fn head(&self, total: &'static str, rate: &'static str) -> &'static str {
         match self.rates {
             Some(_) => rate,
@@ -75,7 +77,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A counter, or its rate.
+    /// Returns the cell of a counter, or of its rate.
     fn counter(&mut self, key: &str, total: &Value, at_s: f64) -> Cell {
         let total = self::total(total);
         match &mut self.rates {
@@ -85,7 +87,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Shows it.
+/// Shows a part of the status.
 pub fn run(what: What, args: &Show) -> Outcome {
     let mut node = Watched::find_soon(args.node.as_deref())?;
     let mut rates = Rates::default();
@@ -112,8 +114,8 @@ pub fn run(what: What, args: &Show) -> Outcome {
     })
 }
 
-/// The table of links of a node that was just started, once all that it dials are up, or after `patience`. A node that
-/// dials nobody has none, and is not waited for.
+/// Returns the table of links of a node that was just started, once all links that it dials are up, or after
+/// `patience`. If the node dials no other node, the function does not wait.
 pub fn links_once_up(node: &Path, patience: Duration, look: &Look) -> Result<String, Failure> {
     let is_done = |status: &Value| list(&status["snapshot"]["links"]).is_empty() || are_up(status);
     let status = Control::status_within(node, patience, is_done)?;
@@ -121,13 +123,13 @@ pub fn links_once_up(node: &Path, patience: Duration, look: &Look) -> Result<Str
     Ok(links::page(&status, &mut drawing)?.to_string())
 }
 
-/// The node has links, and all of them are up.
+/// Returns true if the node has links, and all of them are up.
 fn are_up(status: &Value) -> bool {
     let links = list(&status["snapshot"]["links"]);
     !links.is_empty() && links.iter().all(|link| link["state"] == "up")
 }
 
-/// The part of the status that a command is about, with its keys as they are.
+/// Returns the part of the status that a command shows, with its keys unchanged.
 fn json(what: What, status: &Value) -> String {
     let snapshot = &status["snapshot"];
     let part = match what {
@@ -172,17 +174,17 @@ fn routes(status: &Value, look: &Look) -> Result<Page, Failure> {
     table.page(look, "no routes: is a link up? see `sinew links`")
 }
 
-/// The elements of a list; none of anything else.
+/// Returns the elements of a list; an empty slice for anything else.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A text; empty for anything else.
+/// Returns a text; empty for anything else.
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A number with so many digits behind the point; `-` for anything else.
+/// Formats a number with `digits` digits after the point; `-` for anything else.
 fn number(value: &Value, digits: usize) -> String {
     value
         .as_f64()
@@ -446,7 +448,7 @@ mod tests {
             page.contains("copies that come 3 packets later (+27.3 % bytes)"),
             "{page}"
         );
-        // Where nothing is lost, or nothing passes, there is nothing to say.
+        // If no packet is lost, or no packet passes, there is no sentence.
         status["snapshot"]["links"][0]["loss_out_pct"] = 0.0.into();
         assert!(!page_of(What::Links, &status).contains("are protected by"));
         status["snapshot"]["links"][0]["loss_out_pct"] = 5.0.into();

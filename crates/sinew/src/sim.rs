@@ -1,4 +1,4 @@
-//! `sinew sim`: scenario files through the simulator, with the production nodes; and worlds.
+//! `sinew sim`: runs scenario files in the simulator, with the production nodes. Also runs worlds.
 
 use crate::failure::{Failure, Outcome};
 use crate::table::Page;
@@ -30,7 +30,7 @@ Examples:
     World(World),
 }
 
-/// The network of a scenario file as its nodes would know it, at a moment of the scenario's time.
+/// Returns the network of a scenario file as its nodes would know it, at a time of the scenario.
 pub(crate) fn network_at(file: &Path, at: Duration) -> Result<NetworkSnapshot, Failure> {
     let scenario = Scenario::load(file).map_err(|error| match error {
         ScenarioError::Bad(_) => Failure::misused(error),
@@ -93,7 +93,7 @@ pub struct World {
     pub json: bool,
 }
 
-/// Simulates.
+/// Runs the command.
 pub fn run(sim: &Sim) -> Outcome {
     match sim {
         Sim::Run(args) => args.run(),

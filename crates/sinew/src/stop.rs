@@ -1,18 +1,18 @@
-//! Ctrl-C and SIGTERM, where a command waits for something else.
+//! Handles Ctrl-C and SIGTERM while a command waits for something else.
 
 use crate::failure::Failure;
 use net::epoll::{Interest, Poller};
 use net::signals::Termination;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Ctrl-C, beside whatever is waited for.
+/// Watches Ctrl-C and SIGTERM besides other events.
 pub struct Stop {
     poller: Poller,
     termination: Termination,
 }
 
 impl Stop {
-    /// From here on Ctrl-C and SIGTERM end waits and not the process.
+    /// Takes over Ctrl-C and SIGTERM: from now on they end waits and not the process.
     pub fn new() -> Result<Stop, Failure> {
         let (poller, termination) = (
             Poller::new().map_err(Failure::failed)?,
@@ -27,7 +27,7 @@ impl Stop {
         })
     }
 
-    /// Waits until `fd` is readable; false when the process is to end.
+    /// Waits until `fd` is readable. Returns false if the process is asked to end.
     pub fn wait_for(&mut self, fd: impl AsFd) -> Result<bool, Failure> {
         let fd: BorrowedFd<'_> = fd.as_fd();
         self.poller

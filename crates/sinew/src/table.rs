@@ -7,20 +7,20 @@
 //!   Page: a heading that stays, lines that may be more than the window holds
 //! ```
 //!
-//! Without a wish a table shows as many columns as fit: those of the highest rank go first, and those
-//! in which nothing is written go before all. `--wide` shows them all, `-o rtt,loss` those that are
-//! named, by their heads: `LOSS IN %` is `loss-in`, and `loss` names all of that family.
+//! By default, a table shows as many columns as fit: those of the highest rank are dropped first, and empty columns
+//! before all others. `--wide` shows all columns. `-o rtt,loss` shows the named columns, by their headings: `LOSS IN %`
+//! is `loss-in`, and `loss` names all columns of that family.
 
 use crate::failure::Failure;
 use clap::Args;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The width without a terminal, and without `COLUMNS`.
+/// The width if there is no terminal and no `COLUMNS`.
 pub const WIDTH: usize = 80;
-/// What a column of words is shortened to at least.
+/// The smallest width to which a column of words is shortened.
 const WORDS_MIN: usize = 8;
-/// What stands where there is nothing to tell.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
 /// Which columns are wished for.
@@ -34,21 +34,21 @@ pub struct Wish {
     pub columns: Vec<String>,
 }
 
-/// What a table is drawn for.
+/// The settings for drawing a table.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Columns of the window; none without a limit.
+    /// The width of the window; `None` without a limit.
     pub width: Option<usize>,
-    /// The columns that were named.
+    /// The columns that the user named.
     pub only: Vec<String>,
-    /// Colours are welcome.
+    /// The output may have colours.
     pub colour: bool,
-    /// It is told how many columns are left out.
+    /// A note says how many columns are left out.
     pub notes: bool,
 }
 
 impl Look {
-    /// For another table of the same page: the wish was about the first one.
+    /// Returns the settings for a further table of the same page: the named columns apply only to the first one.
     pub fn rest(&self) -> Look {
         Look {
             only: Vec::new(),
@@ -58,26 +58,26 @@ impl Look {
     }
 }
 
-/// Where a column's text stands.
+/// The alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A column: its head, with the unit in lower case behind it.
+/// A column: its heading, with the unit in lower case after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     head: &'static str,
     align: Align,
-    /// 0: always there; the higher, the sooner it is left out.
+    /// The rank: 0 is always shown; columns with a higher rank are left out sooner.
     rank: u8,
 }
 
 impl Column {
-    /// Words.
+    /// Makes a column of words.
     pub const fn words(head: &'static str, rank: u8) -> Column {
         Column {
             head,
@@ -86,7 +86,7 @@ impl Column {
         }
     }
 
-    /// Numbers.
+    /// Makes a column of numbers.
     pub const fn numbers(head: &'static str, rank: u8) -> Column {
         Column {
             head,
@@ -95,7 +95,7 @@ impl Column {
         }
     }
 
-    /// The word for it on the command line: `LOSS IN %` is `loss-in`.
+    /// Returns the column's word on the command line: `LOSS IN %` is `loss-in`.
     fn key(&self) -> String {
         let is_word = |word: &&str| !word.contains(|c: char| c.is_lowercase() || c == '%');
         let words: Vec<&str> = self.head.split(' ').filter(is_word).collect();
@@ -118,22 +118,22 @@ impl From<(&'static str, Align)> for Column {
     }
 }
 
-/// How a cell is meant.
+/// The meaning of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Neither good nor bad.
     #[default]
     Plain,
-    /// As it should be.
+    /// The value is good.
     Good,
-    /// Worth a look.
+    /// The value is a warning.
     Warn,
-    /// Wrong.
+    /// The value is bad.
     Bad,
 }
 
 impl Tone {
-    /// `Warn` from `warn` on, `Bad` from `bad` on.
+    /// Returns `Warn` from `warn` on, and `Bad` from `bad` on.
     pub fn above(value: f64, warn: f64, bad: f64) -> Tone {
         match value {
             _ if value >= bad => Tone::Bad,
@@ -161,7 +161,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell that is good or bad.
+    /// Makes a cell with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
         Cell {
             text: text.into(),
@@ -169,12 +169,12 @@ impl Cell {
         }
     }
 
-    /// A number with so many digits behind the point; nothing to tell without one.
+    /// Makes a cell with a number of `digits` digits after the point; an empty cell for `None`.
     pub fn number(value: Option<f64>, digits: usize) -> Cell {
         value.map_or_else(Cell::nothing, |value| format!("{value:.digits$}").into())
     }
 
-    /// Nothing to tell.
+    /// Makes an empty cell.
     pub fn nothing() -> Cell {
         NOTHING.into()
     }
@@ -208,7 +208,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Makes a table without rows.
     pub fn new<C: Into<Column> + Copy>(columns: &[C]) -> Table {
         Table {
             columns: columns.iter().map(|column| (*column).into()).collect(),
@@ -221,12 +221,12 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// True without rows.
+    /// Returns true if the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Sorts the rows by their first columns, numbers within words as numbers: v4 before v12.
+    /// Sorts the rows by their first columns. Numbers within words count as numbers: v4 comes before v12.
     pub fn sort(&mut self, columns: usize) {
         self.rows.sort_by(|a, b| {
             let pairs = a.iter().zip(b).take(columns);
@@ -237,7 +237,7 @@ impl Table {
         });
     }
 
-    /// The table as it is to be seen; `nothing` if it has no rows.
+    /// Returns the table as a page; `nothing` if it has no rows.
     ///
     /// # Errors
     /// [`Failure::Misused`] if a column was named that the table does not have.
@@ -274,7 +274,7 @@ impl Table {
         })
     }
 
-    /// The columns that were named, in that order.
+    /// Returns the columns that the user named, in that order.
     fn named(&self, look: &Look) -> Result<Option<Vec<usize>>, Failure> {
         if look.only.is_empty() {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Table {
         keys.join(",")
     }
 
-    /// As many columns as fit.
+    /// Returns as many columns as fit.
     fn fitting(&self, width: usize) -> Vec<usize> {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         loop {
@@ -321,13 +321,13 @@ impl Table {
         }
     }
 
-    /// True if a column tells nothing in any row.
+    /// Returns true if a column is empty in every row.
     fn is_blank(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().filter_map(|row| row.get(column));
         cells.all(Cell::is_nothing)
     }
 
-    /// How wide each column is: as its widest cell, or less if the words of all do not fit.
+    /// Returns the width of each column: that of its widest cell, or less if the words of all columns do not fit.
     fn widths(&self, shown: &[usize], limit: Option<usize>) -> Vec<usize> {
         let widest = |i: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
@@ -378,24 +378,24 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// All of it, however wide.
+    /// Writes the whole table, however wide it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let page = self.page(&Look::default(), "");
         f.write_str(&page.map(|page| page.to_string()).unwrap_or_default())
     }
 }
 
-/// What is drawn: a heading that stays, and what may be longer than the window.
+/// A page to draw: a heading that stays, and lines that may be more than the window holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Whose it is, for a title.
+    /// The node that the page is about, for the title.
     pub(crate) node: String,
     pub(crate) head: Vec<String>,
     pub(crate) lines: Vec<String>,
 }
 
 impl Page {
-    /// Lines without a heading.
+    /// Makes a page of lines without a heading.
     pub fn text(text: &str) -> Page {
         Page {
             lines: text.trim_end().lines().map(str::to_owned).collect(),
@@ -403,7 +403,7 @@ impl Page {
         }
     }
 
-    /// Says whose it is.
+    /// Sets the node that the page is about.
     pub fn of(self, node: &str) -> Page {
         Page {
             node: node.to_owned(),
@@ -411,7 +411,7 @@ impl Page {
         }
     }
 
-    /// Lines that are broken where the window ends, at spaces; what goes on is set in.
+    /// Makes a page of lines that are wrapped at spaces to the width of the window. Further lines are indented.
     pub fn wrapped(text: &str, look: &Look, indent: usize) -> Page {
         let Some(width) = look.width else {
             return Page::text(text);
@@ -423,7 +423,7 @@ impl Page {
         }
     }
 
-    /// All of it in a tone, where there are colours.
+    /// Gives the whole page a tone, if the output has colours.
     pub fn toned(mut self, tone: Tone, look: &Look) -> Page {
         if look.colour {
             for line in &mut self.lines {
@@ -433,12 +433,12 @@ impl Page {
         self
     }
 
-    /// Puts an empty line below it.
+    /// Appends an empty line.
     pub fn push_blank(&mut self) {
         self.lines.push(String::new());
     }
 
-    /// Puts a page below this one.
+    /// Appends another page.
     pub fn push(&mut self, other: Page) {
         self.lines.extend(other.head);
         self.lines.extend(other.lines);
@@ -454,14 +454,14 @@ impl fmt::Display for Page {
     }
 }
 
-/// A line, broken at spaces into such that fit; all but the first are set in.
+/// Wraps a line at spaces. All lines but the first are indented.
 pub fn wrap(line: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = line.to_owned();
     while visible(&rest).count() > width {
         let seen = visible(&rest).take(width + 1);
         let spaces = seen.filter(|(at, c)| *c == ' ' && !rest[..*at].trim().is_empty());
-        // The space must leave something on both sides; a word longer than the line stays whole.
+        // The line must not break within the indent. A word longer than the line stays whole.
         let Some((at, _)) = spaces.last().filter(|(at, _)| rest[..*at].len() > indent) else {
             break;
         };
@@ -474,7 +474,7 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-/// The beginning of a line that fits, with a mark if it is not all. Colours take no place.
+/// Returns the beginning of a line that fits, with a mark if the line is longer. Colours have no width.
 pub fn cut(line: &str, width: usize) -> String {
     let is_longer = visible(line).count() > width;
     if !is_longer {
@@ -486,7 +486,7 @@ pub fn cut(line: &str, width: usize) -> String {
     format!("{kept}…{reset}")
 }
 
-/// The characters of a line that are seen.
+/// Returns the visible characters of a line.
 fn visible(line: &str) -> impl Iterator<Item = (usize, char)> {
     let mut hidden = false;
     line.char_indices().filter(move |(_, c)| match c {
@@ -502,7 +502,7 @@ fn visible(line: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// A line that steps back, where there are colours.
+/// Formats a line as less important, if the output has colours.
 pub fn faint(text: &str, colour: bool) -> String {
     match colour {
         true => format!("\x1b[2m{text}\x1b[0m"),
@@ -510,7 +510,7 @@ pub fn faint(text: &str, colour: bool) -> String {
     }
 }
 
-/// The order in which people expect names: numbers within them count as numbers.
+/// Compares names as users expect: numbers within them count as numbers.
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {

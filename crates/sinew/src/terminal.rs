@@ -1,4 +1,4 @@
-//! Standard output: lines, JSON, and what its terminal is like.
+//! Standard output: lines, JSON, and the properties of its terminal.
 
 use crate::failure::{Failure, Outcome};
 use crate::table::{Look, WIDTH, Wish};
@@ -29,12 +29,12 @@ pub(crate) fn unwritten(error: io::Error) -> Failure {
     }
 }
 
-/// How tables are drawn on standard output now, where nothing is wished for.
+/// Returns the settings for tables on standard output now, without options of the user.
 pub fn look() -> Look {
     look_for(&Wish::default())
 }
 
-/// How tables are drawn on standard output now.
+/// Returns the settings for tables on standard output now.
 pub fn look_for(wish: &Wish) -> Look {
     let is_terminal = io::stdout().is_terminal();
     Look {
@@ -45,14 +45,15 @@ pub fn look_for(wish: &Wish) -> Look {
     }
 }
 
-/// Columns of the window; without one those that the environment names, and else 80.
+/// Returns the width of the window in columns. Without a window, the function uses the environment,
+/// or 80.
 pub fn width() -> usize {
     let window = net::terminal::size(io::stdout()).map(|(columns, _)| columns);
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
     window.or_else(named).unwrap_or(WIDTH)
 }
 
-/// True unless the user has refused them [no-color.org], or the terminal cannot.
+/// Returns true unless the user has refused colours [no-color.org], or the terminal has none.
 fn colours() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

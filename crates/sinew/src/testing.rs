@@ -1,9 +1,10 @@
-//! What several tests need.
+//! Functions that several tests need.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty directory, another one each time: tests of one name run at the same time.
+/// Makes an empty directory, a different one at each call: tests with the same name run at the same
+/// time.
 pub(crate) fn directory(name: &str) -> PathBuf {
     static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);

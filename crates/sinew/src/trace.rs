@@ -1,4 +1,4 @@
-//! `sinew trace`: the nodes on the way to a node, with round trip and loss to each.
+//! `sinew trace`: lists the nodes on the path to a node, with round trip and loss to each.
 
 use crate::echo::{Heard, Path, Rtts, Way, loss_pct};
 use crate::failure::{Failure, Outcome};
@@ -8,9 +8,9 @@ use base::{Duration, NodeAddr};
 use clap::Args;
 use serde_json::{Value, json};
 
-/// Hops that are asked in a row without any answer before the trace is given up.
+/// Number of consecutive hops without any answer after which the trace is given up.
 const SILENT_HOPS: usize = 3;
-/// From one request to the next.
+/// The time between two requests.
 const PACE: Duration = Duration::from_millis(20);
 
 /// Arguments of `sinew trace`.
@@ -27,18 +27,18 @@ pub struct Trace {
     pub hops: u8,
 }
 
-/// What was heard of the nodes so many hops away.
+/// The answers of the nodes at a distance of `hop` hops.
 #[derive(Debug)]
 struct Hop {
     hop: u8,
-    /// The nodes that answered, most of the time one.
+    /// The nodes that answered, usually one.
     nodes: Vec<NodeAddr>,
     rtts: Rtts,
     arrived: bool,
     interrupted: bool,
 }
 
-/// Traces.
+/// Runs the command.
 pub fn run(args: &Trace) -> Outcome {
     let path = Path::find(&args.way)?;
     let mut hops: Vec<Hop> = Vec::new();

@@ -3,8 +3,8 @@
 //! ```text
 //!   file or pipe ──▶ send ──stream──▶ overlay ──stream──▶ listen ──▶ file or pipe
 //! ```
-//! Both end with status 0 only when the whole of the data has come through: the sender waits until
-//! the receiver has taken the last byte and closed.
+//! Both end with status 0 only if all data has arrived: the sender waits until the receiver has accepted the last byte
+//! and closed.
 
 mod messages;
 mod progress;
@@ -26,14 +26,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::groups::is_group;
 
-/// How long losses of what goes to a group are repaired on each hop.
+/// How long each hop tries to repair losses of datagrams to a group.
 const GROUP_DEADLINE: Duration = Duration::from_millis(500);
 
-/// What may be chosen: from what a busy host needs, to a day.
+/// The limits of `--give-up`: from what a busy host needs, to a day.
 const GIVE_UP_LEAST: base::Duration = base::Duration::from_secs(1);
 const GIVE_UP_MOST: base::Duration = base::Duration::from_secs(86_400);
 
-/// Bytes read and written at once: what the node takes with four reads.
+/// Bytes read and written at once: the node accepts them with four reads.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Options of `sinew send`.
@@ -106,20 +106,20 @@ pub struct Listen {
     pub json: bool,
 }
 
-/// How long a message is of use: a millisecond to a minute.
+/// Reads the lifetime of a message: a millisecond to a minute.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let most = base::Duration::from_secs(60);
     let span = within(seconds(text)?, base::Duration::from_millis(1), most)?;
     Ok(Duration::from_nanos(span.as_nanos()))
 }
 
-/// How long a stream survives silence.
+/// Reads how long a stream survives without any answer.
 pub fn patience(text: &str) -> Result<Duration, String> {
     let span = within(seconds(text)?, GIVE_UP_LEAST, GIVE_UP_MOST)?;
     Ok(Duration::from_nanos(span.as_nanos()))
 }
 
-/// What decides the window of a stream.
+/// Reads the congestion control of a stream.
 pub fn control(text: &str) -> Result<StreamControl, String> {
     let known = StreamControl::ALL.into_iter().find(|c| c.label() == text);
     known.ok_or_else(|| format!("`{text}` is no control; use cubic or bbr"))
@@ -129,13 +129,13 @@ fn stream_options(give_up: Option<Duration>, control: Option<StreamControl>) -> 
     Options {
         give_up,
         control,
-        // A refusal is told by the first word that comes back.
+        // The first answer reports a refusal.
         early: true,
         ..Options::stream()
     }
 }
 
-/// The node to start from, and the names that it knows.
+/// Returns the node to start from, and the names that it knows.
 pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
     if let Some(node) = as_client(path)? {
         return Ok((node, Names::default()));
@@ -144,7 +144,7 @@ pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
     Ok((Node::at(client_socket(&status)?), Names::of(&status)))
 }
 
-/// A node, or a group, and port out of `NODE:PORT`.
+/// Reads `NODE:PORT`: a node or a group, and a port.
 pub fn target(word: &str, names: &Names) -> Result<Target, Failure> {
     let wrong = || {
         Failure::misused(format_args!(
@@ -163,7 +163,7 @@ pub fn target(word: &str, names: &Names) -> Result<Target, Failure> {
     }
 }
 
-/// Sends.
+/// Runs `sinew send`.
 pub fn send(args: &Send) -> Outcome {
     let (node, names) = node_at(args.node.as_deref())?;
     let to = target(&args.to, &names)?;
@@ -191,14 +191,14 @@ pub fn send(args: &Send) -> Outcome {
         let sent = pour(input, &stream, &mut progress);
         let sent = sent.and_then(|()| stream.shutdown(Shutdown::Write).map_err(Broken::To));
         if let Err(Broken::From(_)) = &sent {
-            // The receiver must not take a part for the whole.
+            // The receiver must not mistake a part for the whole.
             stream.reset();
         }
         let answers = answers
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
         match sent {
-            // What the node tells is read at the other direction's end.
+            // The end of the other direction has the node's error.
             Err(Broken::To(_)) if answers.is_err() => answers.map_err(Broken::To),
             Err(broken) => Err(broken),
             Ok(()) => answers.map_err(Broken::To),
@@ -218,13 +218,13 @@ pub fn send(args: &Send) -> Outcome {
     progress.tell("to", to, seconds, args.json)
 }
 
-/// The length of a file; a device and a pipe have none.
+/// Returns the length of a file; a device and a pipe have none.
 fn length(path: Option<&Path>) -> Option<u64> {
     let metadata = path?.metadata().ok()?;
     metadata.is_file().then_some(metadata.len())
 }
 
-/// Writes what the receiver answers to standard output, until it has closed.
+/// Writes the receiver's answers to standard output, until it has closed.
 fn take_answers(stream: &Stream, quiet: bool) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut stream = stream;
@@ -244,7 +244,7 @@ fn take_answers(stream: &Stream, quiet: bool) -> io::Result<()> {
     }
 }
 
-/// Sends each line as a datagram; one that is longer than the network carries is an error.
+/// Sends each line as a datagram. A line that is longer than the network carries is an error.
 fn send_datagrams(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) -> Outcome {
     let options = match is_group(to.node) {
         true => Options::voice(GROUP_DEADLINE),
@@ -281,7 +281,7 @@ fn send_datagrams(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) ->
     Ok(())
 }
 
-/// Listens.
+/// Runs `sinew listen`.
 pub fn listen(args: &Listen) -> Outcome {
     let (node, _) = node_at(args.node.as_deref())?;
     let mut output: Box<dyn Write> = match &args.out {
@@ -292,7 +292,7 @@ pub fn listen(args: &Listen) -> Outcome {
     };
     let mut stop = Stop::new()?;
     if args.datagram {
-        // Who takes what groups get needs no port of his own.
+        // A receiver of groups needs no port of its own.
         let port = if args.group.is_empty() { args.port } else { 0 };
         let socket = node.bind(port, Options::best_effort())?;
         for group in &args.group {
@@ -351,10 +351,10 @@ pub fn listen(args: &Listen) -> Outcome {
     }
 }
 
-/// Where it listens, for people and for scripts that ask for any port.
+/// Prints the address where the command listens, for users and for scripts that request any port.
 fn say_where(args: &Listen, local: Target) {
     if args.port == 0 || io::stderr().is_terminal() {
-        // Nobody can be told that standard error is gone.
+        // If standard error is closed, there is no place for this line.
         let _ = writeln!(io::stderr(), "listening at {local}");
     }
 }
@@ -381,7 +381,7 @@ fn take_datagrams(
     Ok(())
 }
 
-/// Writes a stream to `output`; false when it was interrupted.
+/// Writes a stream to `output`. Returns false if the user interrupted it.
 fn take_stream(
     stream: &Stream,
     stop: &mut Stop,
@@ -412,7 +412,7 @@ fn take_stream(
     }
 }
 
-/// Which side of a copy has failed.
+/// The side of a copy that has failed.
 #[derive(Debug)]
 enum Broken {
     From(io::Error),

@@ -1,4 +1,4 @@
-//! `sinew cp --detach` and `sinew transfers`: copies that go on when the shell has ended.
+//! `sinew cp --detach` and `sinew transfers`: copies that continue after the shell has ended.
 //!
 //! ```text
 //!   cp --detach ─▶ spool: job ─▶ a process of its own: cp, in its directory ─▶ progress, end, notification
@@ -28,12 +28,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How long a copy tries on that was not told how long.
+/// How long a detached copy keeps trying, by default.
 const GIVE_UP: base::Duration = base::Duration::from_secs(3_600);
-/// How often a copy is taken over that somebody holds, and how long is waited in between.
+/// How often the process tries to lock a copy that another process holds, and the pause between two tries.
 const TAKES: u32 = 20;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
-/// How often a copy looks whether it is its turn.
+/// How often a copy checks whether it is its turn.
 const TURN_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Options of `sinew transfers`.
@@ -111,7 +111,7 @@ pub struct Clean {
     pub json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Transfers) -> Outcome {
     let spool = Spool::own;
     match &args.what {
@@ -136,7 +136,7 @@ pub fn run(args: &Transfers) -> Outcome {
     }
 }
 
-/// `cp --detach`: the same copy, without that word, in a process of its own.
+/// `cp --detach`: runs the same copy without this option, in a process of its own.
 pub(crate) fn detach(args: &Copy) -> Outcome {
     let stream = |path: &OsString| path == "-";
     if args.paths.iter().any(stream) {
@@ -153,7 +153,7 @@ pub(crate) fn detach(args: &Copy) -> Outcome {
     let node = std::path::absolute(node).map_err(Failure::failed)?;
     let mut words = undetached(std::env::args_os());
     if args.node.is_none() {
-        // In front: what follows `--` are paths.
+        // The option comes first, because everything after `--` is a path.
         words.splice(0..0, [OsString::from("--node"), node.into_os_string()]);
     }
     let job = Job {
@@ -171,7 +171,7 @@ pub(crate) fn detach(args: &Copy) -> Outcome {
     terminal::line(&format!("copy {number} has begun: see `sinew transfers`"))
 }
 
-/// The words behind `cp`, without those that detach it.
+/// Returns the words after `cp`, without the options that detach the copy.
 fn undetached(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words = words.skip_while(|word| word != "cp").skip(1);
     let mut kept = Vec::new();
@@ -207,7 +207,7 @@ fn start(spool: &Spool, number: u32) -> Outcome {
     command.args(["transfers", "work", &number.to_string()]);
     command.current_dir(&job.directory).stdin(Stdio::null());
     command.stdout(log.try_clone().map_err(Failure::failed)?);
-    // A terminal that is closed ends only what is in its own group.
+    // A terminal that closes ends only the processes of its own group.
     let begun = command.stderr(log).process_group(0).spawn();
     begun.map_err(|error| {
         let directory = job.directory.display();
@@ -215,7 +215,7 @@ fn start(spool: &Spool, number: u32) -> Outcome {
             "copy {number} does not start in {directory}: {error}"
         ))
     })?;
-    // Who looks next sees that it runs.
+    // Wait until the copy runs, so that the next command sees it as running.
     for _ in 0..TAKES {
         if spool.state(number)? != State::Interrupted {
             break;
@@ -225,7 +225,7 @@ fn start(spool: &Spool, number: u32) -> Outcome {
     Ok(())
 }
 
-/// A copy as its own process does it.
+/// Runs a copy in its own process.
 fn work(spool: &Spool, number: u32) -> Outcome {
     let held = take(spool, number)?;
     let job = spool.job(number)?;
@@ -235,7 +235,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     let done = parse(&job.words).and_then(|mut copy| {
         copy.told = Some(spool.file(number, "progress"));
         copy.begun = Some(spool.file(number, "begun"));
-        // Nobody sees it fail, and after a reboot the node may be slower to start.
+        // No user sees the failure at once, and after a reboot the node may start later.
         copy.give_up.get_or_insert(GIVE_UP);
         cp::run(&copy)
     });
@@ -251,7 +251,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     }
     spool.rest(number);
     spool.end(number, &end)?;
-    // From here on it has ended, however long the notification takes.
+    // The copy has ended from now on, even if the notification takes long.
     drop(held);
     if let Some(notify) = &job.notify {
         let state = if end.ok { "done" } else { "failed" };
@@ -268,7 +268,7 @@ fn work(spool: &Spool, number: u32) -> Outcome {
     done
 }
 
-/// Waits while as many copies are under way as may be.
+/// Waits while the largest number of copies is running.
 fn wait_for_turn(spool: &Spool, number: u32) -> Result<File, Failure> {
     let mut is_told = false;
     spool.write(number, "waits", "")?;
@@ -288,7 +288,7 @@ fn wait_for_turn(spool: &Spool, number: u32) -> Result<File, Failure> {
     }
 }
 
-/// Takes it over. Who lists the copies holds each for a moment.
+/// Locks a copy for this process. A process that lists the copies locks each for a moment.
 fn take(spool: &Spool, number: u32) -> Result<File, Failure> {
     for _ in 0..TAKES {
         if let Some(held) = spool.hold(number)? {
@@ -313,7 +313,7 @@ pub(crate) fn parse<W: Clone + Into<OsString>>(words: &[W]) -> Result<Copy, Fail
     Ok(alone.copy)
 }
 
-/// Has a node end its part in a transfer, whoever has begun that.
+/// Lets a node end its part in a transfer, whoever began it.
 fn end_part(node: &Path, transfer: &str) -> Outcome {
     let question = json!({"cmd": "cancel", "transfer": transfer});
     Control::find(Some(node))?.ask(&question)?;
@@ -347,7 +347,7 @@ fn cancel(spool: &Spool, number: u32) -> Outcome {
     terminal::line(&left(number, &targets.unwrap_or_default()))
 }
 
-/// What a copy that was cancelled leaves, and how that goes.
+/// Describes what a cancelled copy leaves at its targets, and the commands that continue it or remove its data.
 fn left(number: u32, targets: &[String]) -> String {
     let places = match targets {
         [] => "at its target".to_owned(),
@@ -373,7 +373,7 @@ fn resume(spool: &Spool, number: Option<u32>) -> Outcome {
             Ok(State::Ended(end)) => !end.ok && !end.cancelled,
             Ok(State::Running(_)) | Err(_) => false,
         };
-        // One that cannot start is no reason to leave out the others.
+        // If one copy cannot start, the others are still started.
         if again && let Err(failure) = start(spool, each) {
             outcome = Err(failure);
         }
@@ -383,7 +383,7 @@ fn resume(spool: &Spool, number: Option<u32>) -> Outcome {
 
 fn clear(spool: &Spool) -> Outcome {
     for number in spool.numbers()? {
-        // Held first, so that nobody begins it meanwhile. One that cannot be read is of no use.
+        // The copy is locked first, so that no process begins it meanwhile. A copy that cannot be read is removed, too.
         let Ok(Some(_held)) = spool.hold(number) else {
             continue;
         };
@@ -394,7 +394,7 @@ fn clear(spool: &Spool) -> Outcome {
     Ok(())
 }
 
-/// Removes what nobody goes on with. What a copy writes at present stays, however old it is.
+/// Removes what no copy continues. Files of running copies stay, however old they are.
 fn clean(which: &Clean) -> Outcome {
     let older = std::time::Duration::from_nanos(which.older.as_nanos());
     let now_s = Clock::new().unix_s();
@@ -432,7 +432,7 @@ fn clean(which: &Clean) -> Outcome {
 fn list(spool: &Spool, as_json: bool) -> Outcome {
     let mut all = Vec::new();
     for number in spool.numbers()? {
-        // One may be cleared meanwhile.
+        // A copy may be cleared meanwhile.
         if let (Ok(job), Ok(state)) = (spool.job(number), spool.state(number)) {
             all.push((number, job, state));
         }
@@ -463,7 +463,7 @@ fn list(spool: &Spool, as_json: bool) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// The words of a copy, for people.
+/// Returns the words of a copy, for output.
 fn shown(job: &Job) -> Vec<String> {
     let words = job.words.iter();
     words

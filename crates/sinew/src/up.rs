@@ -1,4 +1,4 @@
-//! `sinew up`: a network, its first node, which may invite others, and that node running.
+//! `sinew up`: makes a network and its first node, which may invite others, and starts that node.
 
 use crate::authority::{Add, DEFAULT_PORT, Delegate, Init, add, delegate, init, listen_here};
 use crate::failure::{Failure, Outcome};
@@ -32,7 +32,7 @@ pub struct Up {
     pub launch: Launch,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(args: &Up) -> Outcome {
     let start = args.launch.how()?;
     let dir = match (&args.dir, start) {
@@ -57,7 +57,7 @@ pub fn run(args: &Up) -> Outcome {
         ))?;
     }
     if args.invite {
-        // Before it starts, as it may be this command that becomes the node.
+        // The invitation comes before the start, because this command may become the node.
         invite(&Invite::of(&dir.join(&node))?)?;
     }
     if start == Start::No {
@@ -119,9 +119,10 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
     })
 }
 
-/// The addresses from which this host would send to the Internet, of each family; nothing is sent.
+/// Returns the addresses from which this host would send to the Internet, one of each family. The
+/// function sends nothing.
 fn own_addresses() -> Result<Vec<String>, Failure> {
-    // Addresses of documentation: they are on no host, and a route to them is one to the Internet.
+    // No host has an address of documentation, so the route to it is the route to the Internet.
     let own = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;
         net::udp::prefer_lasting(&socket);
@@ -141,12 +142,12 @@ fn own_addresses() -> Result<Vec<String>, Failure> {
     }
 }
 
-/// An address of IPv6 that hosts of other sites reach.
+/// Returns true for an address of IPv6 that hosts of other sites can reach.
 fn is_public(at: &SocketAddr) -> bool {
     matches!(at, SocketAddr::V6(at) if at.ip().octets()[0] & 0xe0 == 0x20)
 }
 
-/// A service has its sockets where commands look for them.
+/// Moves the sockets of a service to the place where commands look for them.
 fn move_sockets(config: &Path, node: &str, sockets: &str) -> Outcome {
     edit(config, |document| {
         document["client_socket"] = toml_edit::value(format!("{sockets}/{node}.sock"));

@@ -1,8 +1,8 @@
-//! `--watch`: a page that is drawn again every second, on a screen of its own.
+//! `--watch`: a page that is redrawn every second, on a screen of its own.
 //!
-//! The heading stays where it is; rows that do not fit are reached by the arrows. When the node goes
-//! away, the last page stays, with a line that says so, until there is one again. Ctrl-C, `q` and
-//! every failure leave the terminal as it was. In a pipe, and as JSON, it is one page after the other.
+//! The heading stays in place; arrow keys scroll to rows that do not fit. If the node goes away, the last page stays,
+//! with a line that says so, until the node is back. Ctrl-C, `q` and every failure restore the terminal. In a pipe, and
+//! as JSON, the output is one page after the other.
 
 use crate::date;
 use crate::failure::{Failure, Outcome};
@@ -16,17 +16,17 @@ use net::terminal::Keys;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 
-/// How often it is drawn.
+/// The interval of redrawing.
 const EVERY: base::Duration = base::Duration::from_secs(1);
-/// The same for pages that follow each other.
+/// The same interval for output in a pipe.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
-/// Rows without a terminal that tells.
+/// The number of rows if the terminal does not report it.
 const ROWS: usize = 24;
 
 const TERMINATION: u64 = 0;
 const KEYS: u64 = 1;
 
-/// Shows `page` once, or as long as somebody watches.
+/// Shows `page` once, or with `--watch` until the user ends it.
 pub fn show(
     args: &Show,
     title: &str,
@@ -53,7 +53,7 @@ fn print(page: &Page) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// One page after the other; a node that went away is waited for.
+/// Prints one page after the other. If the node goes away, the function waits for it.
 fn stream(first: Page, mut page: impl FnMut() -> Result<Page, Failure>) -> Outcome {
     print(&first)?;
     let mut is_away = false;
@@ -66,7 +66,7 @@ fn stream(first: Page, mut page: impl FnMut() -> Result<Page, Failure>) -> Outco
             }
             Err(Failure::Failed(why)) => {
                 if !is_away {
-                    // Nobody can be told that standard error is gone.
+                    // If standard error is closed, there is no place for this error.
                     let _ = writeln!(io::stderr(), "sinew: waiting: {why}");
                 }
                 is_away = true;
@@ -94,7 +94,7 @@ fn watch(title: &str, first: Page, mut page: impl FnMut() -> Result<Page, Failur
     }
 }
 
-/// What the user wants.
+/// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     End,
@@ -102,14 +102,14 @@ enum Asked {
     Nothing,
 }
 
-/// A screen beside the usual one, until it is dropped.
+/// The terminal's second screen, until this value is dropped.
 struct Screen {
     poller: Poller,
     termination: Termination,
-    /// None if standard input is no terminal.
+    /// `None` if standard input is not a terminal.
     keys: Option<Keys>,
     clock: Clock,
-    /// The first row that is shown.
+    /// The first visible row.
     first: usize,
     next: base::Time,
 }
@@ -136,7 +136,7 @@ impl Screen {
             clock,
             first: 0,
         };
-        // The other screen, without a cursor.
+        // Switch to the other screen, and hide the cursor.
         put("\x1b[?1049h\x1b[?25l").map_err(terminal::unwritten)?;
         Ok(screen)
     }
@@ -159,7 +159,7 @@ impl Screen {
             top.push(format!("\x1b[31mwaiting: {why}\x1b[0m"));
         }
         let lines = lay_out(top, page, rows, &mut self.first);
-        // To the upper left, each line cleared to its end, and what is left below cleared.
+        // Move to the upper left, clear each line to its end, and clear the rest below.
         let mut text = String::from("\x1b[H");
         for (i, line) in lines.iter().enumerate() {
             let end = if i + 1 < lines.len() { "\r\n" } else { "" };
@@ -168,7 +168,7 @@ impl Screen {
         put(&format!("{text}\x1b[J")).map_err(terminal::unwritten)
     }
 
-    /// Waits until it is time to draw again, or somebody wants something.
+    /// Waits until the next redraw, or until the user presses a key.
     fn wait(&mut self) -> Result<Asked, Failure> {
         let mut ready = Vec::new();
         loop {
@@ -186,7 +186,7 @@ impl Screen {
             let keys = self.keys.as_ref().map(Keys::take).unwrap_or_default();
             let is_mute = keys.is_empty() && ready.iter().any(|ready| ready.token == KEYS);
             if is_mute && let Some(keys) = self.keys.take() {
-                // The terminal of the keys has gone; it would be ready for ever.
+                // The terminal of the keys has gone. Without removal, the poller would report it forever.
                 self.poller.remove(&keys).map_err(Failure::failed)?;
             }
             match asked(&keys, &mut self.first) {
@@ -199,7 +199,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing.
+        // If the terminal has gone, there is nothing to restore.
         let _ = put("\x1b[?25h\x1b[?1049l");
     }
 }
@@ -210,7 +210,7 @@ fn put(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What keys ask for; arrows, `j` and `k` move the first row.
+/// Returns what the keys request. Arrows, `j` and `k` move the first row.
 fn asked(keys: &[u8], first: &mut usize) -> Asked {
     match keys {
         [] => return Asked::Nothing,
@@ -224,7 +224,7 @@ fn asked(keys: &[u8], first: &mut usize) -> Asked {
     Asked::Move
 }
 
-/// The lines of a window: the heading stays, and of the rest what fits.
+/// Returns the lines of a window: the heading, and as many of the other lines as fit.
 fn lay_out(mut top: Vec<String>, page: &Page, rows: usize, first: &mut usize) -> Vec<String> {
     top.extend(page.head.iter().cloned());
     let room = rows.saturating_sub(top.len()).max(1);
@@ -234,7 +234,7 @@ fn lay_out(mut top: Vec<String>, page: &Page, rows: usize, first: &mut usize) ->
         top.extend(page.lines.iter().cloned());
         return top;
     }
-    // One line says that there is more.
+    // One line says that there are more lines.
     let room = room.saturating_sub(1).max(1);
     *first = (*first).min(all - room);
     top.extend(page.lines.iter().skip(*first).take(room).cloned());
@@ -247,13 +247,13 @@ fn lay_out(mut top: Vec<String>, page: &Page, rows: usize, first: &mut usize) ->
     top
 }
 
-/// Counters as rates: what each was at which second.
+/// Converts counters to rates. The map has the last value of each counter, and its time.
 #[derive(Clone, Debug, Default)]
 pub struct Rates(BTreeMap<String, (u64, f64)>);
 
 impl Rates {
-    /// How fast a counter has grown since the last time, in a second; none the first time, and none
-    /// when it began anew.
+    /// Returns how fast a counter has grown since the last call, per second. `None` at the first call, and if the
+    /// counter has restarted.
     pub fn of(&mut self, key: String, total: u64, at_s: f64) -> Option<f64> {
         let (before, then_s) = self.0.insert(key, (total, at_s))?;
         let grown = total.checked_sub(before)?;

@@ -1,8 +1,8 @@
-//! `sinew why` and `sinew whatif`: the path that packets take, the ones that came next, the numbers
-//! that decided, and what would be if links were otherwise.
+//! `sinew why` and `sinew whatif`: the path that packets take, the runners-up, the numbers that decided, and the effect
+//! of changed links.
 //!
-//! The network is that of a running node, asked through its control socket, or that of a scenario
-//! file; all else is `tools::explain`, for both the same.
+//! The network comes from a running node, over its control socket, or from a scenario file. Everything else is in
+//! `tools::explain`, for both in the same way.
 
 mod group;
 
@@ -23,7 +23,7 @@ use std::fmt::{self, Display};
 use std::path::PathBuf;
 use tools::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
 
-/// Where the words begin behind `why` and `held`.
+/// The column at which text begins after `why` and `held`.
 const INDENT: usize = 6;
 
 /// Arguments of `sinew why`.
@@ -94,7 +94,7 @@ pub struct Network {
     pub json: bool,
 }
 
-/// Tells why packets take their path.
+/// Explains why packets take their path.
 pub fn why(args: &Why) -> Outcome {
     let Why { src, dst, about } = args;
     if let Some(call) = src.strip_prefix("call:") {
@@ -126,7 +126,7 @@ pub fn why(args: &Why) -> Outcome {
     })
 }
 
-/// Why packets take their path, and the flows for which a link of the asked node has no room.
+/// The explanation of a path, and the flows that a link of the asked node refuses because it has no room.
 #[derive(Serialize)]
 struct Told {
     #[serde(flatten)]
@@ -137,7 +137,7 @@ struct Told {
     uplinks: Vec<Uplink>,
 }
 
-/// The path that the asked node has in use to the next node, where it has several.
+/// The path that the asked node uses to the next node, if it has several.
 #[derive(Debug, PartialEq, Serialize)]
 struct Uplink {
     to: String,
@@ -147,7 +147,7 @@ struct Uplink {
     why: String,
 }
 
-/// A flow that is refused: from where to where, with the ports, and since when and why.
+/// A refused flow: its ends with the ports, since when it is refused, and why.
 #[derive(Debug, PartialEq, Serialize)]
 struct Refused {
     from: String,
@@ -178,7 +178,7 @@ impl Display for Told {
     }
 }
 
-/// The paths in use of the asked node's own links that packets take, where there are several.
+/// Returns the paths in use of the asked node's own links on the route, if a link has several paths.
 fn uplinks(status: &Value, why: &explain::Why) -> Vec<Uplink> {
     let own = status["snapshot"]["name"].as_str().unwrap_or_default();
     let paths: Vec<Vec<String>> = match &why.diverted {
@@ -228,7 +228,7 @@ fn uplink(link: &Value) -> Option<Uplink> {
     })
 }
 
-/// The flows between two nodes that are refused, as the asked node knows.
+/// Returns the refused flows between two nodes, as far as the asked node knows.
 fn refused(status: &Value, from: &str, to: &str) -> Vec<Refused> {
     let flows = status["snapshot"]["flows"].as_array();
     let is_of = |end: &Value, node: &str| {
@@ -245,7 +245,7 @@ fn refused(status: &Value, from: &str, to: &str) -> Vec<Refused> {
     refused.collect()
 }
 
-/// Tells what would be.
+/// Shows the effect of edits.
 pub fn what_if(args: &WhatIf) -> Outcome {
     let WhatIf {
         edits,
@@ -258,7 +258,7 @@ pub fn what_if(args: &WhatIf) -> Outcome {
     about.network.tell(&told.map_err(failure)?)
 }
 
-/// The network as a node knows it.
+/// Returns the network as a node knows it.
 pub fn ask(control: &mut Control) -> Result<View, Failure> {
     let answer = control.ask(&json!({"cmd": "network"}))?;
     let snapshot: NetworkSnapshot = serde_json::from_value(answer)
@@ -278,7 +278,7 @@ impl About {
 }
 
 impl Network {
-    /// As the node knows it, or as the scenario file has it.
+    /// Returns the network as the node knows it, or from the scenario file.
     pub fn view(&self) -> Result<View, Failure> {
         let Some(file) = &self.scenario else {
             if self.at > Duration::ZERO {
@@ -296,13 +296,13 @@ impl Network {
         if self.json {
             return terminal::json(&serde_json::to_value(told).map_err(Failure::failed)?);
         }
-        // Sentences are longer than a line; tables fit one.
+        // Sentences are longer than a line; tables fit into one.
         let page = Page::wrapped(&told.to_string(), &terminal::look(), INDENT);
         terminal::line(page.to_string().trim_end())
     }
 }
 
-/// The failure of a question.
+/// Converts the failure of a question.
 pub fn failure(error: ExplainError) -> Failure {
     match error {
         ExplainError::Misused(_) => Failure::misused(error),

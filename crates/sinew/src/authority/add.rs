@@ -18,17 +18,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use wire::certificate::GroupRange;
 
-/// Names that are taken in a network's directory.
+/// File names in a network's directory that no node may have.
 const RESERVED: [&str; 2] = ["issued", "lock"];
 
 /// A node that was added.
 #[derive(Debug)]
 pub struct Added {
-    /// What the register has of it.
+    /// The node's entry in the register.
     pub entry: Entry,
-    /// Its certificate.
+    /// The node's certificate.
     pub certificate: Certificate,
-    /// Earlier nodes whose configuration has one neighbour more.
+    /// Earlier nodes whose configuration got one more neighbour.
     pub extended: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
     let address = request.fields().subject.address;
     check_address(&directory.register, address, &args.node)?;
     let validity = validity(args.days);
-    // Somebody must be able to set groups; who comes later is asked for.
+    // At least one node must be able to set groups. Later nodes get this right only on request.
     let groups = match ranges(&args.groups)? {
         Some(groups) => groups,
         None if others(&directory.register, &args.node).next().is_none() => vec![GroupRange::ALL],
@@ -192,7 +192,7 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
     })
 }
 
-/// From now for so many days.
+/// Returns a validity from now for this number of days.
 pub(super) fn validity(days: u32) -> Validity {
     let not_before_s = net::Clock::new().unix_s();
     Validity {
@@ -234,7 +234,8 @@ fn write_node(
     Ok(write(&dir.join("node.toml"), &config)?)
 }
 
-/// Earlier nodes that the new one cannot dial must dial it.
+/// Adds the new node as a neighbour of earlier nodes if it cannot dial them: then they must dial
+/// it.
 fn extend_unreachable(
     directory: &Directory,
     entry: &Entry,
@@ -267,7 +268,7 @@ fn own_request(
     Ok((request, keys))
 }
 
-/// Keys that nobody else knows.
+/// Generates fresh random keys.
 pub(crate) fn fresh_keys() -> Result<Keys, Failure> {
     let mut bytes = [0; 64];
     let (first, second) = bytes.split_at_mut(32);
@@ -350,13 +351,13 @@ fn links(register: &Register, args: &Add) -> Result<Vec<Entry>, Failure> {
     }
 }
 
-/// All nodes of the network but one, and those that are revoked.
+/// Returns all nodes of the network except one, and except revoked ones.
 fn others<'r>(register: &'r Register, name: &str) -> impl Iterator<Item = &'r Entry> + Clone {
     let nodes = register.nodes.iter();
     nodes.filter(move |node| !node.revoked && node.name != name)
 }
 
-/// The nodes that a list names, for the node `name`.
+/// Returns the nodes in a list of links for the node `name`.
 pub(super) fn find_links(
     register: &Register,
     name: &str,
@@ -383,7 +384,7 @@ pub(super) fn find_links(
     list.split(',').map(|name| find(name.trim())).collect()
 }
 
-/// No other node is reached at one of these addresses, or has a name that differs in capitals alone:
+/// Fails if another node uses one of these addresses, or has a name that differs only in capitals:
 /// for file systems and the DNS that is the same name.
 pub(super) fn check_free(register: &Register, name: &str, addresses: &[String]) -> Outcome {
     for other in others(register, name) {
@@ -404,7 +405,7 @@ pub(super) fn check_free(register: &Register, name: &str, addresses: &[String]) 
     Ok(())
 }
 
-/// The network's id as hexadecimal digits.
+/// Returns the network's id as hexadecimal digits.
 pub(super) fn id_text(directory: &Directory) -> String {
     let id = directory.authority.network().id();
     id.0.iter().map(|byte| format!("{byte:02x}")).collect()

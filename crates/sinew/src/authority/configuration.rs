@@ -1,32 +1,32 @@
-//! The configuration that a new node begins with, and what an endpoint looks like.
+//! The initial configuration of a new node, and the syntax of endpoints.
 
 use super::register::Entry;
 use crate::failure::{Failure, Outcome};
 use base::NodeAddr;
 use std::net::{IpAddr, SocketAddr};
 
-/// The port of a node that has no address of its own to be reached at.
+/// The default port of a node without an endpoint.
 pub(crate) const DEFAULT_PORT: u16 = 7700;
 
-/// What `sinew join` configures beside certificate and key.
+/// The values that `sinew join` configures besides certificate and key.
 pub(crate) struct Joined<'a> {
-    /// The node.
+    /// The node's name.
     pub name: &'a str,
-    /// Where others reach it.
+    /// The addresses at which other nodes reach the node.
     pub endpoints: &'a [String],
-    /// Where it listens.
+    /// The addresses on which the node listens.
     pub listen: &'a [SocketAddr],
-    /// The directory of its sockets, if they are not beside the configuration.
+    /// The directory of the node's sockets; `None` for that of the configuration.
     pub sockets: Option<&'a str>,
-    /// The nodes that it dials: overlay address, name, endpoints. The first has certified it.
+    /// The nodes that this node dials: overlay address, name, endpoints. The first one has certified it.
     pub neighbors: &'a [(NodeAddr, String, Vec<String>)],
-    /// The key of that one.
+    /// The key of the node that has certified this one.
     pub issuer: [u8; 32],
-    /// Where that one is asked for the next certificate.
+    /// The endpoints at which the certifying node is asked for the next certificate.
     pub from: &'a [String],
 }
 
-/// The configuration of a node that has joined by an invitation.
+/// Writes the configuration of a node that has joined by an invitation.
 pub(crate) fn joined(node: &Joined<'_>) -> String {
     let entry = |address: NodeAddr, name: &str, endpoints: &[String]| Entry {
         name: name.to_owned(),
@@ -59,7 +59,7 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
          [renewal]\nfrom = {:?}\nkey = \"{key}\"\n",
         node.from
     );
-    // It enters the network by them, and finds its links then.
+    // The node enters the network by these neighbours, and then finds its links.
     for node in &neighbors {
         text += &neighbor(node);
         text += "first = true\n";
@@ -67,7 +67,7 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
     text
 }
 
-/// What makes a node an issuer.
+/// Writes the section that makes a node an issuer.
 pub(super) fn issuer(endpoints: &[String]) -> String {
     format!(
         "\n# It certifies hosts that `sinew invite` has invited.\n\
@@ -75,7 +75,7 @@ pub(super) fn issuer(endpoints: &[String]) -> String {
     )
 }
 
-/// The configuration of a new node.
+/// Writes the configuration of a new node.
 pub(super) fn text(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> String {
     let listen = listen(&entry.endpoints);
     let mut text = write(entry, &listen, None, &format!("of network {network}"));
@@ -113,7 +113,7 @@ pub(super) fn neighbor(node: &Entry) -> String {
     text
 }
 
-/// Where a node listens that is reached at `endpoints`.
+/// Returns the addresses on which a node must listen to be reached at `endpoints`.
 pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
     let mut found: Vec<SocketAddr> = Vec::new();
     for endpoint in endpoints {
@@ -121,14 +121,14 @@ pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
             Ok(addr) if addr.ip().is_loopback() => addr,
             Ok(SocketAddr::V6(addr)) => SocketAddr::from(([0u16; 8], addr.port())),
             Ok(SocketAddr::V4(addr)) => SocketAddr::from(([0u8; 4], addr.port())),
-            // A name: what it stands for is known on the node only.
+            // This is a name: only the node itself can resolve it.
             Err(_) => SocketAddr::from(([0u8; 4], port_of(endpoint).unwrap_or(DEFAULT_PORT))),
         };
         if !found.contains(&addr) {
             found.push(addr);
         }
     }
-    // A socket bound to `::` serves IPv4 as well, and leaves no room for another one.
+    // A socket bound to `::` serves IPv4 as well, so a second socket would find the port in use.
     let serves_both = found.clone();
     found.retain(|addr| {
         let both = SocketAddr::from(([0u16; 8], addr.port()));
@@ -140,8 +140,9 @@ pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
     found.iter().map(SocketAddr::to_string).collect()
 }
 
-/// Where the node of this host listens that is reached at `endpoints`: where it would listen at all addresses of one family, at
-/// those of both. Each family has a socket of its own, so a link has a path of each.
+/// Returns the addresses on which the node of this host must listen to be reached at `endpoints`. If [`listen`] returns
+/// all addresses of one family, this function returns those of both families. Each family has a socket of its own, so a
+/// link has a path of each.
 pub(crate) fn listen_here(endpoints: &[String], has_ipv6: bool) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for at in listen(endpoints) {
@@ -172,7 +173,7 @@ fn port_of(endpoint: &str) -> Option<u16> {
         .filter(|port| *port != 0)
 }
 
-/// True for `HOST:PORT` with a host name or address, IPv6 in brackets.
+/// Returns true for `HOST:PORT` with a host name or address, IPv6 in brackets.
 pub(crate) fn is_endpoint(text: &str) -> bool {
     if let Ok(addr) = text.parse::<SocketAddr>() {
         return addr.port() != 0 && !addr.ip().is_unspecified();
@@ -180,7 +181,7 @@ pub(crate) fn is_endpoint(text: &str) -> bool {
     let host = text.rsplit_once(':').map_or("", |(host, _)| host);
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let is_name = !host.is_empty() && host.len() <= 253 && host.bytes().all(allowed);
-    // A name of digits only is an address that was mistyped.
+    // A name without letters is a mistyped address.
     let has_letter = host.bytes().any(|b| b.is_ascii_alphabetic());
     is_name && has_letter && port_of(text).is_some()
 }

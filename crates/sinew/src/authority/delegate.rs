@@ -1,4 +1,4 @@
-//! `net delegate`: a node may certify others, within what the root key signs here.
+//! `net delegate`: lets a node certify others, within the limits that the root key signs here.
 
 use super::Delegate;
 use super::add::validity;
@@ -16,16 +16,15 @@ use secure::{Delegation, Mandate};
 use serde_json::json;
 use std::path::Path;
 
-/// Certificates that one delegation may sign. Choice: a thousand nodes, renewed every twenty days for
-/// three years.
+/// Most certificates that one delegation may sign. Choice: a thousand nodes, renewed every twenty days for three years.
 pub(super) const CERTIFICATES: u32 = 65_536;
 
-/// What was made.
+/// The result of `net delegate`.
 pub(crate) struct Made {
     delegation: Delegation,
-    /// Its configuration is there and names it.
+    /// The node's configuration is in this directory and names the delegation.
     is_configured: bool,
-    /// Others that renew its members, by delegations of before.
+    /// Other issuers that renew the node's members by earlier delegations.
     renewed_by: Vec<String>,
 }
 
@@ -66,7 +65,7 @@ pub(super) fn run(args: &Delegate) -> Outcome {
         args.node,
         day(fields.not_after_s)
     );
-    // Its new serials are higher than theirs, and nodes take no lower one.
+    // The new serials of this issuer are higher than those of the other delegations, and nodes accept no lower serial.
     for other in &renewed_by {
         let (dir, node) = (args.dir.display(), &args.node);
         text += &format!(
@@ -76,7 +75,7 @@ pub(super) fn run(args: &Delegate) -> Outcome {
     terminal::line(&text)
 }
 
-/// Makes the delegation and writes it beside the node's other files.
+/// Makes the delegation and writes it into the node's directory.
 pub(crate) fn delegate(args: &Delegate) -> Result<Made, Failure> {
     let mut directory = Directory::open(&args.dir)?;
     let entry = present(&directory, &args.node)?;
@@ -93,7 +92,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<Made, Failure> {
     endpoints
         .iter()
         .try_for_each(|endpoint| check_endpoint(endpoint))?;
-    // One that is delegated to already goes on with the addresses that it has given.
+    // A node with an earlier delegation keeps the addresses of that one.
     let addresses = match directory.register.delegated(&args.node) {
         Some(given) => (given.first, given.last),
         None => directory.register.free_block().ok_or_else(|| {
@@ -146,7 +145,7 @@ pub(crate) fn delegate(args: &Delegate) -> Result<Made, Failure> {
     })
 }
 
-/// Writes into the node's configuration that it is an issuer; false if that is not here.
+/// Adds the issuer's section to the node's configuration. Returns false if the configuration is not in this directory.
 fn configure(config: &Path, endpoints: Vec<String>) -> Result<bool, Failure> {
     if !config.exists() {
         return Ok(false);

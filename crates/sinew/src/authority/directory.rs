@@ -12,8 +12,8 @@
 //!     node.cert   network.pub   node.toml   revocations   node.delegation, renews-ISSUER.delegation (issuers)
 //! ```
 //!
-//! Commands hold the lock from reading to writing. The root key's file is written first, so that
-//! no serial is ever given twice, whatever comes between.
+//! Commands hold the lock from reading to writing. They write the root key's file first, so that no serial is given
+//! twice, even after an interruption.
 
 use super::register::Register;
 use crate::failure::Failure;
@@ -26,23 +26,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LOCK: &str = "lock";
-/// How often the lock is tried, 100 ms apart: ten seconds, since a command takes milliseconds.
+/// How often a command tries to take the lock, 100 ms apart: ten seconds, because a command takes milliseconds.
 const LOCK_TRIES: usize = 100;
 
 /// An opened network's directory.
 #[derive(Debug)]
 pub struct Directory {
-    /// Where it is.
+    /// The path of the directory.
     pub path: PathBuf,
-    /// The root key and what was done with it.
+    /// The root key, and its state: serials and revocations.
     pub authority: Authority,
-    /// Who is in the network.
+    /// The nodes of the network.
     pub register: Register,
     _lock: Lock,
 }
 
 impl Directory {
-    /// Makes a new one.
+    /// Makes a new directory.
     pub fn create(path: &Path, register: Register) -> Result<Directory, Failure> {
         let fail = |error| FileError::Write {
             path: path.to_owned(),
@@ -54,7 +54,7 @@ impl Directory {
             .create(path)
             .map_err(fail)?;
         let lock = Lock::take(path)?;
-        // The root key may have been moved to a safer place.
+        // Check all files, because the root key may have been moved to a safer place.
         let files = ["network.key", "network.pub", "network.toml"];
         if files.iter().any(|file| path.join(file).exists()) {
             return Err(Failure::failed(format_args!(
@@ -78,7 +78,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens the one at `path`.
+    /// Opens the directory at `path`.
     pub fn open(path: &Path) -> Result<Directory, Failure> {
         let key = path.join("network.key");
         if !key.exists() {
@@ -98,31 +98,31 @@ impl Directory {
         })
     }
 
-    /// Writes what has changed.
+    /// Writes the root key with its counters, and the register.
     pub fn save(&self) -> Result<(), Failure> {
         self.save_key()?;
         self.save_register()
     }
 
-    /// Writes the root key and what it counts. Whoever then keeps certificates before the register leaves a directory that
-    /// can be used wherever he is interrupted.
+    /// Writes the root key and its counters. If a command then writes certificates before the register, an interruption
+    /// always leaves a usable directory.
     pub fn save_key(&self) -> Result<(), Failure> {
         let path = self.path.join("network.key");
         Ok(write_secret(&path, &self.authority.to_text())?)
     }
 
-    /// Writes the register. The certificates that it names are kept before.
+    /// Writes the register. The caller must have written the certificates that it names.
     pub fn save_register(&self) -> Result<(), Failure> {
         let text = toml::to_string(&self.register).map_err(Failure::failed)?;
         Ok(write(&self.path.join("network.toml"), &text)?)
     }
 
-    /// The directory of a node.
+    /// Returns the directory of a node.
     pub fn node(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Keeps a certificate that was issued.
+    /// Stores an issued certificate.
     pub fn keep(&self, certificate: &Certificate) -> Result<(), Failure> {
         let path = self.issued(certificate.fields().serial);
         if let Some(dir) = path.parent() {
@@ -134,19 +134,19 @@ impl Directory {
         Ok(write(&path, &certificate.to_text())?)
     }
 
-    /// The certificate of a serial.
+    /// Returns the certificate with a serial.
     pub fn certificate(&self, serial: u32) -> Result<Certificate, Failure> {
         Ok(read_as(&self.issued(serial), Certificate::from_text)?)
     }
 
-    /// Every certificate ever issued to a node of that name.
+    /// Returns every certificate ever issued to a node with this name.
     pub fn certificates_of(&self, name: &str) -> Result<Vec<Certificate>, Failure> {
         let mut all = self.certificates()?;
         all.retain(|it| it.fields().subject.name == name);
         Ok(all)
     }
 
-    /// Every certificate ever issued; none if nothing was.
+    /// Returns every certificate ever issued; an empty list if there is none.
     pub fn certificates(&self) -> Result<Vec<Certificate>, Failure> {
         let dir = self.path.join("issued");
         let fail = |error| FileError::Read {
@@ -167,32 +167,32 @@ impl Directory {
         Ok(found)
     }
 
-    /// Keeps a delegation that was made.
+    /// Stores a delegation.
     pub fn keep_delegation(&self, delegation: &Delegation) -> Result<(), Failure> {
         let path = self.delegated(delegation.fields().serial);
         Ok(write(&path, &delegation.to_text())?)
     }
 
-    /// The delegation of a serial.
+    /// Returns the delegation with a serial.
     pub fn delegation(&self, serial: u32) -> Result<Delegation, Failure> {
         Ok(read_as(&self.delegated(serial), Delegation::from_text)?)
     }
 
-    /// Keeps the root key as it is in a file of its own, before another takes its place.
+    /// Stores the present root key in a file of its own, before another key replaces it. Returns the path.
     pub fn keep_root(&self, number: u8) -> Result<PathBuf, Failure> {
         let path = self.path.join(format!("network.key.root-{number}"));
         write_secret(&path, &self.authority.to_text())?;
         Ok(path)
     }
 
-    /// Keeps the public keys and a list of revocations here.
+    /// Writes the public keys and a list of revocations into the network's directory.
     pub fn publish(&self, list: &Revocations) -> Result<(), Failure> {
         let text = self.authority.network().to_text();
         write(&self.path.join("network.pub"), &text)?;
         Ok(write(&self.path.join("revocations"), &list.to_text())?)
     }
 
-    /// Writes what everybody may know into the directory of a node, if that is here.
+    /// Writes the public files into the directory of a node, if it exists.
     pub fn hand_public(&self, node: &str) -> Result<(), Failure> {
         self.hand(node, "network.pub", &self.authority.network().to_text())?;
         match self.revocations()? {
@@ -201,7 +201,7 @@ impl Directory {
         }
     }
 
-    /// Writes a file into the directory of a node, if that is here.
+    /// Writes a file into the directory of a node, if it exists.
     pub fn hand(&self, node: &str, file: &str, text: &str) -> Result<(), Failure> {
         let dir = self.node(node);
         match dir.is_dir() {
@@ -210,7 +210,7 @@ impl Directory {
         }
     }
 
-    /// Keeps the list of revocations here and with every node.
+    /// Writes the list of revocations into the network's directory and into that of every node.
     pub fn spread(&self, list: &Revocations) -> Result<(), Failure> {
         let text = list.to_text();
         write(&self.path.join("revocations"), &text)?;
@@ -220,7 +220,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The list of revocations as text, if there is one.
+    /// Returns the list of revocations as text, if there is one.
     pub fn revocations(&self) -> Result<Option<String>, Failure> {
         let path = self.path.join("revocations");
         Ok(if path.exists() {
@@ -239,14 +239,13 @@ impl Directory {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns random bytes.
 pub fn entropy() -> Result<[u8; 32], Failure> {
     let fail = |error| Failure::failed(format_args!("the system gives no random numbers: {error}"));
     net::sched::entropy().map_err(fail)
 }
 
-/// A file that is there while a command is at work. Rust's own file locks need a newer compiler
-/// than this project asks for.
+/// A file that exists while a command runs. Rust's own file locks need a newer compiler than this project requires.
 #[derive(Debug)]
 struct Lock(PathBuf);
 
@@ -290,7 +289,7 @@ impl Drop for Lock {
     }
 }
 
-/// The process that took the lock has gone.
+/// Returns true if the process that took the lock has gone.
 fn is_abandoned(path: &Path) -> bool {
     let owner = fs::read_to_string(path)
         .ok()

@@ -1,5 +1,5 @@
-//! Changes in configurations that people may have edited: only what is meant changes, comments and
-//! other keys stay.
+//! Changes in configurations that users may have edited. Only the affected keys change; comments
+//! and other keys stay.
 
 use super::configuration;
 use super::register::Entry;
@@ -8,12 +8,12 @@ use crate::identity::{FileError, read, write};
 use std::path::Path;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
-/// The node listens where it is reached now, unless it listens elsewhere than it was reached before.
-/// True if the file has changed.
+/// Sets the listening addresses that belong to the endpoints `now`, if the present ones belong to
+/// the endpoints `before`. Returns true if the file has changed.
 pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<bool, Failure> {
     change(path, |document| {
         let listens = document.get("listen").and_then(Item::as_array).map(texts);
-        // `sinew up` has made it listen at all addresses of both families.
+        // `sinew up` lets the node listen at all addresses of both families.
         let of_both = |endpoints: &[String]| -> Vec<String> {
             let all = configuration::listen_here(endpoints, true);
             all.iter().map(ToString::to_string).collect()
@@ -32,7 +32,7 @@ pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<b
     })
 }
 
-/// The node has these neighbours and no others; what is said of them stays.
+/// Sets the list of neighbours. Entries of neighbours that stay are not changed.
 pub(super) fn neighbors(path: &Path, links: &[Entry]) -> Result<bool, Failure> {
     change(path, |document| {
         let mut kept = ArrayOfTables::new();
@@ -47,7 +47,8 @@ pub(super) fn neighbors(path: &Path, links: &[Entry]) -> Result<bool, Failure> {
     })
 }
 
-/// The neighbour is reached at other addresses; it becomes one if it `adds`.
+/// Updates the addresses of a neighbour. With `adds`, the function also adds the neighbour if it is
+/// missing.
 pub(super) fn neighbor(path: &Path, entry: &Entry, adds: bool) -> Result<bool, Failure> {
     change(path, |document| {
         if !adds && !document.contains_key("neighbor") {

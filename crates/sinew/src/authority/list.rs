@@ -1,4 +1,4 @@
-//! `net list`: who is in the network, and how long their certificates count.
+//! `net list`: the nodes of the network, and how long their certificates are valid.
 
 use super::List;
 use super::add::id_text;

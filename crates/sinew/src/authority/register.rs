@@ -1,4 +1,4 @@
-//! What the authority knows of its network besides the root key: who is in it.
+//! The authority's list of the nodes in its network.
 //!
 //! ```toml
 //! name = "voice"
@@ -24,18 +24,18 @@ use wire::certificate::is_like_address;
 pub struct Register {
     /// The network's name.
     pub name: String,
-    /// Its overlay addresses.
+    /// The network's overlay addresses.
     #[serde(with = "as_text")]
     pub prefix: Prefix,
-    /// Its nodes, in the order of their coming.
+    /// The nodes, in the order in which they were added.
     #[serde(default, rename = "node", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Entry>,
-    /// What its issuers may certify.
+    /// The delegations of the issuers.
     #[serde(default, rename = "delegation", skip_serializing_if = "Vec::is_empty")]
     pub delegations: Vec<Delegated>,
 }
 
-/// Addresses that an issuer gives, and the authority does not.
+/// A block of addresses that an issuer gives to nodes. The authority gives none of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delegated {
@@ -43,15 +43,15 @@ pub struct Delegated {
     pub node: String,
     /// The number of the delegation.
     pub serial: u32,
-    /// The first of its addresses.
+    /// The first address of the block.
     #[serde(with = "as_text")]
     pub first: NodeAddr,
-    /// The last.
+    /// The last address of the block.
     #[serde(with = "as_text")]
     pub last: NodeAddr,
-    /// The last second in which it counts.
+    /// The last second in which the delegation is valid.
     pub not_after_s: u64,
-    /// The issuer that gives these addresses, if this one only renews what that one has certified.
+    /// The other issuer that gives these addresses, if this issuer only renews certificates of that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renews: Option<String>,
 }
@@ -66,22 +66,22 @@ impl Delegated {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its overlay address.
+    /// The node's overlay address.
     #[serde(with = "as_text")]
     pub address: NodeAddr,
-    /// Where others reach it; nothing for one that only dials out.
+    /// The addresses at which other nodes reach the node; empty for a node that only dials.
     #[serde(default)]
     pub endpoints: Vec<String>,
-    /// Its present certificate.
+    /// The serial of its present certificate.
     pub serial: u32,
-    /// Its certificates are revoked.
+    /// The node's certificates are revoked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
 }
 
-/// The smallest block for an issuer.
+/// Size of the smallest block for an issuer.
 const BLOCK_MIN: u32 = 4;
 
 /// A range of overlay addresses, written `10.7.0.0/24`.
@@ -91,25 +91,25 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// The text is no prefix.
+/// The text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a range of addresses: write it like 10.7.0.0/24, from /8 to /30, below 224.0.0.0")]
 pub struct BadPrefix;
 
 impl Register {
-    /// The node of that name.
+    /// Returns the node with this name.
     pub fn node(&self, name: &str) -> Option<&Entry> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The lowest address that nobody has.
+    /// Returns the lowest free address.
     pub fn free_address(&self) -> Option<NodeAddr> {
         self.prefix
             .addresses()
             .find(|address| self.is_free(*address))
     }
 
-    /// Addresses for an issuer: a quarter of the range, from its end, or as much less as is free in
+    /// Returns addresses for an issuer: a quarter of the range, from its end, or a smaller block if that is not free in
     /// one piece.
     pub fn free_block(&self) -> Option<(NodeAddr, NodeAddr)> {
         let size = 1u32 << (32 - self.prefix.bits);
@@ -118,7 +118,7 @@ impl Register {
             let mut at = size;
             while at >= length {
                 at -= length;
-                // The first and the last address of the range are nobody's.
+                // No node has the first or the last address of the range.
                 let first = self.prefix.first + at.max(1);
                 let last = self.prefix.first + (at + length).min(size - 1) - 1;
                 if (first..=last).all(|address| self.is_free(NodeAddr(address))) {
@@ -130,14 +130,14 @@ impl Register {
         None
     }
 
-    /// The newest delegation by which a node gives addresses of its own.
+    /// Returns the newest delegation by which a node gives addresses of its own.
     pub fn delegated(&self, node: &str) -> Option<&Delegated> {
         let mut latest = self.delegations.iter().rev();
         latest.find(|given| given.node == node && given.renews.is_none())
     }
 
-    /// The newest delegation of each node by which it renews members of another one, in the order in which they were first
-    /// made.
+    /// Returns each node's newest delegation by which it renews members of another issuer, in the order in which these
+    /// delegations were first made.
     pub fn renewing(&self) -> Vec<&Delegated> {
         let mut newest: Vec<&Delegated> = Vec::new();
         for given in self.delegations.iter().filter(|it| it.renews.is_some()) {
@@ -157,13 +157,14 @@ impl Register {
 }
 
 impl Prefix {
-    /// Its addresses, without the first and the last: they look like a network and a broadcast.
+    /// Returns the addresses of the range without the first and the last: these look like a network address and a
+    /// broadcast address.
     fn addresses(self) -> impl Iterator<Item = NodeAddr> {
         let size = 1u32 << (32 - self.bits);
         (1..size - 1).map(move |i| NodeAddr(self.first + i))
     }
 
-    /// True for an address within.
+    /// Returns true if the address is in the range.
     pub fn contains(self, address: NodeAddr) -> bool {
         address.0 >> (32 - self.bits) == self.first >> (32 - self.bits)
     }
@@ -195,7 +196,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Values that files hold in their text form.
+/// Serializes values in their text form.
 mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::fmt::Display;
@@ -216,7 +217,8 @@ mod as_text {
     }
 }
 
-/// Refuses what no node can be called. Rules name nodes by names or by addresses, so one must not look like the other.
+/// Fails if a node cannot have this name. Rules name nodes by names or by addresses, so a name must not look like an
+/// address.
 pub(crate) fn check_node_name(name: &str) -> Outcome {
     match () {
         () if is_like_address(name) => Err(Failure::misused(format_args!(
@@ -229,7 +231,7 @@ pub(crate) fn check_node_name(name: &str) -> Outcome {
     }
 }
 
-/// True for a name that can be a directory's and a host's: letters, digits, `-`, `_`, `.`.
+/// Returns true for a name that a directory and a host can have: letters, digits, `-`, `_`, `.`.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     wire::certificate::is_name(name)

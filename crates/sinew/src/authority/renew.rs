@@ -1,6 +1,6 @@
-//! `net renew` and `net revoke`: what happens to a certificate after it was issued. Either can be
-//! told to a running node at once; what the node does not take stands in the directory all the same,
-//! is told as not delivered, and is delivered when the command is run again.
+//! `net renew` and `net revoke`: changes to a certificate after it was issued. Both can send the result to a running
+//! node at once. If the node does not accept it, the result is still in the directory. The command then reports it as
+//! not delivered, and delivers it when it is run again.
 
 use super::add::validity;
 use super::directory::Directory;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn run_renew(args: &Renew) -> Outcome {
     let mut directory = Directory::open(&args.dir)?;
     let entry = present(&directory, &args.node)?;
-    // First, so that no serial is spent on a certificate that nobody takes.
+    // This comes first, so that no serial is used for a certificate that no node takes.
     let control = holder(args.socket.as_deref(), &entry)?;
     let old = directory.certificate(entry.serial)?;
     let renewed = directory
@@ -28,7 +28,7 @@ pub(super) fn run_renew(args: &Renew) -> Outcome {
         .map_err(Failure::failed)?;
     let path = replace(&mut directory, &entry.name, &renewed)?;
     let network = directory.authority.network();
-    // What follows may wait for a node; other commands need not.
+    // The next step may wait for a node. Other commands need not wait for it.
     drop(directory);
     let told = control.map(|control| hand_over(control, &network, &renewed));
     let (serial, not_after_s) = (renewed.fields().serial, renewed.fields().not_after_s);
@@ -69,13 +69,13 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
         .as_deref()
         .map(|given| control::socket(Some(given)))
     {
-        // Which node is meant can be said better now; that none runs changes nothing.
+        // A wrong name is an error now. That no node runs does not stop the command.
         Some(Err(why @ Failure::Misused(_))) => return Err(why),
         socket => socket,
     };
     let now_s = net::Clock::new().unix_s();
     let mut serials = Vec::new();
-    // Certificates that were renewed count until they expire.
+    // Old certificates stay valid until they expire, even if they were renewed.
     let is_registered = members.is_none();
     let certificates = match members {
         Some(certificates) => certificates,
@@ -91,8 +91,9 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
                 .map_err(Failure::failed)?;
         }
     }
-    // Whoever has the key of an issuer could certify others: what it has certified ends, and what another issuer has renewed
-    // of that, because that one cannot tell it from what the true issuer has certified.
+    // The holder of an issuer's key could certify others. So everything that the issuer has certified becomes invalid,
+    // and also what another issuer has renewed of that, because the other issuer cannot tell it from certificates of
+    // the true issuer.
     let delegations = directory.register.delegations.clone();
     let is_its =
         |given: &Delegated| given.node == args.node || given.renews.as_ref() == Some(&args.node);
@@ -144,7 +145,7 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     tell(args.json, answer, &done, told_so, &otherwise, told)
 }
 
-/// The certificates of a node that an issuer has certified: all in a file, one after the other.
+/// Reads the certificates of a node that an issuer has certified: all in one file, one after the other.
 fn certificates_in(path: &Path, name: &str) -> Result<Vec<Certificate>, Failure> {
     let blocks = |text: &str| {
         let begins = format!("-----BEGIN {}-----", Certificate::LABEL);
@@ -171,7 +172,7 @@ fn certificates_in(path: &Path, name: &str) -> Result<Vec<Certificate>, Failure>
     }
 }
 
-/// A node of the register that is not revoked.
+/// Returns a node of the register that is not revoked.
 pub(super) fn present(directory: &Directory, name: &str) -> Result<Entry, Failure> {
     let entry = directory.register.node(name).cloned();
     let entry = entry.ok_or_else(|| unknown(name))?;
@@ -183,7 +184,8 @@ pub(super) fn present(directory: &Directory, name: &str) -> Result<Entry, Failur
     Ok(entry)
 }
 
-/// The running node that is to have a certificate, if one was named; it must be the one it is for.
+/// Connects to the running node that shall get a certificate, if `socket` names one. Fails if it is not the node of
+/// `entry`.
 pub(super) fn holder(socket: Option<&Path>, entry: &Entry) -> Result<Option<Control>, Failure> {
     let Some(socket) = socket else {
         return Ok(None);
@@ -203,7 +205,7 @@ pub(super) fn holder(socket: Option<&Path>, entry: &Entry) -> Result<Option<Cont
     Ok(Some(control))
 }
 
-/// Puts a new certificate of a node in the place of its old one, and gives its file.
+/// Replaces a node's certificate by a new one, and returns the path of its file.
 pub(super) fn replace(
     directory: &mut Directory,
     name: &str,
@@ -218,12 +220,12 @@ pub(super) fn replace(
     directory.save_register()?;
     let path = directory.node(name).join("node.cert");
     write(&path, &certificate.to_text())?;
-    // A rotation may have failed to write them there.
+    // An earlier rotation may have failed to write these files.
     directory.hand_public(name)?;
     Ok(path)
 }
 
-/// Gives a certificate to the node that runs under it.
+/// Sends a certificate to the node that uses it.
 pub(super) fn hand_over(
     mut control: Control,
     network: &Network,
@@ -234,8 +236,8 @@ pub(super) fn hand_over(
     control.ask(&question).map(drop)
 }
 
-/// Tells a node the root keys that it needs to judge what comes next. It may have them; a network that never rotated has
-/// none to tell, and nodes of before know no such request.
+/// Sends a node the root keys that it needs to check the next message. The node may have them already. A network that
+/// was never rotated has none to send, and earlier versions of the node do not know the request.
 fn bring_roots(control: &mut Control, network: &Network) -> Outcome {
     if network.successions().is_empty() {
         return Ok(());
@@ -244,7 +246,7 @@ fn bring_roots(control: &mut Control, network: &Network) -> Outcome {
     control.ask(&question).map(drop)
 }
 
-/// Says what was done and whether a running node has it: `told` is none where none was named.
+/// Prints what was done and whether a running node has accepted it. `told` is `None` if the user named no node.
 pub(super) fn tell(
     as_json: bool,
     mut answer: Value,

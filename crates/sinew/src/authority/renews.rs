@@ -1,7 +1,7 @@
-//! `net delegate --renews`: an issuer may renew what another one has certified.
+//! `net delegate --renews`: lets an issuer renew certificates of another issuer.
 //!
-//! The delegation that is made has the addresses and the limits of the other issuer, and serials of its own. Which members the
-//! node renews by it, and when, is for the node (`host::admission`).
+//! The new delegation has the addresses and the limits of the other issuer, and its own serials. The node decides which
+//! members it renews by it, and when (`host::admission`).
 
 use super::Delegate;
 use super::add::validity;
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::path::Path;
 use wire::relay::join::ISSUERS_MAX;
 
-/// How the file of a delegation for the members of this issuer is called.
+/// Returns the name of the file with a delegation for the members of this issuer.
 pub(super) fn file_for(issuer: &str) -> String {
     format!("renews-{issuer}.delegation")
 }
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Delegate, issuer: &str) -> Outcome {
     ))
 }
 
-/// Makes the delegation, and gives the certificate of the node that has it.
+/// Makes the delegation, and returns it with the certificate of the node that gets it.
 fn delegate(
     directory: &mut Directory,
     args: &Delegate,
@@ -97,7 +97,7 @@ fn delegate(
         &key_text(&certificate),
     )?;
     let fields = before.fields();
-    // The bound of rights and the tags are among the words.
+    // The words contain the limits on rights and the tags.
     let domains: Vec<&str> = fields.domains.iter().collect();
     let mandate = Mandate {
         addresses: fields.addresses,
@@ -125,7 +125,8 @@ fn delegate(
     Ok((delegation, certificate))
 }
 
-/// Fails if the configuration of an issuer names as many others as a node takes, and this one is not among them.
+/// Fails if the configuration of an issuer already names as many other issuers as a node accepts, and this one is not
+/// among them.
 fn check_room(config: &Path, key: &str) -> Outcome {
     if !config.exists() {
         return Ok(());
@@ -149,13 +150,13 @@ fn has_key(other: &toml_edit::Table, key: &str) -> bool {
     other.get("key").and_then(toml_edit::Item::as_str) == Some(key)
 }
 
-/// The signing key, as configurations have it.
+/// Formats the signing key as in configurations.
 fn key_text(certificate: &Certificate) -> String {
     let key = certificate.fields().subject.signing_key;
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes into the configuration of an issuer who may renew its members; false if that is not here.
+/// Adds the renewing node to the configuration of the issuer. Returns false if that is not in this directory.
 fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
     if !config.exists() {
         return Ok(false);
@@ -177,13 +178,14 @@ fn tell(config: &Path, from: &[String], key: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Names the file in the node's configuration, and gives the endpoints there; none if the configuration is not here.
+/// Adds the file to the node's configuration, and returns the endpoints there; `None` if the configuration is not in
+/// this directory.
 fn configure(config: &Path, file: &str) -> Result<Option<Vec<String>>, Failure> {
     if !config.exists() {
         return Ok(None);
     }
     let mut document: toml_edit::DocumentMut = read(config)?.parse().map_err(Failure::failed)?;
-    // A file from before it was an issuer: `net delegate` writes the section.
+    // The configuration is older than the delegation: `net delegate` writes the section.
     let Some(issuer) = document.get_mut("issuer") else {
         return Ok(None);
     };

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Request) -> Outcome {
         .create(&args.dir)
         .map_err(fail)?;
     let key = args.dir.join("node.key");
-    // A key that is there stays: a certificate may already speak of it.
+    // An existing key stays: a certificate for it may exist already.
     let (keys, made) = match key.exists() {
         true => (read_secret_as(&key, Keys::from_text)?, false),
         false => (fresh_keys()?, true),

@@ -1,4 +1,4 @@
-//! What certificates say in addition to the identity of a node, as the command line has it: the groups that it may set, and its tags.
+//! The rights in a certificate, in the words of the command line: the groups that the node may set, and its tags.
 
 use super::NONE;
 use crate::failure::Failure;
@@ -6,10 +6,10 @@ use secure::Certificate;
 use wire::bytes::Writer;
 use wire::certificate::{GroupRange, MAX_RANGES, MAX_RIGHTS_BYTES, Rights};
 
-/// The word for every group.
+/// The word for all groups.
 const ALL: &str = "all";
 
-/// The ranges that words name; none without words.
+/// Reads ranges of groups; `None` if there are no words.
 pub(crate) fn ranges(words: &[String]) -> Result<Option<Vec<GroupRange>>, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ranges = match words.as_slice() {
@@ -38,7 +38,7 @@ fn range(word: &str) -> Result<GroupRange, Failure> {
     })
 }
 
-/// The groups that a certificate lets its node set, in words.
+/// Returns the groups that the certificate's node may set, in words.
 pub(crate) fn described(certificate: &Certificate) -> Vec<String> {
     let groups = certificate.fields().groups();
     match groups.as_slice() {
@@ -47,7 +47,7 @@ pub(crate) fn described(certificate: &Certificate) -> Vec<String> {
     }
 }
 
-/// The tags of a certificate.
+/// Returns the tags of a certificate.
 pub(crate) fn tags(certificate: &Certificate) -> Vec<&str> {
     certificate.fields().options.tags().iter().collect()
 }

@@ -1,12 +1,13 @@
-//! `net rotate`: the network gets another root key, and whatever the authority has certified is certified anew by it.
+//! `net rotate`: replaces the root key of the network, and issues everything that the authority has certified again
+//! with the new key.
 //!
 //! ```text
 //!   network.key ──▶ network.key.root-N      the old one, for as long as it may be wanted
 //!   new network.key ──▶ network.pub (with the succession), revocations ──▶ here, each NODE/, a running node
 //!                  └──▶ a certificate for each node, a delegation for each issuer ──▶ each NODE/
 //! ```
-//! A running node that is told spreads root key and list to all others. Certificates go to each node by itself, in the time
-//! for which the old ones count.
+//! A running node that gets the new root key and list spreads them to all other nodes. Each node needs its own new
+//! certificate while the old one is still valid.
 
 use super::Rotate;
 use super::directory::{Directory, entropy};
@@ -20,50 +21,50 @@ use secure::{Certificate, Delegation, Network, Revocations, Validity};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What a rotation has made.
+/// The result of a rotation.
 #[derive(Debug)]
 struct Rotated {
     network: Network,
     until_s: u64,
     list: Revocations,
-    /// The file of the root key before.
+    /// The file of the previous root key.
     old_key: PathBuf,
     certificates: Vec<Certificate>,
-    /// The nodes that get none, because the one that they had has ended.
+    /// The nodes without a new certificate, because their certificate had expired.
     expired: Vec<String>,
     delegations: Vec<Again>,
-    /// In whose directories it could not be written, and why.
+    /// The nodes whose directories could not be written, with the reasons.
     unwritten: Vec<(String, String)>,
 }
 
-/// A delegation that was made again.
+/// A delegation that was issued again.
 #[derive(Debug)]
 struct Again {
     /// The issuer.
     node: String,
-    /// What it is called in the directory of that.
+    /// The name of its file in the issuer's directory.
     file: String,
-    /// Whose members it renews by this one, if these are another issuer's.
+    /// The other issuer whose members it renews, if it is for renewals.
     renews: Option<String>,
     delegation: Delegation,
 }
 
-/// What a running node was given.
+/// What a running node has accepted.
 #[derive(Debug)]
 struct Told {
-    /// The name of the node whose certificate it has taken, if it is one of the register.
+    /// The name of the node, if it is in the register and has accepted its certificate.
     renewed: Option<String>,
 }
 
 pub(super) fn run(args: &Rotate) -> Outcome {
-    // First, so that no root key is made of which nobody hears.
+    // This comes first, so that no root key is made that no node gets.
     let control = match &args.socket {
         Some(socket) => Some(Control::find(Some(socket))?),
         None => None,
     };
     let mut directory = Directory::open(&args.dir)?;
     let rotated = rotate(&mut directory, args)?;
-    // What follows may wait for a node; other commands need not.
+    // The next step may wait for a node. Other commands need not wait for it.
     drop(directory);
     let told = control.map(|control| tell_node(control, &rotated));
     report(args, &rotated, told)
@@ -98,8 +99,8 @@ fn rotate(directory: &mut Directory, args: &Rotate) -> Result<Rotated, Failure> 
     Ok(rotated)
 }
 
-/// Fails on a clock that is behind what this directory has seen. By it, the old root key would count for a shorter time than
-/// was asked for, or for none at all, and nobody can make that longer again.
+/// Fails if the clock is earlier than a time that this directory has recorded. With such a clock, the old root key
+/// would be valid for a shorter time than requested, or not at all, and nobody could extend it.
 fn check_clock(directory: &Directory, now_s: u64, until_s: u64) -> Outcome {
     let network = directory.authority.network();
     let rotated_s = network.successions().iter().map(|it| it.issued_s);
@@ -117,8 +118,8 @@ fn check_clock(directory: &Directory, now_s: u64, until_s: u64) -> Outcome {
     }
 }
 
-/// Everything in the authority's own directory: the register last, because it names what the other files hold. An
-/// interruption leaves the certificates of before in force.
+/// Writes everything into the authority's own directory. The register comes last, because it names the other files.
+/// After an interruption, the previous certificates are still in force.
 fn keep(directory: &Directory, rotated: &Rotated) -> Outcome {
     directory.publish(&rotated.list)?;
     for certificate in &rotated.certificates {
@@ -139,7 +140,7 @@ fn half_done(dir: &Path, rotated: &Rotated, why: &Failure) -> Failure {
     ))
 }
 
-/// Copies for the nodes. One whose directory cannot be written does not keep the others from theirs.
+/// Writes the copies for the nodes. If one node's directory cannot be written, the others still get their files.
 fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
     let mut unwritten = Vec::new();
     for node in &directory.register.nodes {
@@ -161,8 +162,8 @@ fn hand_out(directory: &Directory, rotated: &Rotated) -> Vec<(String, String)> {
     unwritten
 }
 
-/// The nodes of the register again, and what the register has of them; and the names of those whose certificates have
-/// expired, which get none: a rotation lets nobody in who was out.
+/// Certifies the nodes of the register again, and updates their entries. Returns the certificates, and the names of the
+/// nodes whose certificates have expired. They get none: a rotation must not let a node back in.
 fn certify(
     directory: &mut Directory,
     days: Option<u32>,
@@ -192,8 +193,8 @@ fn certify(
     Ok((certificates, expired))
 }
 
-/// The newest delegations of each issuer again, for as long as they would have counted. Those by which one renews members of
-/// another come last: their serials have to be higher than those of the other one, because nodes take no lower serial.
+/// Issues the newest delegations of each issuer again, until the same end of validity. Delegations for renewals come
+/// last: their serials must be higher than those of the other issuer, because nodes accept no lower serial.
 fn delegate(
     directory: &mut Directory,
     certificates: &[Certificate],
@@ -203,7 +204,7 @@ fn delegate(
     let is_present = |name: &str| register.node(name).is_some_and(|node| !node.revoked);
     let own = certificates.iter();
     let own = own.filter_map(|it| register.delegated(it.fields().subject.name));
-    // A revoked issuer has taken along what others renewed for it.
+    // The revocation of an issuer also covers renewals of its members by other issuers.
     let renewing = register.renewing().into_iter();
     let renewing = renewing.filter(|it| it.renews.as_deref().is_some_and(is_present));
     let newest: Vec<Delegated> = own
@@ -240,7 +241,7 @@ fn delegate(
     Ok(made)
 }
 
-/// Roots first, then the list, then its own certificate.
+/// Sends the roots first, then the list, then the node's own certificate.
 fn tell_node(mut control: Control, rotated: &Rotated) -> Result<Told, Failure> {
     let network = rotated.network.to_text();
     control.ask(&json!({"cmd": "succeed", "network": network}))?;
@@ -302,7 +303,7 @@ fn report(args: &Rotate, rotated: &Rotated, told: Option<Result<Told, Failure>>)
     }
 }
 
-/// How a node gets it another way.
+/// Describes another way to bring the rotation to a node.
 fn bring(dir: &Path) -> String {
     let dir = dir.display();
     format!(

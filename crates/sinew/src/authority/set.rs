@@ -1,5 +1,5 @@
-//! `net set`: other domains, other rights, other addresses, other links for a node that is in the network. Its key,
-//! name and overlay address stay; a new certificate is issued only for other domains or rights.
+//! `net set`: changes domains, rights, addresses or links of a node in the network. The node's key, name and overlay
+//! address stay. Only other domains or rights need a new certificate.
 
 use super::add::{check_free, find_links};
 use super::configuration::check_endpoint;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Set) -> Outcome {
         Some(list) => Some(find_links(&directory.register, &args.node, list)?),
         None => None,
     };
-    // Before anything is changed, as for a renewal.
+    // Connect before anything is changed, as for a renewal.
     let control = match certifies {
         false if args.socket.is_some() => {
             return Err(Failure::misused(
@@ -64,8 +64,8 @@ pub(super) fn run(args: &Set) -> Outcome {
     report(args, certificate.as_ref(), &changed, told)
 }
 
-/// A certificate for the same key and time with these domains and tags, or with none, and with these rights; what is
-/// not said stays.
+/// Issues a certificate for the same key and time with these domains, tags and rights. An option that is not given
+/// leaves the old value; an empty list removes it.
 fn certify(
     directory: &mut Directory,
     entry: &Entry,
@@ -105,8 +105,8 @@ fn said<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
     }
 }
 
-/// Enters addresses and links in the register and in the configurations; gives the nodes whose
-/// configuration has changed.
+/// Updates addresses and links in the register and in the configurations. Returns the nodes whose configuration has
+/// changed.
 fn configure(
     directory: &mut Directory,
     entry: &Entry,
@@ -144,7 +144,7 @@ fn configure(
             continue;
         }
         let is_linked = links.is_some_and(|links| links.iter().any(|l| l.name == other.name));
-        // One that cannot be dialled dials.
+        // A node that cannot be dialled dials the others.
         let adds = is_linked && other.endpoints.is_empty() && !now.endpoints.is_empty();
         edited(&other.name, edit::neighbor(&path, &now, adds)?);
     }

@@ -1,4 +1,4 @@
-//! A network's life on files: nodes come, are renewed, are revoked.
+//! Tests the life of a network in files: nodes are added, renewed, and revoked.
 
 mod renews;
 
@@ -214,7 +214,7 @@ fn a_key_made_on_the_node_stays_there() {
     let identity = identity::identity(&home.join("node.key"), &home.join("node.cert")).unwrap();
     assert_eq!(identity.address().to_string(), "10.7.0.9");
 
-    // It cannot be dialled, so whoever comes later is dialled by it.
+    // The node cannot be dialled, so it must dial every later node.
     sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
     let fra = Config::load(&net.join("fra/node.toml")).unwrap();
     assert!(
@@ -258,7 +258,7 @@ fn a_renewed_certificate_has_the_same_key_and_revocation_covers_both() {
     let told = text(sinew(&format!("renew {at} ams")).unwrap_err());
     assert!(told.contains("is revoked"), "{told}");
 
-    // The name comes back with a new key and its old address.
+    // The node of the same name gets a new key and its old address.
     let key = fs::read_to_string(net.join("ams/node.key")).unwrap();
     sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
     assert_ne!(fs::read_to_string(net.join("ams/node.key")).unwrap(), key);
@@ -275,7 +275,7 @@ fn a_lock_that_nobody_holds_any_more_is_no_obstacle() {
     let dir = directory("net-lock");
     let net = dir.join("net");
     sinew(&format!("init {} --name voice", net.display())).unwrap();
-    // No process has this number: the kernel's limit is 4194304.
+    // No process has this id: the kernel's limit is 4194304.
     fs::write(net.join("lock"), "4194305").unwrap();
     let opened = Directory::open(&net).unwrap();
     assert!(net.join("lock").exists());
@@ -321,7 +321,7 @@ fn a_node_gets_other_domains_addresses_and_links_and_keeps_its_key() {
     sinew(&format!("set {at} ams --domain none")).unwrap();
     assert_eq!(domains("ams"), [] as [&str; 0]);
 
-    // What somebody has written into a configuration stays.
+    // Text that a user has written into a configuration stays.
     let path = net.join("fra/node.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(
@@ -485,7 +485,7 @@ fn nodes_have_tags_that_stay_and_names_that_look_like_no_address() {
     invite("--tag backup --tag x-lab").unwrap();
     let refused = text(invite("--tag prod").unwrap_err());
     assert!(refused.contains("with `--tag prod`"), "{refused}");
-    // Rules name nodes by addresses, too.
+    // Rules also name nodes by addresses.
     for name in ["10.7.0.9", "12", "1.2", "::1", "fe80::1"] {
         let refused =
             text(sinew(&format!("add {at} {name} --address 127.0.0.1:7703")).unwrap_err());
@@ -513,7 +513,7 @@ fn a_rotation_certifies_all_again_and_says_who_still_lacks_it() {
     sinew(&format!("revoke {at} lon")).unwrap();
     let before = fs::read_to_string(net.join("network.key")).unwrap();
     let (old, revoked) = (certificate(&net, "ams"), certificate(&net, "lon"));
-    // Nobody runs there: nothing is made of which no node would hear.
+    // No node runs there, so the command makes no root key.
     let nobody = sinew(&format!("rotate {at} --node {at}/ams"));
     assert!(text(nobody.unwrap_err()).contains("no running node"));
     assert_eq!(fs::read_to_string(net.join("network.key")).unwrap(), before);
@@ -550,7 +550,7 @@ fn a_rotation_certifies_all_again_and_says_who_still_lacks_it() {
         ("-lab", true)
     );
     assert!(fields.serial > renewed.fields().serial);
-    // All goes on: what comes next is signed by the new root, and can be revoked by it.
+    // All commands still work: the new root signs what comes next, and can revoke it.
     sinew(&format!("add {at} par --address 127.0.0.1:7709")).unwrap();
     sinew(&format!("renew {at} fra")).unwrap();
     sinew(&format!("delegate {at} fra")).unwrap();
@@ -575,7 +575,7 @@ fn a_rotation_that_cannot_write_for_one_node_leaves_a_directory_that_works() {
     for (n, name) in ["ams", "fra", "lon"].iter().enumerate() {
         sinew(&format!("add {at} {name} --address 127.0.0.1:770{n}")).unwrap();
     }
-    // No file takes the place of a directory, whoever writes it.
+    // A directory is in the way of the file, so even root cannot write the file.
     let in_the_way = net.join("fra/network.pub");
     fs::remove_file(&in_the_way).unwrap();
     fs::create_dir_all(in_the_way.join("full")).unwrap();
@@ -609,7 +609,7 @@ fn nothing_is_rotated_by_a_clock_that_is_behind() {
     let at = net.display();
     sinew(&format!("init {at} --name voice")).unwrap();
     sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
-    // What was signed an hour from now, by this machine's clock.
+    // Sign a certificate an hour in the future, by this machine's clock.
     let mut opened = Directory::open(&net).unwrap();
     let now_s = ::net::Clock::new().unix_s();
     let later = Validity {
@@ -645,7 +645,7 @@ fn a_rotation_keeps_the_ends_of_certificates_and_lets_nobody_in_who_was_out() {
         ))
         .unwrap();
     }
-    // lon's certificate has ended.
+    // The certificate of lon has expired.
     let mut opened = Directory::open(&net).unwrap();
     let now_s = ::net::Clock::new().unix_s();
     let over = Validity {

@@ -192,7 +192,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// What is compared with the kernel's TCP.
+    /// Returns what is compared with the kernel's TCP.
     pub fn compared(&self) -> fairness::Compared {
         match (self.expiring, self.kernel) {
             (Some(ms), _) => fairness::Compared::Messages(std::time::Duration::from_millis(ms)),

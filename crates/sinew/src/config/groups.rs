@@ -8,43 +8,43 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Multicast {
-    /// The TAP interface that is made; `sinew0` unless `interface` is named.
+    /// The name of the TAP interface that the bridge makes; by default `sinew0`, unless `interface` is given.
     pub tap: Option<String>,
-    /// The interface of which the bridge is a port.
+    /// The existing interface that the bridge uses.
     pub interface: Option<String>,
-    /// The TAP's address, like `10.1.0.1/24`.
+    /// The address of the TAP interface, like `10.1.0.1/24`.
     pub address: Option<String>,
-    /// The TAP's longest packet.
+    /// The longest packet of the TAP interface.
     pub mtu: Option<u16>,
-    /// Groups that may cross.
+    /// Groups that the bridge carries.
     pub groups: Option<String>,
-    /// How long a packet is of use, in milliseconds.
+    /// The deadline of packets in milliseconds.
     pub deadline_ms: Option<u64>,
-    /// The share of packets that may stay lost on a link.
+    /// The share of packets that may remain lost on a link.
     pub target: Option<f64>,
-    /// Repair packets per packet at most.
+    /// Most repair packets per packet.
     pub repair: Option<f64>,
     /// What packets need: `video` or `best-effort`.
     #[serde(alias = "class")]
     pub service: Option<String>,
-    /// Hand packets over as they come.
+    /// Deliver packets as they arrive, without ordering.
     pub unordered: bool,
     /// Drop packets with TTL 1.
     pub router_ttl: bool,
-    /// Do not ask for members.
+    /// Do not query for members.
     pub no_querier: bool,
-    /// Groups that are joined in any case.
+    /// Groups that the bridge always joins.
     pub join: Vec<String>,
-    /// Groups that one host may be the first to join.
+    /// Most groups that one host may be the first to join.
     pub host_groups: Option<u32>,
-    /// What one source may send, in Mbit/s.
+    /// The highest rate of one source, in Mbit/s.
     pub source_rate: Option<u32>,
-    /// Which of several bridges carries: the lowest.
+    /// The priority of this bridge: if there are several, the one with the lowest priority carries the packets.
     pub priority: Option<u8>,
 }
 
 impl Multicast {
-    /// The same on a command line.
+    /// Returns the same options as words of a command line.
     pub fn words(&self) -> Vec<String> {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let share = |share: Option<f64>| share.map(|share| share.to_string());
@@ -86,55 +86,55 @@ impl Multicast {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its address, or a range like `239.192.0.0/14`.
+    /// The group's address, or a range like `239.192.0.0/14`.
     #[serde(deserialize_with = "group_address")]
     pub address: String,
-    /// What its sources send together, like `10mbit`.
+    /// The rate of all its sources together, like `10mbit`.
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<u64>,
-    /// How soon its packets have to be there, like `500ms`.
+    /// The deadline of its packets, like `500ms`.
     #[serde(default, deserialize_with = "span")]
     pub deadline: Option<base::Duration>,
     /// `best-effort`, `real-time` or `reliable`.
     #[serde(default)]
     pub link: Option<String>,
-    /// The metric that makes its tree short.
+    /// The metric by which its tree is computed.
     #[serde(default)]
     pub routing: Option<String>,
-    /// 0 to 7.
+    /// The priority, 0 to 7.
     #[serde(default)]
     pub priority: Option<u8>,
     /// `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
-    /// 1, 2 for two trees, `"targeted"` for a second way to members in trouble, or `"auto"`.
+    /// 1; 2 for two trees; `"targeted"` for a second path to members in trouble; or `"auto"`.
     #[serde(default)]
     pub ways: Option<AskedWays>,
     /// `as-it-comes`, `in-order` or `as-sent`.
     #[serde(default)]
     pub delivery: Option<String>,
-    /// How long after its sending a packet is handed over.
+    /// How long after its sending a packet is delivered.
     #[serde(default, deserialize_with = "span")]
     pub release: Option<base::Duration>,
-    /// The share of its packets that may stay lost on a link.
+    /// The share of its packets that may remain lost on a link.
     #[serde(default)]
     pub target: Option<f64>,
-    /// Repair packets per packet at most.
+    /// Most repair packets per packet.
     #[serde(default)]
     pub repair: Option<f64>,
-    /// Who may send: nodes (`ams`, `*-cam`, `10.7.0.3`), tags (`tag:studio`) and domains (`@example.com`) of certificates;
-    /// everybody unless given.
+    /// The nodes that may send, by names (`ams`, `*-cam`, `10.7.0.3`), or by tags (`tag:studio`) and domains
+    /// (`@example.com`) of certificates; all by default.
     #[serde(default)]
     pub send: Option<Vec<String>>,
-    /// Who may receive.
+    /// The nodes that may receive; all by default.
     #[serde(default)]
     pub receive: Option<Vec<String>>,
 }
 
 impl Group {
-    /// The same as the operator would say it.
+    /// Returns the same settings as the operator's command would have them.
     pub fn wanted(&self) -> GroupSet {
-        // What is not written is not limited, whatever was before.
+        // A missing list removes the limit, whatever was set before.
         let words = |words: &Option<Vec<String>>| {
             Some(words.clone().unwrap_or_else(|| vec!["*".to_owned()]))
         };

@@ -1,4 +1,4 @@
-//! Who certifies others, and where a node gets its own next certificate.
+//! The settings of an issuer, and of a node's renewal: `[issuer]` and `[renewal]`.
 
 use super::parse::{key, one_or_more};
 use serde::Deserialize;
@@ -8,28 +8,29 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
-    /// The file of what it may certify.
+    /// The file of the delegation, which says what the node may certify.
     pub delegation: PathBuf,
     /// The directory of its invitations and members.
     pub books: PathBuf,
-    /// Where hosts that were invited reach it, by TCP.
+    /// The TCP addresses at which invited hosts reach the node.
     #[serde(deserialize_with = "one_or_more")]
     pub endpoints: Vec<String>,
-    /// The files of the delegations by which it renews members of other issuers.
+    /// The files of the delegations by which the node renews members of other issuers.
     #[serde(default)]
     pub renews: Vec<PathBuf>,
-    /// Other issuers that may renew its members, of which it tells them.
+    /// Other issuers that may renew the node's members. The node reports them to its members.
     #[serde(default)]
     pub renewed_by: Vec<OtherIssuer>,
 }
 
 impl Issuer {
-    /// The directory of those whom it has renewed by one of these files: serials of two delegations are not in one book.
+    /// Returns the directory for members renewed by one of these files. Each delegation has its own, because the
+    /// serials of two delegations must not be mixed.
     pub fn books_of(&self, renews: &Path) -> PathBuf {
         self.books.join(renews.file_stem().unwrap_or_default())
     }
 
-    /// Two files of one name would share their books.
+    /// Returns the first file whose name occurs twice: two files with the same name would share a directory.
     pub(super) fn doubled(&self) -> Option<&Path> {
         let mut stems = self.renews.iter().enumerate();
         let is_before = |at: usize, file: &PathBuf| {
@@ -46,7 +47,7 @@ impl Issuer {
     }
 }
 
-/// Where the next certificate is to be had.
+/// The issuers from which the node gets its next certificate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
@@ -65,10 +66,10 @@ pub struct Renewal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherIssuer {
-    /// Its endpoints.
+    /// The issuer's endpoints.
     #[serde(deserialize_with = "one_or_more")]
     pub from: Vec<String>,
-    /// Its public key.
+    /// The issuer's public key.
     #[serde(deserialize_with = "key")]
     pub key: [u8; wire::certificate::KEY_BYTES],
 }

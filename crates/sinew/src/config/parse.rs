@@ -1,4 +1,4 @@
-//! Fields of the file whose values are more than TOML's own, and what is said of wrong ones.
+//! Parsers for fields whose values TOML does not have itself, with their error messages.
 
 use super::{Accept, Exit, Exits, Neighbor};
 use crate::authority::is_endpoint;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::str::FromStr;
 
-/// UDP sockets of a node. Choice: one for each address of a host with several uplinks.
+/// Most UDP sockets of a node. Choice: one for each address of a host with several uplinks.
 const MAX_LISTEN: usize = 16;
 
 pub(super) fn yes() -> bool {
@@ -28,7 +28,7 @@ fn parse<T: FromStr<Err: Display>, E: de::Error>(text: &str) -> Result<T, E> {
         .map_err(|error| E::custom(format!("`{text}`: {error}")))
 }
 
-/// Whether a port is to be mapped.
+/// Reads whether a port is to be mapped.
 pub(super) fn wish<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wish, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "`true`, `false` or \"auto\"")]
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Exits {
     }
 }
 
-/// Lines of what may be dialled.
+/// Reads a list of targets that may be dialled.
 pub(super) fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rule>, D::Error> {
     Ok(exit_rules(deserializer)?.unwrap_or_default())
 }
@@ -223,7 +223,7 @@ pub(super) fn node_address<'de, D: Deserializer<'de>>(
     Ok(address)
 }
 
-/// A group, or a range of groups; what stands behind the slash is looked at with the rest of the entry.
+/// Reads a group, or a range of groups. The part after the slash is checked with the rest of the entry.
 pub(super) fn group_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<String, D::Error> {
@@ -254,7 +254,7 @@ pub(super) fn span<'de, D: Deserializer<'de>>(
     Ok(Some(span))
 }
 
-/// The numbers of `[settings]`: whatever they are in TOML, as text.
+/// Reads the values of `[settings]` as text, whatever their TOML type is.
 pub(super) fn settings<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -265,7 +265,7 @@ pub(super) fn settings<'de, D: Deserializer<'de>>(
             toml::Value::String(text) => text,
             other => other.to_string(),
         };
-        // Whether a value can be does not depend on the profile.
+        // Whether a value is valid does not depend on the profile.
         profile.set(&key, &value).map_err(de::Error::custom)?;
         Ok((key, value))
     };

@@ -1,4 +1,4 @@
-//! What the node does for bulk data: `[relay]`.
+//! The node's service for bulk data: `[relay]`.
 
 use super::parse::{rules, some_listen, yes};
 use gateway::allow::Rule;
@@ -7,42 +7,42 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wire::certificate::{BadPattern, Pattern};
 
-/// Bulk data through and to the node.
+/// Settings for bulk data through and to the node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Relay {
-    /// TCP addresses; those of `listen` for UDP unless given.
+    /// TCP addresses of the service; by default, the addresses of `listen` for UDP.
     #[serde(deserialize_with = "some_listen")]
     pub listen: Option<Vec<SocketAddr>>,
-    /// How many transfers it has a part in at the same time; with 0 it serves none.
+    /// Most transfers in which the node takes part at the same time. With 0 it serves none.
     pub transfers: usize,
-    /// For whom it passes on what other nodes send to others.
+    /// The nodes for which the node passes on data to other nodes.
     pub passes: Passes,
-    /// Bytes that it sends at most to find out what a segment carries; with 0 it does not.
+    /// Most bytes that the node sends to measure what a segment carries. With 0 it does not measure.
     pub probe: u64,
-    /// The directories whose files it keeps and gives.
+    /// The directories that the service may write and read.
     pub roots: Vec<Root>,
     /// The addresses that it dials for other nodes, besides those of its neighbours.
     #[serde(deserialize_with = "rules")]
     pub allow: Vec<Rule>,
 }
 
-/// For whom a node relays.
+/// The nodes for which a node relays.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
     expecting = "true, false, or a list of nodes: [\"ams\", \"*-lab\", \"10.7.0.3\", \"tag:lab\", \"@lab.example\"]"
 )]
 pub enum Passes {
-    /// For all or for nobody.
+    /// All nodes, or none.
     All(bool),
-    /// For transfers that these nodes have begun: by name, how names end, address, or tag or domain of the
-    /// certificate.
+    /// Transfers that these nodes have begun. The words are names, patterns such as `*-lab`, addresses, or tags or
+    /// domains of the certificate.
     Some(Vec<String>),
 }
 
 impl Passes {
-    /// The same for the service.
+    /// Converts the setting for the service.
     pub fn open(&self) -> host::relay::Passes {
         match self {
             Passes::All(true) => host::relay::Passes::All,
@@ -52,41 +52,41 @@ impl Passes {
     }
 }
 
-/// A directory that is served: its path, or that and what is done with it.
+/// A directory that the service uses: its path, or its path and rights.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
     expecting = "a path, or a table of path, read, write and from: { path = \"/srv\", from = [\"ams\"] }"
 )]
 pub enum Root {
-    /// It gives and keeps.
+    /// The service reads and writes the directory.
     Open(PathBuf),
-    /// It does what is said.
+    /// The service has the given rights.
     Told(RootRights),
 }
 
-/// What is done with a directory.
+/// The rights on a directory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootRights {
-    /// Where it is.
+    /// The directory's path.
     pub path: PathBuf,
-    /// Its files are given.
+    /// The service sends files of the directory.
     #[serde(default = "yes")]
     pub read: bool,
-    /// Files are kept in it.
+    /// The service stores files in the directory.
     #[serde(default = "yes")]
     pub write: bool,
-    /// What comes may keep its owner, its set-user-id and its extended attributes.
+    /// Received files may keep their owner, their set-user-id bit and their extended attributes.
     #[serde(default)]
     pub owners: bool,
-    /// The nodes whose transfers it is for, in words as `passes` takes; unless given, those of all.
+    /// The nodes whose transfers may use the directory, in the same words as in `passes`; all nodes by default.
     #[serde(default)]
     pub from: Option<Vec<String>>,
 }
 
 impl Root {
-    /// The same for the service.
+    /// Converts the setting for the service.
     pub fn open(&self) -> host::relay::Root {
         match self {
             Root::Open(path) => host::relay::Root::open(path.clone()),
@@ -116,7 +116,7 @@ impl Root {
 }
 
 impl Relay {
-    /// Two roots of which one is in the other, with other rights.
+    /// Returns two roots of which one contains the other, with different rights.
     pub(super) fn at_odds(&self) -> Option<(&Path, &Path)> {
         let rights = |root: &host::relay::Root| (root.read, root.write, root.from.clone());
         let mut pairs = self.roots.iter().flat_map(|inner| {
@@ -129,7 +129,7 @@ impl Relay {
         Some((inner.path(), outer.path()))
     }
 
-    /// The first word of `passes` or of `from` that names no nodes, and why not.
+    /// Returns the first invalid word of `passes` or of `from`, and the reason.
     pub(super) fn misnamed(&self) -> Option<(&str, BadPattern)> {
         let passes = match &self.passes {
             Passes::All(_) => &[][..],

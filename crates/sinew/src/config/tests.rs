@@ -198,7 +198,7 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
         &both[..],
         [Operation::Permit(_), Operation::SetGroup { prefix: 16, .. }]
     ));
-    // Without words nobody is kept out, whatever was said before.
+    // A group without these words is open to all, whatever was set before.
     let how = group("ways = 2").unwrap();
     let [Operation::Permit(permit), Operation::SetGroup { .. }] = &how[..] else {
         panic!("not how it is carried: {how:?}");

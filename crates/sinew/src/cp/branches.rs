@@ -1,4 +1,4 @@
-//! The ways of a copy to several ends, as a tree: each byte goes over a segment once.
+//! The paths of a copy to several ends, as a tree: each byte crosses a segment once.
 //!
 //! ```text
 //!   own ─▶ a ─▶ b ─▶ c        the way to d over a, x and b: it leaves the tree at b, the last node of it
@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Branches {
     below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>>,
-    /// The node before each, and the connections between the two.
+    /// The previous node of each node, and the number of connections between the two.
     before: BTreeMap<NodeAddr, (NodeAddr, u8)>,
 }
 
 impl Branches {
-    /// Adds the way to an end, from the last node on that the tree has already. Where there are more segments than
-    /// numbers of stripes the last number counts.
+    /// Adds the path to an end, beginning at the last node that is already in the tree. If there are more segments than
+    /// numbers of stripes, the last number applies.
     pub(super) fn join(&mut self, path: &[NodeAddr], stripes: &[u8]) {
         let known = path.iter().rposition(|node| self.before.contains_key(node));
         for at in known.unwrap_or(0) + 1..path.len() {
@@ -29,7 +29,7 @@ impl Branches {
         }
     }
 
-    /// The way to a node, from where all begin.
+    /// Returns the path to a node, from the root of the tree.
     pub(super) fn path(&self, end: NodeAddr) -> Vec<NodeAddr> {
         let before = |node: &NodeAddr| self.before.get(node).map(|(before, _)| *before);
         let mut path: Vec<NodeAddr> = std::iter::successors(Some(end), before).collect();
@@ -37,17 +37,17 @@ impl Branches {
         path
     }
 
-    /// The nodes that data goes to from this one.
+    /// Returns the nodes to which this node sends data.
     pub(super) fn below(&self, node: NodeAddr) -> impl Iterator<Item = NodeAddr> {
         self.below.get(&node).into_iter().flatten().copied()
     }
 
-    /// How many segments it has.
+    /// Returns the number of segments.
     pub(super) fn segments(&self) -> usize {
         self.before.len()
     }
 
-    /// Connections to a node: one within this host.
+    /// Returns the number of connections to a node: one within this host.
     pub(super) fn stripes(&self, node: NodeAddr) -> u8 {
         self.before.get(&node).map_or(1, |(_, stripes)| *stripes)
     }
@@ -61,7 +61,7 @@ mod tests {
     fn ways_that_meet_are_one_from_there_on() {
         let mut branches = Branches::default();
         branches.join(&[1, 2, 3].map(NodeAddr), &[4, 2]);
-        // It comes to 3 by another way: the tree's own is taken.
+        // The path to 3 is another one: the tree keeps its own.
         branches.join(&[1, 5, 3, 6].map(NodeAddr), &[8, 8, 7]);
         assert_eq!(branches.path(NodeAddr(6)), [1, 2, 3, 6].map(NodeAddr));
         assert_eq!(branches.segments(), 3);

@@ -1,5 +1,5 @@
-//! Whether a copy goes as it was foretold, and whether another way would be faster: then it is broken off
-//! and goes on by that way.
+//! Compares the rate of a copy with the prediction. If another path would be faster, the attempt stops, and the copy
+//! continues over that path.
 
 use super::route::{Planned, Prediction};
 use base::NodeAddr;
@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A segment is judged by so many seconds. Choice: so often nodes tell the network what segments carry.
+/// Seconds over which a segment is measured. Choice: nodes announce the rates of segments at this interval.
 const SECONDS: u32 = 10;
-/// The first ones do not count: connections start slowly, and their number is found out.
+/// The first seconds do not count: connections start slowly, and their number is still being determined.
 const WARM_SECONDS: u32 = 10;
-/// Another way must promise so much more, in per cent of what is achieved: what is on its way is sent again.
+/// How much more another path must promise, in per cent of the present rate: the data in flight must be sent again.
 const GAIN_PCT: u64 = 130;
-/// A segment that idles more than so many 1000ths of the time waits for another.
+/// A segment that is idle for a larger share of the time, in 1000ths, waits for another segment.
 const IDLE_PERMILLE: u32 = 250;
 
-/// From and to.
+/// The first and the last node of a segment.
 type Ends = (NodeAddr, NodeAddr);
 
-/// What segments have carried that went otherwise than foretold, in bits per second: nodes tell the network
-/// of such only once they are sure, and a copy knows it now.
+/// The rates of segments that differ from their prediction, in bits per second. The nodes announce such rates only once
+/// they are sure, but the copy knows them now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Achieved(BTreeMap<Ends, u64>);
 
@@ -31,7 +31,7 @@ impl Achieved {
         self.0.insert(ends, bps);
     }
 
-    /// Puts it in place of what was known of them: all that they have.
+    /// Replaces the known rates of these segments in the snapshot, as the whole capacity of their links.
     pub(super) fn put_into(&self, network: &mut NetworkSnapshot) {
         for link in &mut network.links {
             let ends = link.from.parse().ok().zip(link.to.parse().ok());
@@ -44,7 +44,7 @@ impl Achieved {
     }
 }
 
-/// What the segments of a copy carry.
+/// The rates of a copy's segments.
 #[derive(Debug, Default)]
 struct Seen {
     warm: u32,
@@ -59,7 +59,8 @@ struct Sum {
 }
 
 impl Seen {
-    /// A second of a segment. Once there are enough: the one for which the others wait, and what it carries.
+    /// Adds a second of a segment. Once there are enough seconds, the function returns the segment for which the others
+    /// wait, and its rate.
     fn on_segment(&mut self, ends: Ends, told: &Segment) -> Option<(Ends, u64)> {
         let sum = self.segments.entry(ends).or_default();
         sum.seconds += 1;
@@ -82,23 +83,23 @@ impl Seen {
     }
 }
 
-/// Plans with the network as it is now, and with what was achieved.
+/// Makes a plan with the present snapshot of the network and the achieved rates.
 pub(super) type Again<'a> = &'a (dyn Fn(&Achieved) -> Option<Planned> + Sync);
 
-/// Watches one attempt.
+/// Watches the rates of one attempt.
 pub(super) struct Doubt<'a> {
     predicted: Option<Prediction>,
-    /// The way, as it was asked for.
+    /// The route of the attempt, as it was requested.
     route: Vec<u8>,
     again: Again<'a>,
     seen: Mutex<Seen>,
-    /// By this attempt and those before.
+    /// Rates of this attempt and of earlier ones.
     achieved: &'a Mutex<Achieved>,
     stop: Arc<AtomicBool>,
 }
 
 impl<'a> Doubt<'a> {
-    /// Of an attempt that goes as planned, which `stop` ends.
+    /// Watches an attempt that follows this plan. `stop` ends the attempt.
     pub(super) fn of(
         planned: &Planned,
         again: Again<'a>,
@@ -131,7 +132,7 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// Another way is so much faster than what is achieved that it is worth going on by it.
+/// Returns true if another path is so much faster than the achieved rate that the copy should change to it.
 fn is_better(plan: &Planned, route: &[u8], achieved_bps: u64) -> bool {
     let least = plan.predicted.filter(|p| p.is_known).map(|p| p.low_bps);
     let wanted = achieved_bps.saturating_mul(GAIN_PCT) / 100;
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_copy_leaves_the_short_link_that_loses_a_fifth() {
-        // 127.8 (44 to 141) were foretold, 6.6 achieved: around go 95.
+        // The prediction was 127.8 Mbit/s (44 to 141), and the copy achieved 6.6. The other path carries 95.
         let link = |from: u32, to: u32, kbps| KnownLink {
             from: NodeAddr(from).to_string(),
             to: NodeAddr(to).to_string(),

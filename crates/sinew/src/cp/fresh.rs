@@ -1,16 +1,16 @@
-//! `--fresh`: what an earlier copy has left is removed once, and not what this one has brought since.
+//! `--fresh`: removes what an earlier copy has left, but only once, and never what this copy has brought.
 //!
 //! ```text
 //!   first attempt: fresh ──▶ an end has begun: noted ──▶ every attempt after that goes on
 //! ```
-//! A copy that runs by itself notes it in a file, so that it goes on after its process was killed.
+//! A detached copy records this in a file, so that it continues correctly after its process was killed.
 
 use super::{Copy, Job};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The ends that need not begin anew any more.
+/// The ends that must not be cleared again.
 #[derive(Debug)]
 pub(super) struct Fresh {
     is_asked: bool,
@@ -19,7 +19,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// As it was asked for, and as an earlier process of the same copy has noted.
+    /// Reads the option, and the record of an earlier process of the same copy.
     pub(super) fn of(args: &Copy) -> Fresh {
         let noted = args.begun.clone();
         let begun = noted.as_ref().and_then(|path| std::fs::read(path).ok());
@@ -31,19 +31,19 @@ impl Fresh {
         }
     }
 
-    /// The next attempt begins anew. Choice: it does for all ends if one of them has not begun.
+    /// Returns true if the next attempt starts anew. Choice: it does so for all ends if one of them has not begun.
     pub(super) fn is_due(&self, job: Job<'_>) -> bool {
         let begun = self.begun();
         self.is_asked && !ends(job).all(|end| begun.contains(&end))
     }
 
-    /// All ends of a copy have begun.
+    /// Records that all ends of a copy have begun.
     pub(super) fn on_begun(&self, job: Job<'_>) {
         let mut begun = self.begun();
         let before = begun.len();
         begun.extend(ends(job).filter(|_| self.is_asked));
         if let Some(path) = self.noted.as_ref().filter(|_| begun.len() > before) {
-            // That it cannot be noted costs no more than what has come, if the process is killed.
+            // If the file cannot be written and the process is killed, only the data received so far is lost.
             let _ = host::files::write_whole(path, &serde_json::json!(*begun).to_string(), 0o600);
         }
     }
@@ -53,7 +53,7 @@ impl Fresh {
     }
 }
 
-/// Names for what is copied where.
+/// Returns names for the pairs of source and target.
 fn ends(job: Job<'_>) -> impl Iterator<Item = String> {
     let (source, remotes) = match job {
         Job::Push(source, targets) => (source.to_string_lossy(), targets),

@@ -15,24 +15,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// What is read at once of a file that did not come, because it was there.
+/// Bytes that are read at once from a file that was already at the target.
 const READ_BYTES: usize = 256 * 1024;
 
 type Digests = BTreeMap<Vec<u8>, [u8; 32]>;
 
-/// What was copied so far.
+/// The digests of everything copied so far.
 #[derive(Debug)]
 pub(super) struct Manifest {
     to: PathBuf,
-    /// Several sources: names begin with that of the source.
+    /// There are several sources: names begin with that of the source.
     is_of_several: bool,
-    /// Patterns of what is not copied.
+    /// Patterns of files that are not copied.
     exclude: Vec<Vec<u8>>,
     digests: Mutex<Digests>,
 }
 
 impl Manifest {
-    /// Nothing yet. It will be at `to`.
+    /// Starts an empty manifest, which will be written to `to`.
     pub(super) fn new(to: &Path, sources: usize, exclude: Vec<Vec<u8>>) -> Manifest {
         Manifest {
             to: to.to_owned(),
@@ -42,8 +42,8 @@ impl Manifest {
         }
     }
 
-    /// Takes in a source that was copied. `came` has what was sent, by its path below `local`; `name` is what the
-    /// source is called at the target.
+    /// Adds a copied source. `came` has the digests of sent files, by their paths below `local`. `name` is the name of
+    /// the source at the target.
     pub(super) fn add(&self, local: &Path, name: Option<&[u8]>, came: Digests) -> io::Result<()> {
         let found = digests(local, came, &self.exclude)?;
         let name = name.unwrap_or_default();
@@ -62,13 +62,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// Nothing was copied yet.
+    /// Returns true if nothing was copied yet.
     pub(super) fn is_empty(&self) -> bool {
         let all = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         all.is_empty()
     }
 
-    /// Writes it.
+    /// Writes the manifest.
     pub(super) fn write(&self) -> io::Result<()> {
         let all = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = BufWriter::new(File::create(&self.to)?);
@@ -79,7 +79,8 @@ impl Manifest {
     }
 }
 
-/// The digests of the files at or below `local`: as they came, and of those that were there already as they are here.
+/// Returns the digests of the files at or below `local`. Sent files have the digest from the transfer; files that were
+/// already at the target have that of the local file.
 fn digests(local: &Path, came: Digests, exclude: &[Vec<u8>]) -> io::Result<Digests> {
     let mut rest = vec![Vec::new()];
     let mut all = BTreeMap::new();
@@ -103,7 +104,7 @@ fn digests(local: &Path, came: Digests, exclude: &[Vec<u8>]) -> io::Result<Diges
                 }
             }
         } else if found.is_file() {
-            // What cannot be read was left out of the copy, too.
+            // The copy also left out files that cannot be read.
             let digest = match came.get(&path) {
                 Some(digest) => Some(*digest),
                 None => digest(&whole).ok(),
@@ -127,7 +128,7 @@ fn digest(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-/// A name with a line's end or a backslash in it is written as b3sum does.
+/// Writes a line. A name with a line end or a backslash is escaped as `b3sum` does it.
 fn line(out: &mut impl Write, digest: &str, name: &[u8]) -> io::Result<()> {
     let is_odd = name
         .iter()

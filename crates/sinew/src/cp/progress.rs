@@ -1,4 +1,5 @@
-//! How far a copy is, how fast each segment goes, and which one limits; and what came of it.
+//! Progress of a copy: how much is copied, the rate of each segment, and the limiting segment. Also the report of the
+//! result.
 
 use super::Copy;
 use super::route::Prediction;
@@ -18,89 +19,88 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Hears how a copy goes on.
+/// Collects the progress of a copy.
 pub(super) struct Meter {
     names: Names,
     ends: BTreeSet<NodeAddr>,
     predicted: Option<Prediction>,
     as_json: bool,
     is_quiet: bool,
-    /// Nothing is copied.
+    /// It is a dry run: nothing is copied.
     is_dry: bool,
-    /// Every file's digest is wanted.
+    /// The digest of every file is wanted.
     lists: bool,
     draws: bool,
     told: Option<PathBuf>,
     clock: Clock,
     begun: base::Time,
-    /// Bytes of all that is copied, if that is known before the first attempt.
+    /// Bytes of everything to be copied, if that is known before the first attempt.
     total: Option<u64>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes that the ends have written in this attempt, and in those before it.
+    /// Bytes that the ends have written in this attempt, and in earlier attempts.
     written: u64,
     before: u64,
     attempts: u64,
-    /// What the source has told that all is.
+    /// The total that the source has reported.
     total: Option<Total>,
-    /// The present attempt is broken off before anything is copied, because segments are to be measured first.
+    /// The present attempt stops before anything is copied, because segments are measured first.
     to_probe: bool,
     has_probed: bool,
-    /// The ends that have all.
+    /// The ends that are complete.
     done: BTreeMap<NodeAddr, Done>,
-    /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
+    /// Entries and bytes that were there before this command: left by an earlier attempt, or the same anyway.
     found: Option<(u64, u64)>,
-    /// The content of what is one file.
+    /// The digest of the content, if the copy is one file.
     digest: Option<Digest>,
-    /// Files that came, and those that are through in this attempt: that came or were there.
+    /// Files that were sent, and files that are finished in this attempt, sent or already there.
     files: u64,
     through: u64,
     digests: BTreeMap<Vec<u8>, Digest>,
     spared: BTreeMap<String, String>,
     spared_count: u64,
-    /// Entries and bytes that would be copied, and what would be removed.
+    /// Entries and bytes that would be copied, and the number of entries that would be removed.
     would: (u64, u64),
     gone: u64,
-    /// An attempt has reached its end; when something moved last, and whether in this attempt.
+    /// An attempt has reached its end. Then: when something last moved, and whether in this attempt.
     begun: bool,
     moved: Option<base::Time>,
     has_moved: bool,
     waited: base::Duration,
-    /// Spent on measuring segments.
+    /// Time spent on measuring segments.
     probed: base::Duration,
     said: String,
-    /// For what the expectation was said last: the bytes, and the rate.
+    /// The bytes and the rate of the last expectation that was shown.
     foretold: Option<(Option<u64>, Option<u64>)>,
     kept: (u64, u64),
-    /// Bytes of the entries that have begun, and how many these are.
+    /// Bytes of the entries that have begun; their number is in `entries`.
     announced: u64,
-    /// Bytes of these that the ends had.
+    /// Bytes of these entries that the ends already had.
     had: u64,
-    /// The ends have no entry of it in this attempt.
+    /// The ends have no entry of the copy in this attempt.
     is_anew: bool,
     entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
-    /// The end for which the others wait, and for how long they have.
+    /// The end for which the other ends wait, and how long they have waited.
     awaited: Option<(NodeAddr, Duration)>,
     pace: Pace,
     drawn: Option<base::Time>,
 }
 
-/// Of a file's content.
+/// The digest of a file's content.
 type Digest = [u8; 32];
 
-/// What was left out and is told by name. The rest is counted.
+/// Most skipped files that are reported by name. The rest is only counted.
 const SPARED_MAX: usize = 1_000;
-/// Files whose digests are kept for a manifest: some 150 bytes each.
+/// Most files whose digests are kept for a manifest: some 150 bytes each.
 const LISTED_MAX: usize = 4 << 20;
 
 impl State {
-    /// Bytes that have arrived. What the ends have written is known late, in steps of megabytes; what
-    /// the last segments have carried is told every second, and between two seconds it goes on at
-    /// the segment's rate.
+    /// Returns the bytes that have arrived. Reports of the ends come late, in steps of megabytes. Reports of the last
+    /// segments come every second, and between two of them the function assumes the segment's rate.
     fn arrived(&self, now: base::Time) -> u64 {
         let goes_on = |node| self.segments.keys().any(|(from, _)| *from == node);
         let last = self.segments.iter().filter(|((_, to), _)| !goes_on(*to));
@@ -111,45 +111,45 @@ impl State {
         carried.min().unwrap_or(0).max(self.written)
     }
 
-    /// The end for which the others have waited so long.
+    /// Returns the end for which the other ends have waited at least `span`.
     fn awaited(&self, span: Duration) -> Option<NodeAddr> {
         let awaited = self.awaited.filter(|(_, waited)| *waited >= span);
         awaited.map(|(node, _)| node)
     }
 
-    /// Content that came in all attempts, if so much came in the last: what the last found beyond the first
-    /// came in between. An attempt that broke early had not told all that was there, so no more counts than
-    /// the ends had written.
+    /// Returns the content that was sent in all attempts, if `last` bytes were sent in the last one. The last attempt
+    /// found more content than the first; the difference was sent in between. An attempt that stopped early had not
+    /// reported everything that was there, so no more counts than the ends had written.
     fn came(&self, last: u64) -> u64 {
         let first = self.found.map_or(self.kept.1, |(_, bytes)| bytes);
         last + self.kept.1.saturating_sub(first).min(self.before)
     }
 
-    /// Without the time in which nothing was copied yet.
+    /// Returns the rate, without the time in which nothing was copied yet.
     fn rate_bps(&self, bytes: u64, seconds: f64) -> f64 {
         let copied = seconds - self.probed.as_secs_f64();
         (bytes as f64 * 8.0 / copied.max(1e-9)).round()
     }
 }
 
-/// An end for which the others have waited so long is named. Choice: an end that writes acknowledges it within 250 ms and
-/// the way of the message.
+/// An end for which the other ends have waited this long is named. Choice: an end acknowledges written data within 250
+/// ms and the one-way delay of the message.
 const NAMED_AFTER: Duration = Duration::from_secs(2);
-/// And for so long the others do not wait for it. Choice: a disk that is slow to store takes seconds, and what is
-/// broken off costs the others a moment.
+/// After this time the other ends no longer wait for it. Choice: a slow disk needs seconds to store data, and
+/// restarting without the end costs the others a moment.
 const LEFT_AFTER: Duration = Duration::from_secs(30);
-/// What is smaller is over soon on most paths: 0.8 s at 10 Mbit/s.
+/// Smaller copies end soon on most paths: 0.8 s at 10 Mbit/s.
 const SMALL_BYTES: u64 = 1_000_000;
-/// Attempts after which a copy is not broken off for a faster way.
+/// After this many attempts, a copy does not change to a faster path.
 const TURNS_MAX: u64 = 3;
-/// How often a segment is told of.
+/// Interval of the reports of a segment.
 const TOLD_EVERY_S: f64 = 1.0;
 
 #[derive(Clone, Copy, Default)]
 struct Told {
     last: Segment,
     at: base::Time,
-    /// Sums over the seconds that were told of, for means.
+    /// Sums over the reported seconds, for means.
     seconds: u64,
     waited: u64,
     starved: u64,
@@ -162,7 +162,7 @@ impl Told {
 }
 
 impl Meter {
-    /// Of a copy of `total` bytes, if that is known.
+    /// Makes the meter of a copy of `total` bytes, if that number is known.
     pub(super) fn new(args: &Copy, total: Option<u64>) -> Meter {
         let clock = Clock::new();
         let to_terminal =
@@ -175,7 +175,7 @@ impl Meter {
             is_quiet: args.quiet,
             is_dry: args.dry_run,
             lists: args.manifest.is_some(),
-            // Data that scrolls by on the same terminal would be torn apart.
+            // A bar on the same terminal would break up the data.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
             told: args.told.clone(),
             begun: clock.now(),
@@ -185,7 +185,7 @@ impl Meter {
         }
     }
 
-    /// An attempt begins.
+    /// Starts an attempt.
     pub(super) fn begin(
         &mut self,
         names: &Names,
@@ -197,7 +197,7 @@ impl Meter {
         self.ends = ends;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.before += std::mem::take(&mut state.written);
-        // What was broken off before it began is no attempt of its own.
+        // An attempt that stopped for measurements does not count.
         if !std::mem::take(&mut state.to_probe) {
             state.attempts += 1;
             if state.begun {
@@ -214,8 +214,8 @@ impl Meter {
         state.segments.clear();
     }
 
-    /// Says what is expected of the copy before it runs, once for each prediction. Choice: not of what is small,
-    /// unless it is known to last: the end says it, too.
+    /// Shows the expectation before the copy runs, once for each prediction. Choice: not for a small copy, unless it
+    /// will take some time, because the final report has it, too.
     pub(super) fn foretell(&self) {
         if self.is_dry {
             return;
@@ -231,51 +231,51 @@ impl Meter {
         self.say(&expected(known, total));
     }
 
-    /// Segments were measured since then, where there was something to find out.
+    /// Adds the time since then, in which segments were measured.
     pub(super) fn on_probed(&mut self, since: base::Time) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.probed += self.clock.now().since(since);
         state.has_probed = true;
     }
 
-    /// Segments were measured once.
+    /// Returns true if segments were measured once.
     pub(super) fn has_probed(&self) -> bool {
         self.state().has_probed
     }
 
-    /// The present attempt ends here: segments are measured before what was told that comes.
+    /// Ends the present attempt, so that segments are measured before the data is sent.
     pub(super) fn turn_to_probe(&self) {
         self.state().to_probe = true;
     }
 
-    /// The attempt has ended for that.
+    /// Returns true if the attempt ended for measurements.
     pub(super) fn turns_to_probe(&self) -> bool {
         self.state().to_probe
     }
 
-    /// The end for which the others have waited long enough.
+    /// Returns the end for which the other ends have waited too long.
     pub(super) fn stalled(&self) -> Option<NodeAddr> {
         self.state().awaited(LEFT_AFTER)
     }
 
-    /// The ends that have all, whatever became of the others.
+    /// Returns the ends that are complete, whatever happened to the others.
     pub(super) fn done(&self) -> BTreeMap<NodeAddr, Done> {
         self.state().done.clone()
     }
 
-    /// This one has.
+    /// Returns true if this end is complete.
     pub(super) fn has_got(&self, node: &str) -> bool {
         let node = self.names.address(node);
         node.is_ok_and(|node| self.state().done.contains_key(&node))
     }
 
-    /// Bytes of all that is copied, as far as that is known.
+    /// Returns the bytes of everything to be copied, if that is known.
     pub(super) fn total(&self) -> Option<u64> {
         self.state().total.map(|total| total.bytes).or(self.total)
     }
 
-    /// Bytes that are known to come, once the first file with content has begun: all that the ends lack, where they have no
-    /// entry of it, and else what they lack still of the entries that have begun.
+    /// Returns the bytes that are known to be missing, once the first file with content has begun. If the ends have no
+    /// entry of the copy, this is everything; otherwise it is what they lack of the entries that have begun.
     pub(super) fn to_come(&self) -> Option<u64> {
         let total = self.total()?;
         let state = self.state();
@@ -291,31 +291,31 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time, for [`Meter::on_probed`].
+    /// Returns the time, for [`Meter::on_probed`].
     pub(super) fn now(&self) -> base::Time {
         self.clock.now()
     }
 
-    /// It may be broken off for a faster way still. Choice: what was found out by a few does not lead
-    /// to more, but to and fro.
+    /// Returns true if the copy may still change to a faster path. Choice: further changes after a few would only
+    /// alternate between paths.
     pub(super) fn may_turn(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.attempts <= TURNS_MAX
     }
 
-    /// Says something in a line of its own.
+    /// Prints a line.
     pub(super) fn say(&self, text: &str) {
         if !self.is_quiet {
             let _ = writeln!(io::stderr(), "sinew: {text}");
         }
     }
 
-    /// The nodes that no way leads around.
+    /// Returns the ends, which no path can avoid.
     pub(super) fn ends(&self) -> &BTreeSet<NodeAddr> {
         &self.ends
     }
 
-    /// An attempt has ended before its time: whether one has ever begun, and how long nothing moved.
+    /// Handles the failure of an attempt. Returns whether an attempt has ever begun, and how long nothing has moved.
     pub(super) fn on_broken(&self) -> (bool, Duration) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = self.clock.now().since(state.moved.unwrap_or(self.begun));
@@ -323,13 +323,13 @@ impl Meter {
         (state.begun, idle)
     }
 
-    /// Something has moved in this attempt.
+    /// Returns true if something has moved in this attempt.
     pub(super) fn has_moved(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.has_moved
     }
 
-    /// Says what is waited for.
+    /// Shows why the copy waits.
     pub(super) fn wait(&self, why: &str, give_up: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let why = why.split("; run the same command").next().unwrap_or(why);
@@ -350,11 +350,11 @@ impl Meter {
         }
     }
 
-    /// Takes it in; true for what is told first of an attempt whose ends have begun.
+    /// Adds a report. Returns true for the first report of an attempt whose ends have begun.
     pub(super) fn on(&self, progress: Progress<'_>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        // The others tell what there is, and not that something has moved.
+        // The other reports do not mean that something has moved.
         let has_moved = !matches!(
             progress,
             Progress::Anew | Progress::Awaited(_) | Progress::Segment(..)
@@ -411,7 +411,7 @@ impl Meter {
                 if !self.as_json && !self.is_quiet {
                     let mut line = b"deleting ".to_vec();
                     line.extend(shown(path));
-                    // The own node is among the ends.
+                    // The own node is one of the ends.
                     if self.ends.len() > 2 {
                         let node = node.to_string();
                         line.extend(format!(" at {}", self.names.name(&node)).bytes());
@@ -455,7 +455,8 @@ impl Meter {
         is_first
     }
 
-    /// The share, the rate of now, the time left, which file it is, and the segment for which the others wait.
+    /// Formats the share, the current rate, the time left, the file's number, and the segment for which the others
+    /// wait.
     fn line(&self, state: &mut State, now: base::Time, width: usize) -> String {
         let seconds = now.since(self.begun).as_secs_f64();
         let known = match (
@@ -465,7 +466,7 @@ impl Meter {
         ) {
             (Some(total), ..) | (None, Some(total), _) => Some(total),
             (None, None, 1) => Some(state.announced),
-            // What lies before and behind is not known.
+            // The sizes of earlier and later entries are not known.
             _ => None,
         };
         let total = known.map(|known| known.saturating_sub(state.kept.1));
@@ -488,7 +489,7 @@ impl Meter {
         format!("{} to {}", name(from), name(to))
     }
 
-    /// Tells what came of it.
+    /// Reports the result.
     pub(super) fn finish(&self, (word, paths): &(&str, Vec<String>), done: Done) -> Outcome {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = self.clock.now().since(self.begun).as_secs_f64();
@@ -525,7 +526,7 @@ impl Meter {
         outcome
     }
 
-    /// The same for who sees it, with the digest of a single file, as `b3sum` writes it.
+    /// Formats the result as text, with the digest of a single file as `b3sum` writes it.
     fn text(
         &self,
         state: &State,
@@ -557,7 +558,7 @@ impl Meter {
         text
     }
 
-    /// The digests of the files that came, by their paths.
+    /// Returns the digests of the sent files, by their paths.
     pub(super) fn digests(&self) -> BTreeMap<Vec<u8>, Digest> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut state.digests)
@@ -616,17 +617,17 @@ impl Meter {
     }
 }
 
-/// Writes how far it is, for who looks. That it cannot is no reason to end.
+/// Writes the progress to a file for other programs. If that fails, the copy continues.
 fn tell(path: &Path, text: &str) {
     let _ = std::fs::write(path, json!({ "text": text }).to_string());
 }
 
-/// Bytes as `b3sum` writes them.
+/// Formats bytes as `b3sum` does.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is expected: the rate with its range, and how long all takes at it.
+/// Describes the expectation: the rate with its range, and how long the copy takes at this rate.
 fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
     let Some(predicted) = predicted else {
         return "the rate of this path is unknown before the copy".to_owned();
@@ -648,12 +649,12 @@ fn expected(predicted: Option<Prediction>, total: Option<u64>) -> String {
     text
 }
 
-/// How long so many bytes take at a rate.
+/// Returns how long this number of bytes takes at a rate.
 fn lasts_s(bytes: u64, rate_bps: u64) -> f64 {
     bytes as f64 * 8.0 / rate_bps.max(1) as f64
 }
 
-/// What was predicted, and how far what was achieved is from it.
+/// Describes the prediction, and how far the achieved rate is from it.
 fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
     let mbit = |bps: u64| bps as f64 / 1e6;
     if !predicted.is_known {
@@ -670,13 +671,13 @@ fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
     )
 }
 
-/// The segment that was least idle: the others waited for it.
+/// Returns the segment that was idle least: the other segments waited for it.
 fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr, NodeAddr)> {
     let slowest = segments.iter().min_by_key(|(_, told)| told.idle());
     slowest.map(|(ends, _)| *ends)
 }
 
-/// A path as a line of its own: it comes from another node. A terminal gets no control characters, as with `ls`.
+/// Formats a path as a line. It comes from another node, so a terminal gets no control characters, as with `ls`.
 fn shown(path: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| !byte.is_ascii_control();
     match io::stdout().is_terminal() || path.contains(&b'\n') {

@@ -1,44 +1,44 @@
-//! Going on after something broke: what is worth another attempt, when, and which way it takes then.
+//! How a copy continues after a failure: which failures are worth another attempt, when, and over which path.
 //!
 //! ```text
 //!   attempt ──▶ broke: a segment or a relay is avoided for a while ──▶ another way? at once
 //!      ▲                                                             └▶ none: wait, 0.25 s … 2 s
 //!      └──────────────── until so long nothing has moved (`--give-up`) ────────────┘
 //! ```
-//! What arrived stays where it is, so each attempt begins with what the sink has.
+//! Received data stays at the sink, so each attempt begins with it.
 
 use base::NodeAddr;
 use host::relay::failure::{Failure, FailureKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long nothing may move before a copy that has begun is given up, unless said otherwise.
+/// How long nothing may move before a copy that has begun is given up, by default.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(3_600);
-/// From one attempt to the next, and at most. Choice: an attempt that meets a host which is away asks
-/// for it at 0, 1, 3 and 7 s, so what comes back is found within five seconds.
+/// The first pause between two attempts, and the longest one. Choice: an attempt that finds a host unreachable tries it
+/// at 0, 1, 3 and 7 s, so the copy continues within five seconds after the host is back.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// So long a way that broke is not taken where there is another. Choice: what is down for good is in
-/// the overlay's routes by then.
+/// How long a failed path is avoided if there is another one. Choice: a permanent failure is in the overlay's routes by
+/// then.
 const AVOID: Duration = Duration::from_secs(60);
 
-/// What is not taken where there is another way.
+/// What a copy avoids if there is another path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Avoided {
     nodes: BTreeMap<NodeAddr, Instant>,
-    /// The lower address first.
+    /// Segments, with the lower address first.
     segments: BTreeMap<(NodeAddr, NodeAddr), Instant>,
-    /// Nodes whose operators have ended it there: they are not taken at all.
+    /// Nodes whose operators have cancelled the copy there: these are never used.
     pub(super) cancelled: BTreeSet<NodeAddr>,
 }
 
 impl Avoided {
-    /// Nothing is.
+    /// Returns true if nothing is avoided.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.segments.is_empty() && self.cancelled.is_empty()
     }
 
-    /// Whether a segment is, because of itself or of a node at its end.
+    /// Returns true if a segment is avoided, because of itself or of a node at its end.
     pub(super) fn has(&self, from: NodeAddr, to: NodeAddr) -> bool {
         let node = |node| self.nodes.contains_key(&node) || self.cancelled.contains(&node);
         node(from) || node(to) || self.segments.contains_key(&pair(from, to))
@@ -49,8 +49,7 @@ impl Avoided {
         self.segments.retain(|_, until| *until > now);
     }
 
-    /// Takes a failure in: whether it tells of something that was not avoided before. `ends` cannot be
-    /// avoided.
+    /// Learns from a failure. Returns whether the failure adds something to avoid. `ends` cannot be avoided.
     fn learn(&mut self, failure: &Failure, ends: &BTreeSet<NodeAddr>, now: Instant) -> bool {
         let until = now + AVOID;
         match (failure.kind, failure.about) {
@@ -64,7 +63,7 @@ impl Avoided {
                 let segment = pair(failure.node, about);
                 self.segments.insert(segment, until).is_none()
             }
-            // One of its own uplinks broke, and it has others: the same way may be taken again.
+            // One of the node's own uplinks failed, and it has others: the same path may be used again.
             (FailureKind::Broken, Some(about)) if about == failure.node => false,
             (FailureKind::Broken | FailureKind::Busy | FailureKind::Forbidden, _)
                 if !ends.contains(&failure.node) =>
@@ -80,28 +79,28 @@ fn pair(a: NodeAddr, b: NodeAddr) -> (NodeAddr, NodeAddr) {
     (a.min(b), a.max(b))
 }
 
-/// What to do next.
+/// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another way, if there is one; and if there is none and this is false, nothing.
+    /// Use another path, if there is one. If there is none and the value is false, do nothing.
     Around(bool),
-    /// The same again, after so long.
+    /// Repeat the same after this time.
     Wait(Duration),
-    /// Nothing: it has failed.
+    /// Stop: the copy has failed.
     GiveUp,
 }
 
-/// How long somebody goes on.
+/// How long a copy continues after failures.
 #[derive(Clone, Debug)]
 pub(super) struct Patience {
-    /// As asked for.
+    /// The value of `--give-up`.
     asked: Option<Duration>,
     pause: Duration,
     pub(super) avoided: Avoided,
 }
 
 impl Patience {
-    /// That of `--give-up`, if it was given, of somebody who knows where it was cancelled.
+    /// Makes the patience from `--give-up`, if it was given, and the nodes where the copy was cancelled.
     pub(super) fn new(asked: Option<Duration>, cancelled: BTreeSet<NodeAddr>) -> Patience {
         Patience {
             asked,
@@ -113,18 +112,18 @@ impl Patience {
         }
     }
 
-    /// When it ends, if nothing moves.
+    /// Returns how long nothing may move before the copy ends.
     pub(super) fn give_up(&self) -> Duration {
         self.asked.unwrap_or(GIVE_UP)
     }
 
-    /// An attempt moved something.
+    /// Notes that an attempt moved something.
     pub(super) fn on_moved(&mut self) {
         self.pause = PAUSE;
     }
 
-    /// An attempt ended so, when nothing had moved for `idle`; without a failure of a node it was this
-    /// host's own node that did not answer. `begun`: some attempt had reached its end.
+    /// Decides after an attempt failed and nothing had moved for `idle`. Without `failure`, this host's own node did
+    /// not answer. `begun`: some attempt had reached its end.
     pub(super) fn next(
         &mut self,
         failure: Option<&Failure>,
@@ -136,9 +135,8 @@ impl Patience {
         if self.give_up() <= idle {
             return Next::GiveUp;
         }
-        // Choice: what never began, and says that nothing is there, is more often a mistake than an
-        // outage, so it is waited for only by who asks for that. A node that is busy says that it will
-        // not be for ever.
+        // Choice: if a copy never began and the target does not exist, this is more often a mistake than an outage. So
+        // the copy waits only if the user asked for it. A busy node will become free at some time.
         let is_meant = begun || self.asked.is_some();
         let is_worth = match failure.map(|failure| (failure.kind, failure.about)) {
             None | Some((FailureKind::Broken | FailureKind::InUse, _)) => is_meant,
@@ -192,13 +190,13 @@ mod tests {
         assert_eq!(next(&lost, 1), Next::Wait(PAUSE * 2));
         let busy = failure(2, FailureKind::Busy, None);
         assert_eq!(next(&busy, 1), Next::Around(true));
-        // An end cannot be gone around.
+        // No path can avoid an end.
         assert!(matches!(
             next(&failure(4, FailureKind::Busy, None), 2),
             Next::Wait(_)
         ));
         assert_eq!(next(&failure(4, FailureKind::File, None), 2), Next::GiveUp);
-        // What is changed on the way is worth another way, if there is one, and only once.
+        // If data is changed on the path, the copy tries another path if there is one, and only once.
         let changed = failure(4, FailureKind::Corrupt, Some(3));
         assert_eq!(next(&changed, 2), Next::Around(false));
         assert_eq!(next(&changed, 2), Next::GiveUp);

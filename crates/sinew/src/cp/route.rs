@@ -1,4 +1,4 @@
-//! The way of a copy: a path, or, to several nodes, a tree.
+//! The route of a copy: a path, or a tree to several nodes.
 
 mod tree;
 
@@ -21,16 +21,17 @@ use tools::explain::{self, PlanAsked, View};
 use wire::bytes::Writer;
 use wire::relay::{HopRepr, STRIPES_MAX};
 
-/// Where data ends, or begins when it is pulled: nodes, and paths there.
+/// The nodes where data ends, or begins for a pull, and the paths there.
 pub(super) type Ends = BTreeMap<NodeAddr, Vec<u8>>;
 
-/// The longest route that is written.
+/// The longest route that is sent.
 const ROUTE_BYTES_MAX: usize = 32 * 1024;
 
-/// A link that loses so much is a lossy one, in 65 536ths. Choice: half a thousandth, as sure as it can be known.
+/// A link with at least this loss is lossy, in 65 536ths. Choice: half a thousandth is the smallest loss that can be
+/// measured reliably.
 const LOSSY: u16 = 32;
-/// What carries less is passed on through a relay's memory at little cost. Choice: at a gigabit per second that takes
-/// a few per cent of a processor.
+/// Data below this rate passes through a relay's memory at little cost. Choice: at a gigabit per second this takes a
+/// few per cent of a processor.
 const SLOW_KBPS: u32 = 1_000_000;
 
 /// How routes from the own node are found.
@@ -41,24 +42,24 @@ pub(super) struct Route {
     discard: bool,
     pull: bool,
     stripes: Vec<u8>,
-    /// Whatever the overlay has, but for nodes at which the copy was cancelled.
+    /// All links of the overlay, except those of nodes at which the copy was cancelled.
     all: Ways,
-    /// The same without what is to be avoided, if anything is.
+    /// The same without what should be avoided; `None` if there is nothing to avoid.
     around: Option<Ways>,
 }
 
-/// What a route may take.
+/// The links that a route may use.
 struct Ways {
     /// The network, for plans.
     view: View,
-    /// The same for transfers that begin here, without the nodes that do not relay, or not for this one.
+    /// The topology for transfers that begin here: without the nodes that do not relay for this node.
     relaying: Topology,
     own: NodeAddr,
 }
 
 impl Ways {
     fn new(own: NodeAddr, view: View) -> Ways {
-        // What is copied begins here, wherever it goes.
+        // The copy begins on this host, in either direction.
         let topology = view.topology_between([own, own]);
         let relaying = topology.index(own).map(|own| topology.relaying(own));
         Ways {
@@ -68,7 +69,7 @@ impl Ways {
         }
     }
 
-    /// Without what `keeps` does not keep: segments, by their ends.
+    /// Returns the links without the segments for which `keeps` is false.
     fn without(&self, own: NodeAddr, keeps: impl Fn(NodeAddr, NodeAddr) -> bool) -> Option<Ways> {
         let mut network = self.view.snapshot().clone();
         network
@@ -80,8 +81,8 @@ impl Ways {
         Some(Ways::new(own, View::new(network).ok()?))
     }
 
-    /// The way of least latency from here. Where only nodes that do not relay lead there, they are asked
-    /// all the same: what they have told may be over.
+    /// Returns the path of least latency from here. If only nodes that do not relay lead to the end, the path uses them
+    /// nevertheless: what they have announced may be outdated.
     fn shortest(&self, end: NodeAddr) -> Option<Vec<NodeAddr>> {
         let all = self.view.topology();
         [&self.relaying, all].into_iter().find_map(|topology| {
@@ -93,35 +94,35 @@ impl Ways {
     }
 }
 
-/// What a route is expected to carry.
+/// The expected rate of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prediction {
-    /// The slowest segment, in bits per second.
+    /// The rate of the slowest segment, in bits per second.
     pub(super) rate_bps: u64,
-    /// Within which it is expected; without an upper bound if nothing that is known limits it.
+    /// The range within which the rate is expected. There is no upper bound if no known value limits the rate.
     pub(super) low_bps: u64,
     pub(super) high_bps: Option<u64>,
-    /// Why it is believed; see `sinew plan`.
+    /// The origin of the rate; see `sinew plan`.
     pub(super) confidence: &'static str,
-    /// Of every segment something is known.
+    /// Something is known about every segment.
     pub(super) is_known: bool,
 }
 
-/// How what ways carry is found out.
+/// How the rates of segments are measured.
 pub(super) struct Probes<'a> {
-    /// Bytes that may be sent over a segment; none if nothing is to be found out.
+    /// Bytes that may be sent over a segment; `None` if nothing is measured.
     pub(super) bytes: Option<u64>,
     /// The relay socket of the own node.
     pub(super) socket: &'a Path,
     pub(super) congestion: &'a str,
 }
 
-/// A route, ready to be asked for.
+/// A planned route, ready to be requested.
 pub(super) struct Planned {
     pub(super) bytes: Vec<u8>,
-    /// What it is expected to carry.
+    /// The expected rate of the route.
     pub(super) predicted: Option<Prediction>,
-    /// It takes nothing that was to be avoided.
+    /// The route uses nothing that should be avoided.
     pub(super) is_around: bool,
 }
 
@@ -168,7 +169,7 @@ impl Route {
                 .paths
                 .first()
                 .is_some_and(|word| super::remote(word).is_some()),
-            // Several would be several times as pushing as one.
+            // Several connections would take several times as much as one.
             stripes: match args.scavenge && args.stripes.is_empty() {
                 true => vec![1],
                 false => args.stripes.clone(),
@@ -178,7 +179,7 @@ impl Route {
         })
     }
 
-    /// Finds out what the ways to these ends carry, if that is wanted: one end after the other, and each segment once.
+    /// Measures the segments to these ends, if that is wanted: one end after the other, and each segment once.
     pub(super) fn refine(
         &mut self,
         ends: &Ends,
@@ -223,7 +224,7 @@ impl Route {
         self.own
     }
 
-    /// The route to these ends.
+    /// Returns the route to these ends.
     pub(super) fn to(&self, ends: &Ends) -> Result<Planned, Failure> {
         if !self.via.is_empty() && ends.len() > 1 {
             return Err(Failure::misused(
@@ -253,19 +254,19 @@ impl Route {
         })
     }
 
-    /// One of these ends to which no way is known.
+    /// Returns one of these ends to which no path is known.
     pub(super) fn unreached(&self, ends: &Ends) -> Option<NodeAddr> {
         let mut unreached = ends.keys().filter(|end| self.all.shortest(**end).is_none());
         unreached.next().copied().filter(|_| self.is_free())
     }
 
-    /// Nothing was said about the way.
+    /// Returns true if the user did not choose the path.
     fn is_free(&self) -> bool {
         self.via.is_empty() && !self.direct
     }
 
-    /// The way and the stripes that are expected to be the fastest, from here to `end`; none if the
-    /// shortest way is as good as any.
+    /// Returns the path and the stripes that are expected to be the fastest, from here to `end`. `None` if the shortest
+    /// path is as good.
     fn plan(&self, ways: &Ways, end: NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)> {
         let (src, dst) = match self.pull {
             true => (end, self.own),
@@ -273,7 +274,7 @@ impl Route {
         };
         let asked = PlanAsked::default();
         let plan = explain::plan(&ways.view, &src.to_string(), &dst.to_string(), &asked).ok()?;
-        // Choice: where no loss is known, nothing says that more connections would be faster.
+        // Choice: without known loss, there is no reason to expect that more connections are faster.
         let is_neighbor = plan
             .direct
             .segments
@@ -297,8 +298,8 @@ impl Route {
         Some((nodes, stripes))
     }
 
-    /// The stripes that are expected to be the fastest on a way that was named, from here on; none if one each is as
-    /// good.
+    /// Returns the stripes that are expected to be the fastest on a named path, from here on; empty if one connection
+    /// each is as good.
     fn stripes_along(&self, ways: &Ways, path: &[NodeAddr]) -> Vec<u8> {
         let mut nodes = path.to_vec();
         if self.pull {
@@ -312,7 +313,7 @@ impl Route {
         stripes
     }
 
-    /// What a path is expected to carry.
+    /// Predicts the rate of a path.
     fn predict(&self, ways: &Ways, path: &[NodeAddr], branches: &Branches) -> Option<Prediction> {
         let mut nodes = path.to_vec();
         let behind = path.get(1..).unwrap_or_default().iter();
@@ -331,9 +332,9 @@ impl Route {
         })
     }
 
-    /// The segment between these hops may turn out to need more connections than are planned: it is known to lose packets,
-    /// or to be slow. Whoever hears nothing of losses may have heard too little: one packet in a thousand halves what a
-    /// connection carries, and a probe of some seconds sees few of them.
+    /// Returns true if the segment between these hops may need more connections than planned: it is known to lose
+    /// packets, or to be slow. A known loss of zero is not enough, because small losses are hard to measure: one packet
+    /// in a thousand halves the rate of a connection, and a probe of some seconds loses few packets.
     fn may_need_more(&self, before: NodeAddr, node: NodeAddr) -> bool {
         let (from, to) = match self.pull {
             true => (node.to_string(), before.to_string()),
@@ -347,7 +348,7 @@ impl Route {
         })
     }
 
-    /// From here to a node.
+    /// Returns the path from here to a node.
     fn path(&self, ways: &Ways, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
         let mut path = vec![self.own];
         if !self.via.is_empty() || self.direct {
@@ -378,7 +379,7 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// A hop and all below it; the segment to it begins at `before`, unless it is the own node.
+    /// Encodes a hop and all hops below it. The segment to it begins at `before`; the own node has none.
     fn hop(&self, node: NodeAddr, before: Option<NodeAddr>) -> Result<Vec<u8>, Failure> {
         let mut below = Vec::new();
         for next in self.branches.below(node) {
@@ -425,11 +426,12 @@ fn count(stripes: usize) -> u8 {
         .min(STRIPES_MAX)
 }
 
-/// Connections that the sender of a segment may use where so many are planned; `is_open` where more may be needed.
+/// Returns how many connections the sender of a segment may use if `planned` are planned. `is_open` is true if more may
+/// be needed.
 ///
-/// Choice: as many as a probe tries. The plan takes the fewest that would carry what was seen, and some seconds are off by
-/// chance. The sender goes on only while more help, and those that wait cost little. Elsewhere a plan of one is kept:
-/// relays pass on single connections within the kernel.
+/// Choice: as many as a probe tries. The plan takes the fewest that would reach the measured rate, and a measurement of
+/// some seconds can be off by chance. The sender adds connections only while they help, and idle ones cost little.
+/// Otherwise a plan of one is kept: relays pass on single connections within the kernel.
 fn offered(planned: u8, is_open: bool) -> u8 {
     match (planned, is_open) {
         (0 | 1, false) => 1,
@@ -476,7 +478,7 @@ mod tests {
         measured(&links)
     }
 
-    /// From, to, latency, and what one connection has.
+    /// Makes links from origin, destination, latency, and the rate of one connection.
     fn measured(links: &[(u8, u8, u32, Option<u32>)]) -> Ways {
         type Told = (u8, u8, u32, Option<u32>);
         let link = |&(from, to, latency_us, measured_kbps): &Told| overlay::snapshot::KnownLink {
@@ -505,7 +507,7 @@ mod tests {
         nodes.iter().map(|n| (node(*n), path(n))).collect()
     }
 
-    /// The nodes of a route, each before those behind it.
+    /// Returns the nodes of a route, each before the nodes below it.
     fn nodes(planned: &Planned) -> Vec<NodeAddr> {
         fn put(hop: &Hop<'_>, nodes: &mut Vec<NodeAddr>) {
             nodes.push(hop.node);
@@ -528,7 +530,7 @@ mod tests {
 
     #[test]
     fn what_several_ends_share_is_shared_by_them() {
-        // A chain of 90 against a star whose ends get half of this each.
+        // A chain of 90 Mbit/s is compared with a star whose ends get half of `each`.
         let planned = |each: u32| {
             let route = Route {
                 all: measured(&[
@@ -561,7 +563,7 @@ mod tests {
         };
         let around = route.to(&ends(&[3])).unwrap();
         assert_eq!((one(&around), around.is_around), (node(5), true));
-        // Nothing else leads there.
+        // No other path leads there.
         let same = route.to(&ends(&[4])).unwrap();
         assert_eq!((one(&same), same.is_around), (node(2), false));
         let named = Route {
@@ -604,12 +606,12 @@ mod tests {
         assert!(predicted.rate_bps >= 30_000_000, "{predicted:?}");
         let first = Hop::parse(&planned.bytes).unwrap();
         assert_eq!((first.ends(), first.below().count()), (2, 1));
-        // By what is no faster nobody goes.
+        // A path that is not faster is not used.
         let planned = far(Some(900)).to(&ends(&[3, 4])).unwrap();
         assert_eq!(nodes(&planned), [1, 2, 3, 4].map(node));
         let predicted = planned.predicted.unwrap();
         assert!(predicted.rate_bps < 10_000_000, "{predicted:?}");
-        // One of them on the way to the other.
+        // One end is on the path to the other end.
         let planned = far(Some(40_000)).to(&ends(&[2, 3])).unwrap();
         assert_eq!(nodes(&planned), [1, 5, 2, 3].map(node));
         let first = Hop::parse(&planned.bytes).unwrap();
@@ -643,18 +645,18 @@ mod tests {
             let way = explain::along(&view, &nodes, &[1]).unwrap();
             (way.confidence, way.rate_bps)
         };
-        // The node's own control has had 80 Mbit/s, and so has any other that sends as that does.
+        // The node's own congestion control reached 80 Mbit/s, so another control of the same kind does so, too.
         for control in [None, Some("bbr")] {
             assert_eq!(told(&network, control), ("measured", 80_000_000));
         }
         let (confidence, rate_bps) = told(&network, Some("cubic"));
         assert_eq!(confidence, "model");
         assert!(rate_bps < 20_000_000, "{rate_bps}");
-        // What is all that the link has is all for any.
+        // A link's whole capacity is the same for every control.
         network.links[0].together_kbps = Some(5_000);
         network.links[0].together_is_all = true;
         assert_eq!(told(&network, Some("cubic")), ("measured", 5_000_000));
-        // Nothing is known of one that does not slow down for losses.
+        // Without measurements, nothing is known about a control that does not slow down for losses.
         let link = &mut network.links[0];
         (link.measured_kbps, link.together_kbps) = (None, None);
         link.together_is_all = false;
@@ -712,7 +714,8 @@ mod tests {
         assert_eq!(path(&closed), [1, 2, 4].map(node));
         assert_eq!(closed.shortest(node(3)), Some(vec![node(1), node(3)]));
         assert_eq!(closed.shortest(node(9)), None);
-        // One that relays for some, but not for the teller, is none for what the teller begins.
+        // A node that relays for some, but not for the node that gave the snapshot, is no relay for transfers of the
+        // latter.
         let mut network = closed.view.snapshot().clone();
         network.teller = Some(node(1).to_string());
         network.nodes[0].bulk = Some(overlay::snapshot::KnownBulk {
@@ -764,7 +767,7 @@ mod tests {
             (first.stripes, second.stripes)
         };
         assert_eq!(offers(network.clone()), (8, 1));
-        // A probe has seen 19 Mbit/s of one connection, "and no more": that may be slow start's.
+        // A probe has measured 19 Mbit/s with one connection as the whole capacity. That may be due to slow start.
         for (kbps, stripes) in [(19_000, 8), (9_000_000, 1)] {
             let link = &mut network.links[0];
             (link.loss, link.measured_kbps) = (0, Some(kbps));

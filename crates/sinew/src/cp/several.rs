@@ -1,12 +1,13 @@
-//! Several sources and targets: the targets of a source together as far as their ways are the same, and none in the way
-//! of the others.
+//! Copies of several sources to several targets. The targets of a source are copied together as long as they all work,
+//! and no target delays the others.
 //!
 //! ```text
 //!   all together ──▶ one is away, full or refuses, and nothing leads around ──▶ the others together
 //!        ▲                                                                        │
 //!        └────────────────────────────────────────────────────────────────────────┘   then that one, alone
 //! ```
-//! Where an operator has ended it, it is not begun again. What a target has got stays there. Those that are copied to together go on where the shortest part ends.
+//! A copy that an operator has cancelled is not begun again. What a target has received stays there. Targets that are
+//! copied together stop at the end of the shortest part.
 
 use super::progress::Meter;
 use super::{Broke, Command, Copy, Job, Remote, copy};
@@ -17,8 +18,8 @@ use host::relay::failure::FailureKind;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
-/// Copies to all of them. The last failure is returned, those before it are told. Targets that got their copy
-/// before another one broke it off have it.
+/// Copies the source to all targets. Returns the last failure, and prints earlier ones. Targets that got their copy
+/// before another target failed keep it.
 pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> Result<(), Broke> {
     let mut together = targets.to_vec();
     let (mut alone, mut ended) = (Vec::new(), Vec::new());
@@ -59,7 +60,7 @@ pub(super) fn push(command: Command<'_>, source: &OsStr, targets: &[Remote]) -> 
         .fold(last, |last, broke| and(command.args, last, Err(broke)))
 }
 
-/// The last failure. One before it is told here, since nobody else tells of it.
+/// Returns the last failure. The function prints an earlier one, because no other code does.
 fn and(args: &Copy, before: Result<(), Broke>, next: Result<(), Broke>) -> Result<(), Broke> {
     match (before, next) {
         (Err(mut before), Err(next)) => {
@@ -71,7 +72,7 @@ fn and(args: &Copy, before: Result<(), Broke>, next: Result<(), Broke>) -> Resul
     }
 }
 
-/// Copies each source: what fails for one is no reason to leave out the others.
+/// Copies each source. If one fails, the others are still copied.
 pub(super) fn each<T>(
     args: &Copy,
     sources: &[T],
@@ -81,7 +82,7 @@ pub(super) fn each<T>(
     for source in sources {
         let mut copied = one(source);
         if let Err(broke) = &mut copied {
-            // In the order of the sources.
+            // Failures are reported in the order of the sources.
             broke.tell(args);
         }
         last = and(args, last, copied);
@@ -89,7 +90,7 @@ pub(super) fn each<T>(
     last
 }
 
-/// The targets that have got their copy.
+/// Returns the targets that have got their copy.
 pub(super) fn done(job: Job<'_>, meter: &Meter) -> Vec<Remote> {
     let Job::Push(_, targets) = job else {
         return Vec::new();
@@ -98,7 +99,7 @@ pub(super) fn done(job: Job<'_>, meter: &Meter) -> Vec<Remote> {
     targets.cloned().collect()
 }
 
-/// The others.
+/// Returns the targets that have not got their copy.
 pub(super) fn rest(job: Job<'_>, meter: &Meter) -> Vec<Remote> {
     let Job::Push(_, targets) = job else {
         return Vec::new();
@@ -111,7 +112,7 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr(), "sinew: {text}");
 }
 
-/// The one of several targets that a failure is about, or that it comes from.
+/// Returns the one of several targets that a failure is about, or that reported it.
 pub(super) fn in_the_way(job: Job<'_>, cause: &Failure, names: &Names) -> Option<Remote> {
     match (cause.kind, cause.about) {
         (FailureKind::Over, _) => None,
@@ -120,7 +121,7 @@ pub(super) fn in_the_way(job: Job<'_>, cause: &Failure, names: &Names) -> Option
     }
 }
 
-/// The one of several targets that is at this node.
+/// Returns the one of several targets that is at this node.
 pub(super) fn target_at(job: Job<'_>, node: NodeAddr, names: &Names) -> Option<Remote> {
     let Job::Push(_, targets @ [_, _, ..]) = job else {
         return None;

@@ -1,4 +1,4 @@
-//! The words of `sinew cp`: what is copied, where, and how.
+//! The arguments of `sinew cp`: what is copied, where, and how.
 
 use super::progress::Meter;
 use crate::failure::Failure;
@@ -109,21 +109,22 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Bytes that may be sent over a segment to find out what it carries, for a copy of as many as are known to
-    /// come; none if nothing is to be found out.
+    /// Returns how many bytes may be sent over a segment to measure its rate, for a copy of [`Meter::to_come`] bytes.
+    /// `None` if nothing is measured.
     pub(super) fn probe_bytes(&self, meter: &Meter) -> Option<u64> {
         let to_come = meter.to_come();
         let is_long = to_come.is_some_and(|bytes| bytes >= PROBED_BYTES);
         let share = to_come.map(|bytes| bytes / PROBE_SHARE);
         match (self.may_probe(meter), self.probe) {
-            // As much as the nodes permit.
+            // Use as many as the nodes permit.
             (true, true) => Some(u64::MAX),
             (true, false) if is_long => share,
             _ => None,
         }
     }
 
-    /// It may turn out that segments are to be measured first: if all that is there is to come.
+    /// Returns true if the copy may still stop to measure segments first: if everything that the source has must be
+    /// sent.
     pub(super) fn may_turn_to_probe(&self, meter: &Meter) -> bool {
         let is_long = meter.total().is_none_or(|bytes| bytes >= PROBED_BYTES);
         is_long && self.may_probe(meter)
@@ -134,9 +135,9 @@ impl Copy {
     }
 }
 
-/// Copies of so many bytes last: 100 s at 20 Mbit/s, 2 s at 1 Gbit/s.
+/// Copies of this size take some time: 100 s at 20 Mbit/s, 2 s at 1 Gbit/s.
 const PROBED_BYTES: u64 = 256 << 20;
-/// Over a segment goes at most this part of what is copied before.
+/// The part of the copied data that a measurement of a segment may send at most: one in this number.
 const PROBE_SHARE: u64 = 8;
 
 fn stripes(text: &str) -> Result<u8, String> {
@@ -153,10 +154,10 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// What goes there goes into a directory, which must be there: a slash at the end says so.
+    /// Appends a slash to the path: it must then be an existing directory, and the copy goes into it.
     pub(super) fn into_directory(mut self) -> Remote {
         match &self.path[..] {
-            // A path without a root is below the first one.
+            // A path without a root is below the first root.
             b"" => self.path.extend(b"./"),
             path if path.ends_with(b"/") => {}
             _ => self.path.push(b'/'),
@@ -169,7 +170,7 @@ impl Remote {
     }
 }
 
-/// What is to be copied where.
+/// The sources and the targets of a copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Push(Vec<OsString>, Vec<Remote>),
@@ -177,7 +178,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// How many things are copied.
+    /// Returns the number of sources.
     pub(super) fn sources(&self) -> usize {
         match self {
             Wanted::Push(sources, _) => sources.len(),
@@ -186,7 +187,7 @@ impl Wanted {
     }
 }
 
-/// A word that names a path of a node.
+/// Reads a word that names a path of a node.
 pub(super) fn remote(word: &OsStr) -> Option<Remote> {
     let bytes = word.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':')?;
@@ -200,7 +201,7 @@ pub(super) fn remote(word: &OsStr) -> Option<Remote> {
     })
 }
 
-/// What the words ask for.
+/// Reads the sources and the targets.
 pub(super) fn wanted(words: &[OsString]) -> Result<Wanted, Failure> {
     let remotes: Vec<Option<Remote>> = words.iter().map(|word| remote(word)).collect();
     let first = remotes.iter().position(Option::is_some);

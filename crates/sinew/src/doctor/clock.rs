@@ -1,12 +1,13 @@
-//! Whether this host's clock can be right.
+//! Checks whether this host's clock can be right.
 //!
 //! ```text
 //!   not before   the program, the node's files, its certificate     they were made before now
 //!   the same     the clocks of the other nodes                      a running node has their records
 //!   in doubt     the certificate has ended                          it may have, or the clock is ahead
 //! ```
-//! Certificates, tokens and TLS go by the clock: one that is wrong by a year looks like a certificate that has ended or has
-//! not begun, and a new certificate would not help. So this comes first, and the finding about the certificate refers to it.
+//! Certificates, tokens and TLS depend on the clock. With a clock that is wrong by a year, a certificate seems to have
+//! expired or not to be valid yet, and a new certificate would not help. So this check comes first, and the finding
+//! about the certificate refers to it.
 
 use super::Finding;
 use crate::config::Config;
@@ -21,18 +22,18 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 const WHAT: &str = "clock";
-/// This code is younger than any clock that shows less: 2026-01-01.
+/// The date of this code, 2026-01-01. A clock that shows an earlier time is wrong.
 const NOT_BEFORE_S: u64 = 1_767_225_600;
-/// How the clock is set.
+/// How to set the clock.
 const SET: &str = "set the clock first, by NTP best (`timedatectl set-ntp true`), restart the node, and then look again: \
                    certificates, tokens and TLS go by the clock";
 
-/// What the host says of the time.
+/// What the host reports about the time.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
     /// Seconds since 1970.
     pub now_s: u64,
-    /// A program such as an NTP daemon keeps it right; none if that is not known.
+    /// A program such as an NTP daemon keeps the clock right; `None` if that is not known.
     pub is_synchronised: Option<bool>,
 }
 
@@ -45,7 +46,7 @@ impl HostClock {
         }
     }
 
-    /// A certificate that has ended may be one that has not, by a clock that is ahead.
+    /// Returns true if the clock may be ahead. Then a certificate that seems to have expired may still be valid.
     pub(super) fn may_be_ahead(self) -> bool {
         self.is_synchronised != Some(true)
     }
@@ -58,22 +59,22 @@ struct Made {
     what: String,
 }
 
-/// What tells of the time beside the clock.
+/// Evidence of the time besides the clock.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// What was made before now, by its own time.
+    /// Things that were made before now, with the time that they carry.
     made: Vec<Made>,
-    /// The youngest file of the node.
+    /// The modification time of the node's newest file.
     youngest_file_s: Option<u64>,
-    /// When the node's certificate ends.
+    /// When the node's certificate expires.
     ends_s: Option<u64>,
-    /// By how much the clocks of other nodes are ahead.
+    /// How far the clocks of other nodes are ahead.
     others_ahead_s: Vec<i64>,
-    /// By how much the clock was set back since the node started.
+    /// How far the clock was set back since the node started.
     set_back_s: Option<i64>,
 }
 
-/// Judges the clock by what the node's files and the running node tell.
+/// Rates the clock by the node's files and by the status of the running node.
 pub(super) fn look(at: HostClock, config: Option<&Config>, status: Option<&Value>) -> Finding {
     let mut known = Known::default();
     known.program();
@@ -122,7 +123,7 @@ impl Known {
         }
     }
 
-    /// The clock of whoever signed it was right within [`CLOCK_SKEW_S`], as for the nodes.
+    /// Adds a signature. The signer's clock was right within [`CLOCK_SKEW_S`], as nodes assume, too.
     fn signed(&mut self, what: &str, from_s: u64) {
         self.made.push(Made {
             at_s: from_s,
@@ -194,13 +195,13 @@ fn judge(at: HostClock, known: &Known) -> Finding {
     Finding::good(WHAT, format!("{shown}{kept}"))
 }
 
-/// More than nodes put up with.
+/// Returns true if the difference is more than nodes tolerate.
 fn is_much(seconds: i64) -> bool {
     seconds.unsigned_abs() > CLOCK_SKEW_S
 }
 
-/// How far ahead the clocks of most others are, by the one of these that differs least; none if most agree with this one.
-/// A few clocks that are wrong do not count.
+/// Returns how far the clocks of most other nodes are ahead: the smallest of these differences. `None` if most agree
+/// with this clock. So a few wrong clocks do not count.
 fn most_say(all: &[i64]) -> Option<i64> {
     let (ahead, behind): (Vec<i64>, Vec<i64>) = all
         .iter()
@@ -263,7 +264,7 @@ mod tests {
                 .next
                 .starts_with("compare it with another clock first")
         );
-        // Who has NTP knows that the certificate has ended.
+        // With NTP, the certificate has really expired.
         let kept = HostClock {
             is_synchronised: Some(true),
             ..at(NOW_S + YEAR_S)
@@ -278,7 +279,7 @@ mod tests {
             others_ahead_s: others_ahead_s.to_vec(),
             ..known()
         };
-        // One wrong clock among several is that node's trouble.
+        // One wrong clock among several is a fault of that node.
         for agree in [
             &[0, 2, 90_000][..],
             &[0, 90_000],

@@ -1,4 +1,4 @@
-//! Whether files can be kept: those of the node, and those of its relay service.
+//! Checks whether there is room for files: those of the node, and those of its relay service.
 
 use super::Finding;
 use crate::config::Config;
@@ -8,15 +8,15 @@ use net::beneath::Directory;
 use std::io;
 use std::path::Path;
 
-/// What the node's own directory needs. Choice: certificates, lists and books have some kilobytes, and a log file of a
-/// year some megabytes.
+/// Free space that the node's own directory needs. Choice: certificates, lists and books have some kilobytes, and a log
+/// file of a year some megabytes.
 const OWN_FREE_BYTES: u64 = 50_000_000;
-/// What a root of `[relay]` needs. Choice: a copy of 1 GB is a small one.
+/// Free space that a root of `[relay]` needs. Choice: a copy of 1 GB is a small one.
 const ROOT_FREE_BYTES: u64 = 1_000_000_000;
 
 const WHAT: &str = "disk";
 
-/// Looks at the file systems of the node's directory and of its roots.
+/// Checks the file systems of the node's directory and of its roots.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
     let dir = config.certificate.parent().unwrap_or(Path::new("."));
     let roots = config.relay.roots.iter().map(|root| root.open());
@@ -29,7 +29,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     [own(dir)].into_iter().chain(roots).collect()
 }
 
-/// The node keeps its certificate and the list of revocations.
+/// Checks the node's own directory, where it writes its certificate and the list of revocations.
 fn own(dir: &Path) -> Finding {
     let probe = dir.join("doctor.probe");
     let written = write_whole(&probe, "x", 0o600);

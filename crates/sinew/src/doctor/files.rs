@@ -1,4 +1,4 @@
-//! What a node has in its directory.
+//! Checks the files in a node's directory.
 
 use super::clock::HostClock;
 use super::{Finding, disk, names};
@@ -96,7 +96,7 @@ fn certificate(config: &Config, clock: HostClock) -> Finding {
     }
 }
 
-/// What an issuer may certify by; nothing of a node that is none.
+/// Checks the delegations of an issuer. Returns nothing for other nodes.
 fn delegations(config: &Config, clock: HostClock) -> Vec<Finding> {
     let Some(issuer) = &config.issuer else {
         return Vec::new();
@@ -107,7 +107,7 @@ fn delegations(config: &Config, clock: HostClock) -> Vec<Finding> {
     findings
 }
 
-/// One of its delegations: its own, or one by which it only renews what another issuer has certified.
+/// Checks a delegation of the issuer: its own, or one by which it only renews certificates of another issuer.
 fn delegation(config: &Config, file: &Path, is_for_other: bool, clock: HostClock) -> Finding {
     let what = "delegation";
     let (may, next, ended) = match is_for_other {

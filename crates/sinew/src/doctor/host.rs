@@ -1,4 +1,4 @@
-//! What a node needs of this host.
+//! Checks what a node needs from this host.
 
 use super::Finding;
 use crate::node;
@@ -14,7 +14,7 @@ pub(super) fn look() -> Vec<Finding> {
 }
 
 fn priority() -> Finding {
-    // Of a thread of its own: this command is to stay as it is.
+    // The check runs in a thread of its own, so that this command keeps its priority.
     let taken = std::thread::spawn(|| sched::real_time(PRIORITY)).join();
     match taken {
         Ok(Scheduling::RealTime { priority }) => {
@@ -60,7 +60,7 @@ fn udp(at: &str) -> Finding {
     };
     let socket = match Socket::bind(addr, options) {
         Ok(socket) => socket,
-        // A host without IPv6 is a good host.
+        // A host without IPv6 is all right.
         Err(error) if addr.is_ipv6() => return Finding::good(what, format!("none: {error}")),
         Err(error) => {
             return Finding::bad(
@@ -74,7 +74,8 @@ fn udp(at: &str) -> Finding {
     judge_udp(what, (socket.gso(), socket.gro()), (receive, send))
 }
 
-/// What the kernel does for a UDP socket: whether it sends and receives bursts whole, and how many bytes it holds.
+/// Rates what the kernel does for a UDP socket: whether it sends and receives bursts in one call, and how many bytes it
+/// buffers.
 fn judge_udp(
     what: &'static str,
     (gso, gro): (bool, bool),

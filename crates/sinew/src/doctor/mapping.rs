@@ -1,4 +1,4 @@
-//! The port that the router in front of the host leads to the node.
+//! Checks the port that the router in front of the host forwards to the node.
 
 use super::{Finding, reach};
 use crate::show::text;
@@ -6,17 +6,18 @@ use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 
 const WHAT: &str = "port mapping";
-/// What makes a router do it, or replaces it.
+/// How to replace the mapping by hand.
 const BY_HAND: &str = "forward the UDP port in `listen` on the router to this host";
 
-/// None from a node that does not tell, being of an older version.
+/// Returns `None` for a node of an older version, whose status has no mapping.
 pub(super) fn look(status: &Value) -> Option<Finding> {
     judge(status, reach::is_own)
 }
 
 fn judge(status: &Value, is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
     let mapping = status["mapping"].as_object()?;
-    // What crosses no router, such as a link in the house, says nothing of the one in front of it.
+    // A path without a router, such as a link within the house, says nothing about the router in
+    // front of the host.
     let mut seen = reach::seen(status);
     seen.retain(|at| at.is_ipv4() && !is_own(at.ip()));
     let of = |key: &str| mapping.get(key).map_or("", text);
@@ -65,7 +66,7 @@ fn judge(status: &Value, is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
     })
 }
 
-/// What the router says of itself is compared with what neighbours see.
+/// Compares the address that the router reports with the addresses that neighbours see.
 fn mapped(seen: &[SocketAddr], at: &str, shown: &str) -> Finding {
     let at: Option<SocketAddr> = at.parse().ok();
     let is_there = |seen: &SocketAddr| at.is_some_and(|at| at.ip() == seen.ip());
@@ -79,7 +80,8 @@ fn mapped(seen: &[SocketAddr], at: &str, shown: &str) -> Finding {
     Finding::good(WHAT, shown)
 }
 
-/// The NAT gives the node one public port for all destinations, as far as two neighbours can tell.
+/// Returns true if the NAT gives the node the same public port for all destinations. This needs at
+/// least two neighbours.
 fn is_same_for_all(seen: &[SocketAddr]) -> bool {
     seen.len() > 1 && seen.iter().all(|at| *at == seen[0])
 }
@@ -116,7 +118,7 @@ mod tests {
             &["198.51.100.7:5"],
             &["[2001:db8::1]:7700"],
             &["10.0.0.1:1", "198.51.100.7:5"],
-            // In the house, and of a stream.
+            // One address is within the house, the other one belongs to a stream.
             &["192.168.1.2:7700"],
             &[BY_STREAM],
         ] {

@@ -1,4 +1,4 @@
-//! Whether names are found: by the resolver of the system, and those that the node's configuration has.
+//! Checks name resolution: the resolver of the system, and the names in the node's configuration.
 
 use super::Finding;
 use crate::config::Config;
@@ -8,26 +8,26 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Asked for to see whether anybody answers. Choice: a server of the root of all names is known wherever names of the
-/// Internet are, and most resolvers have it in their cache.
+/// The name that the check looks up. Choice: a root server is known wherever names of the Internet are, and most
+/// resolvers have it in their cache.
 const NAME: &str = "a.root-servers.net.";
-/// How long an answer may take. Choice: a resolver asks a server that does not answer again after 5 s; a node would try
-/// its next endpoint then.
+/// How long an answer may take. Choice: a resolver repeats its question after 5 s if a server does not answer. By then
+/// a node would try its next endpoint.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// An answer that may still come.
+/// A question whose answer may still come.
 pub(super) struct Asked(Receiver<Answer>);
 
-/// Asks the resolver, while other things are looked at.
+/// Asks the resolver in a thread, while other checks run.
 pub(super) fn ask() -> Asked {
     let (told, answer) = channel();
-    // It ends with the process if it hangs.
+    // If the thread hangs, it ends with the process.
     thread::spawn(move || told.send(resolver::ask(NAME)));
     Asked(answer)
 }
 
 impl Asked {
-    /// What came of it.
+    /// Waits for the answer and rates it.
     pub(super) fn look(self) -> Finding {
         judge(self.0.recv_timeout(PATIENCE).ok())
     }
@@ -57,7 +57,7 @@ fn judge(answer: Option<Answer>) -> Finding {
     }
 }
 
-/// Names of the configuration that no name server knows.
+/// Lists names of the configuration that no name server knows.
 pub(super) fn configured(config: &Config) -> Vec<Finding> {
     let endpoints = config
         .neighbors

@@ -1,4 +1,5 @@
-//! What is between this host and the others: address translation, as neighbours see it, and the longest packets.
+//! Checks the path between this host and other nodes: address translation, as neighbours see it, and the longest
+//! packets.
 
 use super::Finding;
 use crate::show::{list, text};
@@ -6,24 +7,24 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// The longest datagram that nodes send, as UDP counts its bytes: a path that carries it is whole.
+/// The longest datagram that nodes send, in bytes of UDP payload. A path that carries it needs no smaller packets.
 const WHOLE_BYTES: u64 = overlay::mtu::DEFAULT as u64;
 
-/// What kind of address translation is in front of the node, by where its neighbours see it.
+/// Finds the kind of address translation in front of the node, from the addresses at which its neighbours see it.
 pub(super) fn nat(status: &Value) -> Option<Finding> {
     let listen = list(&status["host"]["listen"]).iter();
     let listen: Vec<SocketAddr> = listen.filter_map(parse).collect();
     judge(&seen(status), &listen, is_own)
 }
 
-/// Where neighbours see the node's datagrams come from.
+/// Returns the addresses from which the node's datagrams reach its neighbours.
 pub(super) fn seen(status: &Value) -> Vec<SocketAddr> {
     let seen = list(&status["snapshot"]["seen"]).iter();
     let seen = seen.filter(|it| it["by_stream"] == false);
     seen.filter_map(|it| parse(&it["at"])).collect()
 }
 
-/// Only an address of this host can be bound.
+/// Returns true for an address of this host: no other address can be bound.
 pub(super) fn is_own(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -47,8 +48,8 @@ fn judge(
         let text = format!("none: neighbors see this host's own {}", shown.join(", "));
         return Some(Finding::good(what, text));
     }
-    // What crosses no translation, such as a link in the house, says nothing of the one in front of it; and each
-    // family has its own.
+    // A path without translation, such as a link within the house, says nothing about the translation in front of the
+    // host. Each family has its own translation.
     let beyond = |ipv4: bool| {
         let of = seen.iter().filter(move |at| at.is_ipv4() == ipv4);
         of.filter(|at| !is_own(at.ip())).collect::<Vec<_>>()
@@ -63,7 +64,7 @@ fn judge(
         ));
     }
     let different: BTreeSet<_> = most.iter().collect();
-    // A socket of IPv6 may speak IPv4 too, where there is no other one.
+    // A socket of IPv6 may also use IPv4, if there is no socket of IPv4.
     let is_same = |at: &&SocketAddr| most.iter().any(|seen| seen.is_ipv4() == at.is_ipv4());
     let same: Vec<u16> = listen.iter().filter(is_same).map(|at| at.port()).collect();
     let ports = match same.is_empty() {
@@ -105,7 +106,7 @@ fn judge(
     })
 }
 
-/// The MTU of this host's interfaces that are up.
+/// Reports the MTU of this host's interfaces that are up.
 pub(super) fn interfaces() -> Option<Finding> {
     let mut found: Vec<String> = Vec::new();
     for entry in std::fs::read_dir("/sys/class/net").ok()?.flatten() {
@@ -114,7 +115,7 @@ pub(super) fn interfaces() -> Option<Finding> {
         let (Ok(mtu), Ok(state)) = (read("mtu"), read("operstate")) else {
             continue;
         };
-        // Tunnels and virtual interfaces do not know their state.
+        // Tunnels and virtual interfaces report an unknown state.
         if name != "lo" && matches!(state.trim(), "up" | "unknown") {
             found.push(format!("{name} {}", mtu.trim()));
         }
@@ -123,7 +124,7 @@ pub(super) fn interfaces() -> Option<Finding> {
     (!found.is_empty()).then(|| Finding::good("MTU", found.join(", ")))
 }
 
-/// What each path of the links carries, and whether the way there should carry more.
+/// Reports the longest packet of each path of the links, and whether the route should carry longer ones.
 pub(super) fn paths(links: &[&Value]) -> Vec<Finding> {
     let mut narrow = Vec::new();
     let mut whole = Vec::new();
@@ -162,7 +163,7 @@ fn headers(at: SocketAddr) -> u64 {
     if at.is_ipv4() { 28 } else { 48 }
 }
 
-/// The path carries less than the interface promises, and less than a node would send.
+/// Returns true if the path carries less than the interface's MTU, and less than a node would send.
 fn is_narrow(carries: u64, at: SocketAddr, route: Option<u32>) -> bool {
     let promised = route.map_or(WHOLE_BYTES, |mtu| {
         u64::from(mtu).saturating_sub(headers(at)).min(WHOLE_BYTES)
@@ -215,7 +216,7 @@ mod tests {
         assert!(text.contains("several uplinks"), "{text}");
         let (_, text) = kind_of(&uplinks, &["0.0.0.0:7700", "[::]:7700"]).unwrap();
         assert!(text.contains("address-dependent"), "{text}");
-        // A link that crosses no NAT, and one of the other family, are no second opinion.
+        // A link without NAT, and one of the other family, say nothing about this NAT.
         is(
             &["203.0.113.4:7700", "198.51.100.9:7700"],
             State::Weak,

@@ -1,4 +1,4 @@
-//! The node that runs, as it tells itself.
+//! Checks the running node by its own status.
 
 use super::{Finding, mapping, reach, tcp};
 use crate::config::Config;
@@ -10,9 +10,9 @@ use std::panic;
 use std::path::Path;
 use std::thread;
 
-/// What the running node tells of itself.
+/// Asks the running node for its status.
 pub(super) fn ask(node: Option<&Path>, config: Option<&Config>) -> Result<Value, Failure> {
-    // The one of the directory, wherever its socket is.
+    // The directory's node comes first, wherever its socket is.
     let configured = config.and_then(|config| config.control_socket.as_ref());
     let found = match (configured, node) {
         (Some(socket), _) => Control::connect(socket),
@@ -21,7 +21,7 @@ pub(super) fn ask(node: Option<&Path>, config: Option<&Config>) -> Result<Value,
     found.and_then(|mut control| control.status())
 }
 
-/// Judges it, and says why there is nothing to judge.
+/// Rates the status, or reports why there is none.
 pub(super) fn look(
     told: &Result<Value, Failure>,
     config: Option<&Config>,
@@ -29,7 +29,7 @@ pub(super) fn look(
 ) {
     match told {
         Ok(status) => findings.extend(node(status, config)),
-        // Which of several is meant has to be said.
+        // The user must say which of several nodes is meant.
         Err(why @ Failure::Misused(_)) => {
             let next = "name one: `sinew doctor --node DIR`";
             findings.push(Finding::weak("node", why.text(), next));
@@ -62,7 +62,7 @@ fn node(status: &Value, config: Option<&Config>) -> Vec<Finding> {
     findings.extend(reach::nat(status));
     findings.extend(mapping::look(status));
     findings.extend(reach::paths(&links));
-    // What does not answer is waited for: for all links at the same time.
+    // Links that do not answer need time, so all are tried at the same time.
     findings.extend(thread::scope(|scope| {
         let asked = links
             .into_iter()

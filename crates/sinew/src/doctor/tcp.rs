@@ -1,4 +1,4 @@
-//! Whether a neighbour that does not answer by UDP is there by TCP.
+//! Checks whether a neighbour that does not answer by UDP can be reached by TCP.
 
 use crate::config::Config;
 use serde_json::Value;
@@ -7,12 +7,14 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::Duration;
 
-/// How long a connection may take. Choice: a lost SYN is repeated after 1 s. All are tried at the same time.
+/// How long a connection may take. Choice: a lost SYN is repeated after 1 s. All connections are tried at the same
+/// time.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What firewalls let through when they let anything through.
+/// The port that almost every firewall allows.
 const PORT: u16 = 443;
 
-/// What TCP says of a link that is down, and what to do; none if it is not said where the neighbour is.
+/// Tries TCP for a link that is down. Returns the result and what to do; `None` if the configuration has no address of
+/// the neighbour.
 pub(super) fn look(config: &Config, link: &Value) -> Option<(String, String)> {
     let is_it = |neighbor: &&crate::config::Neighbor| link["peer"] == neighbor.address.to_string();
     let neighbor = config.neighbors.iter().find(is_it)?;
@@ -56,13 +58,14 @@ pub(super) fn look(config: &Config, link: &Value) -> Option<(String, String)> {
     Some((heard, next))
 }
 
-/// The port of the same host that firewalls let through.
+/// Returns the endpoint of the same host with the port that firewalls allow.
 fn web_port(endpoint: &str) -> String {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     format!("{host}:{PORT}")
 }
 
-/// Which of these take a connection. All are tried at once: who waits for one after the other seems to hang.
+/// Returns which endpoints accept a connection. The function tries all at once: one after the other, the command would
+/// seem to hang.
 fn answers<'a>(endpoints: impl Iterator<Item = &'a String>) -> Vec<bool> {
     thread::scope(|scope| {
         let tried: Vec<_> = endpoints

@@ -1,4 +1,4 @@
-//! `sinew gateway amt`: receivers without a node get groups of the overlay by UDP.
+//! `sinew gateway amt`: sends groups of the overlay by UDP to receivers without a node.
 
 use crate::failure::{Failure, Outcome};
 use crate::quantity;
@@ -123,7 +123,7 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     Ok(())
 }
 
-/// What the relay has done; of the reasons for refusals those that occurred.
+/// Returns the relay's state as JSON. It lists only the reasons for refusals that occurred.
 fn value(report: &Report) -> Value {
     let refused = Refused::ALL.iter().zip(report.counters.refused);
     let refused = refused.filter(|(_, count)| *count > 0);

@@ -1,14 +1,14 @@
-//! What two gateways tell each other of a call.
+//! Reports that two gateways send each other about a call.
 //!
 //! ```text
 //!   phone ─ gateway A ══ overlay ══ gateway B ─ phone
 //!              ▲ hears what B's phone said        ▲ hears what A's phone said
 //!              └───────── a datagram each, every two seconds ─────────┘
 //! ```
-//! Each gateway hears one direction after it has crossed the overlay, so each knows half of what the
-//! phones get. A report is a datagram of JSON for one call, best effort, to [`REPORT_PORT`] of the
-//! peer's node. It counts only if it comes from the node that the call goes to, and only its known
-//! numbers are taken. A gateway that does not report leaves the other half unknown.
+//! Each gateway measures the direction whose packets have crossed the overlay, so each has half of the results that the
+//! phones get. A report is a datagram of JSON for one call, best effort, to [`REPORT_PORT`] of the peer's node. A
+//! gateway accepts it only from the node at the other end of the call, and reads only the known numbers. If a gateway
+//! does not report, the other half stays unknown.
 
 use super::record;
 use base::NodeAddr;
@@ -22,36 +22,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// The virtual port for reports, beside that of multicast bridges.
+/// The virtual port for reports, next to that of multicast bridges.
 pub const REPORT_PORT: u16 = 1113;
-/// How often a call is reported. Choice: a person who watches sees a table of one second.
+/// Interval of the reports of a call. Choice: the table that a user watches is updated every second.
 const EVERY: base::Duration = base::Duration::from_secs(2);
-/// Calls reported in one turn; of more, each has its turn later. 250 datagrams/s of 700 bytes at most,
-/// 1.4 Mbit/s, the speech of sixteen calls.
+/// Most calls that are reported in one turn; further calls are reported in later turns. 250 datagrams/s of at most 700
+/// bytes are 1.4 Mbit/s, as much as the speech of sixteen calls.
 const TURN_MAX: usize = 500;
-/// Turns for which it is known what was heard of a call that has ended: its record asks for it.
+/// Number of turns for which the results of an ended call are kept, because its record needs them.
 const KEPT_TURNS: u8 = 3;
 /// The longest report that is read.
 const REPORT_BYTES_MAX: usize = 4_096;
-/// Streams of a call that are taken: what phones agree on is one or two.
+/// Most streams of a call that are reported. Phones usually agree on one or two.
 const STREAMS_MAX: usize = 4;
 
-/// What is known of calls from their other ends.
+/// The results of calls at their other ends.
 #[derive(Clone, Debug, Default)]
 pub struct Far(Arc<Mutex<Known>>);
 
-/// By the node at the other end, and the Call-ID.
+/// The results by the node at the other end, and the Call-ID.
 type Known = HashMap<(NodeAddr, String), Heard>;
 
 #[derive(Debug, Default)]
 struct Heard {
     streams: Vec<Value>,
-    /// Turns since the call was there.
+    /// Number of turns since the call ended.
     gone: u8,
 }
 
 impl Far {
-    /// What the other gateway hears of a call, stream by stream.
+    /// Returns what the other gateway measured for a call, stream by stream.
     pub fn of(&self, call: &Record) -> Vec<Value> {
         let Some(peer) = call.peer else {
             return Vec::new();
@@ -67,7 +67,7 @@ impl Far {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// These calls are there; others are forgotten after a while.
+    /// Keeps the results of these calls. Other calls are forgotten after some turns.
     fn keep(&self, calls: impl Iterator<Item = (NodeAddr, String)>) {
         self.with(|known| {
             known.values_mut().for_each(|heard| heard.gone += 1);
@@ -78,7 +78,7 @@ impl Far {
         });
     }
 
-    /// Takes a report in; one of a call that this node has with another, or of none, counts for nothing.
+    /// Reads a report. The function ignores it if this node has no such call with the sender.
     fn take(&self, from: NodeAddr, report: &[u8]) {
         let Ok(report) = serde_json::from_slice::<Value>(report) else {
             return;
@@ -94,7 +94,7 @@ impl Far {
     }
 }
 
-/// Of what another gateway says, the numbers that are known.
+/// Returns the known numbers of another gateway's report.
 fn checked(stream: &Value) -> Value {
     let mut value = Map::new();
     for direction in record::DIRECTIONS {
@@ -113,7 +113,7 @@ fn checked(stream: &Value) -> Value {
     value.into()
 }
 
-/// What this gateway hears of a call: the directions that came over the overlay.
+/// Reports what this gateway measured for a call: the directions that came over the overlay.
 fn report(call: &Record) -> Option<Vec<u8>> {
     let streams: Vec<Value> = call
         .report
@@ -127,7 +127,7 @@ fn report(call: &Record) -> Option<Vec<u8>> {
     (report.len() <= REPORT_BYTES_MAX).then(|| report.into_bytes())
 }
 
-/// The thread that tells and hears, until it is dropped.
+/// The thread that sends and receives reports, until this value is dropped.
 pub struct Exchange {
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
@@ -135,7 +135,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(node: Node, gateway: Arc<Gateway>, far: Far) -> io::Result<Exchange> {
         let stop = Arc::new(AtomicBool::new(false));
         let waker = Arc::new(Waker::new()?);
@@ -173,7 +173,7 @@ struct Turns {
     node: Node,
     gateway: Arc<Gateway>,
     far: Far,
-    /// None while the node is away, or somebody else has the port.
+    /// `None` while the node is away, or another program has the port.
     socket: Option<DatagramSocket>,
     /// The call that is reported first in the next turn.
     next: usize,
@@ -201,7 +201,7 @@ impl Turns {
             if !self.hear()
                 && let Some(socket) = self.socket.take()
             {
-                // The node has gone; it is looked for at the next turn.
+                // The node has gone. The next turn looks for it.
                 let _ = poller.remove(&socket);
             }
         }
@@ -226,13 +226,13 @@ impl Turns {
             let Some(report) = report(call) else { continue };
             match socket.send_to(&report, Target::new(*peer, REPORT_PORT)) {
                 Ok(()) | Err(Error::Refused { .. }) => {}
-                // The node is busy, or gone: the next turn tells more.
+                // The node is busy, or has gone. The next turn sends more.
                 Err(_) => return,
             }
         }
     }
 
-    /// Takes what has come; false if the node has gone.
+    /// Reads the reports that have arrived. Returns false if the node has gone.
     fn hear(&self) -> bool {
         let Some(socket) = &self.socket else {
             return true;
@@ -242,7 +242,7 @@ impl Turns {
             match socket.recv_from(&mut buffer) {
                 Ok((len, from, _)) => self.far.take(from.node, &buffer[..len]),
                 Err(Error::WouldBlock) => return true,
-                // A gateway of an older version does not listen.
+                // A gateway of an older version does not listen at the port.
                 Err(Error::Refused { .. }) => {}
                 Err(_) => return false,
             }

@@ -1,4 +1,4 @@
-//! What a gateway tells Prometheus.
+//! The metrics of a gateway for Prometheus.
 
 use super::exchange::Far;
 use super::reach::{Expected, Reached};
@@ -37,7 +37,7 @@ impl Source for Numbers {
     }
 }
 
-/// Key, whether it only grows, and what it is.
+/// Key, whether the number is a counter, and its help text.
 const COUNTERS: [(&str, bool, &str); 20] = [
     ("calls", false, "Calls whose media passes now."),
     ("answered", true, "Calls answered."),
@@ -121,7 +121,7 @@ fn drops(page: &mut Page, gateway: &Gateway) {
 const MISSED: &str = "sinew_sip_destination_missed_ratio";
 const UNPROTECTED: &str = "sinew_sip_destination_unprotected";
 
-/// What calls to each destination are expected to miss.
+/// Writes the share of packets that calls to each destination are expected to miss.
 fn destinations(page: &mut Page, reached: &BTreeMap<String, Expected>) {
     let help = "Share of a call's packets that are expected to miss the deadline.";
     page.family(MISSED, "gauge", help);
@@ -164,7 +164,7 @@ const NUMBERS: [(&str, &str, Number); 5] = [
     }),
 ];
 
-/// The streams of calls, by what came from each side.
+/// Writes the numbers of calls' streams, for each side that sends.
 fn calls(page: &mut Page, calls: &[Record]) {
     for (name, help, number) in NUMBERS {
         page.family(&format!("sinew_call_{name}"), "gauge", help);

@@ -1,4 +1,4 @@
-//! `sinew gateway multicast`: programs that speak IP multicast over the overlay, unchanged.
+//! `sinew gateway multicast`: carries unchanged programs that use IP multicast over the overlay.
 
 use crate::failure::{Failure, Outcome};
 use crate::quantity;
@@ -21,9 +21,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The interface that is made where none is named.
+/// The name of the interface that the gateway makes by default.
 const TAP: &str = "sinew0";
-/// Sources that one `--join` may name.
+/// Most sources in one `--join`.
 const SOURCES_MAX: usize = 64;
 
 /// Arguments of `sinew gateway multicast`.
@@ -159,14 +159,14 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
     show("stopped", &service.stop(), args.json)
 }
 
-/// An interface is there and switched on, as far as the kernel tells.
+/// Returns true if the interface exists and is switched on, as far as the kernel reports.
 fn is_up(name: &str) -> bool {
     net::interface::find(name).is_ok_and(|found| found.is_some_and(|found| found.is_up))
 }
 
 pub(crate) fn options(args: &MulticastArgs) -> Options {
     let deadline = Duration::from_nanos(args.deadline.as_nanos());
-    // In their order, whatever the service, as programs on one network see packets.
+    // Packets stay in order, whatever the service, because programs see them so on one network.
     let mut options = Options {
         deadline: Some(deadline),
         aim: args.protection.aim(),
@@ -187,7 +187,7 @@ fn place(args: &MulticastArgs, overlay: &ByNode) -> Result<Place, Failure> {
     Ok(place_at(args, node))
 }
 
-/// The interface of a bridge of this node.
+/// Returns the interface of a bridge of this node.
 pub(crate) fn place_at(args: &MulticastArgs, node: base::NodeAddr) -> Place {
     if let Some(name) = &args.interface {
         return Place::Interface { name: name.clone() };
@@ -203,8 +203,9 @@ pub(crate) fn place_at(args: &MulticastArgs, node: base::NodeAddr) -> Place {
     }
 }
 
-/// Choice: of a prefix for local use [RFC 4193], "Sinew" in letters, which stands on no wire but the TAP's: hosts
-/// elsewhere see it as a source, and two networks of Sinew that a host is in differ by their nodes' addresses.
+/// Choice: the address has a prefix for local use [RFC 4193], "Sinew" in letters. It appears on no network but the
+/// TAP's. Hosts elsewhere see it as a source. If a host is in two networks of Sinew, their addresses differ by those of
+/// the nodes.
 fn own_v6(node: base::NodeAddr) -> Ipv6Addr {
     let [high, low] = [(node.0 >> 16) as u16, node.0 as u16];
     Ipv6Addr::new(0xfd53, 0x696e, 0x6577, 0, 0, 0, high, low)
@@ -237,7 +238,7 @@ pub(crate) fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) ->
 }
 
 fn tell(event: &Event, as_json: bool) {
-    // A closed pipe ends the command where it waits.
+    // If the output pipe is closed, the command ends at its next wait.
     let _ = match as_json {
         true => {
             let line = json!({"event": event.label(), "text": event.to_string()});
@@ -276,7 +277,7 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     Ok(())
 }
 
-/// The bridge's state and counters; of the reasons for drops those that occurred.
+/// Returns the bridge's state and counters as JSON. It lists only the reasons for drops that occurred.
 fn value(report: &Report) -> Value {
     let counters = &report.counters;
     let drops = counters.drops.iter().filter(|&(_, count)| count > 0);
@@ -314,7 +315,7 @@ fn value(report: &Report) -> Value {
     })
 }
 
-/// What was done with the packets of one of the overlay's groups.
+/// Returns what the bridge did with the packets of one of the overlay's groups.
 fn carried(carried: &Carried) -> Value {
     let drops = carried.tally.drops.iter().filter(|&(_, count)| count > 0);
     let drops: Map<_, _> = drops

@@ -1,5 +1,5 @@
-//! Whether the calls of a gateway can be protected within their deadline, by the present paths: looked at before the
-//! first call, and again and again.
+//! Checks whether the calls of a gateway can be protected within their deadline over the present paths, before the
+//! first call and then regularly.
 //!
 //! ```text
 //!   thread ── status, network ──▶ operator's socket of the node
@@ -7,7 +7,7 @@
 //!      └──▶ what calls to each would miss ──▶ metrics
 //! ```
 //!
-//! The destinations are the nodes whose certificates name domains: calls go to no others.
+//! The destinations are the nodes whose certificates name domains, because calls go to no other nodes.
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -22,14 +22,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tools::explain::{self, Asked, View};
 
-/// From one look to the next. Choice: losses are announced some seconds after they began; a look takes about a
+/// Interval of the checks. Choice: losses are announced some seconds after they began, and a check takes about a
 /// millisecond for each destination.
 const EVERY: std::time::Duration = std::time::Duration::from_secs(30);
-/// Destinations that are looked at: the first ones by the order of the status, and nothing is told of the others.
+/// Most destinations that are checked: the first ones in the order of the status. The others are not reported.
 const DESTINATIONS_MAX: usize = 256;
 
-/// What is known of the destinations: the share of a call's packets that would be missed, by the name of the node, and
-/// whether more than is aimed at.
+/// The results, by the name of the destination's node: the share of a call's packets that would be missed, and whether
+/// this is more than the target.
 pub(super) type Reached = Arc<Mutex<BTreeMap<String, Expected>>>;
 
 /// What a call would miss.
@@ -39,7 +39,7 @@ pub(super) struct Expected {
     pub(super) is_short: bool,
 }
 
-/// Looks until it is dropped.
+/// The thread of the checks. Dropping this value ends it.
 pub(super) struct Reach {
     pub(super) reached: Reached,
     stop: Option<Sender<()>>,
@@ -47,7 +47,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Begins with a look. `warn` is told of each destination once.
+    /// Starts the checks. The first one comes at once. `warn` is called once for each destination.
     pub(super) fn start(
         control: PathBuf,
         (deadline, aim): (Duration, Aim),
@@ -59,7 +59,7 @@ impl Reach {
         let run = move || {
             let mut warned = BTreeSet::new();
             loop {
-                // A node that does not answer is asked again; what was known stays.
+                // If the node does not answer, the old results stay until the next check.
                 if let Ok((view, status)) = asked(&control) {
                     let (now, warnings) = look(&view, &status, (deadline, aim));
                     for (name, warning) in warnings {
@@ -87,7 +87,7 @@ impl Drop for Reach {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
     }
@@ -99,7 +99,8 @@ fn asked(control: &std::path::Path) -> Result<(View, Value), Failure> {
     Ok((crate::why::ask(&mut control)?, status))
 }
 
-/// What calls to each destination would miss, and the warnings of those that cannot be protected, by name.
+/// Returns what calls to each destination would miss, and by name the warnings for destinations that cannot be
+/// protected.
 fn look(
     view: &View,
     status: &Value,
@@ -119,7 +120,7 @@ fn look(
     for node in nodes.take(DESTINATIONS_MAX) {
         let address = text(&node["address"]);
         let Ok(why) = explain::why(view, own, address, &asked) else {
-            // Without a path a call misses everything, and that is when it has to be seen.
+            // Without a path a call misses everything, and exactly then the metrics must show it.
             let name = node["name"].as_str().unwrap_or(address);
             let nothing = Expected {
                 missed: 1.0,
@@ -130,7 +131,7 @@ fn look(
         };
         let on_links = why.choice.chosen.first();
         let on_links = on_links.map_or(1.0, |path| path.missed_pct / 1e2);
-        // What links leave may be repaired between the two ends, once calls have passed.
+        // Once calls have passed, the two ends may repair losses that the links leave.
         let ends = list(&status["snapshot"]["ends"]).iter();
         let mut repair = ends.filter(|end| text(&end["node"]) == address);
         let repair = repair.next().map(|end| &end["repair"]);

@@ -1,4 +1,4 @@
-//! Calls of a gateway as JSON and as a line for people.
+//! Formats the calls of a gateway as JSON and as a line of text.
 
 use super::exchange::Far;
 use base::Duration;
@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use voice::live::Quality;
 use voice::media::{Carrier, Drop};
 
-/// The names of a call's two directions, by the side that media comes from.
+/// The names of a call's two directions, by the side that sends the media.
 pub const DIRECTIONS: [&str; 2] = ["from_caller", "from_callee"];
-/// The numbers of a direction that gateways tell each other.
+/// The numbers of a direction that gateways report to each other.
 pub const QUALITY: [&str; 15] = [
     "expected",
     "received",
@@ -30,14 +30,14 @@ pub const QUALITY: [&str; 15] = [
     "mos",
 ];
 
-/// A call, as an event.
+/// Returns a call as a JSON event.
 pub fn event(what: &str, call: &Record, far: &Far) -> Value {
     let mut value = json(call, far);
     value["event"] = json!(what);
     value
 }
 
-/// A call, with what the gateway at its other end hears.
+/// Returns a call as JSON, with the results of the gateway at its other end.
 pub fn json(call: &Record, far: &Far) -> Value {
     let far = far.of(call);
     let started = call.started.duration_since(SystemTime::UNIX_EPOCH);
@@ -71,8 +71,8 @@ fn streams(report: &Report, far: &[Value]) -> Vec<Value> {
     with_far.collect()
 }
 
-/// Of a stream the directions that came over the overlay: what the gateway at the other end wants to
-/// know.
+/// Returns those directions of a stream that came over the overlay: the gateway at the other end
+/// needs them.
 pub fn heard_over_overlay(stream: &StreamReport) -> Value {
     let mut value = json!({});
     for (name, side) in DIRECTIONS.into_iter().zip(&stream.sides) {
@@ -137,7 +137,7 @@ fn quality(quality: &Quality) -> Value {
     })
 }
 
-/// What the end says of what it hears: of the other side's stream.
+/// Returns what an end reported about the stream of the other side.
 fn reported(side: &SideReport) -> Value {
     let block = side.reported.block().map(|(_, block)| {
         json!({"fraction_lost": f64::from(block.fraction_lost) / 256.0, "jitter_ticks": block.jitter})
@@ -157,7 +157,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// A call that ended, for people: a line, and one for each direction that the overlay carried.
+/// Describes an ended call in text: one line, and one for each direction that the overlay carried.
 pub fn line(call: &Record, far: &Far) -> String {
     let end = match call.end {
         Some(End::Refused(status)) => format!("refused with {status}"),
@@ -180,7 +180,7 @@ pub fn line(call: &Record, far: &Far) -> String {
     )
 }
 
-/// What each end of a stream got.
+/// Describes what each end of a stream received.
 fn heard(stream: &Value) -> String {
     let ends = [("from_callee", "caller"), ("from_caller", "callee")];
     let heard = ends.map(|(direction, end)| {
@@ -201,7 +201,7 @@ fn heard(stream: &Value) -> String {
     heard.concat()
 }
 
-/// What was counted.
+/// Returns the gateway's counters as JSON.
 pub fn counters(gateway: &Gateway) -> Value {
     let (sip, media) = (gateway.counters(), gateway.media());
     let drops: serde_json::Map<String, Value> = media

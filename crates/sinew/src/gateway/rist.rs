@@ -1,4 +1,4 @@
-//! `sinew gateway rist`: encoders and decoders that speak RIST.
+//! `sinew gateway rist`: connects encoders and decoders that use RIST.
 
 use super::srt::passphrase;
 use super::video::{self, VideoArgs, Wait};
@@ -62,7 +62,7 @@ fn key_bits(text: &str) -> Result<u16, String> {
     }
 }
 
-/// What the library would take for settings of its own is none.
+/// Checks a host and port. Characters that the library would read as its own settings are refused.
 fn host_and_port(text: &str) -> Result<String, String> {
     let is_good = |text: &str| {
         let (host, port) = text.rsplit_once(':')?;
@@ -75,8 +75,8 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the gateway asks of the overlay. RIST takes the time at which a packet leaves here for its own, so a
-/// burst stays one.
+/// Returns the options of the overlay socket. RIST uses the time at which a packet leaves the gateway as its timestamp,
+/// so a burst would stay a burst.
 pub(super) fn overlay(args: &RistArgs) -> Result<client::Options, Failure> {
     args.video.options(Delivery::AsSent(None))
 }

@@ -1,4 +1,4 @@
-//! `sinew gateway rtp`: RTP and transport streams over UDP, by one way or two.
+//! `sinew gateway rtp`: carries RTP and transport streams over UDP, by one path or two.
 
 use super::video::{self, VideoArgs, Wait};
 use crate::failure::{Failure, Outcome};
@@ -56,7 +56,7 @@ fn window(text: &str) -> Result<base::Duration, String> {
     quantity::within(quantity::millis(text)?, ms(1), ms(2_000))
 }
 
-/// What the gateway asks of the overlay. A receiver of UDP has a small buffer and plays what comes, so that
+/// Returns the options of the overlay socket. A receiver of UDP has a small buffer and plays packets as they arrive, so
 /// repaired packets must not leave together.
 pub(super) fn overlay(args: &RtpArgs) -> Result<Options, Failure> {
     args.video.options(Delivery::AsSent(None))

@@ -1,4 +1,4 @@
-//! `sinew gateway sip`: phones and PBXs over the overlay, unchanged.
+//! `sinew gateway sip`: connects unchanged phones and PBXs over the overlay.
 
 use super::exchange::{Exchange, Far};
 use super::metrics::Numbers;
@@ -31,11 +31,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// [`gateway::media::UDP_PORTS`], as people write them.
+/// [`gateway::media::UDP_PORTS`], as users write the range.
 const MEDIA_PORTS: &str = "20000-32767";
-// A client that asks its node for any port gets none of the gateway's.
+// A client that asks its node for any port gets none of the gateway's ports.
 const _: () = assert!(*OVERLAY_PORTS.end() < overlay::sockets::EPHEMERAL_FIRST);
-/// The suffix of a domain that the overlay's own names have.
+/// The suffix of a domain for the overlay's own names.
 const OWN_DOMAIN: &str = "sinew";
 
 /// Arguments of `sinew gateway sip`.
@@ -200,8 +200,8 @@ fn warn(as_json: bool, text: &str) -> Outcome {
     Ok(())
 }
 
-/// What is to be said of local domains that the node's certificate does not name: other sites find
-/// the way to a domain by certificates alone.
+/// Returns warnings for local domains that the node's certificate does not name: other sites find
+/// the path to a domain only by certificates.
 fn unnamed(args: &SipArgs, status: &Value, domains: &Watch) -> Vec<String> {
     let name = status["snapshot"]["name"].as_str().unwrap_or("NODE");
     let own = status["snapshot"]["address"].as_str().unwrap_or_default();
@@ -221,8 +221,8 @@ fn unnamed(args: &SipArgs, status: &Value, domains: &Watch) -> Vec<String> {
         .collect()
 }
 
-/// The domain that this node's certificate names first; without one, a name that only means the
-/// node.
+/// Returns the first domain in this node's certificate. Without one, the function returns a name
+/// that stands for the node.
 fn own_domain(status: &Value) -> String {
     let own = &status["snapshot"]["address"];
     let nodes = status["nodes"].as_array().into_iter().flatten();
@@ -269,7 +269,7 @@ fn append(path: &Path) -> Result<File, Failure> {
     file.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))
 }
 
-/// Names by DNS, SRV first.
+/// Makes the lookup of names by DNS, SRV records first.
 fn lookup(server: Option<SocketAddr>) -> Result<Lookup, Failure> {
     let settings = discover::Settings {
         server,
@@ -291,7 +291,7 @@ fn lookup(server: Option<SocketAddr>) -> Result<Lookup, Failure> {
     }))
 }
 
-/// Tells what happens: calls that ended, for people or as their detail records.
+/// Reports events: ended calls, as text or as call detail records.
 fn reporter(as_json: bool, records: Option<File>, far: Far) -> impl Fn(Event) + Send + Sync {
     let records = records.map(Mutex::new);
     move |event| {
@@ -309,7 +309,7 @@ fn reporter(as_json: bool, records: Option<File>, far: Far) -> impl Fn(Event) + 
                 );
             }
         }
-        // A closed pipe ends the command where it waits.
+        // If the output pipe is closed, the command ends at its next wait.
         let _ = match (as_json, &event) {
             (true, _) => writeln!(io::stdout(), "{line}"),
             (false, Event::Warning(text)) => writeln!(io::stderr(), "{text}"),

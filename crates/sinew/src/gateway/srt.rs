@@ -1,4 +1,4 @@
-//! `sinew gateway srt`: encoders and decoders that speak SRT.
+//! `sinew gateway srt`: connects encoders and decoders that use SRT.
 
 use super::Known;
 use super::video::{self, VideoArgs, Wait};
@@ -76,8 +76,8 @@ fn stream_id(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the gateway asks of the overlay. SRT's receivers restore the pace from its stamps, so packets need not
-/// wait for it here.
+/// Returns the options of the overlay socket. SRT's receivers restore the pace from SRT's timestamps, so packets need
+/// not wait here.
 pub(super) fn overlay(args: &SrtArgs) -> Result<client::Options, Failure> {
     args.video.options(Delivery::InOrder)
 }
@@ -127,7 +127,7 @@ pub(super) fn run(args: &SrtArgs) -> Outcome {
     show("stopped", &service.stop(), as_json)
 }
 
-/// The passphrase of a file, without the end of its line.
+/// Reads the passphrase from a file, without the end of its line.
 pub(super) fn passphrase(path: &Path, bytes: RangeInclusive<usize>) -> Result<String, Failure> {
     let read = |text: &str| {
         let word = text.trim_end_matches(['\r', '\n']);
@@ -143,7 +143,7 @@ pub(super) fn passphrase(path: &Path, bytes: RangeInclusive<usize>) -> Result<St
     Ok(crate::identity::read_secret_as(path, read)?)
 }
 
-/// The streams; with calls there is only one, because nobody says which.
+/// Reads the streams. If the gateway calls, there can be only one stream, because the other end does not choose one.
 fn routes(args: &SrtArgs, known: &Known) -> Result<Routes, Failure> {
     let inputs = args.to.iter().map(|word| {
         let (name, rest) = video::named(word);
@@ -178,7 +178,7 @@ fn routes(args: &SrtArgs, known: &Known) -> Result<Routes, Failure> {
 }
 
 fn tell(event: &Event, as_json: bool) {
-    // A closed pipe ends the command where it waits.
+    // If the output pipe is closed, the command ends at its next wait.
     let _ = match as_json {
         true => {
             let mut line = match event {

@@ -1,5 +1,5 @@
-//! Where a running gateway can be asked: a Unix socket beside its node's, a question and an answer
-//! of a line each, as at the node's own.
+//! The socket for questions to a running gateway: a Unix socket next to that of its node. A
+//! question and an answer are one line each, as at the node's own socket.
 
 use super::exchange::Far;
 use super::record;
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the socket ends so: `net/ams.sip` beside `net/ams.ctl`.
+/// The ending of the socket's name: `net/ams.sip` next to `net/ams.ctl`.
 pub const SUFFIX: &str = "sip";
-/// How long who asks may take.
+/// How long a client may take to send its question.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest question.
 const MAX_QUESTION_BYTES: u64 = 4_096;
 
-/// The socket, until it is dropped.
+/// The socket, until this value is dropped.
 pub struct Station {
     listener: UnixListener,
     path: PathBuf,
@@ -31,7 +31,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// Opens it. A file that a gateway left which was killed is taken over.
+    /// Opens the socket. The function replaces a file that a killed gateway has left.
     pub fn open(
         path: &Path,
         (gateway, far): (Arc<Gateway>, Far),
@@ -61,18 +61,18 @@ impl Station {
         })
     }
 
-    /// Answers who came.
+    /// Answers the next client.
     pub fn serve_next(&self) {
         let Ok((stream, _)) = self.listener.accept() else {
             return;
         };
         let (gateway, far, deadline) = (self.gateway.clone(), self.far.clone(), self.deadline);
         let serve = move || {
-            // Who goes away does not want an answer.
+            // If the client has gone, it needs no answer.
             let _ = serve(&stream, (&gateway, &far), deadline);
         };
         let thread = std::thread::Builder::new().name("station".into());
-        // Without a thread nobody is answered; calls go on.
+        // If there is no thread, the client gets no answer. Calls continue.
         let _ = thread.spawn(serve);
     }
 }
@@ -85,7 +85,7 @@ impl AsFd for Station {
 
 impl Drop for Station {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! What the gateways for video share on the command line: streams, how they cross, and what is told of them.
+//! The parts of the command line that the gateways for video share: streams, how the overlay carries them, and the
+//! reports.
 
 use super::Known;
 use crate::failure::{Failure, Outcome};
@@ -48,7 +49,7 @@ pub struct VideoArgs {
 }
 
 impl VideoArgs {
-    /// What is asked of the overlay. `usual` is how packets of video are delivered unless it is said.
+    /// Returns the options of the overlay socket. `usual` is the default delivery of packets of video.
     pub(super) fn options(&self, usual: Delivery) -> Result<Options, Failure> {
         let deadline = Duration::from_nanos(self.deadline.as_nanos());
         let options = self.service.options(deadline);
@@ -92,13 +93,13 @@ fn status(text: &str) -> Result<base::Duration, String> {
     quantity::within(quantity::seconds(text)?, s(1), s(86_400))
 }
 
-/// A time that a protocol holds packets back.
+/// Reads the time for which a protocol holds packets back.
 pub(super) fn latency(text: &str) -> Result<base::Duration, String> {
     let ms = base::Duration::from_millis;
     quantity::within(quantity::millis(text)?, ms(1), ms(8_000))
 }
 
-/// A stream, perhaps with a name: `NAME=ADDRESS:PORT`.
+/// Splits a stream's word with an optional name: `NAME=ADDRESS:PORT`.
 pub(super) fn named(word: &str) -> (Option<String>, &str) {
     match word.split_once('=') {
         Some((name, rest)) => (Some(name.to_owned()), rest),
@@ -106,7 +107,7 @@ pub(super) fn named(word: &str) -> (Option<String>, &str) {
     }
 }
 
-/// Where a stream goes: a group or a node, by name or address, and a port there.
+/// Reads the destination of a stream: a group or a node, by name or address, and a port there.
 pub(super) fn target(word: &str, known: &Known) -> Result<Target, Failure> {
     let bad = || {
         Failure::misused(format_args!(
@@ -122,7 +123,7 @@ pub(super) fn target(word: &str, known: &Known) -> Result<Target, Failure> {
     Ok(Target::new(node, port))
 }
 
-/// Where a stream is to be had: a group and its port, or a port of the own node.
+/// Reads the source of a stream: a group and its port, or a port of the own node.
 pub(super) fn place(word: &str) -> Result<Place, Failure> {
     let bad = || {
         Failure::misused(format_args!(
@@ -139,10 +140,10 @@ pub(super) fn place(word: &str) -> Result<Place, Failure> {
     Ok(Place::Group(group, port))
 }
 
-/// Tells what happens to a gateway of one stream.
+/// Returns a function that reports the events of a gateway with one stream.
 pub(super) fn teller(as_json: bool) -> Tell {
     Box::new(move |event| {
-        // A closed pipe ends the command where it waits.
+        // If the output pipe is closed, the command ends at its next wait.
         let _ = match as_json {
             true => {
                 let line = json!({"event": event.label(), "text": event.to_string()});
@@ -153,14 +154,14 @@ pub(super) fn teller(as_json: bool) -> Tell {
     })
 }
 
-/// Waits for Ctrl-C, and calls `status` as often as is asked for.
+/// Waits for Ctrl-C, and calls `status` at the requested interval.
 pub(super) struct Wait {
     poller: Poller,
     termination: Termination,
 }
 
 impl Wait {
-    /// From here on Ctrl-C and SIGTERM do not end the process.
+    /// Takes over Ctrl-C and SIGTERM: from now on they do not end the process.
     pub(super) fn new() -> Result<Wait, Failure> {
         let poller = Poller::new().map_err(Failure::failed)?;
         let termination = Termination::install().map_err(Failure::failed)?;
@@ -193,7 +194,7 @@ impl Wait {
     }
 }
 
-/// What was seen of a stream.
+/// Returns the statistics of a stream as JSON.
 pub(super) fn seen(seen: &Seen) -> Value {
     let ts = &seen.ts;
     json!({
@@ -215,7 +216,7 @@ pub(super) fn seen(seen: &Seen) -> Value {
     })
 }
 
-/// The same in words: packets, and the errors of the first priority.
+/// Describes the statistics in words: packets, and the errors of the first priority.
 pub(super) fn seen_in_words(seen: &Seen) -> String {
     let ts = &seen.ts;
     format!(
@@ -245,7 +246,7 @@ mod tests {
         Line::try_parse_from(words.split_whitespace()).unwrap().args
     }
 
-    /// What each gateway asks of the overlay: RTP, RIST, SRT.
+    /// Returns the overlay options of each gateway: RTP, RIST, SRT.
     fn asked(more: &str) -> [Result<Options, Failure>; 3] {
         let called = "--listen 127.0.0.1:5 --from :5";
         [
@@ -269,7 +270,7 @@ mod tests {
             delivered("--delivery as-it-comes"),
             [Delivery::AsItComes; 3]
         );
-        // A service that has no order keeps none, unless it is asked for.
+        // A service without an order keeps none, unless the option asks for it.
         assert_eq!(delivered("--service voice"), [Delivery::AsItComes; 3]);
         assert_eq!(
             delivered("--service voice --delivery as-sent"),

@@ -1,8 +1,8 @@
-//! What protects a source's packets to a group on the worst link of the ways to its members.
+//! Adds the protection of a source's packets to a group, on the worst link of the paths to its members.
 //!
-//! The deadline is that of the group's setting, or else that of the flow, if it passes the asked node. Without any, and
-//! for packets whose losses nobody repairs in time, there is nothing to tell. Nor is there where the members are more
-//! than are looked at: the worst link of some of them would pass for that of all.
+//! The deadline is that of the group's setting or, without one, that of the flow, if it passes the asked node. Without
+//! a deadline, and for packets without repair in time, there is no protection to show. The same is true for more
+//! members than are examined: the worst link of some would be mistaken for that of all.
 
 use crate::control::Control;
 use crate::show::{list, text, worst_in_words};
@@ -10,12 +10,12 @@ use base::Duration;
 use serde_json::{Value, json};
 use tools::explain::{self, Asked, LinkProtection, View};
 
-/// Members whose ways are looked at, of all groups together; each is a search of the whole network.
+/// Most members whose paths are examined, of all groups together; each path is a search of the whole network.
 const MEMBERS_MAX: usize = 64;
 
 /// Adds to each source of the answer's groups the protection of its worst link.
 pub(super) fn add(control: &mut Control, answer: &mut Value, status: &Value) {
-    // A node of another version may not tell its network.
+    // A node of another version may not report its network.
     if let Ok(view) = crate::why::ask(control) {
         tell(&view, answer, status);
     }
@@ -89,7 +89,7 @@ fn worst(
     worst
 }
 
-/// The flow of a source's packets to a group, if it passes the node.
+/// Returns the flow of a source's packets to a group, if it passes the node.
 fn flow<'a>(status: &'a Value, from: &str, group: &str) -> Option<&'a Value> {
     let is_of = |end: &Value, node: &str| {
         let end = text(end).rsplit_once(':');
@@ -140,7 +140,7 @@ mod tests {
             text(&worst["words"]).starts_with("ams-nyc: 5.00 % to 0."),
             "{worst}"
         );
-        // Of more members than are looked at nothing is told, and of the next group it is.
+        // A group with too many members gets no protection, but the next group does.
         let mut two = answer(json!({"link": "real-time", "deadline_ms": 150}));
         let small = two["groups"][0].clone();
         two["groups"].as_array_mut().unwrap().push(small);
@@ -150,7 +150,7 @@ mod tests {
         tell(&view, &mut two, &json!({}));
         let protection = |group: usize| &two["groups"][group]["sources"][0]["protection"];
         assert_eq!((protection(0), protection(1)), (&Value::Null, &worst));
-        // The flow tells where no setting does.
+        // Without a setting, the flow has the deadline.
         let flow = json!([{"from": "10.7.0.1:5000", "to": "239.1.1.1:5004", "link": "real-time",
                            "deadline_ms": 150.0}]);
         assert_eq!(told(Value::Null, flow), worst);

@@ -1,10 +1,11 @@
-//! How `sinew group show` tells the ways of packets to members: both of two, and second ways to members in trouble.
+//! Formats the paths of packets to members for `sinew group show`: both paths with two trees, and second paths to
+//! members in trouble.
 
 use crate::names::Names;
 use crate::show::{list, text};
 use serde_json::Value;
 
-/// The second ways to members in trouble, as the asked node finds them.
+/// Lists the second paths to members in trouble, as the asked node reports them.
 pub(crate) fn second_ways(second: &Value, names: &Names) -> Vec<String> {
     if second.is_null() {
         return Vec::new();
@@ -37,7 +38,7 @@ pub(crate) fn second_ways(second: &Value, names: &Names) -> Vec<String> {
     ]
 }
 
-/// The two ways to a member, and what they share.
+/// Describes the two paths to a member, and the nodes and links that they share.
 pub(super) fn two_ways(ways: &Value, names: &Names) -> Vec<String> {
     let path = |way: &Value| {
         let nodes: Vec<&str> = list(way).iter().map(|n| names.name(text(n))).collect();

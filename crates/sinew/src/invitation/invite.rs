@@ -1,4 +1,4 @@
-//! `sinew invite`: makes a token, lists those that are open, withdraws them.
+//! `sinew invite`: makes a token, lists open invitations, and withdraws them.
 
 use super::token::Token;
 use crate::authority::directory::entropy;
@@ -24,7 +24,7 @@ use wire::bytes::Writer;
 use wire::certificate::{GroupRange, MAX_TAGS_BYTES, Tags};
 use wire::relay::join::SECRET_BYTES;
 
-/// Digits of a hash that name an invitation for people.
+/// Number of digits of a hash that identify an invitation for users.
 const SHORT: usize = 8;
 
 /// Arguments of `sinew invite`.
@@ -65,7 +65,7 @@ pub struct Invite {
 }
 
 impl Invite {
-    /// What `sinew invite DIR` asks.
+    /// Returns the arguments of `sinew invite DIR`.
     pub fn of(dir: &Path) -> Result<Invite, Failure> {
         let command = Invite::augment_args(clap::Command::new("invite"));
         let words = ["invite".as_ref(), "--".as_ref(), dir.as_os_str()];
@@ -75,7 +75,7 @@ impl Invite {
     }
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(args: &Invite) -> Outcome {
     let (dir, config) = find(args.dir.as_deref())?;
     let issuer = config.issuer.as_ref().ok_or_else(|| {
@@ -129,7 +129,8 @@ pub fn run(args: &Invite) -> Outcome {
     print(args, &token, &hash_of(&secret))
 }
 
-/// What the delegation does not permit is said here, and not on the far host.
+/// Checks the options against the delegation, so that the error occurs here and not on the other
+/// host.
 fn check(args: &Invite, groups: &[GroupRange], delegation: &Delegation) -> Outcome {
     let fields = delegation.fields();
     let name = args.name.as_deref();
@@ -175,7 +176,7 @@ fn print(args: &Invite, token: &Token, hash: &str) -> Outcome {
         1 => "one host".to_owned(),
         many => format!("{many} hosts"),
     };
-    // Data for a pipe, more for a person.
+    // A pipe gets only the token; a terminal gets more.
     if std::io::stdout().is_terminal() {
         let until = moment(token.expires_s);
         eprintln!("For {hosts} until {until}, on the new host:\n");
@@ -192,7 +193,7 @@ fn print(args: &Invite, token: &Token, hash: &str) -> Outcome {
     terminal::line(&token.to_string())
 }
 
-/// A second in UTC.
+/// Formats a second as UTC.
 fn moment(unix_s: u64) -> String {
     format!("{} {} UTC", day(unix_s), clock(unix_s))
 }
@@ -203,7 +204,8 @@ fn books(issuer: &Issuer) -> Result<Books, Failure> {
     books.map_err(Failure::failed)
 }
 
-/// The books of those whom it has renewed for other issuers, each with the name of its file.
+/// Returns the books of members that this issuer has renewed for other issuers, each with the name
+/// of its file.
 fn books_of_others(issuer: &Issuer) -> Result<Vec<(String, Books)>, Failure> {
     let all = issuer.renews.iter().map(|file| {
         let delegation = identity::read_as(file, Delegation::from_text)?;
@@ -218,7 +220,7 @@ fn books_of_others(issuer: &Issuer) -> Result<Vec<(String, Books)>, Failure> {
     all.collect()
 }
 
-/// All certificates of a member: of one that came from another issuer, too.
+/// Shows all certificates of a member, also of one from another issuer.
 fn show(issuer: &Issuer, name: &str) -> Outcome {
     let (own, others) = (books(issuer)?, books_of_others(issuer)?);
     let books = std::iter::once(&own).chain(others.iter().map(|(_, books)| books));
@@ -341,7 +343,7 @@ fn withdraw(issuer: &Issuer, id: &str, as_json: bool) -> Outcome {
     }
 }
 
-/// The directory of the issuer and its configuration.
+/// Finds the issuer's directory and its configuration.
 fn find(dir: Option<&Path>) -> Result<(PathBuf, Config), Failure> {
     if let Some(dir) = dir {
         let config = Config::load(&dir.join("node.toml")).map_err(Failure::misused)?;
@@ -350,7 +352,7 @@ fn find(dir: Option<&Path>) -> Result<(PathBuf, Config), Failure> {
     let mut found = Vec::new();
     let below = ["./*/*", "./*", ".", "/etc/sinew/*"];
     for dir in below.iter().flat_map(|pattern| matching(pattern)) {
-        // What is no configuration of this version cannot be meant.
+        // A file that is not a configuration of this version cannot be the right one.
         let dir = fs::canonicalize(&dir).unwrap_or(dir);
         if found.iter().any(|(known, _)| *known == dir) {
             continue;
@@ -379,7 +381,7 @@ fn find(dir: Option<&Path>) -> Result<(PathBuf, Config), Failure> {
     }
 }
 
-/// The directories that a pattern of `*` names means.
+/// Returns the directories that match a pattern of `*`.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in Path::new(pattern).components() {

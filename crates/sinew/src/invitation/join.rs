@@ -1,4 +1,4 @@
-//! `sinew join`: this host becomes a node of the network that a token is of.
+//! `sinew join`: makes this host a node of the network that issued a token.
 
 use super::token::Token;
 use crate::authority::{
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A token has some 200 characters.
+/// The longest token that is read. A token usually has some 200 characters.
 const TOKEN_CHARS_MAX: u64 = 8_192;
 
 /// Arguments of `sinew join`.
@@ -49,12 +49,12 @@ pub struct Join {
     pub json: bool,
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 pub fn run(args: &Join) -> Outcome {
     run_at(args, net::Clock::new().unix_s())
 }
 
-/// The same in the second that the host's clock shows.
+/// Runs the command at the time `now_s`, in seconds of the host's clock.
 pub fn run_at(args: &Join, now_s: u64) -> Outcome {
     let token = token(&args.token)?;
     let network = Network::new(token.root).map_err(Failure::failed)?;
@@ -100,7 +100,7 @@ pub fn run_at(args: &Join, now_s: u64) -> Outcome {
     let given = ask(&token.endpoints, token.issuer, &keys, &asked).map_err(not_given)?;
     let (given, network) = checked(given, &network, now_s)?;
     let identity = Identity::new(keys, given.certificate.clone()).map_err(Failure::failed)?;
-    // A service's directory has the name that the host was given.
+    // The directory of a service gets the name that the issuer gave to the host.
     if args.dir.is_none() && args.launch.how()? == Start::Service && identity.name() != wanted {
         let named = args.launch.dir(identity.name())?;
         fs::rename(&dir, &named).map_err(|error| FileError::Write {
@@ -115,8 +115,9 @@ pub fn run_at(args: &Join, now_s: u64) -> Outcome {
     args.launch.start(identity.name(), &config, args.json)
 }
 
-/// The node of this network that the directory already holds. A command that is run again, by hand or by a container
-/// that starts anew, starts that node; one whose certificate has expired joins again and keeps its key.
+/// Returns the node of this network that the directory already holds. If the command is run again, by a user or by a
+/// container that restarts, it starts that node. If the node's certificate has expired, the node joins again and keeps
+/// its key.
 fn member(dir: &Path, network: &Network, now_s: u64) -> Result<Option<Identity>, Failure> {
     let config = dir.join("node.toml");
     if !config.exists() {
@@ -154,7 +155,7 @@ fn token(text: &str) -> Result<Token, Failure> {
     read.parse().map_err(Failure::misused)
 }
 
-/// The name of this host, as far as it can be a node's.
+/// Returns the name of this host, if a node can have it.
 pub(crate) fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let first = name.trim().split('.').next().unwrap_or_default();
@@ -164,7 +165,7 @@ pub(crate) fn host_name() -> String {
     }
 }
 
-/// The key in the directory, or a new one there: an attempt that failed has left it.
+/// Returns the key in the directory, where an earlier failed attempt may have left it, or a new key.
 fn keys(dir: &Path) -> Result<Keys, Failure> {
     let fail = |error| FileError::Write {
         path: dir.to_owned(),
@@ -196,7 +197,8 @@ fn not_given(why: AskError) -> Failure {
     Failure::failed(format_args!("{why}{advice}"))
 }
 
-/// What counts in this network, and nothing else; with the network as it is by what was given.
+/// Returns the parts of the answer that are valid in this network, and the network with the root keys and revocations
+/// of the answer.
 fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Network), Failure> {
     let mut network = network.clone();
     let rooted = network.extend(&given.chain);
@@ -207,7 +209,7 @@ fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Ne
     }
     let verified = network.verify(&given.certificate, now_s);
     verified.map_err(|why| not_counting(&given.certificate, why, now_s))?;
-    // What others have said of themselves goes into a configuration.
+    // The data of other nodes goes into a configuration, so it must be checked.
     for (_, _, endpoints) in &mut given.neighbors {
         endpoints.retain(|endpoint| is_endpoint(endpoint));
     }
@@ -226,7 +228,7 @@ fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<(Given, Ne
     }
 }
 
-/// A certificate that has just been signed, and has ended or not begun, is one of a clock that is wrong.
+/// If a certificate that was just signed has expired or is not valid yet, a clock is wrong.
 fn not_counting(certificate: &Certificate, why: CertificateError, now_s: u64) -> Failure {
     match why {
         CertificateError::NotYetValid | CertificateError::Expired => {
@@ -255,14 +257,14 @@ fn install(
 ) -> Outcome {
     write(&dir.join("node.cert"), &given.certificate.to_text())?;
     write(&dir.join("network.pub"), &network.to_text())?;
-    // What the directory has from a join before is of another issuer, or of another network.
+    // Files in the directory from an earlier join belong to another issuer, or to another network.
     let certificate = dir.join("node.cert");
     let kept = told::forget(&certificate).and_then(|()| told::write(&certificate, &given.others));
     kept.map_err(Failure::failed)?;
     if let Some(list) = &given.revocations {
         write(&dir.join("revocations"), &list.to_text())?;
     }
-    // One that joins again keeps what was configured.
+    // A node that joins again keeps its configuration.
     if dir.join("node.toml").exists() {
         return Ok(());
     }
@@ -280,7 +282,7 @@ fn install(
         issuer: token.issuer,
         from: &token.endpoints,
     });
-    // Last: a directory with it is complete.
+    // This file comes last: a directory that has it is complete.
     Ok(write(&dir.join("node.toml"), &text)?)
 }
 

@@ -20,7 +20,7 @@ fn a_token_is_one_line_and_comes_back() {
             .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
     );
     assert_eq!(text.parse(), Ok(token()));
-    // As it is copied from a page.
+    // A token that was copied from a page has spaces around it.
     assert_eq!(format!("  {text}\r\n").parse(), Ok(token()));
     assert!(
         !format!("{:?}", token()).contains("3, 3"),

@@ -1,11 +1,11 @@
-//! A token: where to ask, whom to trust, and the secret that admits. One line of text.
+//! A token: the addresses and keys of the issuer, and the secret that admits a host. It is one line of text.
 //!
 //! ```text
 //!   sinew1-BASE64URL of:   root key 32 | issuer's signing key 32 | secret 16 | expires 8 (unix s)
 //!                          | count 1, endpoints (length 1, text) | checksum 4 (BLAKE3 of all before)
 //! ```
-//! The root key binds it to one network: what another one certifies is refused, whoever answers. The
-//! checksum is against bad copies, not against anybody.
+//! The root key binds the token to one network: the host refuses certificates of any other network, whoever answers.
+//! The checksum detects copying errors; it is no protection against attackers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,34 +14,34 @@ use wire::certificate::KEY_BYTES;
 use wire::relay::join::{Endpoints, SECRET_BYTES};
 use wire::{Full, Malformed};
 
-/// What a token begins with; the number is its version.
+/// The beginning of a token; the number is its version.
 const PREFIX: &str = "sinew1-";
 const CHECKSUM_BYTES: usize = 4;
 /// Room for eight endpoints of any length.
 const BYTES_MAX: usize = 4_096;
 
-/// What lets a host join a network.
+/// The data with which a host joins a network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The root key of the network.
     pub root: [u8; KEY_BYTES],
     /// The signing key of the issuer.
     pub issuer: [u8; KEY_BYTES],
-    /// What the issuer knows the hash of.
+    /// The secret. The issuer knows only its hash.
     pub secret: [u8; SECRET_BYTES],
-    /// The last second in which it opens anything.
+    /// The last second in which the token is valid.
     pub expires_s: u64,
-    /// Where the issuer is.
+    /// The endpoints of the issuer.
     pub endpoints: Vec<String>,
 }
 
-/// The text is no token.
+/// The text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// It begins otherwise.
+    /// The beginning is wrong.
     #[error("a token begins with sinew1-: copy the line that `sinew invite` has printed, whole")]
     Prefix,
-    /// It has a newer form.
+    /// The token has a newer form.
     #[error("this token is of a newer version: install the version that the issuer runs")]
     Version,
     /// A part is missing or changed.
@@ -77,7 +77,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // More endpoints than it takes were refused by the configuration.
+        // The configuration refuses more endpoints than a token can hold.
         let bytes = self.bytes().map_err(|Full| fmt::Error)?;
         write!(
             f,
@@ -87,7 +87,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// The secret is not shown.
+/// The output does not contain the secret.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")

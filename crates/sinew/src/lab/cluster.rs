@@ -1,10 +1,10 @@
-//! `sinew lab run --on slurm|k8s|ssh`: the files with which a cluster runs an experiment in parts.
+//! `sinew lab run --on slurm|k8s|ssh`: writes the files with which a cluster runs an experiment in parts.
 //!
 //! ```text
 //!   slurm   parts.sh (job array), merge.sh, submit.sh     k8s   job.yaml (indexed job), merge.sh     ssh   run.sh HOST…
 //!      each part: sinew lab run … --shard I/N --out part-I ──▶ sinew lab merge ──▶ the result of one machine
 //! ```
-//! Nothing is run here: clusters differ in accounts, queues and volumes, so you look at the files first.
+//! The command runs nothing: clusters differ in accounts, queues and volumes, so users must check the files first.
 
 use super::Run;
 use crate::failure::{Failure, Outcome};
@@ -15,9 +15,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Parts unless told otherwise.
+/// The default number of parts.
 const PARTS: usize = 16;
-/// What a pod runs. It needs a shell, which the image of `cargo xtask dist` has not.
+/// The image of a pod. It needs a shell, which the image of `cargo xtask dist` does not have.
 const IMAGE: &str = "sinew-lab";
 
 /// What runs the parts.
@@ -31,14 +31,14 @@ pub enum Cluster {
     Ssh,
 }
 
-/// A file, and whether it is run.
+/// A file, and whether it is executable.
 struct Written {
     name: &'static str,
     text: String,
     runs: bool,
 }
 
-/// Writes the files, and says what comes next.
+/// Writes the files, and describes the next step.
 pub(super) fn write(args: &Run, on: Cluster) -> Outcome {
     let size = super::size(args);
     experiment::check(&args.experiments, size, &args.set).map_err(super::failure)?;
@@ -100,7 +100,8 @@ fn shown(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
-/// The experiments as the parts name them, and the files that these need: those of one's own go along whole.
+/// Returns the experiments as the parts name them, and the files that they need: definitions of the user's own are
+/// copied to the parts.
 fn carried(args: &Run) -> Result<(Vec<String>, Vec<String>), Failure> {
     let (mut experiments, mut own) = (Vec::new(), Vec::new());
     for name in &args.experiments {
@@ -116,7 +117,7 @@ fn carried(args: &Run) -> Result<(Vec<String>, Vec<String>), Failure> {
     Ok((experiments, own))
 }
 
-/// One part, without its number and its folder.
+/// Returns the command of one part, without its number and its folder.
 fn command(args: &Run, experiments: &[String]) -> String {
     let mut words = vec!["sinew".to_owned(), "lab".to_owned(), "run".to_owned()];
     words.extend(experiments.iter().map(|id| quoted(id)));
@@ -164,7 +165,7 @@ fn slurm(command: &str, parts: usize) -> Vec<Written> {
     ]
 }
 
-/// What puts the parts together, in the folder of its own.
+/// Returns the script that merges the parts, which runs in its own folder.
 fn merge(parts: usize) -> String {
     format!(
         "set -eu\n\
@@ -274,7 +275,7 @@ fn script(name: &'static str, text: String) -> Written {
     }
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || "/._-=,:@+".contains(c);
     match !word.is_empty() && word.chars().all(is_safe) {

@@ -1,5 +1,5 @@
-//! A node that has just started says when its links are up, and names those that are not. A moment later it gives back the
-//! memory that only the start needed.
+//! A node that has just started reports when its links are up, and names the links that are not. A moment later it
+//! gives back the memory that only the start needed.
 
 use super::memory;
 use crate::config::Config;
@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often links are looked at, at first; they need 0.2 to 0.7 s.
+/// Interval of the checks at first. Links need 0.2 to 0.7 s to come up.
 const PACE: Duration = Duration::from_millis(100);
-/// Links that are not up by then are named.
+/// The node names links that are not up by then.
 const SOON: Duration = Duration::from_secs(5);
-/// How often links are looked at from then on.
+/// Interval of the checks after that.
 const LATER: Duration = Duration::from_secs(1);
-/// So long after its links are up, or after they are late, a node does what it will do from then on: the first records have gone round, and the
-/// estimators have their first windows.
+/// How long after the links are up, or late, the node gives back memory. By then it has reached its steady state: it
+/// has exchanged the first records, and the estimators have their first windows.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// The running thread, which ends when all is said. Dropping it lets it go.
+/// The running thread, which ends when all is reported. Dropping this value ends it, too.
 #[derive(Debug)]
 pub(super) struct Ready {
     _alive: SyncSender<()>,
@@ -77,7 +77,7 @@ fn watch(
             notify.status(&count);
             return lines.say(&format!("ready: {count}"));
         }
-        // One that stays away is no reason to keep what the start needed.
+        // A missing link is no reason to keep the memory that the start needed.
         if !has_kept && start.elapsed() >= SOON + SETTLED {
             has_kept = true;
             keep();
@@ -90,13 +90,13 @@ fn watch(
     }
 }
 
-/// How many links are up, for people.
+/// Formats how many links are up.
 pub(super) fn count(links: &[LinkStatus]) -> String {
     let up = links.iter().filter(|link| link.state == "up").count();
     format!("{up} of {} links up", links.len())
 }
 
-/// The neighbours whose links are not up, each with the reason.
+/// Lists the neighbours whose links are not up, each with the reason.
 fn missing(neighbors: &[(NodeAddr, String)], links: &[LinkStatus]) -> Vec<String> {
     let missing = neighbors.iter().filter_map(|(address, name)| {
         let peer = address.to_string();

@@ -1,5 +1,5 @@
-//! `sinew reload` and SIGHUP: a running node reads its files again, takes what can change while it runs, and says
-//! what takes effect at its next start. A file with a mistake changes nothing.
+//! `sinew reload` and SIGHUP: a running node reads its files again, applies the changes that are possible while it
+//! runs, and reports the changes that take effect at its next start. A file with a mistake changes nothing.
 //!
 //! ```text
 //!   taken                                       at the next start
@@ -13,7 +13,7 @@
 //!   [[group]], [[exit]], map_port
 //!   [relay] transfers, probe, allow
 //! ```
-//! The same signal comes when the terminal goes of which the node was started: then it stops.
+//! The same signal comes when the terminal closes from which the node was started. Then the node stops.
 
 use super::ready::count;
 use super::{as_neighbor, first_of, limits, names, targets};
@@ -40,7 +40,7 @@ use std::thread::JoinHandle;
 const TOKEN_HANGUP: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 
-/// Keys that are taken while the node runs: the rest takes effect at its next start.
+/// Keys that the node applies while it runs. All other keys take effect at its next start.
 const TAKEN: [&str; 6] = [
     "log_level",
     "log_file",
@@ -49,10 +49,10 @@ const TAKEN: [&str; 6] = [
     "exit",
     "map_port",
 ];
-/// The same of `[relay]`.
+/// Keys of `[relay]` that the node applies while it runs.
 const TAKEN_OF_RELAY: [&str; 3] = ["transfers", "probe", "allow"];
 
-/// The thread that waits for the signal. Dropping it ends it.
+/// The thread that waits for the signal. Dropping this value ends it.
 #[derive(Debug)]
 pub(super) struct Reloader {
     thread: Option<JoinHandle<()>>,
@@ -60,34 +60,34 @@ pub(super) struct Reloader {
     waker: Waker,
 }
 
-/// What the node runs by.
+/// The state of the running node that a reload uses.
 pub(super) struct Running {
-    /// Its configuration file.
+    /// The configuration file.
     pub(super) path: PathBuf,
-    /// What that says, as far as it has been taken.
+    /// The configuration in force.
     pub(super) config: Config,
-    /// Its address.
+    /// The node's address.
     pub(super) address: NodeAddr,
-    /// The loop.
+    /// The event loop.
     pub(super) commander: Commander,
     /// The log.
     pub(super) lines: Lines,
     /// The service manager.
     pub(super) notify: Notify,
-    /// Looks up the names of neighbours.
+    /// The thread that looks up the names of neighbours.
     pub(super) resolver: Option<Resolver>,
-    /// Dials neighbours by TCP where UDP is blocked.
+    /// The thread that dials neighbours by TCP if UDP is blocked.
     pub(super) dialler: Option<Dialler>,
-    /// Its exits, if it has a socket for clients.
+    /// The node's exits, if it has a socket for clients.
     pub(super) exits: Option<Serving>,
-    /// Asks the router for a port.
+    /// The wishes for a port mapping.
     pub(super) mapping: Wishes,
 }
 
-/// The node's files are read again by one at a time.
+/// The state behind a lock, so that only one thread at a time reloads.
 pub(super) type Shared = Arc<Mutex<Running>>;
 
-/// Reads them when the operator asks for it.
+/// Returns the reload that the operator can request.
 pub(super) fn asked(running: &Shared) -> Reload {
     let running = Arc::clone(running);
     Reload(Arc::new(move || lock(&running).reload()))
@@ -105,7 +105,7 @@ impl Reloader {
         poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
-        // Standard error is a terminal until that has gone.
+        // Standard error is a terminal until the terminal closes.
         let had_terminal = io::stderr().is_terminal();
         let wait = move || {
             let mut ready: Vec<Ready> = Vec::new();
@@ -114,11 +114,11 @@ impl Reloader {
                     continue;
                 }
                 if had_terminal && !io::stderr().is_terminal() {
-                    // A loop that has gone needs no telling.
+                    // If the loop has ended already, there is nothing to stop.
                     let _ = lock(&running).commander.stop();
                     continue;
                 }
-                // The log says what has come of it.
+                // The log reports the result.
                 let _ = lock(&running).reload();
             }
         };
@@ -136,7 +136,7 @@ impl Drop for Reloader {
         self.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
     }
@@ -145,7 +145,7 @@ impl Drop for Reloader {
 impl Running {
     fn reload(&mut self) -> Result<Reloaded, String> {
         self.notify.reloading();
-        // First, so that what follows is in the new file.
+        // This comes first, so that later lines are in the new file.
         let reopened = self.open_log();
         let path = self.path.display().to_string();
         let taken = self.take().map_err(|why| why.text().to_owned());
@@ -181,7 +181,7 @@ impl Running {
         })
     }
 
-    /// Goes on in the log file that has the name now.
+    /// Opens the file that has the log's name now.
     fn open_log(&self) -> Result<(), String> {
         let Some(path) = &self.config.log_file else {
             return Ok(());
@@ -190,7 +190,7 @@ impl Running {
         appended.map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
-    /// Reads everything, and then takes what can be taken.
+    /// Reads all files, and then applies what can be applied.
     fn take(&mut self) -> Result<Reloaded, Failure> {
         let mut config = Config::load(&self.path).map_err(Failure::misused)?;
         let (identity, network) = super::start::credentials(&config)?;
@@ -205,7 +205,7 @@ impl Running {
         let mut changes = Reloaded::default();
         self.take_log(&config, &mut changes);
         let status = self.commander.status().map_err(Failure::failed)?;
-        // First, because what follows may be signed by it.
+        // This comes first, because the new root key may have signed the files below.
         if network.root_number() > status.snapshot.root {
             let succeed = Operation::Succeed(network.chain_bytes());
             let what = format!("root key {}", network.root_number());
@@ -234,7 +234,7 @@ impl Running {
         }
         changes.later.extend(later(&self.config, &config));
         for key in later(&self.config, &config) {
-            // It is told again the next time too.
+            // The old value stays, so that the next reload reports the key again.
             let before = self.config.written.get(&key).cloned();
             match before {
                 Some(before) => config.written.insert(key, before),
@@ -334,7 +334,7 @@ impl Running {
                 let mut operations = wanted.operations().map_err(Failure::misused)?;
                 let says_how = |one: &Operation| matches!(one, Operation::SetGroup { .. });
                 if !operations.iter().any(says_how) {
-                    // It may have said before how the group is carried.
+                    // An earlier configuration may have set how the group is carried.
                     let back = wanted.taken_back().map_err(Failure::misused)?;
                     operations.extend(back.into_iter().filter(says_how));
                 }
@@ -372,11 +372,11 @@ impl Running {
         }
     }
 
-    /// What counts for transfers that begin from now on.
+    /// Applies the limits for new transfers.
     fn take_limits(&self, config: &mut Config, changes: &mut Reloaded) {
         let (before, now) = (&self.config.relay, &mut config.relay);
         if (before.transfers == 0) != (now.transfers == 0) {
-            // The service is there or not from the start.
+            // The service cannot be started or stopped while the node runs.
             changes.later.push("relay".to_owned());
             now.transfers = before.transfers;
         }
@@ -408,7 +408,7 @@ impl Running {
     }
 }
 
-/// The keys of the file that have changed and take effect at the next start.
+/// Returns the changed keys that take effect at the next start.
 fn later(before: &Config, now: &Config) -> Vec<String> {
     let (before, now) = (&before.written, &now.written);
     let mut keys: Vec<&String> = before.keys().chain(now.keys()).collect();
@@ -418,7 +418,7 @@ fn later(before: &Config, now: &Config) -> Vec<String> {
     keys.into_iter().cloned().collect()
 }
 
-/// The part of a key's value that waits for the next start.
+/// Returns the part of a key's value that takes effect at the next start.
 fn waits(written: &toml::Table, key: &str) -> Option<toml::Value> {
     if key != "relay" {
         return written.get(key).cloned();
@@ -429,14 +429,14 @@ fn waits(written: &toml::Table, key: &str) -> Option<toml::Value> {
     Some(relay.into())
 }
 
-/// The neighbours by which the node enters the network, if they are others than before. What is new counts as configured
-/// by hand until it is told.
+/// Returns the neighbours by which the node enters the network, if they have changed. The engine treats a new neighbour
+/// as configured by hand until it gets this list.
 fn first_now(before: &[Neighbor], now: &[Neighbor]) -> Option<Vec<NodeAddr>> {
     let first = first_of(now);
     (first != first_of(before)).then_some(first)
 }
 
-/// Nothing about the neighbour has changed that can be taken.
+/// Returns true if no value of the neighbour has changed that can be applied.
 fn is_same(a: &Neighbor, b: &Neighbor) -> bool {
     let shown = |n: &Neighbor| {
         (

@@ -1,5 +1,5 @@
-//! What is looked at before a node starts: what is wrong here does not mend by waiting, so a
-//! service manager need not try again (exit status 2).
+//! Checks before a node starts. An error that these checks find does not go away with time, so a service manager need
+//! not try again (exit status 2).
 
 use crate::config::Config;
 use crate::control::Control;
@@ -12,7 +12,7 @@ use net::clock::Clock;
 use secure::{CertificateError, Identity, Network};
 use std::path::Path;
 
-/// Who the node is, and of which network.
+/// Reads the node's identity and its network.
 pub(super) fn credentials(config: &Config) -> Result<(Identity, Network), Failure> {
     let identity = identity::identity(&config.key, &config.certificate);
     let identity = identity.map_err(Failure::misused)?;
@@ -22,7 +22,7 @@ pub(super) fn credentials(config: &Config) -> Result<(Identity, Network), Failur
     Ok((identity, network))
 }
 
-/// Fails for a certificate that can never count here, and says loudly of one that does not now.
+/// Fails for a certificate that can never be valid here. Logs an error for one that is not valid now.
 pub(super) fn check_certificate(
     identity: &Identity,
     network: &Network,
@@ -31,13 +31,13 @@ pub(super) fn check_certificate(
 ) -> Outcome {
     match network.verify(identity.certificate(), clock.unix_s()) {
         Ok(_) => Ok(()),
-        // It may be renewed while the node runs, or the clock be set.
+        // The operator may renew the certificate or set the clock while the node runs.
         Err(
             why @ (CertificateError::Expired
             | CertificateError::NotYetValid
             | CertificateError::OldRoot),
         ) => {
-            // A clock that is wrong by a year looks like a certificate that has ended, or has not begun.
+            // With a clock that is wrong by a year, a certificate seems to have expired, or not to be valid yet.
             let today = crate::date::day(clock.unix_s());
             lines.error(&format!(
                 "NO NEIGHBOR WILL TALK TO THIS NODE: {why} (by this host's clock it is {today})"
@@ -50,7 +50,7 @@ pub(super) fn check_certificate(
     }
 }
 
-/// Fails for a node that is to be its own neighbour.
+/// Fails if the node is listed as its own neighbour.
 pub(super) fn check_neighbors(path: &Path, config: &Config, identity: &Identity) -> Outcome {
     let mut neighbors = config.neighbors.iter();
     match neighbors.find(|n| n.address == identity.address()) {
@@ -65,12 +65,12 @@ pub(super) fn check_neighbors(path: &Path, config: &Config, identity: &Identity)
     }
 }
 
-/// Fails for a node that runs already.
+/// Fails if the node runs already.
 pub(super) fn check_alone(config: &Config) -> Outcome {
     let Some(path) = &config.control_socket else {
         return Ok(());
     };
-    // What else may be in the way is told where the socket is opened.
+    // Opening the socket reports any other obstacle.
     let Ok(status) = Control::connect(path).and_then(|mut control| control.status()) else {
         return Ok(());
     };
@@ -85,7 +85,7 @@ pub(super) fn check_alone(config: &Config) -> Outcome {
     )))
 }
 
-/// A loop that could not be opened: an address or a file that cannot be had, or the kernel.
+/// Converts the error of a loop that could not be opened: an address or a file is not available, or the kernel refused.
 pub(super) fn not_opened(error: HostError) -> Failure {
     match error {
         HostError::Io(_) => Failure::failed(error),

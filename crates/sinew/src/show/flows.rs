@@ -1,5 +1,5 @@
-//! The table of flows, each with its class, its path from here on, the reason of it, and what protects it on its worst
-//! link.
+//! The table of flows. Each flow has its class, its path from here on, the reason for that path, and the protection on
+//! its worst link.
 
 use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tools::explain::{self, Asked, LinkProtection, View};
 
-/// Reasons that are looked for at most, one per destination and class: each costs the node nothing
-/// and this program some ten shortest-path trees.
+/// Most reasons that are computed, one per destination and class. Each costs the node nothing and this program some ten
+/// shortest-path trees.
 const REASONS_MAX: usize = 64;
 
-/// Adds to each flow why it takes its path, as far as that is decided here: for what this node
-/// sends or forwards by table, and for what it stamps itself; and the protection of the worst link from here on, if its
-/// losses are repaired in time.
+/// Adds to each flow why it takes its path, as far as this node decides that: for packets that it sends, that it
+/// forwards by table, or whose path it chooses as the source. The function also adds the protection of the worst link
+/// from here on, if the losses are repaired in time.
 pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
     let own = text(&status["snapshot"]["address"]).to_owned();
-    // A node of another version may not tell its network: then there are no reasons.
+    // A node of another version may not report its network: then there are no reasons.
     let view = crate::why::ask(control).ok();
     let Some(flows) = status["snapshot"]["flows"].as_array_mut() else {
         return;
@@ -47,7 +47,7 @@ pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
     }
 }
 
-/// The numbers of a link, and in `words` what is done about its losses and what that leaves.
+/// Returns the numbers of a link, and in `words` its protection and the loss that remains.
 pub(crate) fn worst_in_words(link: &LinkProtection) -> Value {
     let mut told = json!(link);
     let LinkProtection { from, to, plan, .. } = link;
@@ -59,7 +59,7 @@ pub(crate) fn worst_in_words(link: &LinkProtection) -> Value {
     told
 }
 
-/// Destination, class, deadline in microseconds, and what is wanted of repair.
+/// Destination, class, deadline in microseconds, and the sender's wish for repair.
 type Wish = (String, String, u64, Aim);
 
 fn wish(flow: &Value) -> Option<Wish> {
@@ -76,7 +76,7 @@ fn wish(flow: &Value) -> Option<Wish> {
     ))
 }
 
-/// Why, in words, and the protection of the worst link.
+/// Returns the reason in words, and the protection of the worst link.
 fn why(view: &View, own: &str, (to, class, deadline_us, aim): &Wish) -> Option<(Value, Value)> {
     let mut asked = Asked {
         class: class.parse().ok()?,
@@ -144,7 +144,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
     Ok(page)
 }
 
-/// The streams that end at the node.
+/// Lists the streams that end at the node.
 fn stream_table(streams: &[Value], names: &Names) -> Table {
     let mut table = Table::new(&[
         Column::words("STREAM", 0),
@@ -178,7 +178,7 @@ fn stream_table(streams: &[Value], names: &Names) -> Table {
     table
 }
 
-/// A node by its name, with the port.
+/// Formats a node by its name, with the port.
 fn end(names: &Names, address: &str) -> String {
     match address.rsplit_once(':') {
         Some((node, port)) => format!("{}:{port}", names.name(node)),
@@ -198,7 +198,7 @@ fn path(names: &Names, flow: &Value) -> String {
     match (text(&flow["role"]), paths.is_empty()) {
         ("delivers", _) => "here".to_owned(),
         (_, false) => paths.join(" + "),
-        // What passes with a stamp goes where the stamp says.
+        // The stamp in a source-routed packet gives the path.
         (_, true) => flow["next_hop"]
             .as_str()
             .map_or("-", |next| names.name(next))

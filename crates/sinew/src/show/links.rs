@@ -7,9 +7,9 @@ use crate::table::{Cell, Column, Page, Table, Tone};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// From this loss on a link is worth a look; recovery copes with it.
+/// From this loss on, the number is a warning; recovery still copes with it.
 const LOSS_WARN_PCT: f64 = 1.0;
-/// From this loss on recovery leaves more than one packet in two hundred [Amir06 Fig. 4].
+/// From this loss on, recovery leaves more than one packet in two hundred [Amir06 Fig. 4].
 const LOSS_BAD_PCT: f64 = 5.0;
 
 pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
@@ -98,7 +98,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
     Ok(page)
 }
 
-/// The tags of the nodes that have any, by address.
+/// Returns the tags of the nodes that have any, by address.
 fn tags(nodes: &[Value]) -> BTreeMap<&str, String> {
     let nodes = nodes.iter().map(|node| {
         let tags: Vec<&str> = list(&node["tags"]).iter().map(text).collect();
@@ -107,7 +107,7 @@ fn tags(nodes: &[Value]) -> BTreeMap<&str, String> {
     nodes.filter(|(_, tags)| !tags.is_empty()).collect()
 }
 
-/// What the keys of its session come from.
+/// Returns the kind of the session's keys.
 fn keys(link: &Value) -> &'static str {
     match (&link["post_quantum"], text(&link["state"])) {
         (_, "no-session") => "-",
@@ -116,7 +116,7 @@ fn keys(link: &Value) -> &'static str {
     }
 }
 
-/// The paths of links that have more than one.
+/// Lists the paths of links that have more than one.
 fn paths(links: &[Value]) -> Option<Table> {
     let mut table = Table::new(&[
         Column::words("LINK", 0),
@@ -152,7 +152,7 @@ fn paths(links: &[Value]) -> Option<Table> {
     (!links.is_empty()).then_some(table)
 }
 
-/// What a path is for at present. The neighbour chooses for itself what its packets take.
+/// Returns the present use of a path. The neighbour chooses by itself the path for its packets.
 fn usage(path: &Value) -> &'static str {
     match (path["in_use"].as_bool(), path["active"].as_bool()) {
         (Some(true), _) => "in use",
@@ -161,13 +161,13 @@ fn usage(path: &Value) -> &'static str {
     }
 }
 
-/// Fewer packets than this make a loss rate of some percent no better than a guess: of 400 with 5 %
-/// 20 are lost, give or take 4.
+/// With fewer packets than this, a loss rate of some percent is only a rough estimate: of 400 packets with 5 %, 20 are
+/// lost, give or take 4.
 const SURE_PACKETS: u64 = 400;
-/// What was heard longer ago is old: an idle link says hello more often.
+/// A link that was heard longer ago is noted: even an idle link sends hello packets more often.
 const OLD_S: f64 = 10.0;
 
-/// The loss of the direction to here; one that is measured over few packets is marked.
+/// Returns the loss in the direction to this node. A loss that was measured over few packets has a mark.
 fn loss_in(link: &Value) -> Cell {
     match link["loss_in_packets"].as_u64() {
         Some(0) => Cell::nothing(),
@@ -176,11 +176,11 @@ fn loss_in(link: &Value) -> Cell {
     }
 }
 
-/// What the table does not tell: why links are not up, and how sure and how old numbers are.
+/// Returns notes about what the table does not show: why links are not up, and how exact and how old numbers are.
 fn notes(links: &[Value]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut links: Vec<&Value> = links.iter().collect();
-    // In the order of the table.
+    // The notes have the order of the table.
     links.sort_by_key(|link| text(&link["name"]));
     for link in links {
         let name = text(&link["name"]);
@@ -211,7 +211,7 @@ fn notes(links: &[Value]) -> Vec<String> {
     notes
 }
 
-/// Why a link has another path in use than at first.
+/// Describes why a link uses another path than at first.
 fn changed(link: &Value) -> Option<String> {
     let used = list(&link["paths"])
         .iter()
@@ -228,7 +228,7 @@ fn changed(link: &Value) -> Option<String> {
     ))
 }
 
-/// How real-time packets to the neighbour are protected, where they lose something.
+/// Describes how real-time packets to the neighbour are protected, if some are lost.
 fn protection(link: &Value) -> Option<String> {
     let plan = &link["realtime"]["protection"];
     let loses = link["loss_out_pct"].as_f64().is_some_and(|pct| pct > 0.0);
@@ -272,7 +272,8 @@ fn protection(link: &Value) -> Option<String> {
     ))
 }
 
-/// What may stay lost, and for whom. A node of an earlier version does not tell.
+/// Describes the loss that may remain, and the flow that sets this target. A node of an earlier version does not report
+/// it.
 fn target(plan: &Value) -> String {
     let of = plan["target_of"].as_str();
     let of = of.map_or_else(String::new, |flow| format!(" for {flow}"));
@@ -281,14 +282,14 @@ fn target(plan: &Value) -> String {
         .map_or_else(String::new, |pct| format!(" (at most {pct} %{of})"))
 }
 
-/// More is lost than is aimed at.
+/// Returns true if more packets remain lost than the target allows.
 fn is_short(plan: &Value) -> bool {
     plan["reason"] != "requests leave no more than the target"
         && plan["reason"] != "hardly anything is lost"
         && plan["reason"] != "the senders of its flows want no repair"
 }
 
-/// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.
+/// Returns why a link is not up. For a silent link, the state says it already, and the note has the time.
 pub(super) fn reason(link: &Value) -> Option<&str> {
     let reason = link["reason"].as_str()?;
     (reason != text(&link["state"]) && reason != "silence").then_some(reason)
@@ -302,7 +303,7 @@ fn state(word: &str) -> Cell {
     Cell::toned(word, tone)
 }
 
-/// Nothing is known of the loss of a link over which nothing has come.
+/// Returns the cell of a loss. The loss is unknown if no packet has arrived over the link.
 fn loss(link: &Value, pct: &Value, mark: &str) -> Cell {
     match (link["rtt_ms"].as_f64(), pct.as_f64()) {
         (Some(_), Some(pct)) => {
@@ -313,7 +314,7 @@ fn loss(link: &Value, pct: &Value, mark: &str) -> Cell {
     }
 }
 
-/// So many of so many, if there were any.
+/// Formats a part of a number, if the number is not zero.
 fn share(part: u64, all: u64) -> Cell {
     match all {
         0 => Cell::nothing(),

@@ -1,4 +1,4 @@
-//! The page about the node as a whole.
+//! The page about the whole node.
 
 use super::{links, list, text, total};
 use crate::date::{day, span};
@@ -8,12 +8,12 @@ use crate::table::{Look, Page, Tone};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Where the words begin behind their keys.
+/// The column at which text begins after the keys.
 const INDENT: usize = 13;
-/// So many packets lost in the host's own buffers are not worth a word.
+/// The number of packets lost in the host's own buffers below which there is no warning.
 const LOST_NOTICE: u64 = 100;
 
-/// The page, with what is wrong behind its first line.
+/// Returns the page, with the warnings after its first line.
 pub(super) fn page(status: &Value, look: &Look) -> Page {
     let text = entries(status);
     let (head, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -151,7 +151,7 @@ fn entries(status: &Value) -> String {
     page
 }
 
-/// The port that the router leads to the node, if that is asked for.
+/// Describes the port that the router forwards to the node, if a mapping is wanted.
 fn mapping(mapping: &Value) -> Option<String> {
     let router = mapping["gateway"].as_str()?;
     let text = match (mapping["state"].as_str()?, mapping["at"].as_str()) {
@@ -164,7 +164,7 @@ fn mapping(mapping: &Value) -> Option<String> {
     Some(text)
 }
 
-/// Clients on other hosts.
+/// Describes the clients on other hosts.
 fn gate(gate: &Value) -> String {
     let connections = counted(total(&gate["connections"]), "connection");
     let told = list(&gate["ways_told"]);
@@ -194,10 +194,10 @@ fn gate(gate: &Value) -> String {
 
 /// The range of all groups.
 const ALL_GROUPS: &str = "224.0.0.0/3";
-/// Nodes that are named as those that may set groups.
+/// Most nodes that are named as those that may set groups.
 const SETTERS_TOLD: usize = 8;
 
-/// What an operator should look at, the worst first.
+/// Lists what an operator should look at, the worst first.
 fn wrong(status: &Value) -> Vec<String> {
     let (snapshot, host) = (&status["snapshot"], &status["host"]);
     let mut wrong = Vec::new();
@@ -258,7 +258,7 @@ fn wrong(status: &Value) -> Vec<String> {
     }
     let lost = total(&host["udp"]["dropped_by_kernel"]);
     let received = total(&host["udp"]["received"]);
-    // Choice: some while a node starts are nothing; more than one in a thousand are heard.
+    // Choice: some losses while a node starts are normal; more than one in a thousand are audible.
     if lost > LOST_NOTICE && lost * 1_000 > received {
         wrong.push(format!(
             "{lost} packets were lost in this host: the node does not get the processor in time"
@@ -275,7 +275,7 @@ fn wrong(status: &Value) -> Vec<String> {
     wrong
 }
 
-/// What nodes say of groups without the right to.
+/// Describes settings of groups that nodes announce without the right to do so.
 fn ignored(said: &[Value], names: &Names) -> Option<String> {
     let first = said.first()?;
     let (by, of) = (names.name(text(&first["said_by"])), text(&first["group"]));
@@ -288,7 +288,8 @@ fn ignored(said: &[Value], names: &Names) -> Option<String> {
     ))
 }
 
-/// Calls that a link has no room for: how many, and what is said of the first.
+/// Describes the flows that a link refuses because it has no room: their number, and the reason for
+/// the first.
 fn refused_flows(flows: &[Value]) -> Option<String> {
     let mut refused = flows.iter().filter_map(|flow| flow["refused"].as_str());
     let why = refused.next()?;
@@ -296,7 +297,7 @@ fn refused_flows(flows: &[Value]) -> Option<String> {
     Some(format!("{count} refused: {why}"))
 }
 
-/// What swallows packets though its links look well.
+/// Describes a node or link that swallows packets although its links seem good.
 fn suspect(suspect: &Value, names: &Names) -> String {
     let name = |key: &str| suspect[key].as_str().map(|node| names.name(node));
     let whose = match (name("node"), name("link_to")) {
@@ -315,7 +316,7 @@ fn suspect(suspect: &Value, names: &Names) -> String {
     )
 }
 
-/// With whom packets are sealed from end to end, and with whom they cannot be.
+/// Describes with which nodes packets are encrypted end to end, and with which they cannot be.
 fn ends(ends: &[Value], names: &Names) -> Option<String> {
     if ends.is_empty() {
         return None;
@@ -345,14 +346,14 @@ fn ends(ends: &[Value], names: &Names) -> Option<String> {
     if refused > 0 {
         let _ = write!(words, "; {refused} packets did not open");
     }
-    // One is enough to know what is wrong; the log has all.
+    // One reason is enough here; the log has all.
     if let Some(reason) = ends.iter().find_map(|end| end["reason"].as_str()) {
         let _ = write!(words, "; {reason}");
     }
     Some(words)
 }
 
-/// What waits for its predecessors, and whose it is.
+/// Describes the packets that wait for earlier ones, and their flows.
 fn held(held: &Value) -> Option<String> {
     let (packets, given_up) = (total(&held["packets"]), total(&held["given_up"]));
     if packets == 0 && given_up == 0 {
@@ -397,7 +398,7 @@ fn certificate(snapshot: &Value) -> String {
     }
 }
 
-/// Until when the node may certify others.
+/// Describes until when the node may certify others.
 fn delegation(issuer: &Value) -> String {
     let not_after_s = total(&issuer["delegation_not_after_s"]);
     let until = day(not_after_s);
@@ -409,13 +410,14 @@ fn delegation(issuer: &Value) -> String {
     }
 }
 
-/// The number of the root key of the node's certificate, if a newer one has taken its place.
+/// Returns the number of the root key of the node's certificate, if a newer root key has replaced
+/// it.
 fn old_root(snapshot: &Value) -> Option<u64> {
     let root = snapshot["certificate_root"].as_u64()?;
     (root < total(&snapshot["root"])).then_some(root)
 }
 
-/// The domains that nodes may serve, or their tags, with the nodes.
+/// Lists the domains that nodes may serve, or the tags of nodes, with the nodes.
 fn bearers(status: &Value, what: &str) -> Vec<String> {
     let nodes = list(&status["nodes"]).iter();
     let borne = nodes.filter_map(|node| {
@@ -425,7 +427,7 @@ fn bearers(status: &Value, what: &str) -> Vec<String> {
     borne.collect()
 }
 
-/// Who may set groups, if not everybody may.
+/// Lists the nodes that may set groups, if not all nodes may.
 fn setters(status: &Value) -> Option<String> {
     let nodes = list(&status["nodes"]);
     let may = |node: &Value| {
@@ -454,7 +456,7 @@ fn setters(status: &Value) -> Option<String> {
     }
 }
 
-/// What groups come to, if there are any.
+/// Summarizes the groups, if there are any.
 fn groups(groups: &Value) -> Vec<String> {
     let mut parts = Vec::new();
     for (key, what) in [
@@ -516,7 +518,7 @@ fn bridge(bridge: &Value) -> String {
     )
 }
 
-/// The relay service as a whole.
+/// Describes the relay service as a whole.
 fn bulk(bulk: &Value) -> String {
     let mut parts = vec![
         format!(
@@ -545,7 +547,7 @@ fn bulk(bulk: &Value) -> String {
     parts.join(", ")
 }
 
-/// One transfer under way.
+/// Describes a running transfer.
 fn transfer(transfer: &Value, names: &Names) -> String {
     let mbit = |value: &Value| total(value) as f64 / 1e6;
     let name = |node: &Value| names.name(text(node)).to_owned();
@@ -588,7 +590,7 @@ fn recovery(counters: &Value) -> String {
     )
 }
 
-/// What has happened at all, with its count.
+/// Lists the events that occurred, with their counts.
 fn happened(table: &Map<String, Value>) -> Vec<String> {
     let counts = table.iter().map(|(reason, count)| (reason, total(count)));
     let counts = counts.filter(|(_, count)| *count > 0);

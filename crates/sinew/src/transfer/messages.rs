@@ -1,4 +1,4 @@
-//! Streams of messages from the shell: a line is a message.
+//! Streams of messages from the shell: each line is a message.
 
 use super::progress::Progress;
 use super::{Broken, Listen, Send, stream_options};
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use wire::ipc::PAYLOAD_BYTES_MAX;
 
-/// Sends each line as a message. Waits until the receiver has taken all that came and closed.
+/// Sends each line as a message. Waits until the receiver has accepted all messages and closed.
 pub(super) fn send(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) -> Outcome {
     let options = Options {
         deadline: args.deadline,
@@ -56,7 +56,7 @@ fn pour(input: impl Read, to: &MessageStream, progress: &mut Progress) -> Result
             Some(b'\n') => drop(line.pop()),
             Some(_) => {}
         }
-        // A message has at least a byte: an empty line is none.
+        // A message has at least one byte: an empty line is no message.
         if !line.is_empty() {
             to.send(&line).map_err(Broken::To)?;
             messages += 1;
@@ -114,7 +114,7 @@ pub(super) fn listen(
     Ok(())
 }
 
-/// The number of those that came; none when it was interrupted.
+/// Returns the number of received messages; `None` if the user interrupted the command.
 fn take(
     stream: &MessageStream,
     stop: &mut Stop,
@@ -146,10 +146,10 @@ fn take(
     }
 }
 
-/// For people, and only if there is something to tell.
+/// Prints a number of messages, if it is not zero.
 fn tell(what: &str, count: u64, of: u64) {
     if count > 0 {
-        // Nobody can be told that standard error is gone.
+        // If standard error is closed, there is no place for this line.
         let _ = writeln!(io::stderr(), "{count} of {of} messages {what}");
     }
 }

@@ -1,4 +1,4 @@
-//! How far a transfer has come, and how fast.
+//! The progress and the rate of a transfer.
 
 use crate::failure::Outcome;
 use crate::progress::{self, DRAWN_EVERY, Pace};
@@ -9,10 +9,10 @@ use net::Clock;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
 
-/// How far a transfer has come, drawn on a terminal.
+/// The progress of a transfer, drawn on a terminal.
 pub(super) struct Progress {
     pub(super) bytes: u64,
-    /// What there is to transfer, if that is known.
+    /// Bytes to transfer, if that is known.
     total: Option<u64>,
     pace: Pace,
     clock: Clock,
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a transfer whose data does or does not go to standard output.
+    /// Starts the progress of a transfer. `to_stdout` is true if its data goes to standard output.
     pub(super) fn new(quiet: bool, to_stdout: bool, total: Option<u64>) -> Progress {
         let clock = Clock::new();
         let [err, out] = [io::stderr().is_terminal(), io::stdout().is_terminal()];
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Clears the drawing, and tells how long it took.
+    /// Clears the drawing, and returns how long the transfer took.
     pub(super) fn done(&self) -> f64 {
         if self.drawn.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -88,7 +88,8 @@ impl Progress {
     }
 }
 
-/// Progress is drawn on a terminal, unless the data itself scrolls by on it: both would be torn apart.
+/// Returns true if progress is drawn: on a terminal, unless the data scrolls on the same terminal, where the two would
+/// mix.
 fn draws(stderr_is_terminal: bool, stdout_is_terminal: bool, data_to_stdout: bool) -> bool {
     stderr_is_terminal && !(data_to_stdout && stdout_is_terminal)
 }

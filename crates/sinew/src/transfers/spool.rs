@@ -1,4 +1,4 @@
-//! The files of copies that run on by themselves.
+//! The files of detached copies.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/sinew/transfers/     (~/.local/state/sinew/transfers)
@@ -10,8 +10,7 @@
 //!     7.log        what it said
 //!     turn.1 …     locked by the copies that are under way; the others wait for one of them
 //! ```
-//! Which state a copy is in follows from the lock and from whether there is an end: nothing has to be put right
-//! after the host went down.
+//! The lock and the end file together give the state of a copy, so nothing must be repaired after the host went down.
 
 mod word;
 
@@ -26,46 +25,46 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Copies that are kept, those that have ended included.
+/// Most copies that are kept, including ended ones.
 const JOBS_MAX: usize = 10_000;
-/// Copies that are under way at once. Choice: as many as keep several paths busy; the others come sooner to their end
-/// one after the other than all at once, and the node has places left.
+/// Most copies that run at once. Choice: these are enough to keep several paths busy. Further copies end sooner one
+/// after the other than all at once, and the node keeps room for other transfers.
 const TURNS: u32 = 4;
 
-/// What is to be done.
+/// The task of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
     /// Words of `sinew cp`.
     #[serde(with = "word::list")]
     pub(super) words: Vec<OsString>,
-    /// Where they were written.
+    /// The directory in which the command was entered.
     #[serde(with = "word::path")]
     pub(super) directory: PathBuf,
-    /// A shell runs this at the end.
+    /// The command that a shell runs at the end.
     pub(super) notify: Option<String>,
-    /// Seconds since 1970.
+    /// When the copy was begun, in seconds since 1970.
     pub(super) begun_s: u64,
 }
 
-/// How it ended.
+/// The result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     pub(super) ok: bool,
-    /// The operator did not want it any more.
+    /// The operator has cancelled the copy.
     #[serde(default)]
     pub(super) cancelled: bool,
     pub(super) text: String,
-    /// Seconds since 1970.
+    /// When the copy ended, in seconds since 1970.
     pub(super) ended_s: u64,
 }
 
-/// Where a copy is.
+/// The state of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// How far, in words.
+    /// The progress in words.
     Running(Value),
     Ended(End),
-    /// Its process is gone, and it had not ended.
+    /// The process has gone, but the copy had not ended.
     Interrupted,
 }
 
@@ -74,11 +73,11 @@ pub(super) enum State {
 pub(super) struct Spool(PathBuf);
 
 impl Spool {
-    /// That of this user.
+    /// Returns the spool of this user.
     pub(super) fn own() -> Result<Spool, Failure> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let state = variable("XDG_STATE_HOME").map(PathBuf::from);
-        // Elsewhere a relative one would be another place.
+        // A relative path would depend on the present directory.
         let state = state.filter(|path| path.is_absolute());
         let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
         let state = state.or_else(home).ok_or_else(|| {
@@ -87,9 +86,9 @@ impl Spool {
         Ok(Spool(state.join("sinew/transfers")))
     }
 
-    /// Keeps a new one, and gives its number.
+    /// Stores a new copy, and returns its number.
     pub(super) fn add(&self, job: &Job) -> Result<u32, Failure> {
-        // Names of files are nobody else's business.
+        // The names of files are private.
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         let made = builder.create(&self.0);
@@ -103,7 +102,7 @@ impl Spool {
         let fresh = self.0.join(format!("{}.fresh", std::process::id()));
         files::write_whole(&fresh, &text, 0o600).map_err(|error| unusable(&fresh, &error))?;
         let mut number = numbers.last().copied().unwrap_or(0).saturating_add(1);
-        // It is there whole, or not at all.
+        // The link creates the complete file atomically.
         let linked = loop {
             match fs::hard_link(&fresh, self.file(number, "job")) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
@@ -117,7 +116,7 @@ impl Spool {
         Ok(number)
     }
 
-    /// The numbers of all, in their order.
+    /// Returns the numbers of all copies, in ascending order.
     pub(super) fn numbers(&self) -> Result<Vec<u32>, Failure> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -131,7 +130,7 @@ impl Spool {
         Ok(numbers)
     }
 
-    /// What a copy is to do.
+    /// Returns the task of a copy.
     pub(super) fn job(&self, number: u32) -> Result<Job, Failure> {
         let path = self.file(number, "job");
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
@@ -143,17 +142,17 @@ impl Spool {
         serde_json::from_str(&text).map_err(|error| unusable(&path, &error.into()))
     }
 
-    /// Makes it this process's, until the file is dropped; none if it is another's.
+    /// Locks a copy for this process, until the file is dropped. Returns `None` if another process has the lock.
     pub(super) fn hold(&self, number: u32) -> Result<Option<File>, Failure> {
         let path = self.file(number, "job");
-        // Some network file systems lock only what may be written.
+        // Some network file systems lock only files that are open for writing.
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|error| unusable(&path, &error))?;
         let locked = try_lock(&file).map_err(|error| unusable(&path, &error))?;
         Ok(locked.then_some(file))
     }
 
-    /// One of the few turns, until the file is dropped; none while all are taken.
+    /// Takes one of the few turns, until the file is dropped. Returns `None` while all are taken.
     pub(super) fn turn(&self) -> Result<Option<File>, Failure> {
         for number in 1..=TURNS {
             let path = self.0.join(format!("turn.{number}"));
@@ -166,13 +165,13 @@ impl Spool {
         Ok(None)
     }
 
-    /// No copy with a smaller number waits for a turn.
+    /// Returns true if no copy with a smaller number waits for a turn.
     pub(super) fn is_next(&self, number: u32) -> Result<bool, Failure> {
         for before in self.numbers()? {
             if before >= number {
                 break;
             }
-            // One that was cleared meanwhile waits for nothing, and so does one whose process is gone.
+            // A copy that was cleared meanwhile does not wait, and neither does one whose process has gone.
             if self.file(before, "waits").exists() && matches!(self.hold(before), Ok(None)) {
                 return Ok(false);
             }
@@ -180,16 +179,16 @@ impl Spool {
         Ok(true)
     }
 
-    /// It waits no more.
+    /// Marks the copy as no longer waiting.
     pub(super) fn go(&self, number: u32) {
         let _ = fs::remove_file(self.file(number, "waits"));
     }
 
-    /// Where it is.
+    /// Returns the state of a copy.
     pub(super) fn state(&self, number: u32) -> Result<State, Failure> {
         if self.hold(number)?.is_none() {
             let progress = fs::read(self.file(number, "progress")).unwrap_or_default();
-            // What is just being written is not read.
+            // A file that is just being written cannot be parsed.
             let progress = serde_json::from_slice(&progress).unwrap_or(Value::Null);
             return Ok(State::Running(progress));
         }
@@ -198,7 +197,7 @@ impl Spool {
         Ok(end.map_or(State::Interrupted, State::Ended))
     }
 
-    /// The process that does it: one that says itself that this is what it does.
+    /// Returns the process of the copy: the one whose own command line says that it does this copy.
     pub(super) fn pid(&self, number: u32) -> Option<u32> {
         let text = fs::read_to_string(self.file(number, "pid")).ok()?;
         let pid: u32 = text.trim().parse().ok()?;
@@ -207,17 +206,17 @@ impl Spool {
         words.ends_with(wanted.as_bytes()).then_some(pid)
     }
 
-    /// No process does it any more.
+    /// Removes the number of the copy's process.
     pub(super) fn rest(&self, number: u32) {
         let _ = fs::remove_file(self.file(number, "pid"));
     }
 
-    /// It has come to an end, well or not.
+    /// Returns true if the copy has ended, successfully or not.
     pub(super) fn has_ended(&self, number: u32) -> bool {
         self.file(number, "end").exists()
     }
 
-    /// Says how it ended.
+    /// Records how the copy ended.
     pub(super) fn end(&self, number: u32, end: &End) -> Result<(), Failure> {
         let text = serde_json::to_string(end).map_err(Failure::failed)?;
         self.write(number, "end", &text)
@@ -228,20 +227,20 @@ impl Spool {
         files::write_whole(&path, text, 0o600).map_err(|error| unusable(&path, &error))
     }
 
-    /// Forgets how it went, so that it can begin again.
+    /// Removes the state of a copy, so that it can begin again.
     pub(super) fn reset(&self, number: u32) {
         for what in ["end", "progress", "pid", "waits"] {
-            // What is not there is forgotten.
+            // A missing file is no error.
             let _ = fs::remove_file(self.file(number, what));
         }
     }
 
-    /// The next time all targets begin anew, if that was asked for.
+    /// Lets all targets begin anew the next time, if the copy has that option.
     pub(super) fn forget_begun(&self, number: u32) {
         let _ = fs::remove_file(self.file(number, "begun"));
     }
 
-    /// Forgets it.
+    /// Removes the copy.
     pub(super) fn remove(&self, number: u32) {
         self.reset(number);
         self.forget_begun(number);
@@ -294,7 +293,7 @@ mod tests {
         assert!(spool.turn().unwrap().is_none());
         turns.pop();
         assert!(spool.turn().unwrap().is_some());
-        // Who came first waits first, while there is somebody who does it.
+        // The copy that came first goes first, while its process runs.
         spool.write(1, "waits", "").unwrap();
         assert!(spool.is_next(1).unwrap() && spool.is_next(2).unwrap());
         let held = spool.hold(1).unwrap().unwrap();

@@ -1,9 +1,9 @@
-//! `sinew why SOURCE GROUP`: the tree along which a source's packets reach a group's members, what decided each
-//! way, and who may.
+//! `sinew why SOURCE GROUP`: the tree over which a source's packets reach a group's members, the reason for each path,
+//! and the permissions.
 //!
-//! A tree of link state is the union of the shortest paths from the source to each member, by the metric of the
-//! group's packets: so the reasons are those of `sinew why` for each member, with the numbers that the asked node
-//! knows. Two trees are told as they are.
+//! A tree of link state is the union of the shortest paths from the source to each member, by the metric of the group's
+//! packets. So the reasons are those of `sinew why` for each member, with the numbers that the asked node knows. If
+//! there are two trees, they are shown without reasons.
 
 use super::{About, ask, failure};
 use crate::control::Control;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use tools::explain::{self, Asked};
 
-/// Members whose ways are told; each is a search of the whole network.
+/// Most members whose paths are shown; each path is a search of the whole network.
 const MEMBERS_MAX: usize = 64;
 
 /// The whole answer.
@@ -25,16 +25,16 @@ const MEMBERS_MAX: usize = 64;
 struct Told {
     group: String,
     source: String,
-    /// Who builds the tree: `link-state` or `scribe`.
+    /// The protocol that builds the tree: `link-state` or `scribe`.
     tree: String,
-    /// The group's setting, as the node tells it.
+    /// The group's setting, as the node reports it.
     setting: Value,
     permits: Value,
     /// Members that may not receive, by name.
     kept_out: Vec<String>,
-    /// Along two trees: both ways to each member, as the node tells them.
+    /// For two trees: both paths to each member, as the node reports them.
     ways: Value,
-    /// Second ways to members in trouble, as the node tells them.
+    /// Second paths to members in trouble, as the node reports them.
     second: Value,
     members: Vec<explain::Why>,
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub(super) fn why(source: &str, group: NodeAddr, about: &About) -> Outcome {
     let members = list(&known["members"]).iter().map(text);
     let kept_out: Vec<&str> = list(&known["kept_out"]).iter().map(text).collect();
     let reached = members.filter(|member| !kept_out.contains(member));
-    // The source's own members hear it without a way.
+    // Members at the source's own node need no path.
     let is_source = |member: &&str| *member == source || names.name(member) == source;
     let ways = reached
         .filter(|member| !is_source(member))
@@ -91,7 +91,7 @@ pub(super) fn why(source: &str, group: NodeAddr, about: &About) -> Outcome {
     about.network.tell(&told)
 }
 
-/// How the group's packets choose their path: as is asked, or as it is set.
+/// Returns how the group's packets choose their path: by the command line, or by the group's setting.
 fn asked_of(known: &Value, about: &About) -> Asked {
     let setting = &known["setting"];
     let set = setting["routing"]

@@ -7,7 +7,7 @@ fn delegation(net: &Path, file: &str) -> Delegation {
     identity::read_as(&net.join(file), Delegation::from_text).unwrap()
 }
 
-/// A network of `ams` and `fra`, both issuers, and `lon`, which is none.
+/// Makes a network of the issuers `ams` and `fra`, and of `lon`, which is not an issuer.
 fn two_issuers(name: &str) -> (PathBuf, PathBuf) {
     let dir = directory(name);
     let net = dir.join("net");
@@ -44,16 +44,16 @@ fn an_issuer_renews_for_another_within_the_same_limits_and_by_serials_of_its_own
     let config = Config::load(&net.join("fra/node.toml")).unwrap();
     let renews = config.issuer.unwrap().renews;
     assert_eq!(renews, [net.join("fra/renews-ams.delegation")]);
-    // Again: it is named once.
+    // The second delegation is named only once.
     sinew(&format!("delegate {at} fra --renews ams --days 9")).unwrap();
     let config = Config::load(&net.join("fra/node.toml")).unwrap();
     assert_eq!(config.issuer.unwrap().renews.len(), 1);
-    // And the other issuer tells its members, once.
+    // The other issuer's configuration names it, too, and only once.
     let config = Config::load(&net.join("ams/node.toml")).unwrap();
     let told = config.issuer.unwrap().renewed_by;
     let told: Vec<_> = told.iter().map(|it| (it.from.join(" "), it.key)).collect();
     assert_eq!(told, [("127.0.0.1:7701".to_owned(), made.issuer)]);
-    // The issuer's own delegation goes on with its own addresses, and that of another one has none in common.
+    // The issuer's own delegation keeps its own addresses, which overlap with no other delegation.
     sinew(&format!("delegate {at} fra")).unwrap();
     let again = delegation(&net, "fra/node.delegation");
     assert_eq!(again.fields().addresses, own.addresses);
@@ -99,7 +99,7 @@ fn with_an_issuer_is_revoked_what_others_have_renewed_for_it() {
     let network = identity::network(&net.join("network.pub"), Some(&list), None).unwrap();
     let revoked = serials.map(|serial| network.is_revoked(serial));
     assert_eq!(revoked, [true, false, true]);
-    // What was revoked comes back by no rotation, and is not made for an issuer that is out.
+    // A rotation does not bring back what was revoked, and no delegation is made for a revoked issuer.
     sinew(&format!("rotate {at}")).unwrap();
     assert_ne!(serial("fra/node"), serials[1]);
     assert_eq!(serial("fra/renews-ams"), serials[2]);
@@ -145,7 +145,7 @@ fn an_issuer_that_names_eight_others_gets_no_ninth_and_nothing_is_made() {
     assert!(!net.join("fra/renews-ams.delegation").exists());
     let named = Config::load(&config).unwrap().issuer.unwrap().renewed_by;
     assert_eq!(named.len(), 8);
-    // One of eight that is named already is named again.
+    // An issuer that is already one of the eight can be named again.
     let seven = others.rfind("\n[[").unwrap();
     fs::write(&config, text_before + &others[..seven]).unwrap();
     for _ in 0..2 {

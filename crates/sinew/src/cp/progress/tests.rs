@@ -1,4 +1,4 @@
-//! What is said of a copy, and what is made of what its ends tell.
+//! Tests the texts about a copy, and the use of the reports of its ends.
 
 use super::*;
 
@@ -139,7 +139,7 @@ fn what_is_to_come_is_all_where_nothing_is_there_and_else_what_the_ends_lack() {
     anew.on(Progress::Entry(10));
     assert_eq!(anew.to_come(), Some(many));
     assert!(args.probe_bytes(&anew).is_some());
-    // The first file is new or another one, and of those behind it the ends have some.
+    // The first file is new or changed, and the ends have some of the later files.
     for is_kept in [false, true] {
         let again = Meter::new(&args, Some(many));
         again.on(Progress::Entry(0));

@@ -1,4 +1,4 @@
-//! One tree of the ways to several ends: by which of them it goes, and what it is expected to carry.
+//! The tree of paths to several ends: the choice between two trees, and the expected rate.
 
 use super::{Ends, Prediction, Route, Ways};
 use crate::cp::branches::Branches;
@@ -7,10 +7,10 @@ use base::NodeAddr;
 use tools::explain::MARGIN;
 
 impl Route {
-    /// The ways to all of these ends, as a tree.
+    /// Returns the paths to all of these ends, as a tree.
     ///
-    /// Choice: what goes to several ends goes by the overlay's routes, which share most of their segments, unless the
-    /// way that is planned for each of them is expected to bring it to the slowest of them faster.
+    /// Choice: a copy to several ends uses the overlay's shortest paths, which share most of their segments, unless the
+    /// planned path of each end is expected to reach a higher rate at the slowest end.
     pub(super) fn branches(&self, ways: &Ways, ends: &Ends) -> Result<Branches, Failure> {
         let planned = match self.is_free() {
             true => Some(self.joined(ways, ends, |end| self.plan(ways, end))?),
@@ -33,7 +33,8 @@ impl Route {
         Ok(planned.filter(is_faster).unwrap_or(shared))
     }
 
-    /// The ways to these ends as they are planned, or else the shortest; each from where it leaves the ones before.
+    /// Joins the planned paths to these ends, or the shortest ones if there is no plan. Each path leaves the tree where
+    /// it differs.
     fn joined(
         &self,
         ways: &Ways,
@@ -59,10 +60,10 @@ impl Route {
         Ok(branches)
     }
 
-    /// What the slowest of the ends is expected to get: it sets the pace for all.
+    /// Predicts the rate at the slowest of the ends, which limits all ends.
     ///
-    /// Choice: segments from one node share what it can send, in equal parts. Rates were measured one at a time, and
-    /// nothing says that the node has more than the fastest of them.
+    /// Choice: the segments from one node share its sending rate in equal parts. The rates were measured one at a time,
+    /// and nothing shows that the node can send more than the fastest of them.
     pub(super) fn pace(&self, ways: &Ways, ends: &Ends, branches: &Branches) -> Option<Prediction> {
         let mut all = Vec::new();
         for &end in ends.keys() {
@@ -82,7 +83,7 @@ impl Route {
 }
 
 impl Prediction {
-    /// For each of so many that share it.
+    /// Divides the rates by `share`.
     fn shared(self, share: u64) -> Prediction {
         Prediction {
             rate_bps: self.rate_bps / share,

@@ -1,4 +1,4 @@
-//! Words and paths of a job in JSON: as text, or, where they are no UTF-8, as numbers of bytes.
+//! Serializes the words and paths of a task: as text or, if they are not UTF-8, as lists of bytes.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{OsStr, OsString};
@@ -29,7 +29,7 @@ impl From<Word> for OsString {
     }
 }
 
-/// For several words.
+/// Serializes several words.
 pub(super) mod list {
     use super::{Deserialize, Deserializer, OsString, Serializer, Word};
 
@@ -48,7 +48,7 @@ pub(super) mod list {
     }
 }
 
-/// For a path.
+/// Serializes a path.
 pub(super) mod path {
     use super::{Deserialize, Deserializer, OsString, Serialize, Serializer, Word};
     use std::path::{Path, PathBuf};
