@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// From one look to the next. Choice: a node that is lost is noticed by its neighbours within a
-/// second; a new call shall not try it for much longer, and a status costs a node a millisecond.
+/// The interval of the questions. Choice: the neighbours of a lost node notice the loss within a
+/// second. A new call must not try the node for much longer, and a status costs a node a
+/// millisecond.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// The nodes of the overlay and their domains as a node knows them, updated regularly until this

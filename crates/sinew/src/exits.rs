@@ -59,8 +59,8 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Changes the exits from `before` to `now`. Returns the changes, and the errors. The function removes an exit that
-    /// could not be changed from `now`, so that the next reload tries it again.
+    /// Changes the exits from `before` to `now`. Returns the changes, and the errors. A change that failed is undone in
+    /// `now`, so that the next reload tries it again.
     pub fn change(&self, before: &Exits, now: &mut Exits) -> Vec<Result<String, String>> {
         let mut changes = Vec::new();
         for exit in &before.ports {

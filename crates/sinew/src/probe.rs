@@ -23,7 +23,7 @@ const WAYS_MAX: usize = 4;
 const SEGMENTS_MAX: usize = 8;
 /// The longest route that is sent: the nodes of a path with nothing but their addresses.
 const ROUTE_BYTES_MAX: usize = 2_048;
-/// A measured rate counts as known if the lower bound of its interval is at least this share of it.
+/// A rate counts as known if its interval is no wider than this share of it.
 const SURE: f64 = 0.7;
 
 /// The settings of a measurement.
@@ -182,8 +182,8 @@ impl Prober<'_> {
 
 /// Returns the path that would be the fastest if every unmeasured segment reached its upper bound. If a measurement
 /// disproves this, the next call returns the next such path, until the fastest is a known one. A segment whose
-/// measurement failed gets no such hope. If one connection was measured, several connections may reach a multiple of
-/// its rate.
+/// measurement failed is left out. If one connection was measured, several connections may reach a multiple of its
+/// rate.
 fn hoped(
     view: &View,
     (src, dst): Ends,

@@ -1,5 +1,5 @@
-//! Nodes that listen on all addresses of a host with several: whoever asks one of them is answered from
-//! it. Real nodes in network namespaces; needs root, says so and skips without.
+//! Nodes that listen on all addresses of a host with several: an answer leaves from the address that was asked. Real
+//! nodes in network namespaces. The tests need root; without root they print a line and skip.
 //!
 //! ```text
 //!   near 10.96.1.1 ────── 10.96.1.2 host 10.96.7.7 (on its loopback interface)
@@ -22,7 +22,7 @@ use world::World;
 const PORT: u16 = 5_000;
 const BYTES: usize = 3_000_000;
 
-/// The host's node listens on `any`; the other one dials `far`, beyond `near`.
+/// The host's node listens on `any`. The other node dials `far`, which is beyond `near`.
 fn dial_the_far_address(test: &str, any: &str, [here, near, far]: [&str; 3], bits: [u8; 2]) {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
@@ -67,7 +67,7 @@ fn dial_the_far_address(test: &str, any: &str, [here, near, far]: [&str; 3], bit
     let address = world.overlay_address("host");
     world.wait("there is a route", || world.has_route("near", &address));
 
-    // Both ways, in bursts.
+    // Send in both directions, in bursts.
     let [near_node, host_node] = ["near", "host"].map(|name| Node::at(world.socket(name)));
     let listener = host_node.listen(PORT, Options::stream()).unwrap();
     let out = near_node
@@ -89,7 +89,7 @@ fn dial_the_far_address(test: &str, any: &str, [here, near, far]: [&str; 3], bit
         (&out).read_to_end(&mut back).unwrap();
         assert!(back == sent);
     });
-    // Neither ever saw the other elsewhere.
+    // Neither node ever saw the other one at another address.
     for (name, at) in [("near", far), ("host", here)] {
         let at: SocketAddr = endpoint(at).parse().unwrap();
         let links = world.json(&format!("links --node net/{name}"));

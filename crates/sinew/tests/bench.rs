@@ -1,5 +1,6 @@
-//! Every benchmark in its smallest form, as the command line runs it: packets are carried, and the
-//! JSON has the keys that docs/bench.md lists. What is measured is nobody's business here.
+//! Every benchmark in its smallest form, as the command line runs it. The tests check that packets
+//! are carried, and that the JSON has the keys that docs/bench.md lists. The measured values do not
+//! matter here.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,14 +21,14 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Fails unless `value` has exactly these keys, written with spaces between them, and the document
+/// Fails unless `value` has exactly these keys, which are separated by spaces, and the document
 /// names them all.
 fn assert_keys(value: &Value, keys: &str) {
     let mut wanted: Vec<&str> = keys.split(' ').collect();
     wanted.sort_unstable();
     let found: Vec<&String> = value.as_object().unwrap().keys().collect();
     assert_eq!(found, wanted, "{value}");
-    // Every second piece is set as code, like `.ratios`.
+    // Every second piece is code, like `.ratios`.
     let code = include_str!("../../../docs/bench.md")
         .split('`')
         .skip(1)

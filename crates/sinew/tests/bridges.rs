@@ -1,6 +1,6 @@
-//! Two bridges on one network, in network namespaces, with real nodes: which one carries when a node or its
-//! uplink fails, and what a host of the network can do to the others. Needs root; says so and skips
-//! without.
+//! Two bridges on one network, in network namespaces, with real nodes: which bridge carries packets when a node or its
+//! uplink fails, and how much a host of the network can disturb the others. The tests need root; without root they
+//! print a line and skip.
 //!
 //! ```text
 //!   s: program ─ TAP ─ bridge in node s ══ wan ══ node x ─ bridge ┐
@@ -32,14 +32,14 @@ use std::time::Duration;
 use world::World;
 
 const PORT: u16 = 5_004;
-/// The source's TAP.
+/// The address of the source's TAP.
 const TAP: Ipv4Addr = Ipv4Addr::new(10, 94, 0, 1);
-/// From one packet to the next.
+/// The time between two packets.
 const PACE: Duration = Duration::from_millis(5);
-/// So many packets in a second: the longest gap that there may be.
+/// Number of packets in a second, which is the longest permitted gap.
 const SECOND: u64 = 200;
 
-/// Where the bridges of the network are.
+/// The place of the network's bridges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Beside,
@@ -86,7 +86,7 @@ impl Network {
     }
 }
 
-/// The whole scene.
+/// All namespaces, nodes and bridges.
 struct Site {
     world: World,
     s: Namespace,
@@ -117,7 +117,7 @@ impl Site {
         for host in &hosts {
             let route = ["route", "add", "224.0.0.0/4", "dev", "lan"];
             host.ip(&route).unwrap();
-            // As many groups as the test wants.
+            // A host may join as many groups as the test wants.
             host.sysctl("net/ipv4/igmp_max_memberships", "4000")
                 .unwrap();
         }
@@ -181,7 +181,7 @@ impl Site {
         self.wait_for_role("y", "standby");
     }
 
-    /// How a bridge stands: by its node, or by its last word.
+    /// Returns the state of a bridge: from its node's status, or from its last line.
     fn bridge(&self, name: &str) -> Value {
         match self.mode {
             Mode::Inside => self.world.status(name)["bridges"][0].clone(),
@@ -213,7 +213,7 @@ fn start(inside: &Namespace, dir: &Path, words: &str, log: &str) -> Running {
     Running(command.spawn().unwrap())
 }
 
-/// A program that sends numbered packets to a group until it is told to stop; how many it has sent.
+/// Sends numbered packets to a group, as a program, until the test stops it. Returns how many it has sent.
 fn send(site: &Namespace, group: Ipv4Addr, stop: &AtomicBool) -> u64 {
     let source = site.run(|| UdpSocket::bind((TAP, 0)).unwrap()).unwrap();
     let mut n = 0u64;
@@ -225,7 +225,7 @@ fn send(site: &Namespace, group: Ipv4Addr, stop: &AtomicBool) -> u64 {
     n
 }
 
-/// A host's program that is a member of a group, of this source if one is named.
+/// Makes a host's program a member of a group, for this source if one is named.
 fn member(
     host: &Namespace,
     address: Ipv4Addr,
@@ -250,7 +250,7 @@ fn member(
     host.run(open).unwrap()
 }
 
-/// What a program receives, by number, until it is told to stop.
+/// Reports the number of each received packet, until the test stops it.
 fn receive(socket: &UdpSocket, stop: &AtomicBool, tell: &std::sync::mpsc::Sender<u64>) {
     let mut bytes = [0; 64];
     while !stop.load(Ordering::Relaxed) {
@@ -263,7 +263,8 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, tell: &std::sync::mpsc::Sender
     }
 }
 
-/// Of what came: the longest run of numbers that are missing, how many came twice, and the last.
+/// Statistics of the received packets: the longest run of missing numbers, the number of duplicates, and the last
+/// number.
 #[derive(Debug, Default)]
 struct Tally {
     last: Option<u64>,
@@ -285,7 +286,7 @@ impl Tally {
         }
     }
 
-    /// Waits until so many more have come.
+    /// Waits until `more` further packets have arrived.
     fn wait(&mut self, world: &World, came: &Receiver<u64>, more: u64) {
         self.take(came);
         let from = self.last.map_or(0, |last| last + 1);
@@ -304,7 +305,7 @@ fn skipped(test: &str) -> bool {
     why.is_some()
 }
 
-/// The carrier's uplink fails and comes back, then its node is killed: the gaps at a receiver.
+/// The carrier's uplink fails and comes back, then its node is killed. The function checks the gaps at a receiver.
 fn fail_over(mode: Mode) {
     let mut site = Site::new(&format!("bridges-{mode:?}"), mode);
     let group = Ipv4Addr::new(239, 1, 1, 1);
@@ -337,7 +338,7 @@ fn fail_over(mode: Mode) {
         tally.longest = 0;
         site.x.ip(&["link", "set", "wan", "up"]).unwrap();
         site.world.wait_for_link("s", "x");
-        // It has the better priority, and takes it back when its uplink has lasted.
+        // This bridge has the better priority, and takes over again when its uplink has been up for a while.
         site.wait_for_role("x", "forwarding");
         site.wait_for_role("y", "standby");
         tally.wait(&site.world, &came, SECOND);
@@ -356,12 +357,12 @@ fn fail_over(mode: Mode) {
             tally.longest
         );
         assert!(tally.longest <= SECOND, "{tally:?}");
-        // Two carry for a moment at most, and never the same packets for long.
+        // Both bridges carry packets for a moment at most, and only few packets arrive twice.
         assert!(tally.twice <= SECOND / 10, "{tally:?}");
     });
 }
 
-/// Ends the threads of a test, however it ends.
+/// Stops the threads of a test, however the test ends.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -384,7 +385,7 @@ fn a_standby_follows_within_a_second_in_nodes() {
     }
 }
 
-/// Reports of version 3, by which a host joins these groups, as it forges them.
+/// Sends reports of version 3 as a host that joins these groups would forge them.
 fn forge(host: &Namespace, groups: impl Iterator<Item = Ipv4Addr>) {
     let raw = host
         .run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(2))).unwrap())
@@ -394,7 +395,7 @@ fn forge(host: &Namespace, groups: impl Iterator<Item = Ipv4Addr>) {
         let mut report = vec![0x22, 0, 0, 0, 0, 0];
         report.extend((some.len() as u16).to_be_bytes());
         for group in some {
-            // To exclude no source.
+            // The record excludes no source, so it joins the group.
             report.extend([4, 0, 0, 0]);
             report.extend(group.octets());
         }
@@ -438,7 +439,7 @@ fn forged_reports(mode: Mode) {
     receivers_without_a_node_are_served(&site, &source);
 }
 
-/// A program with an AMT gateway of its own, on the wan, beside the relay at node y.
+/// A program with its own AMT gateway on the wan, next to the relay at node y.
 fn receivers_without_a_node_are_served(site: &Site, source: &UdpSocket) {
     let group = Ipv4Addr::new(232, 1, 1, 9);
     let words = "gateway amt --listen 10.99.0.3:2268 --node net/y --json";
@@ -455,7 +456,7 @@ fn receivers_without_a_node_are_served(site: &Site, source: &UdpSocket) {
     let mut bytes = [0; 2_000];
     let mut answer = None;
     site.world.wait("the relay answers", || {
-        // Refused while nobody listens yet.
+        // The kernel refuses this while the relay does not listen yet.
         let _ = receiver.send(&[3, 0, 0, 0, 0, 0, 0, 7]);
         let len = receiver.recv(&mut bytes).unwrap_or(0);
         if let Ok(Message::Query { mac, nonce: 7, .. }) = Message::parse(&bytes[..len]) {
@@ -492,7 +493,7 @@ fn receivers_without_a_node_are_served(site: &Site, source: &UdpSocket) {
     });
 }
 
-/// A source of a source-specific group that nobody wants stays at home.
+/// Packets of a source that no member wants do not cross the overlay.
 fn only_wanted_sources_cross(site: &Site, source: &UdpSocket) {
     let host = &site.hosts[0];
     let address = Ipv4Addr::new(10, 95, 0, 10);

@@ -1,4 +1,4 @@
-//! Synthetic calls between two nodes, over the overlay and directly, as operators make them.
+//! Synthetic calls between two nodes, over the overlay and directly, as operators run them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use world::World;
 
-/// `sinew call --answer`, from the moment that it answers.
+/// `sinew test-call --answer`, from the moment when it answers.
 struct Answerer(Child);
 
 impl Answerer {
@@ -33,12 +33,12 @@ impl Answerer {
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         lines.read_line(&mut first).unwrap();
         assert_eq!(first, "answering calls to 10.7.0.2:17\n");
-        // Each call is a line: they have to go somewhere.
+        // Each call is a line, and the process must never wait for a reader.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Answerer(child)
     }
 
-    /// Ends it as an operator does, and gives what it prints then.
+    /// Ends the process as an operator would, and returns what it prints then.
     fn end(mut self) -> Value {
         let pid = self.0.id().to_string();
         assert!(
@@ -57,7 +57,7 @@ impl Answerer {
 
 impl Drop for Answerer {
     fn drop(&mut self) {
-        // It has ended already unless the test fails.
+        // The process has ended already, unless the test fails.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -94,13 +94,13 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
         assert_eq!(json[path]["there"]["sent"], 50, "{json}");
         assert!(json[path]["back"]["delay_ms"]["p50"].is_number(), "{json}");
     }
-    // The clocks are set by the faster path, so the delay shows where it is: on the way there. The
-    // bound leaves room for a machine on which even the fastest packet took some milliseconds.
+    // The clocks are set by the faster path, so the delay appears in the right direction: on the way there. The bound
+    // leaves room for a machine on which even the fastest packet took some milliseconds.
     let there = &json["overlay"]["there"]["delay_ms"]["p50"];
     assert!(there.as_f64().unwrap() > 20.0, "{json}");
 
-    // A codec of its own, reports meanwhile, and losses that the overlay makes good. The delay stays: a
-    // link that is suddenly faster takes what is recovered for what came out of order, for a while.
+    // Another codec, reports meanwhile, and losses that the overlay recovers. The delay stays: after a link has
+    // suddenly become faster, recovered packets count as reordered for a while.
     world.sinew("lab impair ams fra loss=20% delay=30ms --node net/ams");
     let lines = world.sinew(&format!(
         "test-call fra --seconds 11 --every 5 --codec opus --direct {direct} --node net/ams --json"
@@ -126,13 +126,13 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
         (&whole["scenario"]["codec"], &there["sent"]),
         (&"opus".into(), &550.into())
     );
-    // Of 550 packets 110 are lost on average, with a deviation of 9; and 4 of 100 of these for good.
+    // Of 550 packets 110 are lost on average, with a deviation of 9; 4 of 100 of these are lost for good.
     let (before, after) = (&there["lost_before_recovery_pct"], &there["lost_pct"]);
     let (before, after) = (before.as_f64().unwrap(), after.as_f64().unwrap());
     assert!(before > 10.0 && after < before, "{whole}");
     assert!(whole["gain"]["there"]["r_factor"].is_number() && whole["error"].is_null());
 
-    // What is wanted of repair reaches the node at the other end.
+    // The wish for repair reaches the node at the other end.
     world.sinew("test-call fra --seconds 1 --target 0.01% --repair 50% --node net/ams");
     let flows = world.json("flows --node net/fra");
     let flows = flows.as_array().unwrap();
@@ -143,7 +143,7 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     };
     assert_eq!(flows.iter().filter(wanted).count(), 1, "{flows:?}");
 
-    // Where nobody answers directly there is no score and no gain, and the reason is told.
+    // If no direct answer comes, there is no score and no gain, and the result has the reason.
     let silent = world.endpoint(10);
     let output = world.try_sinew(&format!(
         "test-call fra --seconds 1 --direct {silent} --node net/ams --json"

@@ -1,5 +1,6 @@
-//! A program in C, written for BSD sockets: against the kernel, and, its calls renamed, against a
-//! node of this host, and against one that is reached through its gate, as from another host.
+//! A program in C, written for BSD sockets. It runs against the kernel and, with renamed calls,
+//! against a node of this host, and against one that is reached through its gate, as from another
+//! host.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -11,14 +12,14 @@ use std::process::{Child, Command, Stdio};
 use world::World;
 use world::c::Compiler;
 
-/// The programs.
+/// The compiled programs.
 struct Programs {
     plain: PathBuf,
     renamed: PathBuf,
     calls: PathBuf,
 }
 
-/// Builds the library and the programs; `None` without a compiler for C.
+/// Builds the library and the programs. Returns `None` if there is no compiler for C.
 fn programs(dir: &Path) -> Option<Programs> {
     let compiler = Compiler::find()?;
     let (plain, renamed) = (dir.join("echo"), dir.join("echo-sinew"));
@@ -45,7 +46,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server by way of `node` and tells its port.
+/// Starts a server at `node`, and returns its port.
 fn serve(program: &Path, kind: &str, node: &Path) -> (Server, String) {
     let mut command = Command::new(program);
     command.args([kind, "serve", "0"]).env("SINEW_NODE", node);
@@ -102,7 +103,7 @@ fn a_program_for_bsd_sockets_runs_after_renaming_its_calls() {
             }
         }
     }
-    // A program that is told a domain: where its nodes are says the DNS, or, here, configuration.
+    // A program that gets a domain finds the domain's nodes by the DNS or, here, by configuration.
     let keys = remote(&ams, "ams").display().to_string();
     let domain = format!("dns:example.org?keys={keys}&static={}", world.endpoint(101));
     for node in [ams.clone(), remote(&ams, "ams"), PathBuf::from(domain)] {

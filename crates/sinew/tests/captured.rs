@@ -1,11 +1,11 @@
-//! A relay that was captured: its process is stopped, and all of its memory is looked through for what others
-//! have sent through it.
+//! A captured relay: its process is stopped, and the test searches all of its memory for data that other nodes have
+//! sent through it.
 //!
 //! ```text
 //!   ams ── datagrams, a group, a stream, each full of one word ──▶ lon ──▶ fra
 //!                                                                   └ memory: is the word in it?
 //! ```
-//! Without the seal from end to end the word is found, so the search finds what is there.
+//! Without encryption from end to end the word is found, which proves that the search works.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -24,13 +24,13 @@ const PORT: u16 = 5_000;
 const GROUP: &str = "239.1.1.1";
 const PACKETS: usize = 300;
 const STREAM_BYTES: usize = 2_000_000;
-/// Patience with all tries of one datagram, and with one. Only a failure waits so long.
+/// How many times a datagram is sent, and how long each wait lasts. Only a failure waits so long.
 const TRIES: u32 = 60;
 const MOMENT: base::Duration = base::Duration::from_millis(500);
-/// Memory is read in pieces of so many bytes.
+/// Memory is read in pieces of this size.
 const PIECE: usize = 1 << 20;
 
-/// A chain of three whose nodes have these settings.
+/// Makes a chain of three nodes with these settings.
 fn chain(test: &str, settings: &str) -> World {
     let mut world = World::new(test);
     world.add("ams", 1, "");
@@ -39,7 +39,7 @@ fn chain(test: &str, settings: &str) -> World {
     for name in ["ams", "lon", "fra"] {
         let path = world.node(name).join("node.toml");
         let text = fs::read_to_string(&path).unwrap();
-        // Found links would lead past the relay.
+        // Links found by the nodes would bypass the relay.
         let text = format!("find_links = false\n{text}\n[settings]\n{settings}\n");
         fs::write(&path, text).unwrap();
         world.start(name);
@@ -53,7 +53,7 @@ fn chain(test: &str, settings: &str) -> World {
     world
 }
 
-/// Sends until something has come, and then some more.
+/// Sends until a datagram has arrived, and then some more.
 fn send(out: &DatagramSocket, into: &DatagramSocket, to: Target, payload: &[u8]) {
     let mut poller = Poller::new().unwrap();
     poller.add(into, 0, Interest::READ).unwrap();
@@ -71,7 +71,7 @@ fn send(out: &DatagramSocket, into: &DatagramSocket, to: Target, payload: &[u8])
     }
 }
 
-/// Sends the word in every way from `ams` to `fra`.
+/// Sends the word in every kind of traffic from `ams` to `fra`.
 fn exchange(world: &World, word: &str) {
     let [from, to] = ["ams", "fra"].map(|name| Node::at(world.socket(name)));
     let full = |bytes: usize| word.as_bytes().iter().copied().cycle().take(bytes);
@@ -102,7 +102,7 @@ fn exchange(world: &World, word: &str) {
     });
 }
 
-/// How often the word is in the memory of a process.
+/// Returns how often the word is in the memory of a process.
 fn count_in_memory(pid: u32, word: &str) -> usize {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
@@ -118,9 +118,9 @@ fn count_in_memory(pid: u32, word: &str) -> usize {
         let [from, to] = [from, to].map(|it| u64::from_str_radix(it, 16).unwrap());
         let mut at = from;
         while at < to {
-            // A word that lies across the end of a piece begins in it.
+            // A word across the end of a piece counts for the piece in which it begins.
             let len = usize::try_from(to - at).unwrap().min(piece.len());
-            // What the kernel does not show is no memory of the program's.
+            // Pages that the kernel does not show are not the program's memory.
             let Ok(len) = memory.read_at(&mut piece[..len], at) else {
                 break;
             };
@@ -138,12 +138,12 @@ fn count_in(piece: &[u8], word: &[u8]) -> usize {
     begins.filter(|window| *window == word).count()
 }
 
-/// A word that is nowhere else.
+/// Makes a word that occurs nowhere else.
 fn word(test: &str) -> String {
     format!("captured/{test}/{}/0x5a7e", std::process::id())
 }
 
-/// How often the word was found in the relay, and in the node where it leaves the overlay.
+/// Returns how often the word was found in the relay, and in the node where it leaves the overlay.
 fn found(test: &str, settings: &str) -> [usize; 2] {
     let world = chain(test, settings);
     let word = word(test);
@@ -158,7 +158,7 @@ fn the_memory_of_a_relay_holds_nothing_of_what_it_passed_on() {
     assert!(exit > 0, "the exit opens what comes, and has it");
 }
 
-/// Of the same relay without the seal: otherwise the other test could not fail.
+/// Searches the same relay without encryption: otherwise the other test could not fail.
 #[test]
 fn without_the_seal_it_holds_much_of_it() {
     let [relay, exit] = found("open", "seal_ends = \"off\"");

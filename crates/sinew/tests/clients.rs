@@ -1,4 +1,5 @@
-//! Clients that vanish, flood, lie or stop reading, and the one beside them that suffers nothing.
+//! Clients that vanish, flood, send garbage or stop reading, and one client beside them that must
+//! not suffer.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -36,7 +37,7 @@ fn thousands_of_half_open_clients_and_garbage_leave_the_node_as_it_was() {
     let world = two_nodes("half-open");
     let path = socket(&world, "ams");
     let connect = || loop {
-        // A full backlog is the kernel's way to say: in a moment.
+        // A full backlog of the kernel means: try again in a moment.
         match SeqStream::connect(&path) {
             Ok(stream) => return stream,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -49,7 +50,7 @@ fn thousands_of_half_open_clients_and_garbage_leave_the_node_as_it_was() {
         let silent: Vec<SeqStream> = (0..300).map(|_| connect()).collect();
         if round % 2 == 1 {
             for (i, stream) in silent.iter().enumerate() {
-                // The node may have closed it after the garbage before.
+                // The node may have closed the connection after the earlier garbage.
                 let _ = stream.send_parts(&[IoSlice::new(&[i as u8; 9])]);
             }
         }
@@ -86,7 +87,7 @@ fn a_client_that_stops_reading_loses_its_own_datagrams_only() {
         slow(&world) > 0
     });
     world.ping("10.7.0.2 --count 5 --node net/ams");
-    // Whoever reads again goes on where the buffer ends.
+    // A client that reads again continues where the buffer ends.
     let mut buffer = [0; 2_000];
     deaf.set_nonblocking(true).unwrap();
     let mut received = 0;
@@ -119,7 +120,7 @@ fn ports_belong_to_one_client_until_it_goes() {
         own.is_some()
     });
     let own = own.unwrap();
-    // A second node on this host has ports of its own.
+    // A second node on this host has its own ports.
     let other = Node::at(socket(&world, "fra")).bind(500, options).unwrap();
     own.send_to(b"to the other", other.local()).unwrap();
     let mut buffer = [0; 100];

@@ -1,6 +1,6 @@
-//! The demonstration as its users run it, but short: six node processes, one call of two seconds.
+//! The demonstration as users run it, but short: six node processes, one call of two seconds.
 
-// A test fails by panicking, in its own functions too.
+// A test fails by panicking, also in its helper functions.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A folder for the files of one run, also the temporary ones.
+/// A folder for the files of one run, including the temporary ones.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -20,7 +20,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// The demonstration, with its temporary files in here.
+    /// Returns the command of the demonstration, with its temporary files in this folder.
     fn demo(&self, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.env("TMPDIR", self.0.join("tmp"));
@@ -31,7 +31,7 @@ impl Folder {
         command
     }
 
-    /// Processes that were started with files of this folder.
+    /// Returns the processes that were started with files of this folder.
     fn processes(&self) -> Vec<String> {
         let here = format!("{}/", self.0.display());
         let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -54,7 +54,7 @@ impl Drop for Folder {
 #[test]
 fn two_seconds_of_it_give_every_number_and_every_file() {
     let folder = Folder::new("demo");
-    // A lossless path, so that what is asserted does not depend on chance.
+    // The path loses nothing, so that the assertions do not depend on chance.
     let output = folder
         .demo(&["--seconds", "2", "--loss", "0", "--json"])
         .output()
@@ -68,7 +68,7 @@ fn two_seconds_of_it_give_every_number_and_every_file() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     for path in ["direct", "overlay"] {
         assert_eq!(json[path]["sent"], 100);
-        // The machine may be busy, but something arrives, and not before its time.
+        // The machine may be busy, but some packets arrive, and none too early.
         assert!(
             json[path]["delay_ms"]["p50"].as_f64().unwrap() >= 50.0,
             "{json}"

@@ -1,4 +1,4 @@
-//! Two nodes behind NAT link directly when there is traffic between them. Real processes, real NAT by nftables, in
+//! Two nodes behind NAT make a direct link when there is traffic between them. Real processes, real NAT by nftables, in
 //! namespaces of the test.
 //!
 //! ```text
@@ -28,21 +28,22 @@ use std::time::{Duration, Instant};
 use world::streams::Stream;
 use world::{World, nft};
 
-/// How a router gives public ports, and to whom it lets in.
+/// How a router assigns public ports, and which packets it lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nat {
-    /// One for all destinations, open to everybody.
+    /// One port for all destinations, open to everybody.
     FullCone,
-    /// The same, open to addresses that were sent to, from any port.
+    /// One port for all destinations, open to addresses that the host has sent to, from any port.
     Restricted,
-    /// The same, open to the addresses and ports that were sent to.
+    /// One port for all destinations, open to the addresses and ports that the host has sent to.
     PortRestricted,
-    /// Another one for each destination, open to that destination alone.
+    /// A different port for each destination, open to that destination alone.
     Symmetric,
 }
 
 impl Nat {
-    /// A direct link is possible: one side can guess where the other one is, or is open to where it comes from.
+    /// Returns true if a direct link is possible: one side can guess the other's port, or is open to packets from any
+    /// port.
     fn opens_to(self, other: Nat) -> bool {
         let closed = [Nat::PortRestricted, Nat::Symmetric];
         !((self == Nat::Symmetric && closed.contains(&other))
@@ -52,19 +53,19 @@ impl Nat {
 
 /// How long two nodes may take from traffic between them to a direct link.
 const DIRECT_GOAL: Duration = Duration::from_secs(3);
-/// How long a call may be silent when the router of one of its ends gives that another port.
+/// How long a call may be interrupted when the router of one of its ends assigns another port.
 const REBIND_GOAL: Duration = Duration::from_secs(1);
 
-/// A network of three nodes, and what it runs in.
+/// A network of three nodes, and its namespaces.
 struct Site {
     world: World,
-    /// Those of `b` and `c`.
+    /// The routers of `b` and `c`.
     routers: [Namespace; 2],
-    /// Those of `a`, `b` and `c`.
+    /// The hosts of `a`, `b` and `c`.
     hosts: [Namespace; 3],
 }
 
-/// The network between the core and a router: public addresses, as routers have them outside.
+/// Returns the network between the core and a router. Routers have public addresses outside.
 fn outside(n: u8) -> &'static str {
     match n {
         1 => "198.51.100",
@@ -72,7 +73,7 @@ fn outside(n: u8) -> &'static str {
     }
 }
 
-/// The rules of a router for its host `n`; public ports from `ports`, where they are given.
+/// Returns the rules of a router for its host `n`, with public ports from `ports` if given.
 fn rules(n: u8, nat: Nat, ports: Option<u16>) -> String {
     let masquerade = match (nat, ports) {
         (Nat::Symmetric, _) => "masquerade random,fully-random".to_owned(),
@@ -87,7 +88,7 @@ fn rules(n: u8, nat: Nat, ports: Option<u16>) -> String {
         }
         Nat::PortRestricted | Nat::Symmetric => String::new(),
     };
-    // As routers do: what was not asked for is dropped, and leaves no trace in the table of bindings.
+    // As real routers do, the rules drop unsolicited packets, which leave no trace in the table of bindings.
     format!(
         "table ip nat\ndelete table ip nat\ntable ip filter\ndelete table ip filter\n\
          table ip nat {{\nset sent {{\ntype ipv4_addr;\nflags dynamic, timeout;\n}}\n\
@@ -101,7 +102,7 @@ fn rules(n: u8, nat: Nat, ports: Option<u16>) -> String {
     )
 }
 
-/// One side: the host of a node, and its router, which is joined to the core.
+/// Makes one side: the host of a node, and its router, which is connected to the core.
 fn side(core: &Namespace, n: u8, nat: Nat) -> Option<[Namespace; 2]> {
     let [host, router] = [0; 2].map(|_| Namespace::new().unwrap());
     host.veth("i0", &router, "r0").unwrap();
@@ -122,14 +123,14 @@ fn side(core: &Namespace, n: u8, nat: Nat) -> Option<[Namespace; 2]> {
     nft::load(&router, &rules(n, nat, None)).then_some([host, router])
 }
 
-/// None, loudly, where the kernel or nftables cannot.
+/// Makes the site. Returns `None` and prints a line if the kernel or nftables cannot.
 fn site(test: &str, nats: [Nat; 2]) -> Option<Site> {
     let mut site = quiet_site(test, nats)?;
     site.launch();
     Some(site)
 }
 
-/// The same before its nodes are started.
+/// Makes the site, but does not start its nodes.
 fn quiet_site(test: &str, nats: [Nat; 2]) -> Option<Site> {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
@@ -149,7 +150,7 @@ fn quiet_site(test: &str, nats: [Nat; 2]) -> Option<Site> {
     })
 }
 
-/// The files of the three nodes, of which `b` and `c` have these endpoints and are on these sides.
+/// Makes the files of the three nodes. `b` and `c` have these endpoints and are on these sides.
 fn network(test: &str, [b, c]: [(&str, u8); 2]) -> World {
     let world = World::new(test);
     for (name, at) in [("a", "198.51.100.1:7700"), ("b", b.0), ("c", c.0)] {
@@ -180,13 +181,13 @@ impl Site {
     }
 }
 
-/// What `b` says of a ping of `c`.
+/// Returns the result of a ping from `b` to `c`.
 fn ping(world: &World, count: u32) -> Value {
     let words = format!("ping c --node net/b --count {count} --interval 200ms --json");
     serde_json::from_slice(&world.try_sinew(&words).stdout).unwrap_or_default()
 }
 
-/// How long the nodes take from their first packet to a direct link.
+/// Returns how long the nodes take from their first packet to a direct link.
 fn time_to_link(site: &Site) -> Duration {
     let world = &site.world;
     assert_eq!(world.link("b", "c"), "none");
@@ -211,7 +212,7 @@ fn two_nodes_behind_nat_link_directly_when_they_have_traffic() {
     assert!(links.contains("203.0.113.2:7700"), "{links}");
 }
 
-/// Links directly where that is possible, and stays on its way where not.
+/// Checks that a direct link comes up if it is possible, and that packets stay on their path otherwise.
 fn pair(nats: [Nat; 2]) -> Option<Duration> {
     let name = format!("{:?}-{:?}", nats[0], nats[1]);
     let site = site(&name, nats)?;
@@ -268,11 +269,12 @@ fn goals() {
     }
 }
 
-/// For how long a call between two directly linked nodes is silent when the router of one forgets it, and gives it another
-/// port. The other router does not let that port in, so the call goes by way of `a` until both have dialled anew.
+/// Returns for how long a call between two directly linked nodes is interrupted when the router of one forgets its port
+/// and assigns another one. The other router does not let that port in, so the call goes over `a` until both have
+/// dialled anew.
 fn rebind() -> Option<Duration> {
     let mut site = quiet_site("rebind", [Nat::PortRestricted; 2])?;
-    // Otherwise the direct way is shorter by less than what moves a route.
+    // Without this delay, the direct path would be better by less than the threshold for a change of route.
     for end in ["b", "c"] {
         site.world.impair("a", end, "delay=5ms");
     }
@@ -291,7 +293,7 @@ fn rebind() -> Option<Duration> {
     });
     let begun = call.due() - 10;
     let router = &site.routers[0];
-    // Bindings of an address that goes are forgotten.
+    // The kernel forgets the bindings of an address that is removed.
     let address = ["198.51.100.2/24", "dev", "r1"];
     router
         .ip(&[&["addr", "del"], &address[..]].concat())

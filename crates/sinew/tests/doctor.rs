@@ -1,4 +1,5 @@
-//! `sinew doctor` and `sinew node --check`: what is wrong is found, and said with the next step.
+//! `sinew doctor` and `sinew node --check` must find what is wrong, and report it with the next
+//! step.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
@@ -9,14 +10,14 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use world::{World, failure};
 
-/// What the doctor says about one thing.
+/// Returns the doctor's finding about one subject.
 fn finding(world: &World, words: &str, what: &str) -> Value {
     let output = world.try_sinew(&format!("doctor {words} --json"));
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let findings = told["findings"].as_array().unwrap().clone();
     let found = findings.iter().find(|it| it["what"] == what);
     let found = found.unwrap_or_else(|| panic!("nothing about {what}: {told}"));
-    // What is not good says what to do.
+    // Every finding that is not good has a next step.
     for it in &findings {
         assert_eq!(it["state"] == "good", it["next"] == "", "{it}");
     }
@@ -37,7 +38,7 @@ fn a_good_node_is_good_and_each_fault_is_found() {
             .sinew("node --config net/a/node.toml --check")
             .contains("is good: a with")
     );
-    // Another program has a port.
+    // Another program has the port.
     let taken = UdpSocket::bind(world.endpoint(1)).unwrap();
     let ports = finding(&world, "net/a", "ports");
     assert!(
@@ -52,7 +53,7 @@ fn a_good_node_is_good_and_each_fault_is_found() {
         "{ports}"
     );
     drop(taken);
-    // A running node without its neighbour, then with it.
+    // First the node runs without its neighbour, then with it.
     world.start("b");
     world.wait("the link is looked at", || {
         finding(&world, "net/b", "link")["state"] == "bad"
@@ -89,7 +90,7 @@ fn mistakes_in_files_are_found_by_both() {
     )
     .unwrap();
     assert_eq!(finding(&world, "net/a", "names")["state"], "bad");
-    // A number must not take back what is promised of relays.
+    // A setting must not override what the node promises about relays.
     let promises =
         format!("relays_can_read = \"never\"\n{good}\n[settings]\nseal_ends = \"off\"\n");
     fs::write(&config, promises).unwrap();
@@ -108,7 +109,7 @@ fn mistakes_in_files_are_found_by_both() {
         );
     }
     fs::write(&config, &good).unwrap();
-    // Another node's certificate.
+    // The directory has the certificate of another node.
     world.add("b", 2, "");
     let (a, b) = (world.node("a"), world.node("b"));
     fs::copy(b.join("node.cert"), a.join("node.cert")).unwrap();
@@ -117,7 +118,7 @@ fn mistakes_in_files_are_found_by_both() {
     assert_eq!(status, 2);
 }
 
-/// What the doctor says of a node where the host's clock is wrong by so much.
+/// Returns the doctor's findings about a node if the host's clock is wrong by `wrong_s`.
 fn by_clock(world: &World, wrong_s: i64) -> Vec<Finding> {
     let args = Doctor {
         dir: Some(world.node("a")),
@@ -150,7 +151,7 @@ fn a_clock_that_is_wrong_by_a_year_is_said_before_all_else() {
     assert_eq!(behind[0].state, State::Bad, "{behind:?}");
     assert!(behind[0].seen.contains("the clock is behind"), "{behind:?}");
     assert!(of(&behind, "certificate").next.contains("clock first"));
-    // Two years: the certificate has one.
+    // Two years, because the certificate is valid for one.
     let ahead = by_clock(&world, 2 * YEAR_S);
     assert_eq!(ahead[0].state, State::Weak, "{ahead:?}");
     assert!(
@@ -175,7 +176,7 @@ fn a_node_is_named_by_its_directory_or_as_other_commands_have_it() {
         let disk = finding(&world, words, "disk")["seen"].to_string();
         assert!(disk.contains("free"), "{disk}");
     }
-    // DNS needs no node.
+    // The check of DNS needs no node.
     assert!(finding(&world, "", "DNS")["seen"].is_string());
     let (status, why) = failure(&world.try_sinew("doctor net/a --node net/a"));
     assert!(status == 2 && why.contains("cannot be used with"), "{why}");

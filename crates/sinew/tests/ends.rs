@@ -1,12 +1,12 @@
-//! What ends before its end: in the midst of streams each party is killed, or told to end, and nobody
-//! takes a part for the whole.
+//! Streams that end too early: in the middle of streams, each party is killed, or told to end, and no receiver may
+//! mistake a part for the whole.
 //!
 //! ```text
 //!   giver ── ams (its node) ══ mid (the relay) ══ fra (its node) ── taker
 //! ```
-//! A transfer goes from shell to shell, from one C program to another, or from TCP to TCP through both
-//! halves of a forward, either of which is the near one, or through a SOCKS gateway and the far half.
-//! The victim is struck when its taker has got so many bytes, drawn from a seed.
+//! A transfer goes from shell to shell, from one C program to another, from TCP to TCP through both halves of a
+//! forward, where either half can be the near one, or through a SOCKS gateway and the far half. The victim is struck
+//! when the taker has got a certain number of bytes, drawn from a seed.
 
 #![allow(
     clippy::print_stdout,
@@ -29,22 +29,22 @@ use std::time::{Duration, Instant};
 use world::World;
 use world::c::Compiler;
 
-/// More than windows and buffers hold, so that the giver is still writing when it is struck.
+/// More than windows and buffers hold, so that the giver is still writing when the victim is struck.
 const BYTES: u64 = 8 << 20;
-/// Between two looks at how far a transfer is.
+/// The time between two checks of a transfer's progress.
 const PACE: Duration = Duration::from_millis(1);
-/// How long a batch may take. Only a failure waits so long.
+/// How long a batch may take. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Shell,
     C,
-    /// TCP to TCP; the near half of the forward is the taker's, who has opened the connection.
+    /// TCP to TCP. The near half of the forward is the taker's, which has opened the connection.
     Download,
-    /// The near half is the giver's.
+    /// TCP to TCP. The near half is the giver's.
     Upload,
-    /// The same with a SOCKS gateway for the near half.
+    /// Like an upload, with a SOCKS gateway instead of the near half.
     Socks,
 }
 
@@ -76,12 +76,12 @@ impl Victim {
     }
 }
 
-/// One transfer on its way.
+/// A running transfer.
 struct Transfer {
     kind: Kind,
     giver: Option<Child>,
     taker: Child,
-    /// Where the taker writes; TCP's taker counts.
+    /// The file that the taker writes. TCP's taker only counts.
     file: PathBuf,
     got: Arc<AtomicU64>,
     /// What TCP's taker has taken for the whole.
@@ -90,7 +90,7 @@ struct Transfer {
     is_struck: bool,
 }
 
-/// What makes a transfer begin.
+/// The action that makes a transfer begin.
 enum Begin {
     Shell(String),
     C(PathBuf, String),
@@ -99,7 +99,7 @@ enum Begin {
     Socks(String, u16, TcpListener),
 }
 
-/// What became of transfers.
+/// The results of transfers.
 #[derive(Debug, Default)]
 struct Tally {
     whole: u32,
@@ -118,7 +118,8 @@ impl Killer {
     }
 
     fn kill(&mut self, signal: &str, pid: u32) {
-        // It may have ended by itself at this moment; nobody has waited for it, so it has its number.
+        // The process may have ended by itself at this moment. Its number is still its own, because nothing has waited
+        // for it.
         writeln!(self.0.stdin.as_mut().unwrap(), "kill {signal} {pid}").unwrap();
     }
 }
@@ -146,7 +147,7 @@ impl Ends {
         world.add("fra", 3, "--lab --link mid");
         world.impair("ams", "mid", "delay=1ms rate=150mbit queue=500");
         for name in ["mid", "ams", "fra"] {
-            // A peer that has restarted says so when it is asked.
+            // With this setting, a peer that has restarted is noticed quickly.
             let path = world.node(name).join("node.toml");
             let text = fs::read_to_string(&path).unwrap();
             let settings = "[settings]\nstream_keep_alive = \"300ms\"\n";
@@ -182,7 +183,7 @@ impl Ends {
         });
     }
 
-    /// Runs a program beside the test.
+    /// Runs a program at the same time as the test.
     fn spawn(&self, program: &Path, words: &str, node: &str) -> Child {
         Command::new(program)
             .args(words.split_whitespace())
@@ -200,7 +201,7 @@ impl Ends {
         self.spawn(Path::new(env!("CARGO_BIN_EXE_sinew")), &words, node)
     }
 
-    /// Gets a transfer ready; it begins when the returned act is done.
+    /// Prepares a transfer. It begins with the returned action.
     fn prepare(&mut self, number: usize, kind: Kind) -> (Transfer, Begin) {
         let name = format!("got-{number}");
         let file = self.world.dir.join(&name);
@@ -285,7 +286,7 @@ impl Ends {
         });
     }
 
-    /// One transfer of each kind, of which each loses a party, or all lose a node.
+    /// Runs one transfer of each kind. Each loses a party, or all lose a node.
     fn batch(&mut self, victim: Victim, signal: &str, tally: &mut Tally) {
         let kinds = [
             Kind::Shell,
@@ -301,7 +302,7 @@ impl Ends {
             .into_iter()
             .map(|(number, kind)| self.prepare(number, kind))
             .collect();
-        // All at once, so that none is over before the others have begun.
+        // All begin at the same time, so that none is over before the others have begun.
         let mut transfers: Vec<Transfer> = Vec::new();
         for (mut transfer, begin) in ready {
             self.begin(&mut transfer, begin);
@@ -377,7 +378,7 @@ impl Transfer {
         }
     }
 
-    /// Whether both ends are over. The halves of a forward run on.
+    /// Returns whether both ends are over. The halves of a forward keep running.
     fn has_ended(&mut self) -> bool {
         match &self.reader {
             Some(reader) => reader.is_finished(),
@@ -419,7 +420,7 @@ fn first_line(out: &mut impl Read) -> String {
     line
 }
 
-/// A connection to a port of the taker's node by a SOCKS gateway. [RFC 1928]
+/// Connects to a port of the taker's node by a SOCKS gateway. [RFC 1928]
 fn connect_by_socks(gateway: &str, port: u16) -> TcpStream {
     let mut tcp = TcpStream::connect(gateway).unwrap();
     // No user; connect to an address of IPv4.
@@ -431,15 +432,15 @@ fn connect_by_socks(gateway: &str, port: u16) -> TcpStream {
     tcp
 }
 
-/// Gives everything by TCP.
+/// Sends everything by TCP.
 fn pour(mut tcp: &TcpStream, content: &[u8]) {
     let poured = tcp.write_all(content);
-    // What cuts it off is the matter of who reads.
+    // If the connection is cut, the reader reports it.
     let _ = poured.and_then(|()| tcp.shutdown(Shutdown::Write));
     let _ = tcp.read(&mut [0]);
 }
 
-/// Takes what comes by TCP: how much, when it has ended and not been cut off.
+/// Receives by TCP. Returns the number of bytes if the connection has ended properly and was not cut.
 fn take(mut tcp: &TcpStream, content: &[u8], count: &AtomicU64) -> std::io::Result<u64> {
     let (mut buffer, mut at) = (vec![0; 65_536], 0);
     loop {
@@ -479,11 +480,11 @@ fn run(test: &str, seed: u64, runs: u32, within: Duration) {
 
 #[test]
 fn nobody_takes_a_part_for_the_whole_whoever_is_killed() {
-    // Each kind with each victim and signal.
+    // Each kind runs with each victim and signal.
     run("ends", 1, 50, Duration::MAX);
 }
 
-/// `ENDS_RUNS` runs, or as many as fit into `ENDS_MINUTES`; `ENDS_SEED` draws others.
+/// `ENDS_RUNS` runs, or as many as fit into `ENDS_MINUTES`; `ENDS_SEED` is the seed.
 #[test]
 #[ignore = "takes a quarter of an hour"]
 fn nobody_takes_a_part_for_the_whole_whoever_is_killed_full() {

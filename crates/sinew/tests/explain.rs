@@ -34,7 +34,7 @@ fn paths(choice: &Value) -> Vec<String> {
     chosen.iter().map(|path| path["path"].to_string()).collect()
 }
 
-/// The same three nodes as the running ones below.
+/// The same three nodes as in the running network below.
 const TRIANGLE: &str = r#"
 [scenario]
 name = "triangle"
@@ -80,7 +80,7 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
             .collect();
         serde_json::from_str::<Value>(&told(&args)).unwrap()
     };
-    // All links are there, by what each of the three knows.
+    // Each of the three nodes must know all links.
     for name in names {
         world.wait(&format!("{name} knows all links"), || {
             let network = world.ask(name, "{\"cmd\":\"network\"}\n");
@@ -120,7 +120,7 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
         );
         assert_eq!(node["held_by"]["rule"], file["held_by"]["rule"]);
     }
-    // Only the node that holds a link's announcements back knows for how long.
+    // Only the node that delays a link's announcements knows for how long.
     let why = world.json("why ams lon --class latency --node net/ams");
     let held = why["held_by"]["links"].as_array().unwrap();
     assert!(held.iter().all(|link| link["from"] == "ams"), "{why}");
@@ -160,7 +160,7 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
     }
     let output = world.try_sinew("why ams mars --node net/ams");
     assert_eq!(output.status.code(), Some(2));
-    // Nobody else is heard any more: the only path is tried, and is told to be silent.
+    // No other node is heard any more: the only path is tried, and is reported as silent.
     world.stop("lon");
     world.stop("fra");
     world.wait("ams is alone", || {
@@ -169,7 +169,7 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
     });
 }
 
-/// What is recorded of running nodes is a scenario of the same nodes and links.
+/// A recording of running nodes is a scenario of the same nodes and links.
 #[test]
 fn running_nodes_are_recorded_as_a_scenario() {
     let mut world = World::new("record");
@@ -251,7 +251,7 @@ fn flows_say_their_class_their_path_and_why() {
         assert_eq!(flow["link"], "real-time", "{flow}");
         assert_eq!(flow["to"], "10.7.0.2:7", "{flow}");
         assert!(flow["packets"].as_u64().unwrap() > 0, "{flow}");
-        // It takes the path that `why` tells.
+        // The flow takes the path that `why` shows.
         let why = format!("why ams fra --{flag} {routing} --deadline 1s --node net/ams");
         let why = world.json(&why);
         let told = why["chosen"].as_array().unwrap().iter();
@@ -274,7 +274,7 @@ fn flows_say_their_class_their_path_and_why() {
             .iter()
             .map(|name| name.as_str().unwrap())
             .collect();
-        // A socket with which `ping` has waited for the route goes before the one with which it pings comes.
+        // The socket with which `ping` has waited for the route closes before its next socket opens.
         world.wait("the table says both", || {
             let page = world.sinew("flows --wide --node net/ams");
             page.contains(&names.join("-")) && page.contains(reason)
@@ -327,7 +327,7 @@ fn scenarios_are_explained_in_words() {
         text.starts_with("if upper>east loss=8%\nwest to east by"),
         "{text}"
     );
-    // The README's example shows the better choice, and what is in time without recovery says so.
+    // The README's example shows the better choice, and the share that is in time without recovery says so.
     let edit = "west-upper delay=40ms";
     let text = told(&["whatif", edit, "west", "east", "--scenario", "diamond.toml"]);
     let (_, after) = text.split_once("\nafter").unwrap();
@@ -339,14 +339,14 @@ fn scenarios_are_explained_in_words() {
         "in time, with recovery and without: {text}"
     );
     assert!(text.contains("recovered  unrecovered"), "{text}");
-    // What calls miss, and what would help them.
+    // The loss of calls, and the advice for them.
     let text = told(&["plan", "--voice", "lon", "chi", "--scenario", "cities.toml"]);
     assert!(text.starts_with("a call from lon to chi, deadline 150 ms\n"));
     assert!(text.contains("none: today"), "{text}");
     let edit = "lon-nyc protect=off";
     let text = told(&["whatif", edit, "lon", "nyc", "--scenario", "cities.toml"]);
     assert!(text.contains("call  "), "{text}");
-    // Every example can be asked.
+    // Every example works as the source of the network.
     for file in ["chain", "cities", "flapping", "partition"] {
         let file = format!("{file}.toml");
         let output = sinew(&["whatif", "10.7.0.2 down", "--scenario", &file, "--json"]);

@@ -1,5 +1,6 @@
-//! Two hosts that have both families of addresses: a link comes up by the one that works, and goes on by the other one. Real
-//! nodes in network namespaces of the test; needs root and nftables, says so and skips without.
+//! Two hosts with addresses of both families: a link comes up over the family that works, and continues over the other
+//! one if it fails. Real nodes in network namespaces of the test. The tests need root and nftables; without them they
+//! print a line and skip.
 //!
 //! ```text
 //!   a 10.96.0.1, fd96::1 ─── veth ─── 10.96.0.2, fd96::2 b        a dials b
@@ -30,7 +31,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// `a` knows `b` by these endpoints. None, loudly, where the kernel or nftables cannot.
+    /// Makes a pair in which `a` knows `b` by these endpoints. Returns `None` and prints a line if the kernel or
+    /// nftables cannot.
     fn new(test: &str, endpoints: &str) -> Option<Pair> {
         if let Err(why) = available() {
             eprintln!("SKIPPED: {test}: {why}");
@@ -58,7 +60,7 @@ impl Pair {
         Some(pair)
     }
 
-    /// What becomes of UDP of a family at `b`.
+    /// Sets what `b` does with UDP of a family.
     fn set(&self, family: &str, verdict: &str) -> bool {
         let rules = format!(
             "table {family} families\ndelete table {family} families\ntable {family} families {{\n\
@@ -67,7 +69,7 @@ impl Pair {
         nft::load(&self.hosts[1], &rules)
     }
 
-    /// Starts both, and gives the time from the start of the second one to the link.
+    /// Starts both nodes. Returns the time from the start of the second one to the link.
     fn link(&mut self) -> Duration {
         self.start("b", 1);
         let began = Instant::now();
@@ -84,7 +86,7 @@ impl Pair {
         });
     }
 
-    /// The paths of `a` to `b` that are up, and whether they are in use.
+    /// Returns the paths of `a` to `b` that are up, and whether they are in use.
     fn paths(&self) -> Vec<(String, bool)> {
         let status = self.world.status("a");
         let paths = status["snapshot"]["links"][0]["paths"].as_array().cloned();

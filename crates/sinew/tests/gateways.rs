@@ -1,4 +1,4 @@
-//! Gateways say at their start what they wait for and what cannot work.
+//! Gateways report at their start what they wait for, and what cannot work.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command};
 use world::World;
 
-/// A gateway that runs, and what it prints.
+/// A running gateway, and its output.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -28,7 +28,7 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Ends it, and gives what it has said besides.
+    /// Ends the gateway, and returns its further output.
     fn end(mut self) -> String {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &pid]).status().unwrap();

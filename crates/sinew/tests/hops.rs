@@ -1,4 +1,4 @@
-//! Nodes find out how many physical links lead to their neighbours, and tell it to the whole network.
+//! Nodes measure how many physical links lead to their neighbours, and announce it to the whole network.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use world::World;
 
-/// What a node says of its link to a neighbour.
+/// Returns what a node reports about its link to a neighbour.
 fn hops(world: &World, node: &str, neighbor: &str) -> Value {
     let links = world.json(&format!("links --node net/{node}"));
     let links = links.as_array().unwrap();
@@ -49,7 +49,7 @@ fn what_is_configured_wins_and_all_else_is_probed_unless_it_is_switched_off() {
         [hops(&world, "lon", "ams"), hops(&world, "lon", "fra")],
         [Value::Null, Value::Null]
     );
-    // All know what all tell.
+    // Every node knows what every node announces.
     for name in ["ams", "lon"] {
         world.wait(&format!("{name} knows what all tell"), || {
             let mut told = told(&world, name);
@@ -64,7 +64,7 @@ fn what_is_configured_wins_and_all_else_is_probed_unless_it_is_switched_off() {
             ]
         });
     }
-    // What nobody tells is taken for the median of 1, 1, 1, 9.
+    // A link without a known number counts as the median of 1, 1, 1, 9.
     for (from, to, hops, assumed) in [
         ("fra", "ams", 9, 0),
         ("ams", "fra", 1, 0),
@@ -83,7 +83,7 @@ fn what_is_configured_wins_and_all_else_is_probed_unless_it_is_switched_off() {
     );
 }
 
-/// The hops of every link that a node knows of.
+/// Returns the hops of every link that a node knows.
 fn told(world: &World, node: &str) -> Vec<Value> {
     let network = world.ask(node, "{\"cmd\":\"network\"}\n");
     let network: Value = serde_json::from_str(&network).unwrap();

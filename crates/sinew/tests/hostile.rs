@@ -1,9 +1,9 @@
-//! Real nodes under attack while a voice stream runs through them: floods of handshakes, clients by
-//! the thousand that say nothing, that send too fast, that are killed; and a neighbour that is not
-//! wanted. The stream and the memory of the node are the evidence.
+//! Real nodes under attack while a voice stream runs through them: floods of handshakes; thousands
+//! of clients that send nothing, that send too fast, or that are killed; and an unwanted neighbour.
+//! The test checks the loss of the stream and the memory of the node.
 //!
-//! How much a busy machine may lose is generous; on a quiet one nothing is lost, which the ignored
-//! test asserts.
+//! The permitted loss is generous, for busy machines. On a quiet machine nothing is lost, which the
+//! ignored test asserts.
 
 #![allow(
     clippy::print_stdout,
@@ -28,16 +28,16 @@ use world::streams::Stream;
 
 /// Packets of a stream per second.
 const RATE: u64 = 50;
-/// Packets still on their way when a stream is looked at: 200 ms of deadline.
+/// Packets that may still be in flight when a stream is checked: 200 ms of deadline.
 const TAIL: u64 = 10;
-/// What a stream may lose on a busy machine, where the attacker, the nodes and other tests share
-/// two cores: half a second of it.
+/// How many packets a stream may lose on a busy machine, where the attacker, the nodes and other
+/// tests share two cores: half a second of the stream.
 const LOOSE: u64 = RATE / 2;
-/// What an attack may add to a node's memory: 1200 half-open handshakes of 4 KiB, packet buffers
-/// that were never needed before, and the allocator's own.
+/// How much an attack may add to a node's memory: 1200 half-open handshakes of 4 KiB, packet
+/// buffers that were never needed before, and the allocator's own memory.
 const GROWTH_KIB: u64 = 24 * 1024;
 
-/// Two nodes and a stream from the first, which is attacked, to the second.
+/// Two nodes, and a stream from the first one, which is attacked, to the second.
 struct Siege {
     world: World,
     stream: Stream,
@@ -64,7 +64,7 @@ impl Siege {
         }
     }
 
-    /// The stream has lost no more than `bound`, and the node has not grown.
+    /// Asserts that the stream has lost no more than `bound`, and that the node has not grown.
     fn end(mut self, what: &str, bound: u64) {
         self.stream.run(RATE);
         self.world.assert_all_run();
@@ -90,8 +90,8 @@ fn memory_kib(world: &World) -> u64 {
     kib.parse().unwrap()
 }
 
-/// First messages of handshakes such as a member of the network sends: they pass for good until
-/// their sender would have to show who he is.
+/// Makes first messages of handshakes as a member of the network sends them. They pass as valid
+/// until their sender would have to prove its identity.
 fn inits(world: &World, count: u8) -> Vec<Vec<u8>> {
     world.add("eve", 9, "");
     let read = |file: &str| std::fs::read_to_string(world.node("eve").join(file)).unwrap();
@@ -126,11 +126,11 @@ fn flood_of_handshakes(wave: usize, bound: u64) {
         let source = &sources[n % sources.len()];
         let mut init = inits[n % inits.len()].clone();
         if n % 4 == 0 {
-            // Every fourth is damaged, each in another place.
+            // Every fourth message is damaged, each at a different position.
             let place = 1 + n / 4 % (init.len() - 1);
             init[place] ^= 0x55;
         }
-        // A full buffer of the kernel is the attacker's own loss.
+        // If the kernel's buffer is full, the attacker waits.
         while source
             .send(&init)
             .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -171,7 +171,8 @@ fn a_flood_of_handshakes_costs_a_call_nothing_full() {
 #[test]
 fn as_many_clients_as_the_system_permits_are_bounded_and_released() {
     let permitted = net::sched::raise_descriptors().unwrap();
-    // Half of what the process may open, since its other tests run beside this one.
+    // Use half of the descriptors that the process may open, because its other tests run at the
+    // same time.
     let count = (host::clients::MAX_CLIENTS as u64 * 5 / 4).min(permitted / 2);
     let siege = Siege::new("clients");
     let path = siege.world.socket("ams");
@@ -179,7 +180,7 @@ fn as_many_clients_as_the_system_permits_are_bounded_and_released() {
     while silent.len() < count as usize {
         match SeqStream::connect(&path) {
             Ok(stream) => silent.push(stream),
-            // A full backlog is the kernel's way to say: in a moment.
+            // A full backlog of the kernel means: try again in a moment.
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
@@ -193,10 +194,10 @@ fn as_many_clients_as_the_system_permits_are_bounded_and_released() {
     siege
         .world
         .wait("they are taken in", || clients() == most.min(count + 1));
-    // Whoever speaks is served, and one that said nothing makes room.
+    // A client that sends is served, and replaces one that sent nothing.
     let polite = Node::at(&path).bind(0, Options::best_effort()).unwrap();
     assert!(clients() <= most);
-    // Some begin a message that nobody understands; all go.
+    // Some begin an invalid message; then all go.
     for stream in silent.iter().step_by(7) {
         let _ = stream.send_parts(&[IoSlice::new(&[0xee; 40])]);
     }
@@ -230,7 +231,7 @@ fn a_client_that_sends_without_pause_does_not_starve_a_call() {
         over.store(true, Ordering::Release);
         flood.join().unwrap()
     });
-    // One that does not wait for the node is told that it would have to.
+    // A client that does not wait for the node gets an error.
     let socket = Node::at(siege.world.socket("ams"));
     let socket = socket.bind(0, Options::best_effort()).unwrap();
     socket.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts that join by one line: real processes over real sockets, as an operator has them.
+//! Hosts that join with one line: real processes with real sockets, as an operator uses them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
@@ -10,7 +10,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use world::{World, failure};
 
-/// A running node that may certify others.
+/// Starts a node that may certify others.
 fn issuer(test: &str) -> World {
     let mut world = World::new(test);
     world.add("a", 1, "");
@@ -41,16 +41,16 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
         said.contains("this host is home with overlay address 10.7.0."),
         "{said}"
     );
-    // Run again, as by a container that starts anew, it starts what is there.
+    // If the command runs again, for example in a container that restarts, it starts the existing node.
     assert_eq!(world.sinew(&command), said);
     world.start("home");
     world.wait_for_link("a", "home");
     world.ping("home --node net/a --count 3");
-    // The same host again, whose answer was lost: the same certificate.
+    // The same host joins again, as if its answer was lost: it gets the same certificate.
     let certificate = fs::read_to_string(world.node("home").join("node.cert")).unwrap();
     let kept = fs::read_to_string(world.node("home").join("node.toml")).unwrap();
     fs::remove_file(world.node("home").join("node.toml")).unwrap();
-    // Another issuer has told of others before: this one tells of none.
+    // Another issuer has reported further issuers before; this one reports none.
     let told = world.node("home").join("issuers.json");
     fs::write(&told, "[]").unwrap();
     world.sinew(&command);
@@ -61,7 +61,7 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
         fs::read_to_string(world.node("home").join("node.toml")).unwrap(),
         kept
     );
-    // Another host with the same token.
+    // Another host uses the same token.
     let (status, why) = failure(&world.try_sinew(&join(&world, &token, "thief", 3)));
     assert_eq!(status, 1);
     assert!(
@@ -69,7 +69,7 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
         "{why}"
     );
     assert!(!world.node("thief").join("node.cert").exists());
-    // One that was withdrawn.
+    // A withdrawn token.
     let token = invite(&world, "--uses 2");
     let listed = world.json("invite net/a --list");
     assert_eq!(listed["members"][0]["name"], "home");
@@ -78,7 +78,7 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
     let (status, why) = failure(&world.try_sinew(&join(&world, &token, "late", 3)));
     assert_eq!(status, 1);
     assert!(why.contains("this token opens nothing here"), "{why}");
-    // A name that is taken.
+    // A name that another node has.
     let token = invite(&world, "");
     let again = format!(
         "{} --dir net/other",
@@ -89,7 +89,7 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
         why.contains("another node is called `a`: choose a name by --name"),
         "{why}"
     );
-    // Revoked by the root, it is out, and the issuer renews nothing for it.
+    // The root revokes the node: its link goes down, and the issuer does not renew its certificate.
     let shown = world.sinew("invite net/a --show home");
     fs::write(world.dir.join("home.cert"), shown).unwrap();
     world.sinew("net revoke net home --certificate home.cert --node net/a");
@@ -106,10 +106,10 @@ fn a_service_shows_its_links_once_they_are_up_and_waits_for_them_no_longer_than_
         let node = world.dir.join("net").join(name);
         cli::show::links_once_up(&node, patience, &look).unwrap()
     };
-    // Who dials nobody has none, and does not wait.
+    // A node that dials no other node has no links, and the function does not wait.
     let none = shown(&world, "a", Duration::from_secs(60));
     assert!(none.contains("no links"), "{none}");
-    // As `systemctl enable --now` does, which comes back before there are links.
+    // Like `systemctl enable --now`, which returns before there are links.
     world.launch("home");
     let links = shown(&world, "home", Duration::from_secs(60));
     let row = links.lines().find(|line| line.starts_with("a ")).unwrap();
@@ -143,7 +143,7 @@ fn an_issuer_says_in_time_that_its_delegation_ends() {
     let told = world.try_sinew("doctor net/a").stdout;
     let told = String::from_utf8(told).unwrap();
     assert!(told.contains("weak  delegation"), "{told}");
-    // One that lasts is no news.
+    // A delegation with enough time gives no warning.
     world.stop("a");
     world.sinew("net delegate net a --days 200");
     world.start("a");
@@ -182,8 +182,9 @@ fn many_hosts_join_at_once_by_one_token_and_no_more_than_it_says() {
     assert_eq!(listed["open"].as_array().unwrap().len(), 0);
 }
 
-/// Hosts that join at once become one network: everybody knows everybody, over eight links each at most on average, and
-/// no two nodes are needed by all others. How long that takes after the last one has started.
+/// Lets hosts join at the same time. They become one network: every node knows every other one, over at most eight
+/// links each on average, and no two nodes are needed by all others. Returns how long that takes after the last one has
+/// started.
 fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
     let mut world = issuer(test);
     let token = invite(&world, &format!("--uses {hosts}"));
@@ -209,7 +210,7 @@ fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
     for name in &all {
         world.wait("everybody is known", || known(name) == all.len());
     }
-    // Trials, and the links by which the hosts entered, end when the others are there.
+    // Trial links, and the links by which the hosts entered, end when there are others.
     world.wait("no two nodes are needed, by few links", || {
         let of = |name| up(&world, name).into_iter().map(move |to| (name, to));
         let links: Vec<_> = all.iter().copied().flat_map(of).collect();
@@ -226,7 +227,7 @@ fn join_and_find_each_other(test: &str, hosts: u16) -> Duration {
     began.elapsed()
 }
 
-/// The neighbours of a node whose links are up.
+/// Returns the neighbours of a node whose links are up.
 fn up(world: &World, name: &str) -> Vec<String> {
     let status = world.status(name);
     let links = status["snapshot"]["links"].as_array().unwrap();
@@ -241,7 +242,7 @@ fn pairs<'a>(names: &[&'a str]) -> Vec<[&'a str; 2]> {
     (0..names.len()).flat_map(pair).collect()
 }
 
-/// How many nodes the first one that is left still reaches.
+/// Returns how many nodes the first remaining node still reaches.
 fn reached(all: &[&str], links: &[(&str, String)], without: &[&str; 2]) -> usize {
     let first = *all.iter().find(|name| !without.contains(name)).unwrap();
     let mut seen = BTreeSet::from([first]);
@@ -274,7 +275,7 @@ fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
     let mut world = World::new("join-renewed");
     world.add("a", 1, "");
     world.sinew("net delegate net a");
-    // Certificates of some seconds, which no command makes.
+    // Make certificates of some seconds, which no command makes.
     let read = |name: &str| fs::read_to_string(world.dir.join("net").join(name)).unwrap();
     let mut authority = Authority::from_text(&read("network.key")).unwrap();
     let certificate = Certificate::from_text(&read("a/node.cert")).unwrap();
@@ -307,7 +308,7 @@ fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
     let first = serial();
     world.ping("home --node net/a --count 3");
     let (mut sent, mut received) = (0, 0);
-    // Twice: the second time with a certificate that the engine took while it ran.
+    // The certificate is renewed twice. The second time, the old one is one that the engine took while it ran.
     world.wait("the certificate was renewed twice", || {
         let said = world.json("ping home --node net/a --count 20 --interval 10ms --timeout 5s");
         sent += said["sent"].as_u64().unwrap();
@@ -326,7 +327,7 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     let one = issuer("join-one");
     let other = issuer("join-other");
     let token = invite(&other, "");
-    // The other issuer's token at this one's door: the key there is not the one that the token names.
+    // The other issuer's token is used at this issuer: the key here is not the one that the token names.
     let (there, here) = (other.endpoint(1).to_string(), one.endpoint(1).to_string());
     assert_ne!(there, here);
     let parsed: cli::invitation::Token = token.parse().unwrap();
@@ -344,7 +345,7 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     let (status, why) = failure(&one.try_sinew(&join(&one, &nobody.to_string(), "x", 3)));
     assert_eq!(status, 1);
     assert!(why.contains("the token still holds"), "{why}");
-    // A node that issues nothing.
+    // A node that is no issuer.
     let mut plain = World::new("join-plain");
     plain.add("a", 1, "");
     let (status, why) = failure(&plain.try_sinew("invite net/a"));
@@ -363,7 +364,7 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     assert!(why.contains("issues no certificates"), "{why}");
 }
 
-/// What `sinew join` says where the host's clock is wrong by so much.
+/// Returns the message of `sinew join` if the host's clock is wrong by `wrong_s`.
 fn join_by_clock(world: &World, token: &str, name: &str, wrong_s: i64) -> Result<(), String> {
     let words = join(world, token, name, 5);
     let words = words.replace("--dir net/", &format!("--dir {}/net/", world.dir.display()));
@@ -387,7 +388,7 @@ fn a_host_whose_clock_is_wrong_by_a_year_is_told_of_the_clock() {
     for words in ["this host's clock shows", "set the clock", "still holds"] {
         assert!(behind.contains(words), "{behind}");
     }
-    // It does hold, and the certificate is the same one.
+    // The token is still valid, and the certificate is the same.
     join_by_clock(&world, &token, "home", 0).unwrap();
 }
 
@@ -398,7 +399,7 @@ fn up_makes_a_network_whose_first_node_invites() {
     let at = world.endpoint(1);
     let said = world.sinew(&format!("up net --node a --address {at} --start no"));
     assert!(said.contains("sinew invite net/a"), "{said}");
-    // Again: nothing is made anew.
+    // If the command runs again, nothing is made anew.
     let key = fs::read_to_string(world.node("a").join("node.key")).unwrap();
     let said = world.sinew(&format!(
         "up net --node a --address {at} --start no --invite"
@@ -408,7 +409,7 @@ fn up_makes_a_network_whose_first_node_invites() {
         key
     );
     world.start("a");
-    // The delegation of `up` gives no domains.
+    // The delegation of `up` includes no domains.
     let (status, why) = failure(&world.try_sinew("invite --domain none.example"));
     assert_eq!(status, 2);
     assert!(
@@ -418,7 +419,7 @@ fn up_makes_a_network_whose_first_node_invites() {
     let (status, why) = failure(&world.try_sinew("invite --name a/b"));
     assert_eq!(status, 2);
     assert!(why.contains("is not a name for a node"), "{why}");
-    // A network whose root key was moved away is not overwritten.
+    // If a network's root key was moved away, the network is not overwritten.
     let key = world.dir.join("net/network.key");
     fs::rename(&key, world.dir.join("safe.key")).unwrap();
     let (status, why) =

@@ -1,5 +1,4 @@
-//! `sinew lab`: scenarios with real node processes, and what is refused of scenarios, experiments and
-//! folders.
+//! `sinew lab`: scenarios with real node processes, and errors in scenarios, experiments and folders.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot read what it needs has failed"
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take. Only a failure waits so long.
+/// How long a test waits for anything. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PACE: Duration = Duration::from_millis(20);
 
@@ -48,7 +47,7 @@ fn sinew(words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What a command prints as JSON.
+/// Returns what a command prints as JSON.
 #[track_caller]
 fn json(words: &[&str]) -> Value {
     let output = sinew(words);
@@ -57,7 +56,7 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The words of a command that must be refused as misused, exit status 2.
+/// Runs a command that must be refused as misused, exit status 2. Returns its message.
 #[track_caller]
 fn refused(words: &[&str]) -> String {
     let output = sinew(words);
@@ -67,7 +66,7 @@ fn refused(words: &[&str]) -> String {
     error
 }
 
-/// Processes whose configuration lies in a folder.
+/// Returns the processes whose configuration lies in a folder.
 fn nodes_in(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let mut pids = Vec::new();
@@ -105,8 +104,8 @@ fn received(report: &Value, name: &str) -> f64 {
     flow["received"].as_f64().unwrap() / flow["sent"].as_f64().unwrap()
 }
 
-/// Real nodes and simulated ones deliver about as much. A machine that is busy with other things
-/// delivers less in real time, not more.
+/// Real nodes and simulated ones deliver about as much. A machine that is busy with other tasks delivers less in real
+/// time, not more.
 #[test]
 fn real_nodes_deliver_about_what_simulated_ones_do() {
     const ROUGHLY: f64 = 0.25;
@@ -148,8 +147,8 @@ fn real_nodes_deliver_about_what_simulated_ones_do() {
     }
 }
 
-/// A relay that is stopped takes nothing away: what came for it meanwhile goes on when it does. By UDP
-/// nobody passes it.
+/// A stopped relay process loses nothing: packets that arrived meanwhile are forwarded when it continues. Direct
+/// packets by UDP do not pass through it.
 #[test]
 fn a_stalled_process_goes_on_with_what_has_waited() {
     let folder = Folder::new("stall");
@@ -161,13 +160,13 @@ fn a_stalled_process_goes_on_with_what_has_waited() {
     let file = folder.write("stall.toml", text);
     let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
     let silence = |name: &str| flow(&report, name)["longest_gap_ms"].as_f64().unwrap();
-    // Those of the last 100 ms are in time.
+    // Packets of the last 100 ms are in time.
     assert!(silence("overlay") >= 400.0, "{report}");
     assert!(silence("direct") < silence("overlay"), "{report}");
     assert!(received(&report, "overlay") > 0.5, "{report}");
 }
 
-/// Three nodes in a row, and for so long a reliable stream from the first to the last.
+/// Makes a scenario of three nodes in a row, with a reliable stream of this length from the first to the last.
 fn stream_over_a_relay(path: &str, seconds: u32, fault: &str) -> String {
     let duration = seconds + 1;
     format!(
@@ -200,7 +199,7 @@ fn a_reliable_stream_is_opened_again_when_its_receiver_is_back() {
     let text = stream_over_a_relay("delay=5ms", 12, faults);
     let file = folder.write("again.toml", &text);
     let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
-    // Of the first second a twelfth.
+    // A twelfth of the packets is from the first second.
     assert!(received(&report, "bytes") > 0.15, "{report}");
     assert_eq!(flow(&report, "bytes")["reordered"], 0, "{report}");
 }
@@ -240,7 +239,7 @@ fn nodes_that_are_left_running_are_ended_by_down_and_nothing_else_is() {
     assert!(refused(&["lab", "down", out]).contains("no nodes were left running"));
 }
 
-/// A long run in the background, whose nodes are up.
+/// Starts a long run in the background, and waits until its nodes are up.
 fn in_background(folder: &Folder) -> Child {
     let text = example("diamond.toml").replace("duration = \"30s\"", "duration = \"600s\"");
     let file = folder.write("long.toml", &text);
@@ -293,7 +292,7 @@ fn a_node_that_dies_of_itself_ends_the_run_and_all_others() {
     assert_eq!(nodes_in(&folder.0), Vec::<String>::new());
 }
 
-/// Both commands that take a scenario tell the file, the key and what was expected.
+/// Both commands that take a scenario report the file, the key and the expected value.
 #[test]
 fn scenarios_that_cannot_be_are_refused_by_both() {
     let folder = Folder::new("refused");
@@ -414,7 +413,7 @@ fn strict_runs_and_merges_fail_when_a_claim_does_not_hold() {
             assert!(!output.stdout.is_empty());
         }
     }
-    // Where nothing was put to a test, nothing is known to hold.
+    // Without any test, nothing is known to hold.
     let claims = text.find("[[experiment.claim]]").unwrap()..text.find("[scenario]").unwrap();
     let mut bare = text.to_owned();
     bare.replace_range(claims, "");
@@ -425,11 +424,11 @@ fn strict_runs_and_merges_fail_when_a_claim_does_not_hold() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.lines().last(), Some("sinew: no claim was judged"));
-    // A part is not judged.
+    // A part of an experiment has no verdict.
     refused(&[&shard[..], &["--strict"]].concat());
 }
 
-/// Files with these names and contents, which can be run.
+/// Writes executable files with these names and contents.
 fn programs(folder: &Path, all: &[(&str, &str)]) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(folder).unwrap();
@@ -440,7 +439,7 @@ fn programs(folder: &Path, all: &[(&str, &str)]) {
     }
 }
 
-/// What clusters run gives what one machine gives, byte for byte.
+/// A cluster gives the same result as one machine, byte for byte.
 #[test]
 fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
     let folder = Folder::new("cluster");
@@ -453,7 +452,7 @@ fn the_parts_of_a_cluster_are_merged_into_the_files_of_one_machine() {
         names.map(|name| std::fs::read(folder.0.join(of).join("amir06").join(name)).unwrap())
     };
     let one = files("one");
-    // Clusters that are this machine.
+    // The clusters are programs on this machine.
     let bin = folder.0.join("bin");
     programs(
         &bin,

@@ -1,5 +1,5 @@
-//! Connections that are opened and dropped, one after the other and many at a time, leave nothing
-//! behind in any process: no descriptor, no stream, no buffer, no memory.
+//! Connections that are opened and dropped, one after the other and many at a time, must leave
+//! nothing behind in any process: no descriptor, no stream, no buffer, no memory.
 //!
 //! The thousands of the full run take a while: `cargo test -p sinew --test leaks -- --ignored`.
 
@@ -24,9 +24,9 @@ use world::World;
 const PORT: u16 = 5000;
 /// Connections at the same time.
 const WORKERS: usize = 16;
-/// How much more memory a process may have in use after the connections than before, in KiB. What
-/// an allocator keeps and does not return comes and goes within this; a stream's state has some
-/// hundreds of bytes and its buffers have kilobytes, so thousands that stay show.
+/// How much more memory a process may use after the connections than before, in KiB. Memory that an
+/// allocator keeps varies within this limit. A stream's state has some hundreds of bytes and its
+/// buffers have kilobytes, so thousands of leaked ones exceed the limit.
 const SLACK_KIB: u64 = 8 << 10;
 
 /// A program that runs until it is dropped.
@@ -39,7 +39,7 @@ impl Drop for Running {
     }
 }
 
-/// What a process has in use.
+/// The resources that a process uses.
 #[derive(Debug)]
 struct Held {
     descriptors: usize,
@@ -75,7 +75,7 @@ fn two_nodes(test: &str, more: &str) -> World {
     world
 }
 
-/// Does `once` for each number below `count`, so many of them at the same time.
+/// Calls `once` for each number below `count`, [`WORKERS`] of them at the same time.
 fn in_parallel(count: u32, once: impl Fn(u32) + Sync) {
     let next = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn in_parallel(count: u32, once: impl Fn(u32) + Sync) {
     });
 }
 
-/// Waits until both nodes have no stream, and as many clients as `clients` says.
+/// Waits until neither node has a stream, and each has the given number of clients.
 fn wait_until_gone(world: &World, clients: [u64; 2]) {
     for (name, clients) in ["ams", "fra"].into_iter().zip(clients) {
         world.wait(&format!("{name} has no stream"), || {
@@ -107,8 +107,8 @@ fn wait_until_gone(world: &World, clients: [u64; 2]) {
     }
 }
 
-/// Runs `some` connections, and then `many`, after which the processes must hold what they held
-/// in between.
+/// Runs `some` connections, and then `many`. After that, the processes must use no more resources
+/// than in between.
 fn leaves_nothing(
     world: &World,
     others: &[(&str, u32)],
@@ -118,7 +118,7 @@ fn leaves_nothing(
 ) {
     let mut processes = vec![("ams", world.pid("ams")), ("fra", world.pid("fra"))];
     processes.extend(others);
-    // Until pools and tables have what they need.
+    // The first connections fill pools and tables.
     run(some);
     wait_until_gone(world, clients);
     let before: Vec<Held> = processes.iter().map(|(_, pid)| Held::by(*pid)).collect();
@@ -138,7 +138,7 @@ fn leaves_nothing(
     }
 }
 
-/// Opens and drops streams from `from`, at whose other end `listener` takes them.
+/// Opens and drops streams from `from`. `listener` accepts them at the other end.
 fn open_and_drop(from: &Node, listener: &Listener, count: u32) {
     let to = Target::parse(&format!("10.7.0.2:{PORT}")).unwrap();
     thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn open_and_drop(from: &Node, listener: &Listener, count: u32) {
                 match n % 5 {
                     0 => accepted.reset(),
                     1 => drop((&accepted).write_all(&[7; 3_000])),
-                    // What the other end has said is not read.
+                    // Data of the other end is not read.
                     _ => {}
                 }
             }
@@ -185,7 +185,7 @@ fn ten_thousand_streams_opened_and_dropped_leave_nothing() {
     streams("dropped-full", [1_000, 10_000]);
 }
 
-/// A TCP server that answers every line, until the other side has enough.
+/// Starts a TCP server that answers every line, until the client closes.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -198,7 +198,7 @@ fn echo() -> SocketAddr {
     at
 }
 
-/// Says something, hears it, and goes: in order, or not.
+/// Sends a line and closes. Two of three visits read the answer first.
 fn visit(mut tcp: TcpStream, n: u32) {
     tcp.write_all(b"hello").unwrap();
     if !n.is_multiple_of(3) {
@@ -211,7 +211,7 @@ fn visit(mut tcp: TcpStream, n: u32) {
     }
 }
 
-/// Starts `sinew` with these words, and tells where it says that it listens.
+/// Starts `sinew` with these words, and returns the address at which it listens.
 fn listening(world: &World, words: &str) -> (Running, SocketAddr) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     command
@@ -225,7 +225,7 @@ fn listening(world: &World, words: &str) -> (Running, SocketAddr) {
     out.read_line(&mut line).unwrap();
     let said: Value = serde_json::from_str(&line).unwrap();
     let at = said["at"].as_str().unwrap().parse().unwrap();
-    // What else it says is read, so that it never waits for its reader.
+    // Its further output is read, so that the process never waits for a reader.
     thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     (child, at)
 }
@@ -263,7 +263,7 @@ fn connections_carried_by_socks_and_dropped_leave_nothing() {
             let mut tcp = TcpStream::connect(at).unwrap();
             tcp.write_all(&request).unwrap();
             if n % 7 == 0 {
-                // Without having heard the answer.
+                // Close without having read the answer.
                 return;
             }
             let mut answer = [0; 12];

@@ -1,4 +1,4 @@
-//! Who gets in and who does not: certificates of other networks, expired, renewed, revoked.
+//! Which nodes may join a network: certificates of other networks, expired, renewed, revoked.
 
 #![allow(
     clippy::print_stdout,
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use world::streams::Stream;
 use world::{World, copy, failure};
 
-/// Handshakes that a node has refused for a reason.
+/// Returns how many handshakes a node has refused for a reason.
 fn refused(world: &World, node: &str, reason: &str) -> u64 {
     world.status(node)["counters"]["refused"][reason]
         .as_u64()
@@ -26,7 +26,7 @@ fn refused(world: &World, node: &str, reason: &str) -> u64 {
 fn a_node_of_another_network_is_refused_counted_and_explained() {
     let mut world = World::new("foreign");
     world.add("ams", 1, "");
-    // Another network whose node dials ours.
+    // A node of another network dials ours.
     world.sinew("net init other --name other");
     let (there, here) = (world.endpoint(1), world.endpoint(2));
     world.sinew(&format!("net add other ams --address {there}"));
@@ -79,7 +79,7 @@ fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
     let mut world = World::new("expired");
     world.add("ams", 1, "");
     world.add("fra", 2, "");
-    // The authority issues one that ended a minute ago.
+    // The authority issues a certificate that expired a minute ago.
     let key = world.dir.join("net/network.key");
     let mut authority = Authority::from_text(&fs::read_to_string(&key).unwrap()).unwrap();
     let path = world.node("fra").join("node.cert");
@@ -135,7 +135,7 @@ fn a_revoked_node_is_dropped_everywhere_and_stays_out() {
     }
     world.wait_for_link("ams", "fra");
     world.wait_for_link("fra", "lon");
-    // Told to one that is no neighbour of the revoked node; flooding does the rest.
+    // The list is sent to a node that is no neighbour of the revoked one. It spreads by flooding.
     world.sinew("net revoke net lon --node net/ams/ams.ctl");
     world.wait("fra knows", || {
         world.status("fra")["snapshot"]["revocations_version"] == 1
@@ -147,7 +147,7 @@ fn a_revoked_node_is_dropped_everywhere_and_stays_out() {
     let list = world.json("net list net");
     assert_eq!(list["nodes"][2]["state"], "revoked");
 
-    // A restart does not forget it, even with the file that the node had at first.
+    // After a restart the node still knows the revocation, even with the file that it had at first.
     let kept = world.node("fra").join("revocations");
     fs::remove_file(&kept).unwrap();
     world.stop("fra");
@@ -170,7 +170,7 @@ fn a_list_that_was_flooded_is_kept_in_a_file() {
     world.start("fra");
     world.wait_for_link("ams", "fra");
     world.sinew("net revoke net eve");
-    // As if fra's directory were on another machine.
+    // Delete the list, as if fra's directory were on another machine.
     let kept = world.node("fra").join("revocations");
     fs::remove_file(&kept).unwrap();
     world.sinew("net revoke net eve --node net/ams/ams.ctl");
@@ -185,7 +185,7 @@ fn a_revocation_is_delivered_by_the_nodes_directory_or_told_as_not_delivered() {
     world.add("ams", 1, "");
     world.add("fra", 2, "");
     world.start("fra");
-    // Nobody runs in ams: the register has it, the network has not.
+    // No node runs in ams: the register has the revocation, the network does not.
     let words = "net revoke net fra --node net/ams";
     let (status, text) = failure(&world.try_sinew(words));
     assert!(
@@ -200,7 +200,7 @@ fn a_revocation_is_delivered_by_the_nodes_directory_or_told_as_not_delivered() {
     );
     assert_eq!(world.json("net list net")["nodes"][1]["state"], "revoked");
 
-    // fra has a list of its own in its directory, and has not read it: it goes on.
+    // fra has a list in its own directory, and has not read it, so it keeps running.
     let kept = world.node("ams").join("revocations");
     fs::remove_file(kept).unwrap();
     world.start("ams");
@@ -232,7 +232,7 @@ fn a_certificate_is_renewed_by_the_nodes_directory_and_no_serial_is_spent_on_nob
     assert_ne!(serial(&world), before);
 }
 
-/// Twenty calls from `ams` by `lon` to `fra`, which are counted.
+/// Twenty calls from `ams` by `lon` to `fra`, with counted packets.
 ///
 /// ```text
 ///   ams ── lon ── fra        and at lon: evil, which is revoked; nyc, an issuer whose key is stolen, with mia, which it
@@ -243,9 +243,9 @@ struct Calls {
     calls: Vec<Stream>,
 }
 
-/// Packets on their way: not yet lost.
+/// Packets that may be in flight, and so are not lost yet.
 const TAIL: u64 = 10;
-/// Those who are out are out for good: so many packets of each call later.
+/// Nodes that are out must stay out: the check continues for this many packets of each call.
 const AFTERWARDS: u64 = 100;
 
 impl Calls {
@@ -282,8 +282,8 @@ impl Calls {
         Calls { world, calls }
     }
 
-    /// Does something, and waits until others have no link to those who are out. How long that took, and what the calls
-    /// have lost of how many packets.
+    /// Runs the command `act`, and waits until no honest node has a link to a node in `out`. Returns how long that took,
+    /// how many packets the calls have lost, and how many they have sent.
     fn during(&self, act: &str, after: Duration, out: &[&str]) -> (Duration, u64, u64) {
         let from: Vec<u64> = self.calls.iter().map(Stream::due).collect();
         self.world.sinew(act);

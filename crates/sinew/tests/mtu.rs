@@ -1,5 +1,5 @@
-//! Interfaces and paths of any MTU: a node joins a network of eleven over them, and every kind of
-//! traffic passes. Real nodes in network namespaces; needs root, says so and skips without.
+//! Interfaces and paths of any MTU: a node joins a network of eleven over them, and every kind of traffic passes. Real
+//! nodes in network namespaces. The tests need root; without root they print a line and skip.
 //!
 //! ```text
 //!   both ends   joiner ── MTU ── core
@@ -7,8 +7,8 @@
 //!   path        joiner ── 1500 ── router ── MTU ── router ── 1500 ── core
 //! ```
 //!
-//! The addresses of the nodes are those of loopback interfaces, so that only routes change from case
-//! to case. What a case has measured is printed.
+//! The nodes have the addresses of loopback interfaces, so that only routes change from case to case. Each case prints
+//! its measurements.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -28,19 +28,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use world::World;
 
-/// The nodes of the core; the next one joins.
+/// The number of nodes of the core. One more node joins.
 const CORE: u16 = 11;
 const JOINER: &str = "n12";
 /// The node at the far end of the traffic.
 const FAR: &str = "n11";
 const PORT: u16 = 5_000;
 const GROUP: &str = "239.1.1.1";
-/// Patience with one datagram; it is sent again then.
+/// How long to wait for one datagram before it is sent again.
 const MOMENT: base::Duration = base::Duration::from_millis(500);
-/// Patience with all tries of one datagram. Only a failure waits so long.
+/// How many times a datagram is sent. Only a failure needs so many.
 const TRIES: u32 = 60;
 const STREAM_BYTES: usize = 2_000_000;
-/// Lengths of datagrams: small ones, all around the MTUs that are tried, many fragments.
+/// Lengths of long datagrams, which need fragments: around the MTUs of the test, up to the longest one.
 const LONG: [usize; 4] = [2_000, 9_000, 30_000, 65_507];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Family {
 }
 
 impl Family {
-    /// Where the nodes are: the core's network is the first, the joiner's the second.
+    /// Returns the address of the nodes in the core's network (1) or in the joiner's (2).
     fn host(self, which: u8) -> String {
         match self {
             Family::V4 => format!("10.98.0.{which}"),
@@ -58,7 +58,7 @@ impl Family {
         }
     }
 
-    /// The address of an end of a segment.
+    /// Returns the address of an end of a segment.
     fn end(self, segment: usize, end: u8) -> String {
         match self {
             Family::V4 => format!("10.98.{}.{end}", segment + 1),
@@ -66,7 +66,7 @@ impl Family {
         }
     }
 
-    /// Lengths of one host's, and of one segment's network.
+    /// Returns the prefix lengths of one host's network and of a segment's network.
     fn bits(self) -> (u8, u8) {
         match self {
             Family::V4 => (32, 24),
@@ -88,7 +88,7 @@ impl Family {
         self.ip(at, &format!("address add {address} dev {interface}{nodad}"));
     }
 
-    /// What an interface of `mtu` leaves for UDP, and what of it a link is to find.
+    /// Returns the range of UDP payload that a link must find over an interface of `mtu`.
     fn usable(self, mtu: u16) -> std::ops::RangeInclusive<u64> {
         let headers = if self == Family::V4 { 28 } else { 48 };
         match u64::from(mtu) - headers {
@@ -99,15 +99,15 @@ impl Family {
     }
 }
 
-/// The way from the joiner's network to the core's.
+/// The path from the joiner's network to the core's network.
 struct Lane<'a> {
     core: &'a Namespace,
-    /// The joiner's, and those of the routers.
+    /// The namespaces of the joiner and of the routers.
     spaces: Vec<Namespace>,
 }
 
 impl<'a> Lane<'a> {
-    /// Segments with these MTUs, the joiner's first.
+    /// Makes segments with these MTUs, the joiner's first.
     fn new(core: &'a Namespace, family: Family, mtus: &[u16]) -> Lane<'a> {
         let spaces: Vec<Namespace> = mtus.iter().map(|_| namespace()).collect();
         let lane = Lane { core, spaces };
@@ -136,7 +136,7 @@ impl<'a> Lane<'a> {
                 &format!("left{i}"),
             );
             let (joiner, core) = (family.host(2), family.host(1));
-            // Whichever of its addresses the kernel would prefer: the node's is bound.
+            // The node's own address is bound, whichever address the kernel would prefer.
             family.ip(left, &format!("route add {core} via {}", family.end(i, 2)));
             family.ip(
                 right,
@@ -160,7 +160,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The routers say nothing of what they drop.
+    /// Stops the routers from reporting what they drop.
     fn silence(&self, family: Family) {
         let protocol = match family {
             Family::V4 => "icmp",
@@ -180,8 +180,8 @@ impl Drop for Lane<'_> {
     }
 }
 
-/// A network whose interfaces are ready at once: IPv6 looks for seconds whether somebody else has their
-/// addresses.
+/// Makes a network whose interfaces are ready at once: by default, IPv6 checks for seconds whether another host has the
+/// same addresses.
 fn namespace() -> Namespace {
     let namespace = Namespace::new().unwrap();
     for which in ["all", "default"] {
@@ -193,7 +193,7 @@ fn namespace() -> Namespace {
     namespace
 }
 
-/// Eleven nodes in a network of their own, and the certificate of one more.
+/// Makes eleven nodes in a network of their own, and the certificate of one more.
 fn network(name: &str, family: Family) -> (World, Namespace) {
     let core = namespace();
     let (bits, _) = family.bits();
@@ -233,7 +233,7 @@ fn snapshot(world: &World, name: &str) -> Option<Value> {
     serde_json::from_str(&answer).ok()
 }
 
-/// How many nodes a node has a way to, itself included.
+/// Returns how many nodes a node can reach, itself included.
 fn known(world: &World, name: &str) -> usize {
     let Some(status) = snapshot(world, name) else {
         return 0;
@@ -244,7 +244,7 @@ fn known(world: &World, name: &str) -> usize {
         .count()
 }
 
-/// What the links of a node carry, those that are up.
+/// Returns the longest packets of a node's links that are up.
 fn carried(world: &World, name: &str) -> Vec<u64> {
     let status = snapshot(world, name).unwrap();
     let links = status["snapshot"]["links"].as_array().unwrap().iter();
@@ -254,7 +254,7 @@ fn carried(world: &World, name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// What a link of the far node to the joiner carries.
+/// Returns the longest packet of the far node's link to the joiner.
 fn carried_back(world: &World) -> Option<u64> {
     let status = snapshot(world, FAR).unwrap();
     let links = status["snapshot"]["links"].as_array().unwrap();
@@ -262,7 +262,7 @@ fn carried_back(world: &World) -> Option<u64> {
     link["mtu_bytes"].as_u64()
 }
 
-/// The joiner starts; how long it takes until it knows all nodes.
+/// Starts the joiner. Returns how long it takes until it knows all nodes.
 fn join(world: &mut World, lane: &Lane<'_>) -> Duration {
     let began = Instant::now();
     world.launch_in(JOINER, lane.at(0));
@@ -272,7 +272,8 @@ fn join(world: &mut World, lane: &Lane<'_>) -> Duration {
     began.elapsed()
 }
 
-/// Waits until the links of the joiner carry what they can, both ways; how long that takes.
+/// Waits until the links of the joiner have found their longest packet, in both directions. Returns how long that
+/// takes.
 fn settle(world: &World, family: Family, mtu: u16) -> Duration {
     let (began, range) = (Instant::now(), family.usable(mtu));
     world.wait(&format!("links carry {range:?}"), || {
@@ -292,7 +293,7 @@ fn lengths() -> impl Iterator<Item = usize> {
         .chain(LONG)
 }
 
-/// Sends datagrams of all lengths until each has arrived; how many it had to send twice.
+/// Sends datagrams of all lengths until each has arrived. Returns how many it had to send twice.
 fn deliver(from: &DatagramSocket, to: &DatagramSocket, target: Target) -> usize {
     to.set_nonblocking(true).unwrap();
     let mut poller = net::epoll::Poller::new().unwrap();
@@ -311,7 +312,7 @@ fn deliver(from: &DatagramSocket, to: &DatagramSocket, target: Target) -> usize 
                         assert!(buffer[..len] == payload, "other bytes than were sent");
                         has_come = true;
                     }
-                    // One of before, sent twice.
+                    // This is an earlier datagram that was sent twice.
                     Ok(_) => {}
                     Err(Error::WouldBlock) => break,
                     Err(error) => panic!("{error}"),
@@ -326,7 +327,7 @@ fn deliver(from: &DatagramSocket, to: &DatagramSocket, target: Target) -> usize 
     again
 }
 
-/// Bytes of a stream from one node to another.
+/// Sends the bytes of a stream from one node to another.
 fn stream(from: &Node, to: &Node, target: Target) {
     let listener = to.listen(PORT, Options::stream()).unwrap();
     let target = Target::new(target.node, PORT);
@@ -344,7 +345,8 @@ fn stream(from: &Node, to: &Node, target: Target) {
     });
 }
 
-/// Every kind of traffic between the joiner and the far node, both ways. What was sent twice.
+/// Exchanges every kind of traffic between the joiner and the far node, in both directions. Returns how many datagrams
+/// were sent twice.
 fn exchange(world: &World) -> Vec<usize> {
     let sent = world.ping(&format!("{FAR} --count 5 --node net/{JOINER}"));
     assert_eq!(sent["received"], 5);
@@ -375,13 +377,13 @@ fn exchange(world: &World) -> Vec<usize> {
     again
 }
 
-/// The joiner comes over such a way, whose narrowest segment has `mtu`, and leaves again.
+/// The joiner joins over this path, whose narrowest segment has `mtu`, and leaves again.
 fn visit(world: &mut World, family: Family, lane: &Lane<'_>, mtu: u16, what: &str) {
     let joined = join(world, lane);
     let settled = settle(world, family, mtu);
     let again = exchange(world);
-    // A busy machine makes a link ask for a moment whether the other end is there. It is up again, and still
-    // carries what it carried.
+    // On a busy machine, a link may need a moment to check whether the other end is there. It is up again, and still
+    // carries the same.
     settle(world, family, mtu);
     println!(
         "{family:?} {what}: joined after {joined:?}, MTU found {settled:?} later, sent twice {again:?}"
@@ -454,8 +456,8 @@ fn paths_of_ipv6() {
     paths("paths_of_ipv6", Family::V6, &[1_280]);
 }
 
-/// A stream between the joiner and the far node that is written and read all the time. `change` is
-/// called when some has come, and it ends when much more has.
+/// Runs a stream between the joiner and the far node. The function calls `change` after some data has arrived, and ends
+/// when much more has.
 fn goes_on(world: &World, change: impl FnOnce()) -> Duration {
     const BEFORE: u64 = 3_000_000;
     const AFTER: u64 = 3_000_000;
@@ -504,7 +506,7 @@ fn shrinking(name: &str, family: Family) {
         return;
     }
     let (mut world, core) = network(name, family);
-    // The joiner's own interface, and one behind a router that says so or does not.
+    // The MTU shrinks at the joiner's own interface, and behind a router that reports it or does not.
     for (segment, is_silent) in [(0, false), (1, false), (1, true)] {
         let lane = Lane::new(&core, family, &[1_500, 1_500, 1_500]);
         if is_silent {
@@ -513,7 +515,7 @@ fn shrinking(name: &str, family: Family) {
         join(&mut world, &lane);
         settle(&world, family, 1_500);
         let took = goes_on(&world, || lane.set_mtu(segment, 1_280));
-        // What carries nothing long is not looked at for a while: that goes on in fragments.
+        // A link that carries no long packets is not tested for a while. Its traffic continues in fragments.
         let again = exchange(&world);
         println!(
             "{family:?} segment {segment} shrinks, silent {is_silent}: 3 MB took {took:?}, sent twice {again:?}, carried {:?}",

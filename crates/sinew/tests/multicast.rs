@@ -1,5 +1,5 @@
-//! IP multicast across real nodes, in network namespaces, by plain sockets: one site has its bridge in
-//! the node, the other beside it. Needs root; says so and skips without.
+//! IP multicast across real nodes, in network namespaces, by plain sockets: one site has its bridge in the node, the
+//! other beside it. The test needs root; without root it prints a line and skips.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -20,7 +20,7 @@ use world::World;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const PORT: u16 = 5_004;
 const TAPS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 1, 1)];
-/// Patience with one packet; the next is sent then.
+/// How long to wait for one packet before the next is sent.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// A process that ends with the test.
@@ -45,7 +45,7 @@ fn start(inside: &Namespace, dir: &Path, words: &str) -> Running {
     Running(command.spawn().unwrap())
 }
 
-/// A socket of a program at a site's TAP interface, as soon as there is one.
+/// Opens a program's socket at a site's TAP interface, as soon as the interface exists.
 fn socket(world: &World, site: &Namespace, which: usize, joins: bool) -> UdpSocket {
     let open = || {
         let port = if joins { PORT } else { 0 };
@@ -120,7 +120,7 @@ fn programs_of_two_sites_share_a_group() {
             sink.recv_from(&mut bytes)
                 .is_ok_and(|(len, who)| who.ip() == TAPS[from] && &bytes[..len] == b"hello")
         });
-        // A packet as long as the interface takes comes whole.
+        // The longest packet of the interface arrives whole.
         let long = vec![7; 1_472];
         world.wait("a long packet crosses", || {
             source.send_to(&long, (GROUP, PORT)).unwrap();

@@ -1,12 +1,13 @@
-//! A node behind a masquerading router dials out; its neighbour learns its address and follows it
-//! when the router rebinds; streams in both directions go on. Real processes, real NAT by nftables, in namespaces of the test.
+//! A node behind a masquerading router dials out. Its neighbour learns the node's address and follows it when the
+//! router rebinds; streams in both directions continue. Real processes, real NAT by nftables, in namespaces of the
+//! test.
 //!
 //! ```text
 //!   inner 10.99.1.2 --- 10.99.1.1 router 10.99.2.1 (later 10.99.2.9) --- 10.99.2.2 hub
 //!                               masquerade ->
 //! ```
 
-// A test fails by panicking, in its own functions too.
+// A test fails by panicking, also in its helper functions.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -56,7 +57,7 @@ fn start(at: &Namespace, dir: &Path, listen: &str, neighbors: &str) -> Running {
     Running(command.stdout(Stdio::null()).spawn().unwrap())
 }
 
-/// Asks `to` for an echo through the node at `socket` until one comes; polls, bounded.
+/// Asks `to` for an echo through the node at `socket` until one comes, for a limited time.
 fn echoes(socket: &Path, to: Target) -> bool {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -98,12 +99,12 @@ fn ask(socket: &Path, to: Target) -> bool {
     false
 }
 
-/// The byte at this place of every stream.
+/// Returns the byte at this position of every stream.
 fn byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// A stream that is written until it is told to stop, and read to its end.
+/// A stream that is written until the test stops it, and read to its end.
 #[derive(Default)]
 struct Pouring {
     read: AtomicU64,
@@ -111,7 +112,7 @@ struct Pouring {
 }
 
 impl Pouring {
-    /// Bytes that were written, all of which came as they were.
+    /// Returns the number of written bytes, all of which arrived unchanged.
     fn pour(&self, from: &Path, to: &Path, at: Target) -> u64 {
         let listener = Node::at(to).listen(at.port.0, Options::stream()).unwrap();
         let near = Node::at(from).connect(at, Options::stream()).unwrap();
@@ -149,10 +150,10 @@ impl Pouring {
         }
     }
 
-    /// Waits for bytes that were not there before; polls, bounded.
+    /// Waits until further bytes arrive, for a limited time.
     fn goes_on(&self) -> bool {
         let (before, until) = (self.read.load(Ordering::Relaxed), Instant::now() + PATIENCE);
-        // More than was on its way and in buffers.
+        // The number is larger than what was in flight and in buffers.
         while self.read.load(Ordering::Relaxed) < before + (16 << 20) {
             if Instant::now() > until {
                 return false;
@@ -248,7 +249,7 @@ fn a_neighbour_behind_nat_is_followed_when_the_router_rebinds() {
             .collect();
         let go_on = || pouring.iter().all(Pouring::goes_on);
         let before = go_on();
-        // The kernel forgets the bindings of an address that goes away; the new one gives new ones.
+        // The kernel forgets the bindings of an address that is removed. The new address gets new bindings.
         router
             .ip(&["addr", "del", "10.99.2.1/24", "dev", "r1"])
             .unwrap();

@@ -1,4 +1,4 @@
-//! Node processes that work: they find each other, carry packets, tell of themselves, and stop.
+//! Running node processes: they find each other, carry packets, report their state, and stop.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -51,7 +51,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     for routing in ["best", "disjoint", "disjoint-3", "flooding", "targeted"] {
         world.ping(&format!("lon --count 3 --routing {routing} --node net/ams"));
     }
-    // A request that leaves no room for its stamp is refused, with the length that fits.
+    // A request without room for its time stamp is refused, with the length that fits.
     let long = "ping lon --count 1 --size 1392 --routing disjoint --node net/ams";
     let (status, text) = failure(&world.try_sinew(long));
     assert!(status == 1 && text.contains("at most 1372 bytes"), "{text}");
@@ -73,7 +73,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
         "{trace}"
     );
 
-    // People see tables.
+    // Users see tables.
     let links = world.sinew("links --node net/fra");
     assert!(
         links.contains("ams") && links.contains("lon") && links.contains("up"),
@@ -83,7 +83,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
         world.sinew("status --node net/fra").contains("2 of 2 up")
     });
     assert!(world.sinew("flows --node net/fra").contains("lon:7"));
-    // Three nodes run here, so one must be chosen.
+    // Three nodes run here, so the user must choose one.
     let (status, text) = failure(&world.try_sinew("status"));
     assert!(
         status == 2 && text.contains("--node") && text.contains("lon.ctl"),
@@ -164,7 +164,7 @@ fn nodes_have_post_quantum_keys_where_both_want_them_and_say_why_not() {
         "{table}"
     );
 
-    // The dialler of either side has the reason, and who was dialled has it in its log.
+    // The dialler of either side has the reason, and the dialled node has it in its log.
     let says = |at: &str, with: &str, reason: &str| {
         world.wait(&format!("{at} says of {with}: {reason}"), || {
             let link = link(at, with);
@@ -185,7 +185,8 @@ fn links_are_impaired_in_a_laboratory_only() {
     world.add("ams", 1, "--lab");
     world.add("fra", 2, "--lab");
     world.add("lon", 3, "");
-    // Two nodes at first: with a third there is a way around the slow link, and pings may take it.
+    // At first only two nodes run: a third one would offer a path around the slow link, and pings
+    // might take it.
     for name in ["ams", "fra"] {
         world.start(name);
     }
@@ -249,7 +250,7 @@ fn metrics_are_served_and_a_signal_ends_a_node_cleanly() {
     assert!(!world.control("fra").exists() && !world.node("fra").join("fra.sock").exists());
     world.wait_for_line("fra", "stopped");
     world.wait_for_line("ams", "the neighbour is stopping");
-    // A node that was killed leaves its files; they are no obstacle, and it comes back.
+    // A killed node leaves its files. They are no obstacle to a restart.
     world.start("fra");
     world.wait_for_link("ams", "fra");
     world.kill("fra");
@@ -262,7 +263,8 @@ fn metrics_are_served_and_a_signal_ends_a_node_cleanly() {
 #[test]
 fn a_neighbor_is_found_by_its_host_name() {
     let mut world = World::new("names");
-    // The name stands for an address that all tests share, so the port must be this test's own.
+    // The name stands for an address that all tests share, so the port must belong to this test
+    // alone.
     let port = 10_000 + std::process::id() % 20_000;
     world.sinew(&format!("net add net ams --address localhost:{port}"));
     world.add("fra", 2, "");
@@ -278,7 +280,7 @@ fn two_nodes_do_not_share_an_address_or_a_socket() {
     let mut world = World::new("shared");
     world.add("ams", 1, "");
     world.start("ams");
-    // The same configuration again.
+    // Start the same configuration again.
     let pid = world.status("ams")["host"]["pid"].clone();
     let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
     assert_eq!(status, 2, "{text}");
@@ -286,7 +288,7 @@ fn two_nodes_do_not_share_an_address_or_a_socket() {
         text.contains(&format!("ams already runs (pid {pid})")),
         "{text}"
     );
-    // Another node at the same address.
+    // Start another node at the same address.
     world.add("fra", 2, "");
     let config = world.node("fra").join("node.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -322,7 +324,7 @@ fn a_bad_configuration_names_file_line_and_remedy() {
             "{to}: {status} {text}"
         );
     }
-    // What waiting does not mend.
+    // The next errors do not go away with time.
     std::fs::write(&path, &good).unwrap();
     let key = world.node("ams").join("node.key");
     let open = |mode| std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
@@ -388,7 +390,8 @@ fn commands_that_are_typed_behind_the_nodes_wait_for_what_is_coming() {
     for name in ["ams", "fra", "par"] {
         world.launch(name);
     }
-    // As they stand in the README, at once: no link is up yet, nor even a socket there.
+    // The commands run at once, as in the README: no link is up yet, and there is not even a
+    // socket.
     let ping = world.json("ping par --count 3 --timeout 5000ms --node net/ams");
     assert_eq!(ping["received"], 3, "{ping}");
     world.stop("fra");
@@ -415,7 +418,7 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     let line = world.wait_for_line("fra", "node.toml again");
     assert!(!line.contains("taken"), "{line}");
 
-    // A mistake changes nothing.
+    // A file with a mistake changes nothing.
     std::fs::write(&path, good.replace("listen", "lisen")).unwrap();
     world.hang_up("fra");
     world.wait_for_line("fra", "is not taken, and the node goes on as before");
@@ -424,7 +427,7 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     assert_eq!(output.status.code(), Some(1), "{why}");
     assert!(why.contains("did you mean `listen`?"), "{why}");
 
-    // A neighbour more, a log file, and what has to wait.
+    // One more neighbour, a log file, and a key that takes effect at the next start.
     let neighbor = format!(
         "dscp = true\nlog_file = \"fra.log\"\n[[neighbor]]\nname = \"ams\"\naddress = \"10.7.0.1\"\nendpoint = \"{}\"\n",
         world.endpoint(1)
@@ -438,7 +441,7 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
         text().contains("taken: log_file, neighbor ams; takes effect at the next start: dscp")
     });
 
-    // A renewed certificate, and a log file that was renamed.
+    // A renewed certificate, and a renamed log file.
     world.sinew("net renew net fra");
     std::fs::rename(&log, log.with_extension("old")).unwrap();
     world.hang_up("fra");
@@ -448,7 +451,7 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     assert_eq!(world.link("fra", "ams"), "up");
     assert_eq!(world.status("fra")["counters"]["links_down"], 0);
 
-    // The neighbour is listed no more.
+    // The neighbour is removed from the file.
     let without = format!("dscp = true\nlog_file = \"fra.log\"\n{good}");
     std::fs::write(&path, without + "[relay]\ntransfers = 3\nroots = ['.']\n").unwrap();
     let told = world.json("reload --node net/fra");
@@ -480,7 +483,8 @@ fn no_packet_is_lost_while_a_node_reads_its_files_again() {
     let path = world.node("fra").join("node.toml");
     let good = std::fs::read_to_string(&path).unwrap();
     let ping = format!("ping lon --count {PACKETS} --interval 10ms --timeout 30s --node net/ams");
-    // All pass the node that reloads: each has a number, and is answered by the same number.
+    // All packets pass the node that reloads. Each has a number, and its answer has the same
+    // number.
     let (ping, reloads) = std::thread::scope(|scope| {
         let ping = scope.spawn(|| world.json(&ping));
         let mut reloads = 0;
@@ -528,7 +532,7 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
             }
         }
     };
-    // Far more often than the unit has it. Nothing else happens in this node that would wake it.
+    // The interval is much shorter than in the unit. Nothing else in this node would wake it.
     let variables = [
         ("NOTIFY_SOCKET", path.to_str().unwrap()),
         ("WATCHDOG_USEC", "400000"),
@@ -555,7 +559,7 @@ fn the_units_of_services_are_those_that_the_documentation_quotes() {
     for unit in [&unit, &gateway] {
         assert!(read("docs/operation.md").contains(&format!("```ini\n{unit}```")));
     }
-    // What the one may not, the other may not.
+    // The two units have the same restrictions.
     let (_, walls) = unit.split_once("\nCapabilityBoundingSet=\n").unwrap();
     assert!(gateway.ends_with(walls), "{walls}");
     for line in [
@@ -566,7 +570,7 @@ fn the_units_of_services_are_those_that_the_documentation_quotes() {
     ] {
         assert!(unit.lines().any(|l| l == line), "{line}");
     }
-    // A node that the unit starts has what it asks for, and does not warn.
+    // The unit gives the node enough descriptors, so it does not warn.
     let descriptors = unit.lines().find_map(|l| l.strip_prefix("LimitNOFILE="));
     let descriptors: u64 = descriptors.unwrap().parse().unwrap();
     assert!(descriptors >= cli::node::DESCRIPTORS, "{descriptors}");
@@ -576,7 +580,7 @@ fn the_units_of_services_are_those_that_the_documentation_quotes() {
 fn the_release_program_is_small_and_its_first_build_is_announced() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    // With debug information it has 115 MB, without 27 MB.
+    // With debug information the program has 115 MB, without it 27 MB.
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     assert_eq!(
         manifest["profile"]["release"]["strip"].as_str(),

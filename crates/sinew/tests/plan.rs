@@ -1,4 +1,4 @@
-//! `sinew plan` of scenario files; of running nodes it asks what `sinew why` asks.
+//! `sinew plan` for scenario files. For running nodes it asks the same questions as `sinew why`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Four links in a row, the third the worst.
+/// Four links in a row, with the third as the worst.
 const CHAIN: &str = r#"
 [scenario]
 name = "chain"

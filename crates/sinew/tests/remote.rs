@@ -1,4 +1,4 @@
-//! Clients that come in by a node's gate, as from another host.
+//! Clients that connect through a node's gate, as from another host.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use world::{World, failure};
 
-/// Two nodes with gates.
+/// Makes two nodes with gates.
 fn two_gates(test: &str) -> World {
     let mut world = World::new(test);
     for (name, number) in [("ams", 1), ("fra", 2)] {
@@ -76,11 +76,11 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
     let (len, from, info) = b.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..len], from), (&b"hello"[..], a.local()));
     assert!(info.remaining.is_some());
-    // Up to the longest, which crosses the network in fragments.
+    // The longest datagram crosses the network in fragments.
     let mut room = vec![0; 65_507];
     for len in [0, 1_400, 20_000, 65_507] {
         let long = bytes(len, len as u32);
-        // Datagrams may be lost, on a busy machine.
+        // On a busy machine datagrams may be lost.
         world.wait(&format!("{len} bytes arrive"), || {
             a.send_to(&long, b.local()).unwrap();
             b.set_nonblocking(true).unwrap();
@@ -97,7 +97,7 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
     let taken = fra.bind(500, options).unwrap_err().to_string();
     assert!(taken.contains("in use"), "{taken}");
 
-    // Bytes, far more than all buffers on the way, in both directions, and both ends.
+    // A stream with far more bytes than all buffers on the path, in both directions, and both ends.
     let listener = fra.listen(600, Options::stream()).unwrap();
     let (there, back) = (bytes(3_000_000, 1), bytes(1_000_000, 2));
     let (expected, answer) = (there.clone(), back.clone());
@@ -108,7 +108,7 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
         assert!(got == expected, "other bytes came");
         stream.write_all(&answer).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // Until the other side has closed as well.
+        // Wait until the other side has closed as well.
         assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
         listener
     });
@@ -123,7 +123,7 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
     drop(stream);
     let listener = server.join().unwrap();
 
-    // Messages keep their bounds; and what ends before its time is no end.
+    // Messages keep their bounds, and a stream that is cut off is not a complete one.
     let stream = ams.connect_messages(to, Options::stream()).unwrap();
     let Accepted::Messages(other) = listener.accept().unwrap() else {
         panic!("not a stream of messages");
@@ -158,7 +158,7 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
         ..good.clone()
     };
     assert!(why(wrong_token.clone()).contains("token is wrong"));
-    // fra's key, and ams's gate: somebody else than the one that is meant.
+    // With fra's key at ams's gate, the gate is not the one that the client wants.
     let wrong_key = Place {
         key: place(&world, "fra").key,
         ..good.clone()
@@ -172,7 +172,8 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
     assert!(why(nobody).contains("refused"));
 
     let gate: SocketAddr = good.endpoint.parse().unwrap();
-    // Of one address, which is not that of the client: each has so many places and no more.
+    // All connections come from one address, which is not that of the client: each address has a limited number of
+    // places.
     let stranger = SocketAddr::from(([127, 0, 0, 77], 0));
     let connect = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -186,7 +187,7 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
     socket.send_to(b"x", socket.local()).unwrap();
     assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
     drop(sockets);
-    // Nonsense, until the address has failed so often that it is not listened to any more.
+    // Send garbage, until the address has failed so often that the gate refuses it.
     world.wait("this address has to wait", || {
         let mut stream = TcpStream::connect(gate).unwrap();
         stream
@@ -198,18 +199,18 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
         assert!(!answer.starts_with(b"HTTP"));
         ams.bind(0, options).is_err()
     });
-    // Who is in stays in, and who comes to the node itself is not concerned.
+    // Existing clients stay, and clients of the node's own socket are not affected.
     socket.send_to(b"y", socket.local()).unwrap();
     assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
     world.ping("fra --count 2 --node net/ams");
     world.assert_all_run();
 
     world.stop("ams");
-    // The node says that it stops, and then the connection ends.
+    // The node announces that it stops, and then the connection ends.
     assert!(socket.recv_from(&mut [0; 8]).is_err());
 }
 
-/// Carries TCP to `to`, until what it gives is dropped, or shut down on both sides.
+/// Forwards TCP to `to`, until the returned streams are dropped, or shut down on both sides.
 fn wire_to(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<[TcpStream; 2]>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -231,14 +232,14 @@ fn wire_to(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<[TcpStream; 2]>) {
     (at, wires)
 }
 
-/// How the datagrams of the node's only socket travel, once the gate has answered.
+/// Returns the path of the datagrams of the node's only socket, once the gate has answered.
 fn only_way(node: &Node) -> WayReport {
     let ways = node.ways();
     assert!(ways.len() <= 1, "{ways:?}");
     ways.first().copied().unwrap_or_default()
 }
 
-/// What stands at the front of a datagram that has come; none has after some looks.
+/// Returns the number at the front of a received datagram; `None` if none has arrived.
 fn number(socket: &DatagramSocket) -> Option<u32> {
     let mut buffer = [0; 2_000];
     socket.recv_from(&mut buffer).ok()?;
@@ -261,7 +262,7 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     for socket in [&far, &near] {
         socket.set_nonblocking(true).unwrap();
     }
-    // Who only waits needs no way.
+    // A socket that only receives needs no path by UDP.
     assert!(node.ways().is_empty());
     let mut datagram = [7; 300];
     let mut send = |from: &DatagramSocket, to: &DatagramSocket, i: u32| {
@@ -276,8 +277,8 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
         status["gate"]["ways_told"][0]["way"] == "udp"
     });
 
-    // TCP carries nothing at all, and one datagram in ten is lost: no other one waits for anything,
-    // for each is there before the next is sent.
+    // TCP carries nothing at all, and one datagram in ten is lost. No datagram waits for another one, because each has
+    // arrived before the next is sent.
     faults.hold_tcp(true);
     faults.is_lossy.store(true, Ordering::SeqCst);
     let mut came = 0;
@@ -309,7 +310,7 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     assert!(report.rtt.is_some());
     faults.is_lossy.store(false, Ordering::SeqCst);
 
-    // The NAT in between forgets: the node follows as soon as the client proves the new address.
+    // The NAT in between forgets the port: the node follows as soon as the client proves the new address.
     faults.forgets.store(true, Ordering::SeqCst);
     send(&far, &near, 0);
     world.wait("it arrives all the same", || number(&near).is_some());
@@ -320,7 +321,7 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     faults.hold_tcp(false);
     world.wait("nothing is on its way", || number(&far).is_none());
 
-    // UDP is blocked: what is sent once that is known loses nothing.
+    // UDP is blocked: once the client knows that, no further datagram is lost.
     faults.is_blocked.store(true, Ordering::SeqCst);
     world.wait("datagrams go by TLS", || {
         send(&far, &near, 2);
@@ -354,7 +355,7 @@ fn datagrams_do_not_wait_for_tcp_and_go_by_it_where_udp_is_blocked() {
     let page = world.sinew("status --node net/ams");
     assert!(page.contains("datagrams of 1 of 1 socket by UDP"), "{page}");
 
-    // A gate without UDP: a relay of TCP alone.
+    // A gate without UDP: a relay that carries only TCP.
     let (at, _wires) = wire_to(good.endpoint.parse().unwrap());
     let node = Node::remote(Place {
         endpoint: at.to_string(),
@@ -400,8 +401,8 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
         });
     };
 
-    // A path that takes less than the longest: nothing long is lost, in either direction, and what is
-    // short enough goes by UDP once that is known.
+    // The path's longest datagram is shorter than usual. No long datagram is lost, in either direction, and short ones
+    // go by UDP once the limit is known.
     faults.longest.store(1_000, Ordering::SeqCst);
     let node = remote();
     let far = node.bind(0, Options::best_effort()).unwrap();
@@ -440,7 +441,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
     drop(far);
     faults.longest.store(0, Ordering::SeqCst);
 
-    // What comes and goes in batches is cut, and TCP holds none of it up.
+    // Batches are split, and TCP delays none of their datagrams.
     let node = remote();
     let range = node
         .bind_range(3_000..=3_063, Options::best_effort())
@@ -474,7 +475,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
         (after.sent - before.sent, after.sent_by_tls),
         (20, before.sent_by_tls)
     );
-    // Back: to a port each, in one turn of the node's loop or several.
+    // Back to the sockets, one port each, in one turn of the node's loop or several.
     let mut got = 0;
     for port in 3_000..3_020 {
         near.send_to(&packet, target(port)).unwrap();
@@ -484,7 +485,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
         got += std::iter::from_fn(|| range.recv_from(&mut room).ok()).count();
         got == 20
     });
-    // One that is too long waits for TCP, and none behind it does.
+    // A datagram that is too long waits for TCP, and later datagrams do not wait for it.
     range
         .send_from(3_000, &bytes(1_500, 1), near.local())
         .unwrap();
@@ -496,7 +497,7 @@ fn no_datagram_fares_worse_by_udp_than_by_tls() {
     arrives("it comes too", &near, &bytes(1_500, 1));
     drop(range);
 
-    // The reliable class and ordered delivery have no way; payloads have one.
+    // The reliable class and ordered delivery do not use UDP; unordered payloads do.
     let node = remote();
     let reliable = node.bind(0, Options::stream()).unwrap();
     for i in 0..50 {
@@ -599,7 +600,7 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
     world.add("ams", 1, "--lab");
     world.add("fra", 2, "");
     let gate = world.endpoint(101);
-    // Files of either kind come later, too.
+    // Files of either kind can be made later, too.
     world.sinew(&format!("net clients net/ams --listen {gate}"));
     let before = fs::read_to_string(world.node("ams").join("ams.remote")).unwrap();
     let made = world.json(&format!(
@@ -630,7 +631,7 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
             assert!(!said.is_empty(), "{command}");
         }
     }
-    // By the text of the file, as an environment has it.
+    // The text of the file works as well, as in an environment variable.
     let text = fs::read_to_string(world.dir.join(&observer)).unwrap();
     let line = text.lines().nth(1).unwrap();
     let status = world.json(&format!("status --node {line}"));
@@ -645,15 +646,15 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(impaired(), "loss=1%");
 
-    // Each file opens its own door.
+    // Each file permits only its own purpose.
     let (_, why) = failure(&world.try_sinew(&format!("status --node {client}")));
     assert!(why.contains("this file is for programs"), "{why}");
     let (_, why) = failure(&world.try_sinew(&format!("ping 10.7.0.2 --count 1 --node {observer}")));
     assert!(why.contains("programs need NAME.remote"), "{why}");
-    // What is done in the name of the node is done there.
+    // Commands in the name of the node must run on its host.
     let (_, why) = failure(&world.try_sinew(&format!("cp a fra:/b --node {operator}")));
     assert!(why.contains("on the node's own host"), "{why}");
-    // Observers who watch leave the node's own host its place.
+    // Observers that stay connected leave room for the node's own host.
     let places: Vec<_> = (0..20)
         .map(|_| {
             client::remote::Remote::new(Place::load(&world.dir.join(&observer)).unwrap().unwrap())
@@ -665,8 +666,7 @@ fn operators_look_and_act_from_other_hosts_as_their_files_permit() {
     assert_eq!(world.status("ams")["snapshot"]["name"], "ams");
 }
 
-/// A name server that knows the gates of `world`: ams first, then fra, and before both of them a
-/// host where nobody listens.
+/// Starts a name server that knows the gates of `world`: first a host where nothing listens, then ams, then fra.
 fn name_server(world: &World) -> Server {
     let [nobody, ams, fra] = [99, 101, 102].map(|number| world.endpoint(number));
     Server::start(move |name, kind| {
@@ -703,7 +703,7 @@ fn a_program_finds_its_node_by_a_domain_and_another_one_when_that_is_gone() {
     let nothing = world.try_sinew(&format!("discover x.test --server {}", server.at));
     assert_eq!(failure(&nothing).0, 1);
 
-    // Whoever has not the key of ams does not talk to it, whatever the DNS says.
+    // A client without the key of ams does not connect to it, whatever the DNS says.
     let settings = Settings {
         server: Some(server.at),
         ..Settings::default()
@@ -724,7 +724,7 @@ fn a_program_finds_its_node_by_a_domain_and_another_one_when_that_is_gone() {
         keys.display(),
         server.at
     );
-    // Found anew each time, and still the same one, as the sockets of a program must.
+    // The name is resolved each time, and gives the same gate, as the sockets of a program must have.
     let bind = || {
         Node::find(&text)
             .unwrap()

@@ -1,4 +1,5 @@
-//! An issuer is dead, and its members live on: real processes over real sockets.
+//! An issuer has stopped for good, and its members get their certificates from another one: real
+//! processes over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
@@ -31,7 +32,7 @@ fn shorten(world: &World, lifetime_s: u32) {
     };
     let short = authority.delegate(&certificate, &mandate).unwrap();
     fs::write(net.join("a/node.delegation"), short.to_text()).unwrap();
-    // What is delegated next has higher serials.
+    // Later delegations have higher serials.
     fs::write(net.join("network.key"), authority.to_text().as_str()).unwrap();
 }
 
@@ -64,7 +65,7 @@ fn a_member_of_a_dead_issuer_is_renewed_by_another_one_before_its_certificate_en
     let link =
         format!("[[neighbor]]\nname = \"b\"\naddress = \"{address}\"\nendpoint = \"{other}\"\n");
     fs::write(&config, format!("{text}\n{link}")).unwrap();
-    // Its own issuer has told it of the other one.
+    // The node's own issuer has reported the other one.
     let told = fs::read_to_string(world.node("home").join("issuers.json")).unwrap();
     assert!(told.contains(&other.to_string()), "{told}");
     world.start("home");
@@ -84,7 +85,7 @@ fn a_member_of_a_dead_issuer_is_renewed_by_another_one_before_its_certificate_en
     assert_eq!(after.subject, before.subject);
     let by = Fields::parse(after.options.delegation().unwrap()).unwrap();
     assert_eq!(by.issuer, b.fields().subject.signing_key);
-    // It was in time: there is no gap in which home was out.
+    // The renewal was in time: home always had a valid certificate.
     assert!(after.not_before_s <= before.not_after_s);
     let clock = net::Clock::new();
     world.wait("the first certificate has ended", || {
@@ -98,7 +99,8 @@ fn a_member_of_a_dead_issuer_is_renewed_by_another_one_before_its_certificate_en
     assert_eq!(world.link("b", "home"), "up");
     world.wait_for_line("home", "by another issuer, because its own did not");
 
-    // The books of the other issuer have it, and all that is to be revoked.
+    // The books of the other issuer have the renewed certificate, and all certificates that must be
+    // revoked.
     let listed = world.json("invite net/b --list");
     assert_eq!(listed["members"].as_array().unwrap().len(), 0);
     let renewed = &listed["renewed_for_others"][0];

@@ -1,10 +1,10 @@
-//! What breaks in a network of real nodes, and how soon voice flows again: kill -9 of the relay
+//! Failures in a network of real nodes, and the time until voice flows again: kill -9 of the relay
 //! that carries a call, and of every node of a chain in turn.
 //!
-//! Packets are the evidence: at 50 per second, 25 lost in a row are half a second. What must hold
-//! on any machine, however busy, is asserted loosely; the goals are held by the tests that are
-//! ignored, to be run one by one on a quiet machine:
-//! `cargo test -p sinew --test reroute -- --ignored --nocapture --test-threads 1`.
+//! The tests count packets: at 50 per second, 25 lost in a row are half a second. The assertions
+//! are loose enough for any machine, however busy. The ignored tests check the goals. Run them one
+//! by one on a quiet machine: `cargo test -p sinew --test reroute -- --ignored --nocapture
+//! --test-threads 1`.
 
 #![allow(
     clippy::print_stdout,
@@ -23,32 +23,32 @@ use world::streams::Stream;
 const RATE: u64 = 50;
 /// The virtual port of the first stream.
 const PORT: u16 = 5000;
-/// Packets on their way, to be left out of counts: 200 ms of deadline.
+/// Packets in flight, which are left out of counts: 200 ms of deadline.
 const TAIL: u64 = 10;
 
 /// How strict a test is.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Packets lost in a row where something broke.
+    /// Packets lost in a row at the place of the failure.
     gap: u64,
-    /// Packets lost by a stream that has nothing to do with it.
+    /// Packets lost by a stream that does not use the failed part.
     others: u64,
 }
 
-/// A machine that is busy with other things holds up processes for a second now and then; and a
-/// handshake over a link that loses packets may have to be repeated.
+/// On a busy machine, processes are delayed for a second now and then, and a handshake over a link
+/// that loses packets may have to be repeated.
 const LOOSE: Bounds = Bounds {
     gap: 5 * RATE,
     others: RATE,
 };
 
-/// A - {B, C} - D, the way over B a little shorter.
+/// A - {B, C} - D, with the path over B a little shorter.
 struct Diamond {
     world: World,
     call: Stream,
-    /// Streams that the relay of the call has nothing to do with.
+    /// Streams that do not use the call's relay.
     others: Vec<Stream>,
-    /// Who carries the call, and who does not.
+    /// The node that carries the call.
     relay: &'static str,
 }
 
@@ -126,7 +126,7 @@ impl Diamond {
     }
 }
 
-/// Which of b and c carries the call.
+/// Returns which of b and c carries the call.
 fn carrier(world: &World, call: &Stream) -> &'static str {
     let forwarded = |name: &str| {
         world.status(name)["counters"]["forwarded_packets"]
@@ -178,7 +178,7 @@ const CHAIN: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 struct Chain {
     world: World,
     call: Stream,
-    /// Over the link from the node of the same place to the next.
+    /// The stream over the link from the node with the same index to the next.
     hops: Vec<Stream>,
 }
 
@@ -214,7 +214,7 @@ impl Chain {
         Chain { world, call, hops }
     }
 
-    /// Kills a node, starts it again `down` packets later, and returns how many milliseconds after
+    /// Kills a node, and starts it again `down` packets later. Returns how many milliseconds after
     /// that the call was heard.
     fn restart(&mut self, i: usize, down: u64, bounds: Bounds) -> u128 {
         let name = CHAIN[i];
@@ -264,9 +264,10 @@ fn every_node_of_a_chain_may_be_killed_and_started_again() {
     for i in 0..CHAIN.len() {
         chain.restart(i, RATE / 2, LOOSE);
     }
-    // The clients of the ends have found their nodes again: one speaks, one listens.
+    // The clients of both ends have found their nodes again: one sends, one listens.
     assert_eq!(chain.call.reconnected(), 2);
-    // Those of the hops' ends too, each once for its own node: two ends of five streams.
+    // The clients of the hops' streams have, too, each once for its own node: two ends of five
+    // streams.
     let all: u64 = chain.hops.iter().map(Stream::reconnected).sum();
     assert_eq!(all, 10);
 }
@@ -277,7 +278,7 @@ fn every_node_of_a_chain_may_be_killed_and_started_again_full() {
     let mut chain = Chain::new("chain-full");
     let strict = Bounds {
         gap: 4 * RATE,
-        // On the lossy link, where requests get lost too.
+        // This is for the lossy link, where requests are lost, too.
         others: 2,
     };
     let mut slow = 0;
@@ -288,7 +289,7 @@ fn every_node_of_a_chain_may_be_killed_and_started_again_full() {
         println!("down for {} ms: heard after {after:?} ms", down * 20);
         slow += after.iter().filter(|after| **after > 2_000).count();
     }
-    // Of the eight restarts beside the lossy link: one in two hundred loses so much of its
-    // handshakes (crates/overlay/tests/reroute.rs).
+    // This counts the eight restarts beside the lossy link: one in two hundred loses this much of
+    // its handshakes (crates/overlay/tests/reroute.rs).
     assert!(slow <= 1, "{slow} restarts took longer than two seconds");
 }

@@ -1,4 +1,4 @@
-//! A running network gets another root key: real processes, whose files are not those of the authority.
+//! A running network gets another root key. Real processes, whose files are separate from those of the authority.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use world::{World, copy};
 
-/// The authority's own directory, on another machine as it were: what the nodes have is not in it.
+/// Makes the authority's own directory, as if it were on another machine: it does not contain the nodes' directories.
 fn office(world: &World) -> PathBuf {
     let (net, office) = (world.dir.join("net"), world.dir.join("office"));
     fs::create_dir_all(office.join("issued")).unwrap();
@@ -34,7 +34,7 @@ fn snapshot(world: &World, name: &str, key: &str) -> Value {
     world.status(name)["snapshot"][key].clone()
 }
 
-/// How often the root was replaced, by the network file of a node.
+/// Returns how often the root was replaced, by the network file of a node.
 fn stored(world: &World, name: &str) -> u8 {
     let text = fs::read_to_string(world.node(name).join("network.pub")).unwrap();
     Network::from_text(&text).unwrap().root_number()
@@ -76,14 +76,14 @@ fn a_running_network_gets_another_root_and_the_old_one_ends() {
     world.sinew("net renew office fra --node net/fra");
     assert_eq!(snapshot(&world, "fra", "certificate_root"), 1);
 
-    // A restart forgets neither root nor list.
+    // A restart loses neither root nor list.
     world.stop("fra");
     world.start("fra");
     assert_eq!(snapshot(&world, "fra", "root"), 1);
     assert_eq!(snapshot(&world, "fra", "revocations_root"), 1);
     world.wait_for_link("ams", "fra");
 
-    // lon is not renewed in time. What it gets then lets it in again.
+    // lon is not renewed in time. A later certificate lets it in again.
     world.wait("the links to lon are down", || {
         world.link("ams", "lon") != "up" && world.link("fra", "lon") != "up"
     });
@@ -103,7 +103,7 @@ fn a_running_network_gets_another_root_and_the_old_one_ends() {
     world.ping("lon --node net/ams --count 3");
     assert_eq!(snapshot(&world, "lon", "certificate_expires_soon"), false);
 
-    // The old key says nothing any more.
+    // A certificate by the old key is refused now.
     let old = fs::read_to_string(office.join("network.key.root-0")).unwrap();
     let mut old = Authority::from_text(&old).unwrap();
     let certificate = fs::read_to_string(world.node("ams").join("node.cert")).unwrap();
@@ -134,8 +134,8 @@ fn members_of_an_issuer_renew_themselves_and_hosts_join_under_any_root() {
     world.start("home");
     world.wait_for_link("a", "home");
     for root in 1..=2 {
-        // The directory of the issuer is the authority's here, so it has the new files. One time it reads them when it
-        // is told to, the other time the command tells it.
+        // The authority's directory contains the directory of the issuer here, so the issuer has the new files. Once it
+        // reads them on request, and once the command sends them.
         let words = ["", "--node net/a"][root as usize - 1];
         let told = world.json(&format!("net rotate net --overlap 100s {words}"));
         assert_eq!(told["issuers"][0]["name"], "a");
@@ -152,7 +152,7 @@ fn members_of_an_issuer_renew_themselves_and_hosts_join_under_any_root() {
             snapshot(&world, "home", "root") == root
         });
         assert_eq!(snapshot(&world, "home", "certificate_root"), root - 1);
-        // Not asked yet, or without success: the issuer has the old delegation until it is started again.
+        // The node was not asked yet, or without success: the issuer has the old delegation until it restarts.
         world.stop("a");
         world.start("a");
         world.wait("home has renewed itself", || {

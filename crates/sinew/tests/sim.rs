@@ -1,4 +1,5 @@
-//! `sinew sim run`: a scenario file becomes a report, equal seeds equal ones, mistakes are told.
+//! `sinew sim run`: a scenario file gives a report, equal seeds give equal reports, and mistakes
+//! are reported.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot read what it needs has failed"

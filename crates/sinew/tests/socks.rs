@@ -1,4 +1,4 @@
-//! `sinew gateway socks`: programs that know SOCKS, nodes by name, and the world beyond an exit.
+//! `sinew gateway socks`: programs that use SOCKS reach nodes by name, and targets beyond an exit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 use world::World;
 
-/// A gateway that runs until it is dropped, and where it listens.
+/// A gateway that runs until it is dropped, and its address.
 struct Gateway {
     child: Child,
     at: SocketAddr,
@@ -38,7 +38,7 @@ fn gateway(world: &World, more: &str) -> Gateway {
     out.read_line(&mut line).unwrap();
     let said: Value = serde_json::from_str(&line).unwrap();
     let at = said["at"].as_str().unwrap().parse().unwrap();
-    // What else it says is read, so that it never waits for its reader.
+    // Its further output is read, so that the process never waits for a reader.
     thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     Gateway { child, at }
 }
@@ -54,7 +54,7 @@ fn answer_http(mut stream: impl Read + Write, page: &str) {
     let _ = stream.write_all((head + page).as_bytes());
 }
 
-/// A web server beyond the overlay.
+/// Starts a web server outside the overlay.
 fn web_beyond() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -66,7 +66,7 @@ fn web_beyond() -> SocketAddr {
     at
 }
 
-/// A server of echoes beyond the overlay.
+/// Starts an echo server outside the overlay.
 fn echo_beyond() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = socket.local_addr().unwrap();
@@ -79,7 +79,7 @@ fn echo_beyond() -> SocketAddr {
     at
 }
 
-/// Two nodes; the second is an exit for what `allow` lists.
+/// Makes two nodes. The second is an exit for the targets in `allow`.
 fn nodes(test: &str, allow: &[SocketAddr]) -> World {
     let mut world = World::new(test);
     world.add("ams", 1, "");
@@ -105,7 +105,8 @@ fn nodes(test: &str, allow: &[SocketAddr]) -> World {
     world
 }
 
-/// The greeting without a user, and a request; the code of the reply, and where it is bound.
+/// Sends the greeting without a user, and a request. Returns the connection, the code of the reply,
+/// and the bound address.
 fn ask(gateway: &Gateway, command: u8, name: &str, port: u16) -> (TcpStream, u8, SocketAddr) {
     let mut tcp = TcpStream::connect(gateway.at).unwrap();
     tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -172,7 +173,7 @@ fn programs_reach_nodes_by_name_and_listed_targets_by_the_exit() {
             assert!(!good, "{url}: {said}");
         }
     }
-    // Why, as the protocol tells it: 2 not allowed, 3 and 4 unreachable, 5 refused, 7 not offered.
+    // The protocol's codes: 2 not allowed, 3 and 4 unreachable, 5 refused, 7 not offered.
     let local = |port| ("127.0.0.1".to_owned(), port);
     for (by, command, (name, port), code) in [
         (&outside, 1, ("fra.sinew".to_owned(), 8080), 0),
@@ -228,8 +229,8 @@ fn datagrams_go_to_nodes_and_by_the_exit_and_come_back() {
             heard.is_ok_and(|(len, from)| from == relay && buffer[..len] == sent)
         });
     }
-    // Nothing comes back for nonsense, fragments, strangers, and what is not listed; and what was
-    // sent before them and after them does.
+    // Garbage, fragments, strangers and unlisted targets get no answer. The datagrams before and
+    // after them do.
     while udp.recv_from(&mut buffer).is_ok() {}
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger
@@ -282,7 +283,7 @@ fn clients_that_speak_nonsense_stall_or_give_no_password_hinder_nobody() {
         tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let _ = tcp.write_all(said);
         let mut answer = Vec::new();
-        // It ends, in order or not.
+        // The connection ends, with or without an error.
         let _ = tcp.read_to_end(&mut answer);
         assert!(answer.len() < 20, "{said:?}: {answer:?}");
     }

@@ -1,5 +1,5 @@
 //! Streams between clients of real nodes: from the shell, through relays that are killed, to
-//! receivers that do not read and peers that restart; and TCP ports carried over them.
+//! receivers that do not read and peers that restart. Also TCP ports carried over streams.
 
 #![allow(
     clippy::print_stdout,
@@ -54,7 +54,7 @@ impl World {
         Node::at(self.socket(name))
     }
 
-    /// Runs `sinew` with these words beside the test.
+    /// Runs `sinew` with these words at the same time as the test.
     fn spawn(&self, words: &str) -> Child {
         Command::new(env!("CARGO_BIN_EXE_sinew"))
             .args(words.split_whitespace())
@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-/// The byte at each place of a stream, so that one lost or repeated is seen.
+/// Makes the byte at each position of a stream, so that a lost or repeated byte is noticed.
 fn pattern(from: u64, bytes: &mut [u8]) {
     for (i, byte) in bytes.iter_mut().enumerate() {
         let at = from + i as u64;
@@ -75,7 +75,8 @@ fn pattern(from: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Reads a stream to its end and checks every byte; tells how many and the longest silence.
+/// Reads a stream to its end and checks every byte. Returns the number of bytes and the longest
+/// silence.
 fn check_to_the_end(mut stream: impl Read) -> std::io::Result<(u64, Duration)> {
     let (mut buffer, mut expected) = (vec![0; 65_536], vec![0; 65_536]);
     let (mut bytes, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
@@ -129,7 +130,7 @@ fn files_and_pipes_go_from_shell_to_shell() {
     assert!(told["from"].as_str().unwrap().starts_with("10.7.0.1:"));
     assert!(fs::read(world.dir.join("got")).unwrap() == content);
 
-    // Pipes, and nobody who listens.
+    // Pipes, and a port at which no program listens.
     let (status, text) = failure(&world.try_sinew("send fra:5000 --node net/ams"));
     assert!(status == 1 && text.contains("nobody takes"), "{text}");
     let (status, text) = failure(&world.try_sinew("send fra --node net/ams"));
@@ -177,7 +178,7 @@ fn a_peer_node_that_restarts_is_an_error_and_not_an_end() {
     here.write_all(b"before").unwrap();
     there.read_exact(&mut [0; 6]).unwrap();
     world.kill("fra");
-    // Its own clients know at once.
+    // The node's own clients know at once.
     let error = there.read(&mut [0; 9]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     world.start("fra");
@@ -203,7 +204,7 @@ fn a_receiver_that_does_not_read_stalls_its_own_stream_only() {
     let at_deaf = listener.accept_bytes().unwrap();
     let other = connect(&world, "ams", "10.7.0.2");
     let at_other = listener.accept_bytes().unwrap();
-    // What fits into windows and buffers, and no more.
+    // The writer can write as much as fits into windows and buffers, and no more.
     deaf.set_nonblocking(true).unwrap();
     let mut written = 0;
     let mut piece = vec![0; 65_536];
@@ -232,7 +233,7 @@ fn a_receiver_that_does_not_read_stalls_its_own_stream_only() {
     }
     other.shutdown(Shutdown::Write).unwrap();
     assert_eq!(reading.join().unwrap(), bytes);
-    // And what waited is all there.
+    // The data that waited is complete.
     deaf.shutdown(Shutdown::Write).unwrap();
     assert_eq!(check_to_the_end(&at_deaf).unwrap().0, written);
 }
@@ -284,7 +285,7 @@ fn messages_that_expire_are_counted_at_both_ends() {
     world.wait("somebody listens", || {
         fra.bind(5000, Options::stream()).is_err()
     });
-    // 5 s of the path, at once.
+    // The lines need 5 s of the path's rate, and are sent at once.
     let line = "m".repeat(999);
     let lines: Vec<String> = (0..1_250).map(|n| format!("{n:04}{line}")).collect();
     fs::write(world.dir.join("sent"), lines.join("\n")).unwrap();
@@ -299,14 +300,14 @@ fn messages_that_expire_are_counted_at_both_ends() {
     assert_eq!(came + missed, 1_250);
     assert!(missed > 100 && came > 50, "{told} {sent}");
     assert!(number(&sent, "given_up") >= missed, "{told} {sent}");
-    // In order, whole, and once.
+    // The lines that came are in order, whole, and without duplicates.
     let got = fs::read_to_string(world.dir.join("got")).unwrap();
     let got: Vec<&str> = got.lines().collect();
     assert_eq!(got.len() as u64, came);
     assert!(got.is_sorted_by(|a, b| a < b));
     assert!(got.iter().all(|line| lines.iter().any(|sent| sent == line)));
 
-    // While a stream is open each end may ask.
+    // While a stream is open, each end may ask for a deadline.
     let options = Options {
         deadline: Some(Duration::from_millis(50)),
         ..Options::stream()
@@ -331,7 +332,7 @@ fn messages_that_expire_are_counted_at_both_ends() {
     assert_eq!(accepted.expired().unwrap().missed, 200 - came);
 }
 
-/// A server that tells each line in capitals, and then the number of lines.
+/// Starts a server that returns each line in capitals, and then the number of lines.
 fn shouting_server() -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -361,7 +362,7 @@ fn near(world: &World, port: u16) -> (std::net::SocketAddr, Receiver<String>) {
 #[test]
 fn a_tcp_port_is_carried_and_half_closed_both_ways() {
     let (port, server) = shouting_server();
-    // A port at which nobody listens: it was free a moment ago.
+    // No program listens at this port: it was free a moment ago.
     let nobody = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -397,7 +398,7 @@ fn a_tcp_port_is_carried_and_half_closed_both_ways() {
     }
     world.wait_for_line("fra", &format!("-> {nobody}: Connection refused"));
 
-    // Exits that change while one carries: its target answers in two parts.
+    // The exits change while one carries a connection: its target answers in two parts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let after = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
@@ -472,7 +473,7 @@ fn both_halves_of_a_forward_run_from_the_shell() {
     }
 }
 
-/// A stream from a to d of a diamond, whose relay is killed; the longest silence at d.
+/// Runs a stream from a to d of a diamond, and kills its relay. Returns the longest silence at d.
 fn kill_the_relay(test: &str) -> Duration {
     let mut world = World::new(test);
     world.add("a", 1, "--lab");
@@ -507,7 +508,7 @@ fn kill_the_relay(test: &str) -> Duration {
             .unwrap()
     };
     let before = ["b", "c"].map(|name| forwarded(&world, name));
-    // 2 Mbit/s, so that it takes its time.
+    // The stream runs at 2 Mbit/s, so that it takes some time.
     let mut bytes = 0;
     let mut send_for = |span: Duration| {
         let (began, mut piece) = (Instant::now(), vec![0; 2_500]);
@@ -537,7 +538,7 @@ fn kill_the_relay(test: &str) -> Duration {
 
 #[test]
 fn a_stream_goes_around_a_relay_that_was_killed() {
-    // A machine that is busy with other things holds processes up.
+    // A machine that is busy with other tasks delays processes.
     let longest = kill_the_relay("diamond");
     assert!(longest < Duration::from_secs(8), "{longest:?}");
 }

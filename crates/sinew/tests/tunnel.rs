@@ -1,5 +1,5 @@
-//! Links over TLS and TCP where UDP is blocked, and back. Real processes; UDP is dropped by nftables, in namespaces of
-//! the test.
+//! Links over TLS and TCP if UDP is blocked, and back to UDP. Real processes; nftables drops UDP, in namespaces of the
+//! test.
 //!
 //! ```text
 //!   a 10.96.0.1 ──────────── 10.96.0.2 b     b dials a; nftables drops all UDP at b
@@ -18,16 +18,16 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use world::{World, nft};
 
-/// What `b` drops while UDP is blocked.
+/// The rules by which `b` drops UDP.
 const BLOCK: &str = "table ip block {\n\
     chain in { type filter hook input priority 0; iifname \"vb\" meta l4proto udp drop; }\n\
     chain out { type filter hook output priority 0; oifname \"vb\" meta l4proto udp drop; }\n}\n";
 const OPEN: &str = "delete table ip block\n";
 
-/// A link is over TCP so soon after UDP is blocked, and over UDP again so soon after it is open.
+/// How soon a link must run over TCP after UDP is blocked, and over UDP after it is open again.
 const TCP_GOAL: Duration = Duration::from_secs(5);
 const UDP_GOAL: Duration = Duration::from_secs(30);
-/// A link has only hellos to say so long after it came up.
+/// How long after a link came up it is idle, with hello packets only.
 const UNTIL_IDLE: Duration = Duration::from_secs(20);
 
 struct Site {
@@ -36,7 +36,7 @@ struct Site {
     b: Namespace,
 }
 
-/// Two nodes that have not been started; none, loudly, where the kernel or nftables cannot.
+/// Makes two nodes that have not been started. Returns `None` and prints a line if the kernel or nftables cannot.
 fn site(test: &str) -> Option<Site> {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
@@ -65,7 +65,7 @@ impl Site {
         assert!(nft::load(&self.b, if on { BLOCK } else { OPEN }));
     }
 
-    /// Starts both, and waits until they answer.
+    /// Starts both nodes, and waits until they answer.
     fn launch(&mut self) {
         self.world.launch_in("a", &self.a);
         self.world.launch_in("b", &self.b);
@@ -77,7 +77,7 @@ impl Site {
         }
     }
 
-    /// By what the link runs, as a node says that has it up.
+    /// Returns what the link runs over, as a node with the link up reports it.
     fn over(&self, name: &str) -> Option<String> {
         let status = self.world.status(name);
         let links = status["snapshot"]["links"].as_array().unwrap();
@@ -86,7 +86,7 @@ impl Site {
         is_up.then(|| link["over"].as_str().unwrap().to_owned())
     }
 
-    /// Waits until both nodes have the link by `over`; how long that took.
+    /// Waits until both nodes have the link over `over`. Returns how long that took.
     fn wait_for(&self, over: &str) -> Duration {
         let began = Instant::now();
         self.world.wait(&format!("the link runs over {over}"), || {
@@ -99,7 +99,7 @@ impl Site {
     }
 
     fn answer_calls(&self) -> Answerer {
-        // It has a port of its own for direct calls, so not where other tests have theirs.
+        // It needs a port of its own for direct calls, because other tests use the default one.
         let mut command = self.a.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
         let mut child = command
             .current_dir(&self.world.dir)
@@ -116,7 +116,7 @@ impl Site {
         Answerer(child)
     }
 
-    /// The score of a call of so many seconds, in the worse direction.
+    /// Returns the score of a call of this length, in the worse direction.
     fn call(&self, seconds: u32) -> f64 {
         let words = format!("test-call a --node net/b --seconds {seconds}");
         worse(&self.world.json(&words))
@@ -138,7 +138,7 @@ fn worse(said: &Value) -> f64 {
     mos("there").min(mos("back"))
 }
 
-/// A third host, with a wire to each of the two: 10.95.1.3 towards `a`, 10.95.2.3 towards `b`.
+/// Makes a third host, with a wire to each of the two: 10.95.1.3 towards `a`, 10.95.2.3 towards `b`.
 fn beside(site: &Site) -> Namespace {
     let c = Namespace::new().unwrap();
     for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "bc")] {
@@ -182,7 +182,8 @@ fn a_link_runs_over_tcp_while_udp_is_blocked_and_a_call_is_as_good() {
 #[test]
 #[ignore = "measures the goals, on a quiet machine"]
 fn goals() {
-    // UDP is blocked from the start, while the link is new and the nodes have much to tell each other, or when it is idle.
+    // UDP is blocked from the start, or while the link is new and the nodes send much to each other, or when it is
+    // idle.
     for test in ["tunnel-goal-start", "tunnel-goal-later", "tunnel-goal-idle"] {
         let Some(mut site) = site(test) else {
             return;
@@ -219,7 +220,7 @@ fn a_call_goes_on_when_udp_is_blocked_in_its_middle() {
     let call = site
         .world
         .begin("test-call a --node net/b --seconds 20 --json");
-    // In the middle: packets of the call have passed.
+    // Wait for the middle of the call: packets of the call must have passed.
     site.world.wait("the call is under way", || {
         let status = site.world.status("b");
         status["snapshot"]["links"][0]["data_out"]
@@ -232,13 +233,13 @@ fn a_call_goes_on_when_udp_is_blocked_in_its_middle() {
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
     let lost = said["overlay"]["there"]["lost_pct"].as_f64().unwrap();
     eprintln!("lost {lost} % of 20 s");
-    // 5 s of 20 s are the goal; the call has not ended.
+    // The goal is a loss of 5 s of 20 s; here the call only must not end.
     assert!(lost < 60.0, "{said}");
     site.block(false);
     site.wait_for("udp");
 }
 
-/// Connects to the port of links as often as the node lets it; what it says is garbage, or nothing.
+/// Connects to the port of links as often as the node permits, and sends garbage, or nothing.
 fn storm(at: &str, first: &[u8], count: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut stream = TcpStream::connect(at).ok()?;
@@ -260,7 +261,7 @@ fn garbage_and_half_open_connections_cost_a_link_over_tcp_nothing() {
     let call = site
         .world
         .begin("test-call a --node net/b --seconds 8 --json");
-    // A hello of TLS that is cut, the wrong protocol, a preamble without TLS, nothing at all.
+    // A cut hello of TLS, the wrong protocol, a preamble without TLS, and nothing at all.
     let cut_tls = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     let b = &site.b;
     let held: Vec<TcpStream> = b
@@ -276,7 +277,7 @@ fn garbage_and_half_open_connections_cost_a_link_over_tcp_nothing() {
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert!(worse(&said) > 4.1, "{said}");
     assert_eq!(site.over("b").as_deref(), Some("tcp"));
-    // Nobody of them was told anything but that it is over.
+    // The node sent none of them anything before it closed the connection.
     for mut stream in held {
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
@@ -298,7 +299,7 @@ fn a_node_links_over_tcp_only_where_it_may_and_to_the_port_that_is_said() {
     let Some(mut site) = site("tunnel-port") else {
         return;
     };
-    // What listens for bulk data is elsewhere, so that only the port that is said can be the way.
+    // Bulk data has another address, so only the configured port can work.
     site.world.configure("a", "tcp = ['10.96.0.1:443']");
     let path = site.world.node("a").join("node.toml");
     let text = fs::read_to_string(&path).unwrap();
@@ -314,7 +315,7 @@ fn a_node_links_over_tcp_only_where_it_may_and_to_the_port_that_is_said() {
     site.wait_for("tcp");
     let links = site.world.json("links --node net/b").to_string();
     assert!(links.contains("10.96.0.1:443 over TCP"), "{links}");
-    // One that takes none is not linked to.
+    // A node that accepts no TCP links gets none.
     site.world.stop("a");
     site.world.configure("a", "tcp_links = false");
     site.world.launch_in("a", &site.a);
@@ -362,7 +363,7 @@ fn a_path_over_udp_through_a_third_node_is_preferred() {
     assert!(why.contains("runs over TCP"), "{why}");
 }
 
-/// How the link of a node to another runs, as it says, if it is up.
+/// Returns what the link of a node to another runs over, as the node reports it, if the link is up.
 fn over(world: &World, name: &str, peer: &str) -> Option<String> {
     let status = world.status(name);
     let links = status["snapshot"]["links"].as_array()?;
@@ -406,14 +407,14 @@ fn a_host_without_udp_joins_by_a_token_and_is_linked_over_tcp() {
     assert!(told.contains("UDP is blocked, TCP works"), "{told}");
 }
 
-/// `b` has no UDP, `c` has: both know `a` alone.
+/// `b` has no UDP, `c` has. Both know only `a`.
 #[test]
 fn a_direct_link_runs_over_tcp_where_one_of_the_two_or_neither_has_udp() {
     let Some(mut site) = site("tunnel-direct") else {
         return;
     };
     let c = beside(&site);
-    // What a sees of c, b reaches by the other wire.
+    // `b` reaches the address at which `a` sees `c` by its other wire.
     let to_c = ["route", "add", "10.95.1.3/32", "via", "10.95.2.3"];
     site.b.ip(&to_c).unwrap();
     let world = &mut site.world;
@@ -443,11 +444,11 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_or_neither_has_udp() {
         world.has_route("b", &world.overlay_address("c"))
     });
     linked_over_tcp(world, "where one of the two has no UDP");
-    // What comes to nothing at a direct link's far end is told too.
+    // The log would also have failed attempts at a direct link.
     let failed = format!("{} has no answer", world.overlay_address("c"));
     let log = world.log("b");
     assert!(!log.contains(&failed), "{log}");
-    // Then neither has: nobody sees c by a datagram any more, and it says itself where it listens.
+    // Now neither has UDP: no node sees `c` by a datagram any more, and `c` itself reports where it listens.
     assert!(nft::load(&c, all));
     for (name, space) in [("b", &site.b), ("c", &c)] {
         site.world.stop(name);
@@ -462,7 +463,7 @@ fn a_direct_link_runs_over_tcp_where_one_of_the_two_or_neither_has_udp() {
     linked_over_tcp(world, "where neither has UDP");
 }
 
-/// Waits until b and c are, because of their traffic.
+/// Waits until `b` and `c` are linked over TCP, because of their traffic.
 fn linked_over_tcp(world: &World, why: &str) {
     let began = Instant::now();
     world.wait("the two are linked over TCP", || {
@@ -474,8 +475,8 @@ fn linked_over_tcp(world: &World, why: &str) {
     eprintln!("direct link over TCP {why} after {:?}", began.elapsed());
 }
 
-/// A port that takes nothing, and one that takes connections and says nothing: the doctor says what it has seen of each, and
-/// ends.
+/// One port accepts no connection, and one accepts connections and sends nothing. The doctor reports what it has seen
+/// of each, and ends.
 #[test]
 fn the_doctor_tells_what_answers_where_a_link_is_down() {
     let Some(mut site) = site("tunnel-doctor") else {
@@ -503,7 +504,7 @@ fn the_doctor_tells_what_answers_where_a_link_is_down() {
     );
     site.block(false);
     site.block(true);
-    // Something else has the port, and says nothing.
+    // Another program has the port, and sends nothing.
     let listener = site.a.run(|| TcpListener::bind("10.96.0.1:7700"));
     let _listener = listener.unwrap().unwrap();
     site.world.wait("TCP is said to work", || {

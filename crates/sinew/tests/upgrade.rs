@@ -1,5 +1,6 @@
-//! A network is upgraded node by node, and back, while calls, streams and copies run: nodes of this program beside nodes
-//! of an earlier one. `cargo xtask upgrade` builds that one and runs this test; `SINEW_OLD` names its program.
+//! A network is upgraded node by node, and back, while calls, streams and copies run: nodes of this program run
+//! together with nodes of an earlier one. `cargo xtask upgrade` builds the earlier program and runs this test.
+//! `SINEW_OLD` names its path.
 //!
 //! ```text
 //!       a ───── b
@@ -8,8 +9,8 @@
 //!      ╲   ╲ ╱   ╱          20 calls: one from each node to each other one
 //!       ╲── d ──╱
 //! ```
-//! A call between two other nodes may be silent for as long as it takes to go around a node that has gone; a call of the
-//! node itself until the node is back, and its neighbours have heard it.
+//! The calls between two other nodes may be interrupted for as long as it takes to reroute around a node that has gone.
+//! A call of the node itself may be interrupted until the node is back, and its neighbours have heard it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -28,7 +29,7 @@ use world::World;
 use world::streams::{INTERVAL, Stream};
 
 const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// Who dials whom.
+/// The nodes that each node dials.
 const LINKS: [(&str, &str); 5] = [
     ("a", "none"),
     ("b", "a"),
@@ -38,23 +39,23 @@ const LINKS: [(&str, &str); 5] = [
 ];
 /// Packets per second of a call.
 const RATE: u64 = 50;
-/// Packets on their way, to be left out of counts: 200 ms of deadline.
+/// Packets in flight, which are left out of counts: 200 ms of deadline.
 const TAIL: u64 = 10;
 const PORT: u16 = 5000;
-/// How long a call may be silent that goes around the node: that of a relay that is killed.
+/// The longest interruption of a call around the node: the same as for a killed relay.
 const AROUND: Duration = Duration::from_millis(500);
-/// And one of the node itself, from its last packet before it is stopped.
+/// The longest interruption of a call of the node itself, from its last packet before it is stopped.
 const BACK: Duration = Duration::from_secs(2);
-/// Of so many packets one may be sent back to where it came from. Choice: while links go down and up, nodes learn of that
-/// one after the other, whatever their version.
+/// One of this many packets may be sent back to where it came from. Choice: while links go down and up, nodes learn
+/// about it one after the other, whatever their version.
 const LOOPS_PER: u64 = 1000;
-/// A call has not dropped if it has lost no more than this of the last second.
+/// A call is alive if it has lost no more than this of the last second.
 const ALIVE: u64 = RATE / 5;
 
-/// What the restart of one node has cost.
+/// The damage of the restart of one node.
 #[derive(Debug, Default)]
 struct Cost {
-    /// The longest gap of a call between other nodes, and packets that these calls lost.
+    /// The longest gap of a call between other nodes; below it, the packets that these calls lost.
     others: Duration,
     lost: u64,
     /// The longest gap of a call of the node itself.
@@ -64,7 +65,7 @@ struct Cost {
 struct Network {
     world: World,
     calls: Vec<(usize, usize, Stream)>,
-    /// Drops that ended with a restart, by reason.
+    /// Drops that a restarted node had counted before its end, by reason.
     drops: BTreeMap<String, u64>,
 }
 
@@ -76,7 +77,8 @@ impl Network {
         }
         for (i, (name, dials)) in LINKS.into_iter().enumerate() {
             for other in dials.split(',').filter(|other| *other != "none") {
-                // No delays: what is held up in a node that stops does not leave it any more, its good-bye included.
+                // There are no delays: a delayed packet does not leave a node that stops, and its good-bye would be
+                // lost.
                 let model = match (name, other) {
                     ("d", "b") | ("e", "d") => "loss=3% burst=50%",
                     ("e", "a") => "loss=1%",
@@ -113,7 +115,7 @@ impl Network {
         network
     }
 
-    /// Waits until a node answers, has its links, and has a way to all others.
+    /// Waits until a node answers, has its links, and has a path to all others.
     fn wait_until_whole(&self, i: usize) {
         let name = NODES[i];
         let control = self.world.control(name);
@@ -135,7 +137,7 @@ impl Network {
         }
     }
 
-    /// Stops a node as an operator does, and starts it again with another program.
+    /// Stops a node as an operator would, and starts it again with another program.
     fn replace(&mut self, i: usize, program: &Path) -> Cost {
         let name = NODES[i];
         let begun: Vec<u64> = self.calls.iter().map(|(.., call)| call.due()).collect();
@@ -147,7 +149,7 @@ impl Network {
         let mut cost = Cost::default();
         for ((from, to, call), begun) in self.calls.iter().zip(begun) {
             let end = call.due() - TAIL;
-            // Packets in a row, and not time: a busy machine holds up what is not lost.
+            // The gap counts packets in a row, and not time: a busy machine delays packets that are not lost.
             let gap = INTERVAL * u32::try_from(call.gap(begun - TAIL, end)).unwrap();
             if *from == i || *to == i {
                 cost.own = cost.own.max(gap);
@@ -165,9 +167,9 @@ impl Network {
         cost
     }
 
-    /// Streams and copies between the node that has been replaced and the next one, which has not; only behind the last
-    /// node comes the first one, so that all are of one program then. What is sent is new in each step: what is left of
-    /// an earlier one is no copy.
+    /// Runs streams and copies between the replaced node and the next one, which still has the other program. The next
+    /// of the last node is the first one, so both have the same program then. Each step sends new data, so that the
+    /// remains of an earlier step cannot pass as a copy.
     fn mixed(&self, (step, i): (u32, usize), copies: bool) {
         let (here, there) = (NODES[i], NODES[(i + 1) % NODES.len()]);
         for (way, (from, to)) in [(here, there), (there, here)].into_iter().enumerate() {
@@ -195,7 +197,7 @@ impl Network {
             }
         }
         if copies {
-            // By way of one of the other program, except at the last node, to one of either.
+            // The copy passes a node with the other program, except at the last node.
             let end = NODES[(i + 2) % NODES.len()];
             let words = format!("cp sent {end}:relayed --via {there} --node net/{here}");
             self.world.sinew(&words);
@@ -228,7 +230,7 @@ fn five_nodes_are_upgraded_and_back_during_twenty_calls() {
     let Some(old) = old() else {
         return;
     };
-    // Programs from before version 6 of bulk data copy among themselves only.
+    // Programs before version 6 of bulk data can copy only among themselves.
     let copies = std::env::var_os("SINEW_OLD_COPIES").is_none_or(|says| says != "no");
     let new = PathBuf::from(env!("CARGO_BIN_EXE_sinew"));
     let mut network = Network::new(&old);
@@ -270,8 +272,8 @@ fn five_nodes_are_upgraded_and_back_during_twenty_calls() {
     }
 }
 
-/// What the repair of a call is to be goes from node to node. Where a node is in between that does not know of it, it is known
-/// before it and not behind it, and nothing else changes.
+/// The wish of a call for repair spreads from node to node. If a node in between does not know it, the nodes before it
+/// know the wish and the nodes behind it do not, and nothing else changes.
 #[test]
 #[ignore = "needs the program of an earlier version: `cargo xtask upgrade`"]
 fn an_earlier_node_skips_what_senders_want_of_repair() {
@@ -279,7 +281,7 @@ fn an_earlier_node_skips_what_senders_want_of_repair() {
         return;
     };
     let new = PathBuf::from(env!("CARGO_BIN_EXE_sinew"));
-    // One that is not so early can be asked for it, and passes it on.
+    // A later program accepts the option, and passes the wish on.
     let help = Command::new(&old).args(["test-call", "--help"]).output();
     let passes_on = String::from_utf8_lossy(&help.unwrap().stdout).contains("--target");
     for (middle, told) in [(&new, Some(0.01)), (&old, passes_on.then_some(0.01))] {

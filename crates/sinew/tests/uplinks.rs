@@ -1,13 +1,13 @@
-//! Two hosts with two uplinks each: one uplink dies without a word while calls go over it; bulk data takes both
-//! ([`bulk`]). Real nodes in network namespaces of the test; needs root, says so and skips without.
+//! Two hosts with two uplinks each. One uplink fails silently while calls use it; bulk data uses both ([`bulk`]). Real
+//! nodes in network namespaces of the test. The tests need root; without root they print a line and skip.
 //!
 //! ```text
 //!   10.91.1.1 ─── veth, dies ─── 10.91.1.2
 //!   a                                    b      twenty calls, ten each way
 //!   10.91.2.1 ─── veth ───────── 10.91.2.2
 //! ```
-//! What must hold on any machine, however busy, is asserted loosely; the goals are held by the test that is ignored, to
-//! be run on a quiet machine: `cargo test -p sinew --test uplinks -- --ignored --nocapture`.
+//! The assertions are loose enough for any machine, however busy. The ignored test checks the goals. Run it on a quiet
+//! machine: `cargo test -p sinew --test uplinks -- --ignored --nocapture`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -32,12 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Packets per second of a call.
 const RATE: u64 = 50;
 const CALLS: u16 = 20;
-/// The longest that a call may be silent where packets take one path.
+/// The longest interruption of a call whose packets take one path.
 const GAP_GOAL: Duration = Duration::from_millis(250);
-/// And where they take two. Choice: three packets; a busy machine holds up one or two.
+/// The same for packets that take two paths. Choice: three packets; a busy machine delays one or two.
 const GAP_GOAL_COPIES: Duration = Duration::from_millis(60);
 
-/// One pair of hosts at a time: what is measured is not measured beside others.
+/// One pair of hosts at a time, so that measurements do not disturb each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A process that ends with the test.
@@ -50,12 +50,12 @@ impl Drop for Running {
     }
 }
 
-/// What the end of an uplink has cost.
+/// The damage that the failure of an uplink has caused.
 #[derive(Debug)]
 struct Cost {
-    /// The longest time without a packet, of all calls.
+    /// The longest time without a packet, over all calls.
     gap: Duration,
-    /// Packets of all calls.
+    /// Lost packets of all calls.
     lost: u64,
 }
 
@@ -63,7 +63,7 @@ struct Hosts {
     dir: PathBuf,
     spaces: [Namespace; 2],
     nodes: Vec<Running>,
-    /// What emulates the uplinks, where they are not as fast as the machine is.
+    /// The emulators of uplinks that are slower than the machine.
     emulated: Vec<Running>,
 }
 
@@ -80,7 +80,7 @@ impl Hosts {
         Hosts::over(test, settings, [None; 2])
     }
 
-    /// Over uplinks like these.
+    /// Makes hosts with these uplinks.
     fn over(test: &str, settings: &str, uplinks: [Option<&str>; 2]) -> Hosts {
         let spaces = [0; 2].map(|_| Namespace::new().unwrap());
         let dir = std::env::temp_dir().join(format!("sinew-uplinks-{test}-{}", std::process::id()));
@@ -160,7 +160,7 @@ impl Hosts {
         find_links(&links)?.first().cloned()
     }
 
-    /// Waits until the link of a host has so many paths that are up; polls, bounded.
+    /// Waits until the link of a host has `count` paths that are up, for a limited time.
     fn wait_for_paths(&self, host: usize, count: usize) {
         let until = Instant::now() + PATIENCE;
         while self.paths_up(host) < count {
@@ -175,7 +175,7 @@ impl Hosts {
         paths.iter().filter(|path| path["state"] == "up").count()
     }
 
-    /// Nothing passes by this uplink any more, and nobody is told.
+    /// Drops all packets of this uplink, without any error to the senders.
     fn kill_uplink(&self, uplink: u8) -> bool {
         let rules = format!(
             "table inet dead {{\nchain in {{\ntype filter hook input priority 0;\niifname \"up{uplink}\" drop;\n}}\n\
@@ -184,7 +184,7 @@ impl Hosts {
         nft::load(&self.spaces[1], &rules)
     }
 
-    /// The uplink of the other host that the link has in use: the first that has answered.
+    /// Returns the uplink of the other host that the link uses: the first that answered.
     fn uplink_in_use(&self, host: usize) -> u8 {
         let link = self.link(host).unwrap();
         let mut paths = link["paths"].as_array().unwrap().iter();
@@ -206,13 +206,13 @@ impl Drop for Hosts {
     }
 }
 
-/// The list of links, wherever the answer has it.
+/// Returns the list of links from any of the possible answers.
 fn find_links(answer: &Value) -> Option<&Vec<Value>> {
     let places = [answer, &answer["links"], &answer["snapshot"]["links"]];
     places.into_iter().find_map(Value::as_array)
 }
 
-/// Twenty calls while the uplink that they use dies; none where that cannot be tried.
+/// Makes twenty calls while the uplink that they use fails. Returns `None` if that cannot be tested here.
 fn measure(test: &str, settings: &str) -> Option<Cost> {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
@@ -220,7 +220,7 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
     }
     let _alone = ALONE.lock().unwrap();
     let hosts = Hosts::new(test, settings);
-    // Those by one veth each, and those whose two ends are of different ones.
+    // Two paths have both ends on the same veth, and two have ends on different ones.
     hosts.wait_for_paths(0, 4);
     hosts.wait_for_paths(1, 4);
     let homes = [hosts.socket(0), hosts.socket(1)];
@@ -238,7 +238,7 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
     }
     calls[0].run(3 * RATE);
     let ended: Vec<u64> = calls.iter().map(|call| call.due()).collect();
-    // What was sent last arrives.
+    // Wait until the last packets have arrived.
     calls[0].run(RATE / 2);
     let spans = || calls.iter().zip(begun.iter().zip(&ended));
     let cost = Cost {
@@ -249,7 +249,7 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
             .map(|(call, (from, to))| call.lost(*from, *to))
             .sum(),
     };
-    // However long a busy host takes: all calls go on.
+    // However long a busy host takes: all calls must continue.
     let late = RATE / 2;
     assert!(spans().all(|(call, (_, to))| call.lost(to - late, *to) < late));
     for host in [0, 1] {
@@ -270,7 +270,7 @@ fn measure(test: &str, settings: &str) -> Option<Cost> {
 
 #[test]
 fn calls_go_on_when_one_of_two_uplinks_dies_silently() {
-    // How soon, `goals` measures.
+    // The test `goals` measures how soon.
     if measure("one path", "paths = 'one'").is_some() {
         measure("copies", "paths = 'copies'");
     }

@@ -1,5 +1,5 @@
-//! Video by SRT, RIST and RTP across real nodes: encoders and decoders of this test, and real programs where they are
-//! installed.
+//! Video by SRT, RIST and RTP across real nodes: with encoders and decoders of this test, and with real programs if
+//! they are installed.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -18,16 +18,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use world::World;
 
-/// Where the streams are.
+/// The group of the streams.
 const GROUP: &str = "239.1.1.1:5004";
-/// From one packet of an encoder to the next: 5 Mbit/s.
+/// The time between two packets of an encoder: 5 Mbit/s.
 const INTERVAL: Duration = Duration::from_millis(2);
 /// Packets of a stream.
 const COUNT: u32 = 600;
-/// Patience with what should be there; it is looked again then.
+/// How long one wait for a packet lasts before the next check.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// A gateway that tells by JSON what happens; it ends with the test.
+/// A gateway that reports its events as JSON. It ends with the test.
 struct Gateway {
     child: Child,
     lines: Receiver<Value>,
@@ -49,7 +49,7 @@ impl Gateway {
         Gateway { child, lines }
     }
 
-    /// The next line for which this holds.
+    /// Returns the next line for which `holds` is true.
     fn wait(&self, world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let mut found = None;
         world.wait(what, || {
@@ -65,7 +65,7 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the gateway listens.
     fn listening(&self, world: &World) -> SocketAddr {
         let line = self.event(world, "listening");
         line["at"].as_str().unwrap().parse().unwrap()
@@ -79,7 +79,7 @@ impl Drop for Gateway {
     }
 }
 
-/// True when libsrt is here; says so, loudly, when not.
+/// Returns true if libsrt is available; otherwise prints a line.
 fn has_srt(test: &str) -> bool {
     let loaded = srt::load();
     if let Err(error) = &loaded {
@@ -88,7 +88,7 @@ fn has_srt(test: &str) -> bool {
     loaded.is_ok()
 }
 
-/// Three nodes in a row, with links that delay and lose.
+/// Makes three nodes in a row, with links that delay and lose packets.
 fn row(test: &str) -> World {
     let mut world = World::new(test);
     world.add("a", 1, "--lab --link none");
@@ -101,7 +101,7 @@ fn row(test: &str) -> World {
     }
     world.wait_for_link("a", "b");
     world.wait_for_link("b", "c");
-    // A link that is up is known at the far end of the row a moment later.
+    // The far end of the row learns a moment later that a link is up.
     let (first, last) = (world.overlay_address("a"), world.overlay_address("c"));
     world.wait("each end has a route to the other", || {
         world.has_route("a", &last) && world.has_route("c", &first)
@@ -109,7 +109,7 @@ fn row(test: &str) -> World {
     world
 }
 
-/// Waits until the first node knows that somebody wants the group.
+/// Waits until the first node knows that the group has a member.
 fn wait_for_member(world: &World) {
     world.wait("the group has a member", || {
         let groups = world.json("groups --node net/a");
@@ -120,7 +120,7 @@ fn wait_for_member(world: &World) {
     });
 }
 
-/// A connection to a listener.
+/// Connects to a listener.
 fn call(world: &World, at: SocketAddr, options: &Options) -> Socket {
     let socket = Socket::call(at, options).unwrap();
     world.wait("the listener answers", || {
@@ -134,7 +134,7 @@ fn call(world: &World, at: SocketAddr, options: &Options) -> Socket {
     socket
 }
 
-/// Why a listener does not answer.
+/// Returns why a listener refuses.
 fn refusal(world: &World, at: SocketAddr, options: &Options) -> String {
     let socket = Socket::call(at, options).unwrap();
     world.wait("the listener refuses", || {
@@ -152,7 +152,7 @@ fn options(stream_id: &str) -> Options {
     }
 }
 
-/// Seven packets of a transport stream; the first tells the number.
+/// Makes seven packets of a transport stream. The first one carries the number.
 fn datagram(number: u32) -> Vec<u8> {
     let packets = (0..7).flat_map(|n| {
         let counter = (7 * number + n) % 16;
@@ -176,7 +176,7 @@ fn send(mut each: impl FnMut(u32, &[u8])) {
     }
 }
 
-/// Takes what has come and tells the numbers.
+/// Receives the datagrams that have arrived, and appends their numbers.
 fn receive(poll: &Poll, socket: &Socket, numbers: &mut Vec<u32>) {
     let mut buffer = [0; 2_000];
     poll.wait(MOMENT, &mut Vec::new()).unwrap();
@@ -246,13 +246,13 @@ fn an_encoder_reaches_decoders_by_srt() {
         status["streams"][0]["recovered"].as_u64().unwrap() > 0,
         "{status}"
     );
-    // An end is seen, and another one may send then.
+    // The gateway notices that the encoder has gone, and then lets another one send.
     drop(encoder);
     entry.event(&world, "disconnected");
     call(&world, entry_at, &options("studio"));
 }
 
-/// The word of an end overtakes what libsrt holds back for its latency.
+/// The message that an end has gone overtakes the packets that libsrt holds back for its latency.
 #[test]
 fn what_an_encoder_has_sent_last_enters_after_it_has_gone() {
     if !has_srt("what_an_encoder_has_sent_last_enters_after_it_has_gone") {
@@ -321,12 +321,12 @@ fn strangers_are_refused_and_counted() {
     let decoder = call(&world, at, &known("other"));
     gateway.event(&world, "connected");
     assert!(refusal(&world, at, &known("other")).contains("402"));
-    // Thousands that begin a handshake and go, and others that send anything.
+    // Strangers begin thousands of handshakes and go, and others send arbitrary data.
     let stranger = UdpSocket::bind((here, 0)).unwrap();
     for n in 0..5_000_u32 {
         let mut induction = [0_u8; 64];
         induction[0] = 0x80;
-        // Version 4, an ordinary socket, the first step of a handshake, a number of the caller's own.
+        // Version 4, an ordinary socket, the first step of a handshake, and the caller's own number.
         induction[19] = 4;
         induction[23] = 2;
         induction[34..36].copy_from_slice(&[0x20, 0]);
@@ -336,7 +336,7 @@ fn strangers_are_refused_and_counted() {
         let bytes = if n % 2 == 0 { &induction[..] } else { &junk };
         stranger.send_to(bytes, at).unwrap();
     }
-    // A decoder that sends is not heard, and what is no transport stream is counted as that.
+    // A decoder that sends is ignored, and data that is no transport stream is counted as such.
     decoder.send(&[1; 100], 0).unwrap();
     encoder.send(&[0x48; PAYLOAD_BYTES_TS], 0).unwrap();
     gateway.event(&world, "unwanted");
@@ -346,7 +346,7 @@ fn strangers_are_refused_and_counted() {
         line["drops"]["unwanted"] == 1 && { sent }.any(errors)
     });
     assert_eq!(status["connections"].as_array().unwrap().len(), 2);
-    // A caller whose answer is slow asks again, and is counted again.
+    // A caller with a slow answer asks again, and is counted again.
     for (why, least) in [("refused", 5), ("handshake", 2)] {
         assert!(status["drops"][why].as_u64().unwrap() >= least, "{status}");
     }
@@ -363,7 +363,7 @@ impl Drop for Running {
     }
 }
 
-/// A program of a protocol's makers; `None`, loudly, where there is none.
+/// Starts a program of a protocol's makers. Returns `None` and prints a line if it is not installed.
 fn tool(program: &str, package: &str, words: &[&str]) -> Option<Running> {
     let mut command = Command::new(program);
     command.args(words);
@@ -375,12 +375,12 @@ fn tool(program: &str, package: &str, words: &[&str]) -> Option<Running> {
     Some(Running(child))
 }
 
-/// `srt-live-transmit` from one address to another.
+/// Starts `srt-live-transmit` from one address to another.
 fn transmit(from: &str, to: &str) -> Option<Running> {
     tool("srt-live-transmit", "srt-tools", &["-q", from, to])
 }
 
-/// Where programs send a stream from and to, by UDP.
+/// The sockets from which and to which programs send a stream, by UDP.
 struct Ends {
     source: UdpSocket,
     sink: UdpSocket,
@@ -400,7 +400,7 @@ impl Ends {
         self.sink.local_addr().unwrap()
     }
 
-    /// Sends to a program at `port`, and wants all in order once the first has come.
+    /// Sends to a program at `port`. After the first datagram has arrived, all others must arrive in order.
     fn carry(self, world: &World, port: SocketAddr) {
         let Ends { source, sink } = self;
         let mut buffer = [0; 2_000];
@@ -438,7 +438,7 @@ fn the_tool_of_srt_sends_and_receives() {
     let world = row("srt-tool");
     let here = world.endpoint(0).ip();
     let ends = Ends::open(&world);
-    // The gateway calls the tool at one end, and is called by it at the other.
+    // The gateway calls the tool at one end, and the tool calls the gateway at the other.
     let tool_listens = world.endpoint(90);
     let port = world.endpoint(91);
     let from = format!("udp://{port}");
@@ -459,7 +459,7 @@ fn the_tool_of_srt_sends_and_receives() {
     ends.carry(&world, port);
 }
 
-/// True when librist is here; says so, loudly, when not.
+/// Returns true if librist is available; otherwise prints a line.
 fn has_rist(test: &str) -> bool {
     let loaded = rist::load();
     if let Err(error) = &loaded {
@@ -482,7 +482,7 @@ fn an_encoder_reaches_decoders_by_rist() {
     let [enters, leaves, player] = [83, 84, 85].map(|port| world.endpoint(port));
     let entry = format!("rist --listen {enters} --to {GROUP} {sealed} --node net/a");
     let entry = Gateway::start(&world, &entry);
-    // One player calls, and one is called.
+    // One player calls the gateway, and the gateway calls the other player.
     let exit = format!("rist --listen {leaves} --from {GROUP} {sealed} --node net/c");
     let exit = Gateway::start(&world, &exit);
     let calls = format!("rist --call {player} --from {GROUP} {sealed} --node net/b");
@@ -503,7 +503,7 @@ fn an_encoder_reaches_decoders_by_rist() {
     }
     wait_for_member(&world);
     let mut buffer = [0; 2_000];
-    // The library takes a moment more before it lets data pass: until the first has come everywhere.
+    // The library needs a moment before it lets data pass: send until the first datagram has arrived everywhere.
     let mut first = 0;
     let mut numbers = [Vec::new(), Vec::new()];
     world.wait("the stream begins", || {
@@ -557,8 +557,8 @@ fn the_tools_of_rist_send_and_receive() {
     let world = row("rist-tool");
     let ends = Ends::open(&world);
     let [port, enters, leaves] = [86, 87, 88].map(|port| world.endpoint(port));
-    // A second, here and in the tests of SRT: on a busy machine the tools stand still for longer than the usual
-    // buffer lasts, and then they skip packets.
+    // The latency is a second, here and in the tests of SRT. On a busy machine the tools stand still for longer than
+    // the usual buffer lasts, and then they skip packets.
     let entry = format!("rist --listen {enters} --to {GROUP} --latency 1s --node net/a");
     let _entry = Gateway::start(&world, &entry);
     let exit = format!("rist --listen {leaves} --from {GROUP} --latency 1s --node net/c");
@@ -575,7 +575,7 @@ fn the_tools_of_rist_send_and_receive() {
     ends.carry(&world, port);
 }
 
-/// A datagram of RTP.
+/// Makes a datagram of RTP.
 fn rtp(seq: u32) -> Vec<u8> {
     let header = voice::rtp::Header {
         marker: false,
@@ -609,7 +609,7 @@ fn two_ways_in_and_two_ways_out_carry_one_stream() {
     let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let sender = std::thread::spawn(move || {
         send(|number, _| {
-            // Every second packet goes by one way only, by turns; the first and the last by both.
+            // Every second packet goes over one path only, in turn; the first and the last go over both.
             for (index, way) in ways.iter().enumerate() {
                 let is_lost = number % 4 == 1 + 2 * index as u32 && number + 1 < COUNT;
                 if !is_lost {
@@ -657,7 +657,7 @@ fn who_may_not_receive_a_group_is_told_so_and_may_when_the_permit_is_taken_back(
     let world = row("permits");
     let here = world.endpoint(0).ip();
     world.sinew("group set 239.1.0.0/16 --send a --receive b,@nobody.example --node net/a");
-    // As long as nobody says anything of the group there is nothing to be shown.
+    // As long as no node uses the group, there is nothing to show.
     let is_limited = || {
         let shown = world.try_sinew("group show 239.1.1.1 --node net/c");
         String::from_utf8_lossy(&shown.stdout).contains("may receive")
@@ -673,7 +673,7 @@ fn who_may_not_receive_a_group_is_told_so_and_may_when_the_permit_is_taken_back(
     let told = refused.event(&world, "node_away");
     let text = told["text"].as_str().unwrap();
     assert!(text.contains("may not receive 239.1.1.1"), "{text}");
-    // Who may not send hears of it from his node.
+    // A program that may not send gets an error from its node.
     let enters = world.endpoint(89);
     let other = Gateway::start(
         &world,
@@ -689,7 +689,7 @@ fn who_may_not_receive_a_group_is_told_so_and_may_when_the_permit_is_taken_back(
     assert!(text.contains("may not send to 239.1.1.1"), "{text}");
     world.sinew("group set 239.1.0.0/16 --send * --receive * --node net/a");
     world.wait("c may", || !is_limited());
-    // It asks again by itself.
+    // The gateway joins again by itself.
     wait_for_member(&world);
     let why = world.sinew("why a 239.1.1.1 --node net/a");
     assert!(why.contains("all may send"), "{why}");

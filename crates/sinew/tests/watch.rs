@@ -1,5 +1,5 @@
-//! `--watch` on a terminal: its own screen, a node that is restarted meanwhile, and every way out.
-//! The terminal is one that `script` makes.
+//! `--watch` on a terminal: its own screen, a node that is restarted meanwhile, and every way to
+//! leave it. `script` provides the terminal.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use world::World;
 
-/// A command on a terminal of its own, and what it has drawn.
+/// A command on its own terminal, and its output.
 struct Watched<'a> {
     world: &'a str,
     child: Child,
@@ -21,8 +21,8 @@ impl Watched<'_> {
     fn start<'a>(world: &World, name: &'a str, words: &str) -> Watched<'a> {
         let path = world.dir.join(format!("screen-{name}"));
         let program = env!("CARGO_BIN_EXE_sinew");
-        // The shell gives its place to the program: one that stays gets Ctrl-C as well, and answers
-        // with a status of its own.
+        // `exec` replaces the shell by the program. A shell that stays would get Ctrl-C as well,
+        // and return its own status.
         let child = Command::new("script")
             .args(["-qefc", &format!("exec {program} {words}"), "/dev/null"])
             .current_dir(&world.dir)
@@ -42,7 +42,7 @@ impl Watched<'_> {
         String::from_utf8_lossy(&std::fs::read(&self.path).unwrap()).into_owned()
     }
 
-    /// The last page that is whole.
+    /// Returns the last complete page.
     fn page(&self) -> String {
         let drawn = self.drawn();
         let pages = drawn
@@ -57,7 +57,7 @@ impl Watched<'_> {
         input.flush().unwrap();
     }
 
-    /// Ends it by keys; its exit status, and what it left on the terminal at last.
+    /// Ends the command by keys. Returns its exit status, and its last output on the terminal.
     fn end(mut self, keys: &str) -> (Option<i32>, String) {
         self.strike(keys);
         let status = self.child.wait().unwrap();
@@ -69,7 +69,7 @@ impl Watched<'_> {
     }
 }
 
-/// The usual screen again, with a cursor.
+/// The escape sequences that restore the usual screen and the cursor.
 const AS_BEFORE: &str = "\x1b[?25h\x1b[?1049l";
 
 #[test]

@@ -1,4 +1,4 @@
-//! A router that maps ports: it answers PCP or NAT-PMP by UDP in its namespace, and opens what it gives by nftables.
+//! A router that maps ports: it answers PCP or NAT-PMP by UDP in its namespace, and opens the mapped port by nftables.
 
 use crate::world::nft;
 use net::netns::Namespace;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use wire::Endpoint;
 use wire::mapping::{PORT, nat_pmp, pcp};
 
-/// How often a thread looks whether the test has ended.
+/// How often a thread checks whether the test has ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// What it speaks.
+/// The protocol of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Pcp,
     NatPmp,
 }
 
-/// A router at work, until it is dropped.
+/// A running router, until it is dropped.
 pub(crate) struct Gateway {
     /// The port outside that is open.
     pub(crate) open: Arc<Mutex<Option<u16>>>,
@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Answers hosts of `router` at `inside`; says that its address outside is `outside`, and gives `port`.
+    /// Answers hosts of `router` at `inside`. It reports `outside` as its address outside, and assigns `port`.
     pub(crate) fn start(
         router: &Namespace,
         speaks: Speaks,
@@ -124,7 +124,7 @@ impl Server {
             Err(_) => None,
         };
         nat_pmp::Answer {
-            // Another version.
+            // The version is not supported.
             result: given.map_or(1, |_| 0),
             epoch_s: 1_000,
             given,
@@ -140,7 +140,7 @@ impl Server {
     }
 }
 
-/// Leads what comes to the port outside to this host and port, or nowhere.
+/// Forwards packets to the port outside to this host and port, or drops them.
 pub(crate) fn lead(router: &Namespace, port: u16, to: Option<SocketAddr>) {
     let rule = to.map(|to| format!("iifname \"r1\" udp dport {port} dnat to {to};"));
     let rules = format!(

@@ -1,4 +1,4 @@
-//! Nodes that reach each other at the addresses of their own interfaces alone.
+//! Nodes that can reach each other only at the addresses of their own interfaces.
 //!
 //! ```text
 //!   b 10.97.1.2 ──┐
@@ -15,7 +15,8 @@ fn ip(at: &Namespace, words: &str) {
     at.ip(&words).unwrap();
 }
 
-/// A house with the hosts of `b` and `c`. None, loudly, where the kernel or nftables cannot.
+/// Makes a house with the hosts of `b` and `c`. Returns `None` and prints a line if the kernel or
+/// nftables cannot.
 fn house(test: &str) -> Option<Site> {
     if let Err(why) = available() {
         eprintln!("SKIPPED: {test}: {why}");
@@ -72,7 +73,7 @@ fn a_node_that_is_told_to_says_nothing_of_its_own_addresses() {
     assert_ne!(site.world.link("b", "c"), "up");
 }
 
-/// Both hosts have addresses of IPv6 that all reach, and no neighbour sees them there.
+/// Both hosts have public addresses of IPv6, at which no neighbour sees them.
 #[test]
 fn two_nodes_behind_closed_nats_link_by_the_other_family() {
     let Some(mut site) = quiet_site("six", [Nat::Symmetric; 2]) else {

@@ -1,4 +1,4 @@
-//! A router that speaks UPnP alone: it answers searches, gives its description, and opens what it is asked for by nftables.
+//! A router that knows only UPnP: it answers searches, sends its description, and opens ports by nftables.
 
 use crate::gateway::{LOOK, lead};
 use net::netns::Namespace;
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 use wire::mapping::upnp::ssdp::GROUP;
 
-/// This port outside belongs to another host of the house.
+/// Another host of the house has this port outside.
 const TAKEN: &str = "7700";
 const SERVICE: &str = "urn:schemas-upnp-org:service:WANIPConnection:1";
 
-/// A router at work, until it is dropped.
+/// A running router, until it is dropped.
 pub(crate) struct Igd {
     /// The port outside that is open.
     pub(crate) open: Arc<Mutex<Option<u16>>>,
@@ -24,7 +24,7 @@ pub(crate) struct Igd {
 }
 
 impl Igd {
-    /// Answers hosts of `router` at `inside`; says that its address outside is `outside`.
+    /// Answers hosts of `router` at `inside`. It reports `outside` as its address outside.
     pub(crate) fn start(router: &Namespace, inside: Ipv4Addr, outside: Ipv4Addr) -> Igd {
         let sockets = router.run(|| {
             let searched = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, GROUP.port())).unwrap();
@@ -66,7 +66,7 @@ impl Drop for Igd {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         let at = self.at;
-        // It wakes who accepts.
+        // The connection wakes the thread that accepts.
         let woken = self.router.run(|| TcpStream::connect(at).is_ok()).unwrap();
         let ended = self.threads.drain(..).all(|it| it.join().is_ok());
         assert!((woken && ended) || std::thread::panicking());
@@ -155,7 +155,7 @@ impl Server {
     }
 }
 
-/// The whole request, of which the head says how long it is; nothing if it ends early.
+/// Reads the whole request, whose length is in its head. Returns an empty text if the request ends early.
 fn read(stream: &mut TcpStream) -> String {
     let (mut text, mut part) = (String::new(), [0; 2_048]);
     loop {

@@ -6,7 +6,8 @@ use crate::igd::Igd;
 use std::fs;
 use std::net::Ipv4Addr;
 
-/// One router maps a port, which opens it to the other one's symmetric NAT. The other router is behind a NAT itself.
+/// One router maps a port, which opens it to the symmetric NAT of the other one. The other router is itself behind a
+/// NAT.
 #[test]
 fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
     let Some(mut site) = quiet_site("mapped", [Nat::Symmetric; 2]) else {
@@ -17,7 +18,7 @@ fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
     let [b_router, c_router] = &site.routers;
     let b_gateway = Gateway::start(b_router, Speaks::Pcp, at("10.97.1.1"), given[0]);
     let c_gateway = Gateway::start(c_router, Speaks::NatPmp, at("10.97.2.1"), given[1]);
-    // A server has a router too, and the address that it is asked from is public.
+    // A server has a router, too, and the address from which it asks is public.
     site.hosts[0]
         .ip(&["route", "add", "default", "via", "198.51.100.2"])
         .unwrap();
@@ -41,7 +42,7 @@ fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
     );
     let links = site.world.json("links --node net/c").to_string();
     assert!(links.contains("198.51.100.2:40001"), "{links}");
-    // What is not wanted any more is given back at once, and so is all at the end.
+    // The node gives back a mapping at once when it is no longer wanted, and all mappings at its end.
     let open = || *b_gateway.open.lock().unwrap();
     assert_eq!(open(), Some(40_001));
     site.world.configure("b", "map_port = false");
@@ -57,7 +58,7 @@ fn a_symmetric_nat_opens_where_the_router_maps_a_port() {
     site.world.wait("the port is closed", || open().is_none());
 }
 
-/// The same by a router that speaks UPnP alone, where another host has the port already.
+/// The same with a router that knows only UPnP. Another host has the port already.
 #[test]
 fn a_symmetric_nat_opens_where_the_router_maps_a_port_by_upnp() {
     let Some(mut site) = quiet_site("upnp", [Nat::Symmetric; 2]) else {

@@ -1,4 +1,4 @@
-//! Ends that know of the overlay, and ends that do not. [Amir06 §VI]
+//! Ends that know the overlay, and ends that do not. [Amir06 §VI]
 
 use crate::gateway::Sites;
 use crate::programs::{missing, quiet};
@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use voice::sdp::{Announce, OPTION_TAG};
 
-/// What the first line of its kind announces.
+/// Returns the announcement in the first line of its kind.
 fn announced(message: &Message) -> Option<Announce> {
     let line = message
         .body()
@@ -18,7 +18,7 @@ fn announced(message: &Message) -> Option<Announce> {
     Some(Announce::parse(line.as_bytes()).unwrap())
 }
 
-/// An end with a socket of its own at a node, and the line that says so.
+/// Makes an end with its own socket at a node. Returns the socket and the line that announces it.
 fn end(sites: &Sites, node: &str, domain: &str) -> (DatagramSocket, String) {
     let at = Node::at(sites.land.world.socket(node));
     let options = Options::voice(Duration::from_millis(150));
@@ -28,14 +28,14 @@ fn end(sites: &Sites, node: &str, domain: &str) -> (DatagramSocket, String) {
     (socket, format!("a=rtcp-mux\r\na={announce}\r\n"))
 }
 
-/// Speaks by the overlay, and counts what came.
+/// Sends packets over the overlay, and counts the packets that arrived.
 fn speak_over(socket: &DatagramSocket, to: &Announce, packets: u16) -> usize {
     socket.set_nonblocking(true).unwrap();
     let to = Target::new(to.node(), to.rtp().0);
     let mut heard = 0;
     let mut buffer = [0; 2048];
     let started = Instant::now();
-    // It is listened to for a while after the last word.
+    // The function keeps receiving for a while after the last packet.
     for n in 0..packets + 25 {
         if n < packets {
             let mut packet = vec![0x80, 0];
@@ -85,7 +85,7 @@ fn two_aware_ends_use_node_and_virtual_port_directly() {
     let answered = announced(&call.answer).unwrap_or_else(|| panic!("{}", call.answer.0));
     let local = there.local();
     assert_eq!((answered.node(), answered.rtp()), (local.node, local.port));
-    // Their media does not come by the gateways.
+    // Their media does not pass through the gateways.
     let heard = std::thread::scope(|scope| {
         let there = scope.spawn(|| speak_over(&there, &said, 50));
         [speak_over(&here, &answered, 50), there.join().unwrap()]
@@ -105,7 +105,7 @@ fn who_knows_of_the_overlay_speaks_with_who_does_not() {
     }
     let _quiet = quiet();
     let mut sites = Sites::new("phones-unaware", &[("mid", "")]);
-    // A phone of a domain that no node serves, beyond the site's router, which is ams.
+    // A phone whose domain no node serves, beyond the router of its site, which is ams.
     let [carol_at, _] = sites.land.beside("ams", "carol");
     sites
         .land
@@ -126,7 +126,8 @@ fn who_knows_of_the_overlay_speaks_with_who_does_not() {
     let dir = kept("unaware");
     fs::write(dir.join("caller.sip"), &caller.trace).unwrap();
     fs::write(dir.join("callee.sip"), &seen.invite.0).unwrap();
-    // She was asked, and did not know; so it is a call like any other, from phone to phone.
+    // The gateway asked her phone, which did not know the overlay. So the call is an ordinary one,
+    // from phone to phone.
     assert!(announced(&seen.invite).is_some(), "{}", seen.invite.0);
     assert!(announced(&call.answer).is_none(), "{}", call.answer.0);
     assert_eq!(call.media, carol.rtp.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Two phones with nothing between but an IP path, which loses packets: what the gateway has to
-//! beat, and a test of the phones.
+//! Two phones with only an IP path between them, which loses packets: the baseline for the gateway,
+//! and a test of the phones.
 
 use crate::phone::{Phone, Setup};
 use crate::programs::{BARESIP, Running, missing, quiet};
@@ -15,7 +15,7 @@ use voice::score::RawPesq;
 /// The interface that the emulator makes at both ends.
 const INTERFACE: &str = "emu0";
 
-/// A directory of a test, which is gone after it unless it fails.
+/// A directory of a test. It is removed after the test, unless the test fails.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
@@ -36,7 +36,7 @@ impl Drop for Scratch {
     }
 }
 
-/// An emulated path between two networks; it is gone when it is dropped.
+/// Makes an emulated path between two networks. It ends when it is dropped.
 pub(crate) fn emulate(between: [&Namespace; 2], link: &str, addresses: [&str; 2]) -> Running {
     let [a, b] = between.map(|network| network.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
@@ -55,7 +55,7 @@ pub(crate) fn emulate(between: [&Namespace; 2], link: &str, addresses: [&str; 2]
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut running = Running(command.spawn().unwrap());
-    // It is there when both interfaces have their addresses.
+    // The path exists when both interfaces have their addresses.
     let until = std::time::Instant::now() + Duration::from_secs(20);
     for (network, address) in between.into_iter().zip(addresses) {
         let has_address = || {
@@ -77,7 +77,8 @@ pub(crate) fn emulate(between: [&Namespace; 2], link: &str, addresses: [&str; 2]
     running
 }
 
-/// A call over a path like `link` from one phone to the other, and how good what was heard is.
+/// Makes a call from one phone to the other over a path like `link`. Returns the quality of the
+/// received speech.
 pub(crate) fn call_directly(dir: &Path, speech: &Speech, link: &str) -> RawPesq {
     let [alice_at, bob_at] = [0; 2].map(|_| Namespace::new().unwrap());
     let _path = emulate([&alice_at, &bob_at], link, ["10.66.0.1/24", "10.66.0.2/24"]);

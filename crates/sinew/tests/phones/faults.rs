@@ -1,4 +1,4 @@
-//! Nodes that die while people speak.
+//! Nodes that fail during calls.
 
 use crate::gateway::Sites;
 use crate::programs::{missing, quiet};
@@ -36,8 +36,8 @@ fn a_call_goes_on_when_a_middle_node_dies() {
             missed(heard),
             gap.as_millis()
         );
-        // On a machine that does nothing else it is half a second at most; a call that was dropped
-        // has one to its end.
+        // On a machine without other load the gap is half a second at most. A dropped call has a
+        // gap until its end.
         assert!(gap < Duration::from_secs(2), "{way}: {gap:?}");
         let spoken = heard.last().unwrap().0 - heard[0].0;
         assert!(
@@ -45,7 +45,7 @@ fn a_call_goes_on_when_a_middle_node_dies() {
             "{way} ended after {spoken:?}"
         );
     }
-    // Nobody hung up.
+    // No end has hung up.
     assert!(callee.seen()[0].ended.is_none());
     assert_eq!(caller.end(&call), Some(200));
     let released = || sites.media_ports("ams") == 0 && sites.media_ports("fra") == 0;

@@ -1,4 +1,4 @@
-//! Two sites with a gateway each, and nodes between.
+//! Two sites with a gateway each, and the nodes between them.
 //!
 //! ```text
 //!   alice 10.91.1.2 ── gateway 10.91.1.1 at ams ══ mid … ══ fra, gateway 10.91.2.1 ── 10.91.2.2 bob
@@ -18,26 +18,26 @@ use std::process::{Command, Stdio};
 /// UDP ports for media at each gateway.
 pub(crate) const MEDIA: RangeInclusive<u16> = 16_000..=19_999;
 
-/// One side of it.
+/// One of the two sites.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) node: &'static str,
     pub(crate) place: &'static str,
     pub(crate) domain: &'static str,
-    /// The phone's address, the gateway's, and where a proxy is if there is one.
+    /// The addresses of the phone, of the gateway, and of a proxy if there is one.
     pub(crate) phone: Ipv4Addr,
     pub(crate) gateway: Ipv4Addr,
     pub(crate) proxy: Ipv4Addr,
 }
 
 impl Site {
-    /// Where phones send their requests.
+    /// Returns the address to which phones send their requests.
     pub(crate) fn sip(&self) -> SocketAddr {
         (self.gateway, 5060).into()
     }
 }
 
-/// Two sites whose gateways run.
+/// Two sites with running gateways.
 pub(crate) struct Sites {
     pub(crate) land: Land,
     pub(crate) a: Site,
@@ -46,8 +46,8 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// Nodes `ams`, those of `between`, and `fra`; each of those between has a link to `ams` and one
-    /// to `fra`, which is like the model beside it, both ways.
+    /// Makes the nodes `ams`, those of `between`, and `fra`. Each node in between has a link to
+    /// `ams`, and one to `fra` with the given model in both directions.
     pub(crate) fn new(test: &str, between: &[(&'static str, &str)]) -> Sites {
         let mut nodes: Vec<(&str, &[&str])> = vec![("ams", &["a.example"])];
         nodes.extend(between.iter().map(|(name, _)| (*name, &[][..])));
@@ -90,7 +90,7 @@ impl Sites {
         }
     }
 
-    /// The same, with gateways that know where the phones are.
+    /// Makes the sites, and starts gateways that know the addresses of the phones.
     pub(crate) fn with_gateways(test: &str, between: &[(&'static str, &str)]) -> Sites {
         let mut sites = Sites::new(test, between);
         for site in [sites.a, sites.b] {
@@ -100,7 +100,7 @@ impl Sites {
         sites
     }
 
-    /// Starts the gateway of a site, which asks `dns` for names, and waits until it listens.
+    /// Starts the gateway of a site with `dns` as its name server, and waits until it listens.
     pub(crate) fn start_gateway(&mut self, site: Site, more: &str, dns: Option<Ipv4Addr>) {
         let (from, to) = (MEDIA.start(), MEDIA.end());
         let words = format!(
@@ -111,7 +111,7 @@ impl Sites {
         );
         let log = fs::File::create(self.log_path(site.node)).unwrap();
         let dir = &self.land.world.dir;
-        // The names of a place of its own: in a view of the files of its own.
+        // The gateway gets its own `resolv.conf`, in its own view of the files.
         let resolv = dir.join(format!("resolv-{}.conf", site.node));
         let servers = dns.map(|dns| format!("nameserver {dns}\n"));
         fs::write(&resolv, servers.unwrap_or_default()).unwrap();
@@ -141,24 +141,24 @@ impl Sites {
         self.gateways.push((site.node, running));
     }
 
-    /// Ends a gateway as a crash does.
+    /// Ends a gateway as a crash would.
     pub(crate) fn kill_gateway(&mut self, node: &str) {
         self.gateways.retain(|(name, _)| *name != node);
     }
 
-    /// Whether the gateway at a node runs.
+    /// Returns whether the gateway at a node runs.
     pub(crate) fn runs(&mut self, node: &str) -> bool {
         let mut gateways = self.gateways.iter_mut();
         let gateway = gateways.find(|(name, _)| *name == node);
         gateway.is_some_and(|(_, running)| running.0.try_wait().unwrap().is_none())
     }
 
-    /// What the gateway at a node has said, a line of JSON for each event.
+    /// Returns the output of the gateway at a node, a line of JSON for each event.
     pub(crate) fn log(&self, node: &str) -> String {
         fs::read_to_string(self.log_path(node)).unwrap_or_default()
     }
 
-    /// The events of a kind of the gateway at a node.
+    /// Returns the events of one kind of the gateway at a node.
     pub(crate) fn events(&self, node: &str, kind: &str) -> Vec<Value> {
         let log = self.log(node);
         let lines = log
@@ -169,17 +169,17 @@ impl Sites {
             .collect()
     }
 
-    /// Someone at alice's who calls by her gateway.
+    /// Makes a caller at alice's place, who uses her gateway.
     pub(crate) fn caller(&self) -> Caller {
         Caller::new(self.land.at(self.a.place), self.a.phone, self.a.sip())
     }
 
-    /// Someone at bob's who answers.
+    /// Makes a callee at bob's place.
     pub(crate) fn callee(&self) -> Callee {
         Callee::new(self.land.at(self.b.place), self.b.phone)
     }
 
-    /// UDP ports of the media's range that somebody at a node has.
+    /// Returns how many UDP ports of the media's range are in use at a node.
     pub(crate) fn media_ports(&self, node: &str) -> usize {
         let table = || fs::read_to_string("/proc/thread-self/net/udp").unwrap();
         let table = self.land.at(node).run(table).unwrap();

@@ -1,4 +1,4 @@
-//! What no phone says, said to a gateway: RFC 4475.
+//! Messages that no phone sends, sent to a gateway: RFC 4475.
 
 use crate::gateway::Sites;
 use crate::programs::{missing, quiet};
@@ -12,8 +12,8 @@ fn torture_leaves_no_mark() {
     }
     let _quiet = quiet();
     let mut sites = Sites::new("phones-torture", &[("mid", "")]);
-    // The domains of the messages are served by somebody who answers everything, so that it shows
-    // what is passed on.
+    // A callee that answers everything serves the domains of the messages, so the test sees what is
+    // passed on.
     for site in [sites.a, sites.b] {
         let mut local = format!("--local {}={}", site.domain, site.phone);
         for domain in ["example.com", "example.net", "example.org", "company.com"] {
@@ -23,7 +23,8 @@ fn torture_leaves_no_mark() {
     }
     let answering =
         [sites.a, sites.b].map(|site| Callee::new(sites.land.at(site.place), site.proxy));
-    // By TCP to the other gateway: to one they would be the same transactions.
+    // TCP goes to the other gateway: at the same gateway the messages would be the same
+    // transactions.
     let udp = send_by_udp(sites.land.at("alice"), sites.a.phone, sites.a.sip());
     let tcp = send_by_tcp(sites.land.at("bob"), sites.b.sip());
     drop(answering);
@@ -47,7 +48,7 @@ fn torture_leaves_no_mark() {
     for node in ["ams", "fra"] {
         assert!(sites.runs(node), "{}", sites.log(node));
     }
-    // And it still does what it is for.
+    // The gateway still carries calls.
     let mut caller = sites.caller();
     let call = caller.call("sip:callee@b.example").unwrap_or_else(|code| {
         panic!("{code}\n{}\n{}", caller.trace, sites.log("ams"));

@@ -1,5 +1,5 @@
-//! Kamailio as registrar and proxy of each site, phones that know nothing but their domain, names by
-//! DNS: nothing of it is changed for the gateway.
+//! Kamailio as registrar and proxy of each site, phones that know only their domain, and names by DNS. Nothing in the
+//! setup is changed for the gateway.
 //!
 //! ```text
 //!   alice ──▶ Kamailio of a.example ──▶ gateway ══ overlay ══ gateway ──▶ Kamailio of b.example ──▶ bob
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// The files that docs/gateway-sip.md shows.
+/// Returns a file that docs/gateway-sip.md shows.
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/phones/kamailio")
@@ -23,7 +23,7 @@ fn file(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// Runs the site's Kamailio, and a server of names for all of the site.
+/// Starts the site's Kamailio, and a name server for the whole site.
 fn proxy(sites: &Sites, site: Site, dir: &Path) -> [Running; 2] {
     let dir = dir.join(site.domain);
     fs::create_dir_all(&dir).unwrap();
@@ -78,7 +78,7 @@ fn proxy(sites: &Sites, site: Site, dir: &Path) -> [Running; 2] {
     ]
 }
 
-/// A phone that knows its domain, and whom to ask for names.
+/// Sets up a phone that knows its domain and its name server.
 fn phone(site: Site, user: &'static str, says: Option<PathBuf>) -> Setup {
     let mut setup = Setup::new(user, site.phone, "eth0");
     setup.domain = Some(site.domain);
@@ -117,7 +117,8 @@ fn phones_behind_kamailio_call_each_other_over_the_overlay() {
     alice.wait_for("CALL_ESTABLISHED");
     let ended = bob.wait_within("CALL_CLOSED", Duration::from_secs(60));
     assert!(ended.is_some(), "{}", bob.log());
-    // How good it is, `quality` measures on a machine that does nothing else; here it has to be what was said.
+    // The test `quality` measures the quality on a machine without other load. Here the speech only has to be
+    // recognisable.
     let heard = bob.heard();
     let resemblance = speech.resemblance(&heard);
     println!(
@@ -125,7 +126,7 @@ fn phones_behind_kamailio_call_each_other_over_the_overlay() {
         speech.score(&heard)
     );
     assert!(resemblance > RESEMBLES, "{resemblance}");
-    // Both Kamailios and both gateways were on the way, and the media came from the gateway.
+    // Both Kamailios and both gateways were on the path, and the media came from the gateway.
     let log = bob.log();
     for of in [a.proxy, a.gateway, b.gateway, b.proxy] {
         assert!(log.contains(&format!("{of}")), "{of}\n{log}");

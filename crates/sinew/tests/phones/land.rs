@@ -1,18 +1,18 @@
-//! Nodes in networks of their own, wired to each other, and places for phones beside them.
+//! Nodes in networks of their own, connected by wires, and places for phones next to them.
 //!
 //! ```text
 //!   place "alice" 10.91.1.2 ── 10.91.1.1 ams (10.90.0.1) ── wire ── (10.90.0.2) mid ── wire ── fra …
 //! ```
 //!
-//! A node is reached at an address of its own, `10.90.0.N`, by whoever has a wire to it, and by
-//! nobody else: what gets from one end to the other went over the overlay.
+//! A node has its own address, `10.90.0.N`. Only hosts with a wire to the node can reach it, so packets from one end to
+//! the other must cross the overlay.
 
 use crate::world::World;
 use net::netns::Namespace;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A network of nodes, in which the first one has number 1.
+/// A network of nodes. The first node has number 1.
 pub(crate) struct Land {
     pub(crate) world: World,
     nodes: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub(crate) struct Land {
 }
 
 impl Land {
-    /// Nodes with the domains that each serves, and the links between them; none runs.
+    /// Makes nodes with the domains that each serves, and the links between them. None of them runs.
     pub(crate) fn new(
         test: &str,
         nodes: &[(&'static str, &[&str])],
@@ -58,7 +58,7 @@ impl Land {
         land
     }
 
-    /// Starts every node, and waits until each has a route to each.
+    /// Starts every node, and waits until each has a route to each other one.
     pub(crate) fn start(&mut self) {
         for name in &self.nodes {
             let world = &mut self.world;
@@ -77,25 +77,26 @@ impl Land {
         }
     }
 
-    /// The network of a node or a phone; it is made if there is none.
+    /// Returns the network of a node or a phone, and makes it if it does not exist.
     pub(crate) fn place(&mut self, name: &'static str) -> &Namespace {
         self.places
             .entry(name)
             .or_insert_with(|| Namespace::new().unwrap())
     }
 
-    /// The network of a node or a phone that was made.
+    /// Returns the existing network of a node or a phone.
     pub(crate) fn at(&self, name: &str) -> &Namespace {
         &self.places[name]
     }
 
-    /// Where a node is reached by other nodes.
+    /// Returns the address at which other nodes reach a node.
     pub(crate) fn address(&self, node: &str) -> Ipv4Addr {
         let number = self.nodes.iter().position(|name| *name == node).unwrap() + 1;
         Ipv4Addr::new(10, 90, 0, number as u8)
     }
 
-    /// A place beside a node: where the place is, by interface `eth0`, and where the node is for it.
+    /// Makes a place next to a node. Returns the address of the place, on interface `eth0`, and the node's address for
+    /// it.
     pub(crate) fn beside(&mut self, node: &'static str, name: &'static str) -> [Ipv4Addr; 2] {
         self.wires += 1;
         let net = self.wires as u8;
@@ -115,7 +116,7 @@ impl Land {
         [there, here]
     }
 
-    /// A wire between two nodes, and the way to each other over it.
+    /// Makes a wire between two nodes, and the routes over it.
     fn wire(&mut self, a: &'static str, b: &'static str) {
         self.wires += 1;
         let names = ["a", "b"].map(|end| format!("w{}{end}", self.wires));

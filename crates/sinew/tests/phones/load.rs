@@ -1,4 +1,4 @@
-//! Many calls, by sipp, through a pair of gateways; and how much longer each takes to be set up.
+//! Many calls by sipp through a pair of gateways, and the additional set-up time of each call.
 
 use crate::gateway::Sites;
 use crate::programs::{SIPP, alone, missing};
@@ -49,7 +49,8 @@ fn fifty_calls_a_second_are_borne_for_a_minute() {
     }
 }
 
-/// Set-up times of so many calls, one after the other: ringing and answered, sorted.
+/// Makes calls one after the other. Returns the set-up times, sorted: until ringing, and until
+/// answered.
 fn set_up(caller: &mut Caller, uri: &str, calls: usize) -> [Vec<Duration>; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..calls {

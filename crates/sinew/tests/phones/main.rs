@@ -1,15 +1,15 @@
-//! The SIP gateway with real phones, proxies and load: what issues are accepted by.
+//! The SIP gateway with real phones, proxies and load: the acceptance tests.
 //!
 //! ```text
 //!   alice ── veth ── ams ══ overlay ══ mid ══ overlay ══ fra ── veth ── bob
 //!     └────────────────── emulated link, for comparison ────────────────┘
 //! ```
 //!
-//! Each of them is a network namespace. Phones are Debian's baresip, load is its sipp, registrar and
-//! proxy its kamailio; a test installs what it needs when it may, else it says `SKIPPED` and why.
-//! Long ones are ignored; run them with `cargo test -p sinew --test phones -- --ignored --nocapture`.
+//! Each of them is a network namespace. The phones are Debian's baresip, the load is its sipp, registrar and proxy its
+//! kamailio. A test installs the programs that it needs if it may; otherwise it prints `SKIPPED` and the reason. Long
+//! tests are ignored. Run them with `cargo test -p sinew --test phones -- --ignored --nocapture`.
 
-// A test fails by panicking, in its own functions too.
+// A test fails by panicking, also in its helper functions.
 #![allow(clippy::unwrap_used)]
 #![allow(
     clippy::print_stdout,

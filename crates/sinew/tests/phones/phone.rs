@@ -1,9 +1,9 @@
-//! A phone: Debian's baresip, told what to do, with a WAV file for a mouth and one for an ear.
+//! A phone: Debian's baresip, controlled by commands, with WAV files as microphone and loudspeaker.
 //!
-//! baresip 1.0 plays a file in (`aufile`), and has no module that plays out into one. A phone that
-//! only listens therefore joins its ear to its mouth (`aubridge`), and what it says, which is what
-//! it heard at the pace of a sound card, gaps and all, is kept by `sndfile`. A phone that speaks
-//! hears itself at the end of it. A call ends when what is said ends.
+//! baresip 1.0 plays a file in (`aufile`), but has no module that plays out into one. A phone that
+//! only listens therefore connects its output to its input (`aubridge`). `sndfile` records what it
+//! sends, which is what it received at the pace of a sound card, including gaps. A phone that
+//! speaks hears itself at the end of its file. A call ends when the file ends.
 
 use crate::programs::Running;
 use net::netns::Namespace;
@@ -15,33 +15,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is not speech. Only a failure waits so long.
+/// How long the test waits for anything except speech. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where it takes commands, in its own network.
+/// The address for commands, in the phone's own network.
 const CONTROL: ([u8; 4], u16) = ([127, 0, 0, 1], 4444);
-/// Where it speaks SIP, unless told otherwise.
+/// The default port for SIP.
 const SIP_PORT: u16 = 5060;
 
-/// What a phone is told at its start.
+/// The settings of a phone.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// Its user.
+    /// The phone's user.
     pub(crate) user: &'static str,
-    /// Its domain; its own address without one.
+    /// The phone's domain; by default, its own address.
     pub(crate) domain: Option<&'static str>,
-    /// Its address, which an interface of its network has.
+    /// The phone's address, which an interface of its network has.
     pub(crate) ip: IpAddr,
-    /// The interface.
+    /// The name of this interface.
     pub(crate) interface: &'static str,
-    /// Where all requests go, such as `sip:10.1.0.1:5060;transport=udp`.
+    /// The destination of all requests, such as `sip:10.1.0.1:5060;transport=udp`.
     pub(crate) outbound: Option<String>,
     /// Whether it registers at its domain.
     pub(crate) registers: bool,
     /// Whether it answers by itself.
     pub(crate) answers: bool,
-    /// What it says; it says what it hears without it.
+    /// The file that it plays; without one, it returns what it hears.
     pub(crate) says: Option<PathBuf>,
-    /// Who resolves names for it.
+    /// The phone's name server.
     pub(crate) dns: Option<SocketAddr>,
 }
 
@@ -111,7 +111,8 @@ impl Setup {
     }
 }
 
-/// What runs a phone's program: it has a processor of its own, or the nearest thing to it.
+/// Returns the command that runs a phone's program with real-time priority, or else the nearest
+/// possible priority.
 fn hardware(at: &Namespace) -> Command {
     let real_time = ["-r", "20"];
     let permitted = Command::new("chrt").args(real_time).arg("true").status();
@@ -123,20 +124,20 @@ fn hardware(at: &Namespace) -> Command {
     command
 }
 
-/// A phone that is on until it is dropped.
+/// A phone that runs until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Phone {
     dir: PathBuf,
     process: Running,
     control: TcpStream,
-    /// What came from it that is not taken yet, and the events in it.
+    /// Output of the phone that is not parsed yet, and the parsed events.
     buffer: Vec<u8>,
     events: Vec<Value>,
     name: &'static str,
 }
 
 impl Phone {
-    /// Switches a phone on, and waits until it takes commands. Its files go below `dir`.
+    /// Starts a phone, and waits until it accepts commands. Its files are below `dir`.
     pub(crate) fn start(at: &Namespace, dir: &Path, setup: &Setup) -> Phone {
         let dir = dir.join(setup.user);
         let _ = fs::remove_dir_all(&dir);
@@ -177,22 +178,22 @@ impl Phone {
         }
     }
 
-    /// Waits until its registrar has said that it is registered.
+    /// Waits until the registrar has confirmed the registration.
     pub(crate) fn wait_until_registered(&self) {
         let until = Instant::now() + PATIENCE;
-        // It may have been before commands were taken, so no event tells.
+        // The registration may be older than the connection for commands, so there may be no event.
         while !self.log().contains("[1 binding]") {
             assert!(Instant::now() < until, "{}:\n{}", self.name, self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Calls somebody.
+    /// Calls a URI.
     pub(crate) fn dial(&mut self, uri: &str) {
         self.tell("dial", uri);
     }
 
-    /// Gives a command, such as `reinvite`.
+    /// Sends a command, such as `reinvite`.
     pub(crate) fn tell(&mut self, command: &str, with: &str) {
         let said = match with {
             "" => json!({"command": command}),
@@ -203,13 +204,13 @@ impl Phone {
         self.control.write_all(framed.as_bytes()).unwrap();
     }
 
-    /// Waits for an event, such as `CALL_ESTABLISHED`; those before it are forgotten.
+    /// Waits for an event, such as `CALL_ESTABLISHED`. Earlier events are dropped.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         self.wait_within(kind, PATIENCE)
             .unwrap_or_else(|| panic!("{} waited in vain for {kind}:\n{}", self.name, self.log()))
     }
 
-    /// Waits for an event for so long.
+    /// Waits for an event, for at most `patience`.
     pub(crate) fn wait_within(&mut self, kind: &str, patience: Duration) -> Option<Value> {
         let until = Instant::now() + patience;
         loop {
@@ -224,7 +225,8 @@ impl Phone {
         }
     }
 
-    /// What it heard: it must not be in a call, since the file is whole when the call has ended.
+    /// Returns what the phone heard. The phone must not be in a call, because the file is complete
+    /// only after the call.
     pub(crate) fn heard(&self) -> Vec<i16> {
         let kept = fs::read_dir(&self.dir).unwrap();
         let mut kept: Vec<PathBuf> = kept.map(|entry| entry.unwrap().path()).collect();
@@ -238,18 +240,18 @@ impl Phone {
             .pcm
     }
 
-    /// What it said and was told in SIP, and what it thought about it.
+    /// Returns the phone's log: its SIP messages and its own lines.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.dir.join("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log).into_owned();
-        // What it shows of a running call overwrites itself.
+        // The phone overwrites its lines about a running call.
         let lines = text
             .lines()
             .map(|line| line.rsplit('\r').next().unwrap_or(line));
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Takes what came, waiting for it for so long.
+    /// Reads output, and waits for it for at most `patience`.
     fn read(&mut self, patience: Duration) {
         let patience = patience.max(Duration::from_millis(1));
         self.control.set_read_timeout(Some(patience)).unwrap();
@@ -275,7 +277,7 @@ impl Phone {
 
 impl Drop for Phone {
     fn drop(&mut self) {
-        // In order, so that it takes its leave of whom it speaks with.
+        // The phone ends in order, so that it ends its calls.
         if self.process.0.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.process.signal("TERM");
             let until = Instant::now() + Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! The tests' own caller and callee over a path without a gateway: what the gateway is compared
-//! with, and a test of them.
+//! The tests' own caller and callee over a path without a gateway: the baseline for the gateway,
+//! and a test of both.
 
 use crate::programs::{missing, quiet};
 use crate::sip::{Callee, Caller, longest_gap, missed, speak};
@@ -7,7 +7,7 @@ use net::netns::Namespace;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Two networks with a wire between.
+/// Makes two networks with a wire between them.
 pub(crate) fn pair() -> ([Namespace; 2], [Ipv4Addr; 2]) {
     let networks = [0; 2].map(|_| Namespace::new().unwrap());
     networks[0].veth("eth0", &networks[1], "eth0").unwrap();

@@ -1,4 +1,4 @@
-//! Programs of Debian that the tests use, installed by those who need them.
+//! Debian's programs that the tests use. Each test installs those that it needs.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,20 +12,20 @@ pub(crate) const SIPP: Program = Program("sipp", "sip-tester");
 pub(crate) const KAMAILIO: Program = Program("kamailio", "kamailio");
 pub(crate) const DNSMASQ: Program = Program("dnsmasq", "dnsmasq-base");
 
-/// Those that listen to speech, and those that put load on everything, do not run at the same time.
+/// Tests of speech quality and tests with load must not run at the same time.
 static PEACE: RwLock<()> = RwLock::new(());
 
-/// Others may run, but no load.
+/// Lets other tests run, but no load.
 pub(crate) fn quiet() -> RwLockReadGuard<'static, ()> {
     PEACE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nothing else runs.
+/// Lets no other test run.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     PEACE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the test cannot run here, which it says loudly.
+/// Returns whether the test cannot run here, and prints the reason.
 pub(crate) fn missing(test: &str, programs: &[Program]) -> bool {
     let why = match net::netns::available() {
         Err(why) => why.to_string(),
@@ -38,9 +38,9 @@ pub(crate) fn missing(test: &str, programs: &[Program]) -> bool {
     true
 }
 
-/// Installs a program unless it is there; what keeps it from that.
+/// Installs a program unless it exists. Returns the reason if that fails.
 fn install(Program(name, package): Program) -> Option<String> {
-    // One at a time: the packages have a lock.
+    // The package manager has a lock, so only one installation runs at a time.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if is_there(name) {
@@ -58,7 +58,7 @@ fn install(Program(name, package): Program) -> Option<String> {
             ])
             .args(words.split_whitespace())
             .env("DEBIAN_FRONTEND", "noninteractive")
-            // Services of the machine are not wanted, only the programs.
+            // The machine must not start services, only install the programs.
             .env("RUNLEVEL", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -75,7 +75,7 @@ fn install(Program(name, package): Program) -> Option<String> {
     }
 }
 
-/// Whether a program is in one of the places where programs are.
+/// Returns whether a program is in one of the usual directories.
 fn is_there(name: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let places = path.split(':').chain(["/usr/sbin", "/sbin"]);
@@ -100,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Kamailio has children, which outlive it when it is killed.
+        // Kamailio's children would outlive it when it is killed.
         let pid = self.0.id().to_string();
         let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
         let _ = self.0.kill();

@@ -1,4 +1,5 @@
-//! Real phones over the overlay, over the same path without it, and over a path that loses nothing.
+//! Real phones over the overlay, over the same path without the overlay, and over a path without
+//! losses.
 
 use crate::direct::{Scratch, call_directly};
 use crate::gateway::{Site, Sites};
@@ -10,11 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 use voice::score::RawPesq;
 
-/// The middle link: 10 ms, and the loss that breaks calls up. [Amir06 §II-C]
+/// The model of the middle link: 10 ms, and a loss that breaks up calls. [Amir06 §II-C]
 const CLEAN: &str = "delay=10ms";
 const LOSSY: &str = "delay=10ms loss=5% burst=25%";
 
-/// A phone of a site, as its user sets it up: with the gateway for outbound proxy.
+/// Sets up a phone of a site as its user would: with the gateway as outbound proxy.
 pub(crate) fn phone(site: Site, user: &'static str) -> Setup {
     let mut setup = Setup::new(user, site.phone, "eth0");
     setup.domain = Some(site.domain);
@@ -22,7 +23,7 @@ pub(crate) fn phone(site: Site, user: &'static str) -> Setup {
     setup
 }
 
-/// A call from `from` to `to`, and how good is what `to` heard.
+/// Makes a call from `from` to `to`. Returns the quality of what `to` heard.
 fn call(sites: &Sites, dir: &Path, speech: &Speech, from: Site, to: Site) -> RawPesq {
     fs::create_dir_all(dir).unwrap();
     let mut speaker = phone(from, "speaker");
@@ -33,7 +34,7 @@ fn call(sites: &Sites, dir: &Path, speech: &Speech, from: Site, to: Site) -> Raw
     speaker.wait_for("CALL_ESTABLISHED");
     let ended = listener.wait_within("CALL_CLOSED", Duration::from_secs(90));
     assert!(ended.is_some(), "{}", listener.log());
-    // The media came by the gateway beside the phone.
+    // The media came through the gateway next to the phone.
     let media = format!("c=IN IP4 {}", to.gateway);
     assert!(listener.log().contains(&media), "{}", listener.log());
     speech.score(&listener.heard())
@@ -52,7 +53,7 @@ fn phones_are_heard_over_the_overlay_as_if_nothing_were_lost() {
     let score = call(&sites, &scratch.0, &speech, sites.a, sites.b);
     let ceiling = speech.ceiling();
     println!("phones over the overlay, 5 % lost: {score}, ceiling {ceiling}");
-    // Of twelve seconds a few packets more or less are heard; the long test has more.
+    // In twelve seconds, a few packets make a difference. The long test has more speech.
     assert!(score.0 > ceiling.0 - 0.5, "{score}");
 }
 

@@ -1,7 +1,7 @@
-//! SIP as a test speaks it: just enough to place a call, to answer one, and to send nonsense.
+//! A minimal SIP for tests: just enough to make a call, to answer one, and to send garbage.
 //!
-//! Real phones are in `phone`; this is for what they cannot do: to measure to the microsecond, to
-//! hear what the media does packet by packet, to say what no phone says.
+//! Real phones are in `phone`. This module does what they cannot: it measures to the microsecond,
+//! checks the media packet by packet, and sends messages that no phone sends.
 
 use net::netns::Namespace;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// For how long an answer is waited for. Only a failure waits so long.
+/// How long the test waits for an answer. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After which a request is sent again: T1 of RFC 3261.
+/// The time after which a request is sent again: T1 of RFC 3261.
 const AGAIN: Duration = Duration::from_millis(500);
-/// From one packet of speech to the next.
+/// The time between two packets of speech.
 const FRAME: Duration = Duration::from_millis(20);
 
 /// A message, as text.
@@ -28,7 +28,7 @@ impl Message {
         Message(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// The method of a request; `SIP/2.0` of a response.
+    /// Returns the method of a request; `SIP/2.0` of a response.
     pub(crate) fn method(&self) -> &str {
         self.0.split(' ').next().unwrap_or("")
     }
@@ -38,7 +38,7 @@ impl Message {
         rest.split(' ').next()?.trim().parse().ok()
     }
 
-    /// The values of a header field, whose compact form is `short`, as they stand.
+    /// Returns the values of a header field, whose compact form is `short`, unchanged.
     pub(crate) fn all(&self, name: &str, short: &str) -> Vec<&str> {
         let head = self.0.split("\r\n\r\n").next().unwrap_or("");
         let fields = head
@@ -64,7 +64,7 @@ impl Message {
         self.0.split_once("\r\n\r\n").map_or("", |(_, body)| body)
     }
 
-    /// Where the description wants the audio.
+    /// Returns the address for audio in the description.
     pub(crate) fn media(&self) -> Option<SocketAddr> {
         let field = |start: &str| {
             self.body()
@@ -77,7 +77,7 @@ impl Message {
     }
 }
 
-/// The description of audio at an address, with more lines at its end.
+/// Makes the description of audio at an address, with further lines at its end.
 pub(crate) fn description(at: SocketAddr, more: &str) -> String {
     format!(
         "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\n\
@@ -96,34 +96,34 @@ fn sockets(network: &Namespace, ip: Ipv4Addr) -> (UdpSocket, UdpSocket) {
     network.run(bind).unwrap().unwrap()
 }
 
-/// How far a call came, and when, from its INVITE on.
+/// When a call reached each state, from its INVITE on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Times {
     pub(crate) ringing: Option<Duration>,
     pub(crate) answered: Option<Duration>,
 }
 
-/// Someone who calls.
+/// A caller.
 #[derive(Debug)]
 pub(crate) struct Caller {
     sip: UdpSocket,
     pub(crate) rtp: UdpSocket,
-    /// Where all requests go.
+    /// The destination of all requests.
     next_hop: SocketAddr,
     calls: u32,
-    /// More lines of its descriptions, and of its INVITEs' heads.
+    /// Further lines of its descriptions; below, of its INVITEs' headers.
     pub(crate) announces: String,
     pub(crate) supports: String,
-    /// What was sent and received, for who wants to see.
+    /// The messages that were sent and received, for debugging.
     pub(crate) trace: String,
 }
 
-/// A call that was answered.
+/// An answered call.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: String,
     pub(crate) times: Times,
-    /// Where the media goes.
+    /// The destination of the media.
     pub(crate) media: SocketAddr,
     pub(crate) answer: Message,
     from: String,
@@ -145,7 +145,7 @@ impl Caller {
         }
     }
 
-    /// Calls somebody; the code if the call is refused.
+    /// Makes a call. Returns the code if the call is refused.
     pub(crate) fn call(&mut self, uri: &str) -> Result<Call, u16> {
         self.calls += 1;
         let here = self.sip.local_addr().unwrap();
@@ -224,7 +224,7 @@ impl Caller {
         Ok(call)
     }
 
-    /// Ends a call, and gives the code of the answer.
+    /// Ends a call, and returns the code of the answer.
     pub(crate) fn end(&mut self, call: &Call) -> Option<u16> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -272,7 +272,7 @@ impl Caller {
     }
 }
 
-/// A response to a request, and where it goes.
+/// Makes a response to a request, and returns it with its destination.
 fn respond(
     request: &Message,
     from: SocketAddr,
@@ -302,16 +302,16 @@ fn respond(
     (text, from)
 }
 
-/// What someone who answers has seen of a call.
+/// What a callee has seen of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Where the caller wants the media.
+    /// The caller's address for media.
     pub(crate) media: Option<SocketAddr>,
     pub(crate) invite: Message,
     pub(crate) ended: Option<Instant>,
 }
 
-/// Someone who rings at once and answers at once, every call, until dropped.
+/// A callee that rings at once and answers at once, for every call, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Callee {
     pub(crate) rtp: UdpSocket,
@@ -325,7 +325,7 @@ impl Callee {
         Callee::who_announces(network, ip, "")
     }
 
-    /// One whose descriptions have these lines too.
+    /// Makes a callee whose descriptions also have these lines.
     pub(crate) fn who_announces(network: &Namespace, ip: Ipv4Addr, lines: &str) -> Callee {
         let (sip, rtp) = sockets(network, ip);
         let calls = Arc::new(Mutex::new(BTreeMap::new()));
@@ -341,7 +341,7 @@ impl Callee {
         }
     }
 
-    /// What it has seen of a call; the caller's name for it may not have come through.
+    /// Returns what the callee has seen of its calls. The Call-ID may differ from the caller's.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.calls.lock().unwrap().values().cloned().collect()
     }
@@ -401,10 +401,10 @@ fn answer(
     }
 }
 
-/// Packets of speech that came: when, and with which number.
+/// Received packets of speech: the time and the number of each.
 pub(crate) type Heard = Vec<(Instant, u16)>;
 
-/// Speaks from `rtp` to `to` for so long, and gives what came meanwhile.
+/// Sends speech from `rtp` to `to` for this time, and returns what arrived meanwhile.
 pub(crate) fn speak(rtp: &UdpSocket, to: SocketAddr, length: Duration) -> Heard {
     let mut heard = Heard::new();
     let started = Instant::now();
@@ -433,13 +433,13 @@ pub(crate) fn speak(rtp: &UdpSocket, to: SocketAddr, length: Duration) -> Heard 
     heard
 }
 
-/// The longest time in which nothing was heard.
+/// Returns the longest time in which nothing arrived.
 pub(crate) fn longest_gap(heard: &Heard) -> Duration {
     let gaps = heard.windows(2).map(|pair| pair[1].0 - pair[0].0);
     gaps.max().unwrap_or(Duration::MAX)
 }
 
-/// How many packets between the first and the last number never came.
+/// Returns how many packets between the first and the last number never came.
 pub(crate) fn missed(heard: &Heard) -> usize {
     let mut numbers: Vec<u16> = heard.iter().map(|(_, seq)| *seq).collect();
     numbers.sort_unstable();

@@ -1,4 +1,4 @@
-//! Load by Debian's sipp: so many calls a second, each with speech both ways.
+//! Load by Debian's sipp: a number of calls per second, each with speech in both directions.
 
 use crate::programs::{Running, SIPP, alone, missing};
 use net::netns::Namespace;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How a load was borne.
+/// The result of a load.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Borne {
     pub(crate) created: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Borne {
     pub(crate) retransmissions: u64,
 }
 
-/// A load to be put on something.
+/// A load for a gateway.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     /// The callers' network and address.
     pub(crate) from: (&'a Namespace, Ipv4Addr),
-    /// Where their requests go.
+    /// The destination of their requests.
     pub(crate) by: SocketAddr,
     /// The callees' network and address.
     pub(crate) to: (&'a Namespace, Ipv4Addr),
@@ -34,7 +34,7 @@ pub(crate) struct Load<'a> {
     pub(crate) length: Duration,
 }
 
-/// Where the traces of long runs stay.
+/// Returns the directory in which the traces of long runs stay.
 pub(crate) fn kept(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("phones")
@@ -45,9 +45,9 @@ pub(crate) fn kept(test: &str) -> PathBuf {
 }
 
 impl Load<'_> {
-    /// Puts the load on; traces, logs and statistics go to `dir`.
+    /// Runs the load. Traces, logs and statistics go to `dir`.
     pub(crate) fn run(&self, dir: &Path) -> Borne {
-        // Four minutes of noise that is never silent; each call begins at its start.
+        // Four minutes of noise without silence; each call begins at its start.
         let noise: Vec<u8> = (0..240 * 8000_u32)
             .map(|n| (n.wrapping_mul(n) >> 7) as u8 | 1)
             .collect();
@@ -116,7 +116,7 @@ impl Load<'_> {
     }
 }
 
-/// The last line of sipp's statistics.
+/// Reads the last line of sipp's statistics.
 fn statistics(csv: &str) -> Borne {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().unwrap_or("").split(';').collect();

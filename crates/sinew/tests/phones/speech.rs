@@ -1,8 +1,8 @@
-//! What is said, what was heard, and how much worse that is.
+//! The speech that is sent, the speech that is heard, and how much worse that is.
 //!
-//! A phone starts and ends with silence, so that nothing is lost to the set-up of the call. What was
-//! heard is cut to what was said, segment by segment: phones play late by their buffers, and by more
-//! where they were once empty. [Amir06 §II-C] scores segments of 12 s.
+//! A phone starts and ends with silence, so that nothing is lost during the set-up of the call. What was heard is cut
+//! to what was sent, segment by segment: the buffers of phones delay it, more after they were once empty. [Amir06
+//! §II-C] scores segments of 12 s.
 
 use std::fs;
 use std::ops::Range;
@@ -11,16 +11,16 @@ use voice::SAMPLE_RATE_HZ;
 use voice::g711::Law;
 use voice::score::{RawPesq, Reference, SEGMENT_SAMPLES};
 
-/// Silence before what is said, and after it.
+/// Silence before the speech, and after it.
 const SILENCE: usize = SAMPLE_RATE_HZ as usize * 3 / 2;
-/// How much later than it was said something may be heard: buffers, and the path.
+/// The longest delay of heard speech: buffers, and the path.
 const LATEST: usize = 3 * SAMPLE_RATE_HZ as usize;
-/// The least resemblance of what is still the same speech.
+/// The least resemblance that still counts as the same speech.
 pub(crate) const RESEMBLES: f32 = 0.7;
-/// Loudness is compared in stretches of 10 ms.
+/// Loudness is compared in pieces of 10 ms.
 const STRETCH: usize = 80;
 
-/// Something to say.
+/// A piece of speech.
 #[derive(Debug)]
 pub(crate) struct Speech {
     pcm: Vec<i16>,
@@ -28,7 +28,7 @@ pub(crate) struct Speech {
 }
 
 impl Speech {
-    /// So many segments of the recording of this repository.
+    /// Makes speech of this many segments of the repository's recording.
     pub(crate) fn of(segments: usize) -> Speech {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/speech.wav");
         let mut pcm = voice::wav::read_speech(&fs::read(path).unwrap())
@@ -40,7 +40,7 @@ impl Speech {
         Speech { pcm, reference }
     }
 
-    /// Writes what a phone plays in.
+    /// Writes the file that a phone plays.
     pub(crate) fn write(&self, dir: &Path) -> PathBuf {
         let mut pcm = vec![0; SILENCE];
         pcm.extend(&self.pcm);
@@ -50,7 +50,7 @@ impl Speech {
         path
     }
 
-    /// What the codec alone leaves of it: no path can do better.
+    /// Returns the score that the codec alone leaves: no path can do better.
     pub(crate) fn ceiling(&self) -> RawPesq {
         let coded = self.pcm.iter();
         let coded = coded.map(|&sample| Law::Mu.decode(Law::Mu.encode(sample)));
@@ -58,7 +58,7 @@ impl Speech {
         self.reference.score(&coded).raw_mean().unwrap()
     }
 
-    /// How good what was heard is.
+    /// Returns the quality of what was heard.
     pub(crate) fn score(&self, heard: &[i16]) -> RawPesq {
         let mut heard = heard.to_vec();
         heard.resize(heard.len().max(self.pcm.len() + LATEST), 0);
@@ -71,8 +71,9 @@ impl Speech {
         self.reference.score(&cut).raw_mean().unwrap()
     }
 
-    /// How much the loudness of what was heard follows what was said, in pieces of three seconds: 1 is alike, 0 is
-    /// silence. A host that rests for half a second moves what follows, and the score is bad; the speech is the same.
+    /// Returns how much the loudness of what was heard follows what was sent, in pieces of three seconds: 1 for the
+    /// same, 0 for silence. If a host pauses for half a second, the later speech is shifted and the score is bad, but
+    /// the resemblance is not.
     pub(crate) fn resemblance(&self, heard: &[i16]) -> f32 {
         let (said, heard) = (loudness(&self.pcm), loudness(heard));
         let alike = |piece: &[f32], at: usize| correlation(piece, heard.get(at..).unwrap_or(&[]));
@@ -85,7 +86,7 @@ impl Speech {
         best.sum::<f32>() / pieces.len() as f32
     }
 
-    /// Where in `heard` a segment begins: first by loudness, then by the samples.
+    /// Finds where a segment begins in `heard`: first by loudness, then by the samples.
     fn find(&self, heard: &[i16], said: &Range<usize>) -> usize {
         let segment = &self.pcm[said.clone()];
         let (loud, heard_loud) = (loudness(segment), loudness(heard));
@@ -102,7 +103,7 @@ impl Speech {
     }
 }
 
-/// The lag with the greatest of something.
+/// Returns the lag with the greatest value of `of`.
 fn best(lags: impl Iterator<Item = usize>, of: impl Fn(usize) -> f32) -> usize {
     let rated = lags.map(|lag| (of(lag), lag));
     rated.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap().1
@@ -112,7 +113,7 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// How alike two courses are: 1 where one is a multiple of the other, 0 where one has nothing.
+/// Returns how similar two curves are: 1 if one is a multiple of the other, 0 if one is empty.
 fn correlation(a: &[f32], b: &[f32]) -> f32 {
     let Some(b) = b.get(..a.len()) else {
         return 0.0;
@@ -130,7 +131,7 @@ fn correlation(a: &[f32], b: &[f32]) -> f32 {
     }
 }
 
-/// How loud each stretch is, less the mean.
+/// Returns the loudness of each piece, less the mean.
 fn loudness(samples: &[i16]) -> Vec<f32> {
     let of = |stretch: &[i16]| stretch.iter().map(|&s| f32::from(s).abs()).sum::<f32>();
     let loud: Vec<f32> = samples.chunks_exact(STRETCH).map(of).collect();
@@ -159,7 +160,7 @@ fn speech_resembles_itself_where_a_part_is_moved_or_lost_and_nothing_else_does()
         heard
     };
     assert!(speech.resemblance(&late(0, 12_345)) > 0.95);
-    // A rest of 300 ms in the middle of twelve seconds.
+    // A pause of 300 ms in the middle of twelve seconds.
     assert!(speech.resemblance(&late(SEGMENT_SAMPLES / 2 + 12_000, 2_400)) > RESEMBLES);
     let mut half = late(0, 12_000);
     half.truncate(12_000 + SEGMENT_SAMPLES / 2);

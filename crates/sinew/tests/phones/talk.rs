@@ -1,4 +1,4 @@
-//! What people do with phones besides calling: hold, come back, change their minds, hang up; by TCP.
+//! Uses of phones besides simple calls: hold, resume, cancel, hang up; by TCP.
 
 use crate::gateway::{Site, Sites};
 use crate::phone::{Phone, Setup};
@@ -32,7 +32,7 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
     shy.answers = false;
     let mut bob = Phone::start(sites.land.at(b.place), &dir, &shy);
 
-    // She changes her mind while it rings.
+    // Alice cancels while the other phone rings.
     alice.dial("sip:bob@b.example");
     bob.wait_for("CALL_INCOMING");
     alice.wait_for("CALL_RINGING");
@@ -41,14 +41,14 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
     let released = || sites.media_ports("ams") == 0 && sites.media_ports("fra") == 0;
     sites.land.world.wait("the ports are released", released);
 
-    // He does not want to speak with her.
+    // Bob declines the call.
     alice.dial("sip:bob@b.example");
     bob.wait_for("CALL_INCOMING");
     bob.tell("hangup", "");
     alice.wait_for("CALL_CLOSED");
     sites.land.world.wait("the ports are released", released);
 
-    // He does; she has him wait, and comes back; he has had enough.
+    // Bob accepts. Alice puts him on hold, and resumes. Bob hangs up.
     alice.dial("sip:bob@b.example");
     bob.wait_for("CALL_INCOMING");
     bob.tell("accept", "");
@@ -69,7 +69,7 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
         log.lines().rfind(direction) == Some("a=sendrecv")
     };
     sites.land.world.wait("bob is not on hold", resumed);
-    // Her gateway knows what he gets: his has told it.
+    // Alice's gateway knows what Bob gets, because his gateway has reported it.
     let far = || {
         let output = sites.land.world.try_sinew("calls --json --node net/ams");
         let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -90,7 +90,7 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
         "ends of three calls: {:?}",
         ends.iter().map(|end| &end["end"]).collect::<Vec<_>>()
     );
-    // She speaks, he listens.
+    // Alice speaks, Bob listens.
     let last = &ends[2]["streams"][0];
     let packets = last["from_caller"]["packets"].as_u64();
     assert!(packets.is_some_and(|packets| packets > 0), "{last}");

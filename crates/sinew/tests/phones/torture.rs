@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crate::sip::Message;
 
-/// One of them.
+/// One message of the RFC.
 #[derive(Debug)]
 pub(crate) struct Torture {
     pub(crate) name: &'static str,
     pub(crate) section: &'static str,
-    /// What should become of it: `good`, `none`, codes, or one of several with `|` between.
+    /// The expected result: `good`, `none`, codes, or several alternatives separated by `|`.
     want: &'static str,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What became of a message: the code of the final response.
+/// The result of a message: the code of the final response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fate(pub(crate) Option<u16>);
 
@@ -33,7 +33,7 @@ impl fmt::Display for Fate {
 }
 
 impl Torture {
-    /// Whether the RFC has it so.
+    /// Returns whether the RFC permits this result.
     pub(crate) fn allows(&self, Fate(code): Fate) -> bool {
         self.want.split('|').any(|want| match want {
             "good" => code.is_some_and(|code| code != 400),
@@ -47,7 +47,7 @@ impl Torture {
     }
 }
 
-/// All of them.
+/// Returns all messages.
 pub(crate) fn messages() -> Vec<Torture> {
     let text = include_str!("torture.txt").trim_end_matches('\n');
     let messages = text.split("\n=== ").skip(1).map(|section| {
@@ -64,7 +64,7 @@ pub(crate) fn messages() -> Vec<Torture> {
     messages.collect()
 }
 
-/// The bytes of a message out of the notation.
+/// Converts the notation into the bytes of a message.
 fn expand(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in text.split('\n') {
@@ -109,10 +109,10 @@ fn description(address: &str) -> String {
     )
 }
 
-/// How long answers are waited for after the last message.
+/// How long the test waits for answers after the last message.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Sends all by UDP, each in a datagram, and gives what became of each.
+/// Sends all messages by UDP, each in a datagram, and returns the result of each.
 pub(crate) fn send_by_udp(
     network: &Namespace,
     from: Ipv4Addr,
@@ -145,13 +145,13 @@ pub(crate) fn send_by_udp(
     fates
 }
 
-/// Sends all by TCP, each by a connection of its own, and gives what became of each.
+/// Sends all messages by TCP, each over its own connection, and returns the result of each.
 pub(crate) fn send_by_tcp(network: &Namespace, to: SocketAddr) -> BTreeMap<&'static str, Fate> {
     let messages = messages();
     let mut fates = fates(&messages);
     let connections = messages.iter().map(|message| {
         let mut tcp = network.run(|| TcpStream::connect(to)).unwrap().unwrap();
-        // The other one may close it before everything is said.
+        // The gateway may close the connection before everything is sent.
         let _ = tcp.write_all(&message.bytes);
         tcp
     });
@@ -162,7 +162,7 @@ pub(crate) fn send_by_tcp(network: &Namespace, to: SocketAddr) -> BTreeMap<&'sta
             .unwrap();
         let mut buffer = [0; 65_536];
         while let Ok(len @ 1..) = tcp.read(&mut buffer) {
-            // Responses may come back to back.
+            // Several responses may come together.
             let text = Message::parse(&buffer[..len]).0;
             for part in text.split("SIP/2.0 ").skip(1) {
                 note(&Message(format!("SIP/2.0 {part}")), &messages, &mut fates);
@@ -179,13 +179,13 @@ fn fates(messages: &[Torture]) -> BTreeMap<&'static str, Fate> {
         .collect()
 }
 
-/// Puts a response to what it answers, by its Call-ID, which begins with the message's name.
+/// Assigns a response to its message by its Call-ID, which begins with the message's name.
 fn note(said: &Message, messages: &[Torture], fates: &mut BTreeMap<&'static str, Fate>) {
     let id = said.call_id();
     let of = messages.iter().find(|message| {
         let text = String::from_utf8_lossy(&message.bytes);
         match id.split_once('.') {
-            // mpart01 has another one.
+            // The Call-ID of mpart01 does not.
             Some((name, _)) if !id.starts_with("3d9485ad") => name == message.name,
             _ if id.is_empty() => message.name == "insuf",
             _ => text.contains(id),
@@ -206,7 +206,7 @@ fn the_messages_are_those_of_the_rfc() {
             .find(|message| message.name == name)
             .unwrap()
     };
-    // Wherever the RFC does not lie on purpose the lengths are right.
+    // The lengths are right, except where the RFC makes them wrong on purpose.
     let liars = ["clerr", "ncl", "mcl01", "dblreq", "inv2543"];
     for message in messages
         .iter()

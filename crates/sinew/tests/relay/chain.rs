@@ -1,4 +1,4 @@
-//! Nodes in a row, each with a directory that it serves.
+//! A chain of nodes, each with a directory that it serves.
 
 use crate::world::World;
 use serde_json::Value;
@@ -6,26 +6,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Nodes in a row: ams, fra, lon, par.
+/// A chain of nodes: ams, fra, lon, par.
 pub(crate) struct Chain {
     pub(crate) world: World,
     names: Vec<&'static str>,
 }
 
 impl Chain {
-    /// So many nodes, running, all links up.
+    /// Makes a chain of `nodes` running nodes, and waits until all links are up.
     pub(crate) fn new(test: &str, nodes: usize) -> Chain {
         let mut chain = Chain::stopped(test, nodes);
         chain.start();
         chain
     }
 
-    /// Four nodes in a ring, not yet started: from ams to lon there are two ways, over fra and over par.
+    /// Makes four nodes in a ring, not yet started: there are two paths from ams to lon, over fra and over par.
     pub(crate) fn ring(test: &str) -> Chain {
         Chain::prepared(test, 4, "--link lon,ams")
     }
 
-    /// The same in a row, not yet started.
+    /// Makes a chain that is not yet started.
     pub(crate) fn stopped(test: &str, nodes: usize) -> Chain {
         Chain::prepared(test, nodes, "--link lon")
     }
@@ -77,29 +77,29 @@ impl Chain {
         fs::write(&path, format!("{text}\n{lines}\n")).unwrap();
     }
 
-    /// What a node serves.
+    /// Returns the directory that a node serves.
     pub(crate) fn root(&self, name: &str) -> PathBuf {
         self.world.dir.join(format!("{name}-data"))
     }
 
-    /// A file beside the nodes, of bytes that do not repeat.
+    /// Makes a file next to the nodes, of bytes that do not repeat.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let path = self.world.dir.join(name);
         fs::write(&path, noise(bytes)).unwrap();
         path
     }
 
-    /// Copies at the first node, which must succeed, and gives the JSON.
+    /// Runs a copy at the first node, which must succeed, and returns its JSON.
     pub(crate) fn cp(&self, words: &str) -> Value {
         self.world.json(&format!("cp {words} --node net/ams"))
     }
 
-    /// Copies at the first node.
+    /// Runs a copy at the first node.
     pub(crate) fn try_cp(&self, words: &str) -> Output {
         self.world.try_sinew(&format!("cp {words} --node net/ams"))
     }
 
-    /// The same in the background.
+    /// Starts a copy at the first node in the background.
     pub(crate) fn begin_cp(&self, words: &str) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.current_dir(&self.world.dir).arg("cp");
@@ -118,7 +118,7 @@ impl Chain {
     }
 }
 
-/// Bytes that do not repeat, and are the same each time.
+/// Makes bytes that do not repeat, the same at each call.
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -135,13 +135,13 @@ pub(crate) fn noise(bytes: usize) -> Vec<u8> {
     all
 }
 
-/// What lies beside a target while it is copied.
+/// Returns the path of the partial file next to a target while it is copied.
 pub(crate) fn part(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap().to_str().unwrap();
     target.with_file_name(format!(".{name}.sinew-part"))
 }
 
-/// Names in a directory.
+/// Lists the names in a directory.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries

@@ -1,4 +1,4 @@
-//! `--checksum`: files are compared by what is in them, and not by their sizes and times.
+//! `--checksum`: files are compared by their content, and not by their sizes and times.
 
 use crate::chain::{Chain, noise};
 use crate::trees::{same, sent};
@@ -24,7 +24,7 @@ fn tree(dir: &Path) {
     }
 }
 
-/// Other content of the same length, with the time that the file had.
+/// Writes other content of the same length, and restores the file's time.
 fn change_unseen(path: &Path) {
     let time = time_of(path);
     let mut content = fs::read(path).unwrap();
@@ -39,7 +39,7 @@ fn content_decides_and_times_are_set_without_it() {
     let (here, there) = (chain.world.dir.join("tree"), chain.root("lon").join("tree"));
     tree(&here);
     chain.cp("tree/ lon:tree --no-probe");
-    // All have another time, and nothing else is other.
+    // All files have another time, and nothing else differs.
     let later = SystemTime::now() - Duration::from_secs(1_000);
     FILES
         .iter()
@@ -53,7 +53,7 @@ fn content_decides_and_times_are_set_without_it() {
             "{name}"
         );
     }
-    // Same size and time: only who reads them sees that they differ.
+    // Same size and time: only a comparison of the content finds the difference.
     for name in ["sub/small", "large"] {
         change_unseen(&here.join(name));
     }
@@ -65,7 +65,7 @@ fn content_decides_and_times_are_set_without_it() {
         "large\nsub/small\n"
     );
     let seen = chain.cp("tree/ lon:tree --checksum --no-probe");
-    // Of the large one, the piece that differs.
+    // Of the large file, only the piece that differs is sent.
     let (files, bytes) = sent(&seen);
     assert_eq!(files, 2, "{seen}");
     assert!(bytes < 2_000_000, "{seen}");
@@ -74,7 +74,7 @@ fn content_decides_and_times_are_set_without_it() {
         sent(&chain.cp("tree/ lon:tree --checksum --no-probe")),
         (0, 0)
     );
-    // And a single file.
+    // The same for a single file.
     change_unseen(&here.join("large"));
     assert_eq!(sent(&chain.cp("tree/large lon:tree --no-probe")).0, 0);
     assert_eq!(
@@ -100,7 +100,7 @@ fn what_comes_from_another_node_is_compared_by_its_content_too() {
     assert_eq!(time_of(&there.join(name)), time_of(&here.join(name)));
 }
 
-/// The other names of a file that is sent again lead to what was sent, and not to what was there before.
+/// If a file is sent again, its other names must lead to the new file, and not to the previous one.
 #[test]
 fn names_of_a_file_that_is_sent_again_are_those_of_the_new_one() {
     let chain = Chain::new("cp-relinked", 2);

@@ -98,7 +98,7 @@ fn a_directory_arrives_with_all_that_is_in_it() {
     assert_aged(&copy.join("large"), 0o600);
     assert_aged(&copy.join("sub/empty"), 0o755);
     assert_aged(&copy.join("sub"), 0o750);
-    // A path that is a directory gets it under its own name, and gives it back.
+    // A directory as target gets the source under its own name. The second copy brings it back.
     chain.cp("tree lon:copy");
     assert_eq!(names(&copy.join("tree")), names(&tree));
     chain.cp("lon:copy/tree again");
@@ -144,7 +144,7 @@ fn several_nodes_get_one_copy_over_a_tree() {
     chain.file("data", BYTES);
     for options in ["", "--stripes 2", "--plain"] {
         let done = chain.cp(&format!("data fra:one lon:two par:three {options}"));
-        // Each segment carries the data once.
+        // Each segment carries the data only once.
         let segments = done["segments"].as_array().unwrap();
         assert_eq!(segments.len(), 3, "{done}");
         for (node, name) in [("fra", "one"), ("lon", "two"), ("par", "three")] {
@@ -194,7 +194,7 @@ fn several_sources_need_a_directory_and_all_of_them_arrive_in_it() {
             .success()
     );
     assert_eq!(names(&chain.world.dir.join("back")), ["a", "b"]);
-    // A slash at the end says the same of one source.
+    // A slash at the end also makes the target a directory for a single source.
     assert!(!chain.try_cp("a fra:missing/").status.success());
 }
 

@@ -1,4 +1,4 @@
-//! Copies that go on when the shell has ended.
+//! Copies that continue after the shell has ended.
 
 use crate::chain::{Chain, part};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
 
-/// `sinew` with a place of its own for such copies.
+/// Runs `sinew` with its own directory for detached copies.
 fn sinew(chain: &Chain, words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     command.current_dir(&chain.world.dir);
@@ -21,7 +21,7 @@ fn told(chain: &Chain, words: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The states of all, in their order.
+/// Returns the states of all copies, in their order.
 fn states(chain: &Chain) -> Vec<String> {
     let all = told(chain, "transfers");
     let all = all.as_array().unwrap().iter();
@@ -29,12 +29,12 @@ fn states(chain: &Chain) -> Vec<String> {
         .collect()
 }
 
-/// The words by which the user unit resumes copies after a reboot.
+/// Returns the words by which the user unit resumes copies after a reboot.
 fn resuming() -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let unit = fs::read_to_string(root.join("packaging/sinew-transfers.service")).unwrap();
     let has = |line: &str| unit.lines().any(|own| own == line);
-    // Copies outlive what has started them, and one that cannot start ends no others.
+    // Copies outlive the process that started them, and a copy that cannot start ends no others.
     assert!(has("Type=oneshot") && has("RemainAfterExit=yes") && has("WantedBy=default.target"));
     let words = unit
         .lines()
@@ -53,10 +53,10 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
         .world
         .wait("it is done", || states(&chain) == ["done"]);
     assert_eq!(fs::read(chain.root("fra").join("first")).unwrap(), data);
-    // The other node is away: it waits, and says so.
+    // The other node is away: the copy waits, and reports that.
     chain.world.kill("fra");
     let notified = chain.world.dir.join("env");
-    // Without a space, because the words are split there.
+    // The option has no space, because the words are split at spaces.
     let notify = "--notify=env>env";
     let words = "cp data fra:second --give-up 600s --detach --node net/ams";
     told(&chain, &format!("{words} {notify}"));
@@ -66,7 +66,7 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
             .as_str()
             .is_some_and(|text| text.starts_with("waits: "))
     });
-    // Its process dies, as with the host.
+    // The copy's process is killed, as if the host went down.
     let pid = fs::read_to_string(chain.world.dir.join("state/sinew/transfers/2.pid")).unwrap();
     let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
     assert!(killed.success());
@@ -85,7 +85,7 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
             has("SINEW_TRANSFER=2") && has("SINEW_TRANSFER_STATE=done")
         })
     });
-    // One that is cancelled, and one that fails.
+    // One copy is cancelled, and one fails.
     chain.world.kill("fra");
     told(
         &chain,
@@ -124,7 +124,7 @@ fn a_copy_goes_on_by_itself_and_is_begun_again_when_it_was_interrupted() {
             .code(),
         Some(2)
     );
-    // What another copy has left there is found.
+    // Data that another copy has left there is found.
     let left = part(&chain.root("fra").join("left"));
     fs::write(&left, "x").unwrap();
     let root = chain.root("fra");
@@ -176,7 +176,7 @@ fn names_of_any_bytes_are_copied_by_themselves_too() {
     fs::create_dir(&place).unwrap();
     fs::write(place.join(odd), "odd").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-    // The directory in which it begins has such a name, too.
+    // The directory in which the copy begins has such a name, too.
     command.current_dir(&place);
     command.env("XDG_STATE_HOME", chain.world.dir.join("state"));
     command.args(["cp", "--detach", "--node"]);

@@ -1,4 +1,4 @@
-//! What goes wrong on the way: nothing that looks whole and is not.
+//! Faults on the path: a file that looks complete must be complete.
 
 use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// Carries TCP to `to`, and flips one bit of each plain data connection, this far into it.
+/// Forwards TCP to `to`, and flips one bit of each plain data connection, at this position.
 fn flipping(to: SocketAddr, at: usize) -> SocketAddr {
     let listener = TcpListener::bind((to.ip(), 0)).unwrap();
     let own = listener.local_addr().unwrap();
@@ -58,7 +58,7 @@ fn a_corrupted_stripe_is_caught_by_the_seal_or_the_digest() {
         assert!(!is_sealed || text.contains("changed on the way"), "{text}");
         assert!(!chain.root("fra").join("copy").exists(), "{at}");
     }
-    // Nobody is worse off for it.
+    // Other copies are not affected.
     chain.cp("data fra:copy");
     assert_eq!(names(&chain.root("fra")), ["copy"]);
 }
@@ -67,11 +67,11 @@ fn a_corrupted_stripe_is_caught_by_the_seal_or_the_digest() {
 fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     let chain = Chain::new("cp-changed", 2);
     let data = chain.world.dir.join("data");
-    // More than what is on its way at any time.
+    // More data than can be in flight at any time.
     fs::write(&data, vec![0; 200_000_000]).unwrap();
     chain.signal("fra", "-STOP");
     let child = chain.begin_cp("data fra:copy --plain");
-    // The other side does not answer: nothing of it has been read, or all that may be.
+    // The other side does not answer: it has read nothing, or as much as the buffers hold.
     thread::sleep(std::time::Duration::from_millis(200));
     chain.signal("fra", "-CONT");
     let target = chain.root("fra").join("copy");
@@ -100,7 +100,7 @@ fn with_skip_errors_a_file_that_changes_costs_only_itself() {
     for name in ["a", "z"] {
         fs::write(tree.join(name), name).unwrap();
     }
-    // More than what is on its way at any time.
+    // More data than can be in flight at any time.
     fs::write(tree.join("big"), vec![0; 200_000_000]).unwrap();
     chain.signal("fra", "-STOP");
     let child = chain.begin_cp("tree/ fra:copy --plain --skip-errors --no-probe");
@@ -122,13 +122,13 @@ fn with_skip_errors_a_file_that_changes_costs_only_itself() {
     assert_eq!(done["spared_count"], 1, "{done}");
     assert_eq!(done["spared"][0]["path"], "big", "{done}");
     assert_eq!(names(&target), ["a", "z"], "nothing of it is left");
-    // The next run brings it.
+    // The next run copies it.
     let done = chain.cp("tree/ fra:copy --plain --skip-errors --no-probe");
     assert_eq!(done["files"], 1, "{done}");
     assert_eq!(fs::metadata(target.join("big")).unwrap().len(), 200_000_004);
 }
 
-/// Makes a directory a file system of 2 MiB, where that is permitted.
+/// Mounts a file system of 2 MiB on a directory, if that is permitted.
 fn mount(small: &Path) -> bool {
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=2m", "none"])
@@ -176,7 +176,7 @@ fn a_tree_without_room_is_refused_before_its_first_file() {
         fs::write(tree.join(name), noise(700_000)).unwrap();
     }
     let output = chain.try_cp("tree fra:small");
-    // A sink takes its journal away after the source has been told.
+    // A sink removes its journal after it has answered the source.
     chain
         .world
         .wait("nothing is left there", || names(&small).is_empty());
@@ -195,7 +195,8 @@ fn a_tree_without_room_is_refused_before_its_first_file() {
 fn who_is_no_node_of_the_network_gets_nowhere() {
     let chain = Chain::new("cp-stranger", 2);
     let at = chain.world.endpoint(2);
-    // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
+    // A control connection without TLS, a stripe without a transfer, and noise: the node closes
+    // each without an answer.
     let preamble = |role| [&b"SNRL"[..], &[*wire::relay::VERSIONS.end(), role, 0, 0]].concat();
     let mut stripe = preamble(1);
     stripe.extend([7; 48]);

@@ -1,10 +1,10 @@
-//! What copies must reach, with numbers: goals that take minutes, root and a quiet machine, and print what they
-//! measured. A goal that cannot be measured here fails.
+//! The performance goals of copies. These tests take minutes, need root and a quiet machine, and print their
+//! measurements. A goal that cannot be measured here fails.
 //!
 //! ```sh
 //! cargo test --release -p sinew --test relay -- --ignored goals --test-threads 1 --nocapture
 //! ```
-//! Nothing but the copies of a goal may load the machine, since they are held against each other.
+//! Only the copies of a goal may load the machine, because they are compared with each other.
 
 use crate::chain::{Chain, names, noise, part};
 use crate::row::{Row, within};
@@ -19,34 +19,34 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Nothing but an outage takes so long.
+/// Only an outage takes this long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is lost beyond an outage at most.
+/// The longest delay that a fault may cause beyond its outage.
 const LOST_S: f64 = 5.0;
-/// What may be sent again after a break: how far a source is ahead of its target, and what a relay holds.
+/// How many bytes may be sent again after a fault: how far a source is ahead of its target, and what a relay holds.
 const WINDOW_BYTES: u64 = (32 + 4) << 20;
 const KBIT: u64 = 50_000;
 const BYTES: usize = 100_000_000;
-/// A relay is away for so long.
+/// How long a relay is away.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// Minutes of the outage, unless this variable has another number of seconds.
+/// Length of the outage in seconds, unless this variable has another value.
 const OUTAGE_S: u64 = 600;
 const OUTAGE_VARIABLE: &str = "SINEW_GOAL_OUTAGE_S";
 
-/// A copy that has ended, and what it took.
+/// A copy that has ended, and its costs.
 struct Ended {
     said: Value,
     took: Duration,
-    /// Bytes on the cables of the first host.
+    /// Bytes that the first host has sent on its cables.
     sent: u64,
 }
 
-/// What happens when so many bytes have come.
+/// An event that happens when this many bytes have arrived.
 type Middle<'a> = (u64, &'a mut dyn FnMut(&mut Row));
 
-/// A copy, with what happens in its middle, when so much of the content is at the target; it must end well.
+/// Runs a copy, with an event in the middle when enough of the content is at the target. The copy must succeed.
 fn copy(row: &mut Row, words: &str, middle: Option<Middle<'_>>) -> Ended {
     let (before, begun) = (row.sent("ams"), Instant::now());
     let mut child = row.cp(words).spawn().unwrap();
@@ -69,7 +69,7 @@ fn copy(row: &mut Row, words: &str, middle: Option<Middle<'_>>) -> Ended {
     }
 }
 
-/// The better of two copies to lon in which nothing happens, and no copy.
+/// Returns the better of two copies to lon without any event, and removes the copy.
 fn undisturbed(row: &mut Row, words: &str) -> (Duration, u64) {
     let both = [(); 2].map(|()| {
         let ended = copy(row, words, None);
@@ -80,7 +80,7 @@ fn undisturbed(row: &mut Row, words: &str) -> (Duration, u64) {
     (one.0.min(other.0), one.1.min(other.1))
 }
 
-/// Holds a copy in which something happened against one in which nothing did, and removes it.
+/// Compares a copy with an event to one without, and removes it.
 fn judge(row: &Row, what: &str, ended: &Ended, calm: (Duration, u64), outage: Duration) {
     let lost_s = ended.took.as_secs_f64() - calm.0.as_secs_f64() - outage.as_secs_f64();
     let again = ended.sent as i64 - calm.1 as i64;
@@ -173,9 +173,9 @@ fn goals_the_only_relay_that_is_killed_is_waited_for() {
     }
 }
 
-/// Of the time that a copy to one target takes.
+/// The limit for three targets, as a factor of the time that a copy to one target takes.
 const THREE_TARGETS: f64 = 1.2;
-/// Each byte goes over the shared segment once.
+/// The limit for the bytes on the shared segment: each byte should cross it once.
 const ONCE: f64 = 1.05;
 
 #[test]
@@ -205,7 +205,7 @@ fn goals_three_targets_behind_one_segment_take_as_long_as_one() {
     assert!(bytes <= ONCE, "{bytes}");
 }
 
-/// The others have theirs so long after one of them has stopped, and no copy of this size takes a second.
+/// How long after one target has stopped the others must have their copies. No copy of this size takes a second.
 const STALLED: Duration = Duration::from_secs(60);
 
 #[test]
@@ -235,10 +235,10 @@ const FILES: usize = 100_000;
 const TOUCHED: usize = FILES / 100;
 const UNREADABLE: usize = FILES / 1000;
 const KILLS: usize = 50;
-/// Of all that the target receives, for each kill.
+/// The limit for repeated bytes at each kill, as a share of all that the target receives.
 const AGAIN: f64 = 0.02;
 
-/// Directories with so many files of 1 to 20 kB.
+/// Makes directories with [`FILES`] files of 1 to 20 kB.
 fn tree(at: &Path) {
     let content = noise(20_000 + FILES);
     for i in 0..FILES {
@@ -260,7 +260,7 @@ fn touch(at: &Path) {
     }
 }
 
-/// Times and permissions of everything below are the same, too.
+/// Asserts that times and permissions of everything below are the same, too.
 fn same_times(a: &Path, b: &Path) {
     for name in names(a) {
         let (a, b) = (a.join(&name), b.join(&name));
@@ -273,7 +273,7 @@ fn same_times(a: &Path, b: &Path) {
     }
 }
 
-/// What cannot be read are sockets: root can read a file of any mode.
+/// The unreadable files are sockets, because root can read a file of any mode.
 #[test]
 #[ignore = "a goal: ten minutes, root, a quiet machine, 4 GB of disk"]
 fn goals_a_hundred_thousand_files_survive_fifty_kills() {
@@ -289,13 +289,13 @@ fn goals_a_hundred_thousand_files_survive_fifty_kills() {
     for i in 0..UNREADABLE {
         UnixListener::bind(socket(i)).unwrap();
     }
-    // Where no cable limits the rate, a segment stays unknown. What probes send is counted here, too.
+    // If no cable limits the rate, a segment stays unknown. The bytes of probes count here, too.
     let words = "tree/ lon:copy --skip-errors";
     let before = row.received("lon");
     let (mut seed, mut killed, mut most) = (1u64, 0, 0);
     for turn in 0..KILLS {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // All together somewhat less than what is there, so it is not over before the last one.
+        // All kills together come before the end of the data, so the copy is not over before the last one.
         let after = (seed >> 33) % (2 * all / (KILLS as u64 + 1));
         let who = ["cp", "ams", "fra", "lon"][turn % 4];
         let (had, begun) = (row.received("lon"), Instant::now());
@@ -343,14 +343,14 @@ fn goals_a_hundred_thousand_files_survive_fifty_kills() {
     assert_eq!(names(&row.root("lon")), ["copy"]);
     let copy = row.root("lon").join("copy");
     same(&from, &copy);
-    // Of directories in which there was a socket, too: that is no change of the source for the copy.
+    // This includes directories that contained a socket: the copy does not treat that as a change of the source.
     for dir in names(&from) {
         same_times(&from.join(&dir), &copy.join(&dir));
     }
     assert!(again <= AGAIN, "{again}");
 }
 
-/// A second run of so many files, without changes.
+/// The limit for a second run with as many unchanged files.
 const FILES_S: f64 = 5.0;
 const SPARSE_BYTES: u64 = 100_000_000_000;
 const SPARSE_S: f64 = 1.0;

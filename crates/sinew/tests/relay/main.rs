@@ -1,5 +1,6 @@
-//! `sinew cp` with real nodes on loopback: files and directories there and back, through relays; what
-//! is refused; what is left when somebody dies in the middle, and how it goes on; what a node tells of it.
+//! `sinew cp` with real nodes on loopback: files and directories in both directions, through relays; refused copies;
+//! the remains when a process is killed in the middle, and how the copy continues; and the report of a node about its
+//! service.
 
 #![allow(
     clippy::print_stdout,

@@ -1,13 +1,14 @@
-//! A copy that goes on by itself: around a relay that died or is full, and over one that comes back.
+//! Copies that continue by themselves: around a relay that has failed or is full, and over one that
+//! comes back.
 
 use crate::chain::{Chain, names, noise, part};
 use std::fs;
 use std::process::{Child, Stdio};
 
-/// More than what may be on its way at any time.
+/// More data than can be in flight at any time.
 const BYTES: usize = 120_000_000;
 
-/// Begins a copy to lon, and holds it up in the middle; who relays it.
+/// Starts a copy to lon, and stops it in the middle. Returns the relay that it uses.
 fn begin_and_hold(chain: &Chain, relays: &[&'static str], more: &str) -> (Child, &'static str) {
     let target = chain.root("lon").join("copy");
     let child = chain.begin_cp(&format!("data lon:copy --stripes 1 {more}"));
@@ -21,7 +22,7 @@ fn begin_and_hold(chain: &Chain, relays: &[&'static str], more: &str) -> (Child,
     (child, relay)
 }
 
-/// The process has a socket of TCP. `cp` makes none by itself.
+/// Returns true if the process has a TCP socket. `cp` makes none by itself.
 fn has_tcp(pid: u32) -> bool {
     let tcp = fs::read_to_string("/proc/self/net/tcp").unwrap();
     let inodes: Vec<&str> = tcp

@@ -1,8 +1,8 @@
-//! What is found out before a copy, and who is planned as a relay.
+//! Measurements before a copy, and the choice of relays.
 
 use crate::chain::Chain;
 
-/// What a loopback carries is not asked here: often the processor limits it, and then nothing is found out.
+/// The rate of a loopback is not measured here: often the processor limits it, and then the measurement has no result.
 #[test]
 fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
     let chain = Chain::new("cp-probe", 3);
@@ -16,7 +16,7 @@ fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
         said.contains("ams to fra ") && said.contains("fra to lon "),
         "{said}"
     );
-    // And then what is expected of the whole, before anything is copied.
+    // The expectation for the whole copy follows, before anything is copied.
     let (probed, last) = said.trim_end().rsplit_once('\n').unwrap();
     assert!(
         probed
@@ -37,7 +37,7 @@ fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
     }
 }
 
-/// What is said of the whole copy before it runs.
+/// Returns true if the line is the expectation for the whole copy.
 fn is_expected(line: &str) -> bool {
     let rate = line.contains("expects ") && line.contains(" Mbit/s (");
     rate || line.contains("is unknown before the copy")
@@ -75,7 +75,7 @@ fn what_comes_from_another_node_is_asked_about_once_its_size_is_known() {
     assert_eq!(pull("fra:small small").0, "", "it is over at once");
 }
 
-/// What the target has of it decides, and not what comes first.
+/// The bytes that the target lacks decide, and not the first file.
 #[test]
 fn a_tree_is_asked_about_if_the_target_has_nothing_of_it_whatever_its_first_file_is() {
     let chain = Chain::new("cp-probe-tree", 2);
@@ -128,7 +128,7 @@ fn who_relays_for_some_refuses_the_others_and_they_go_around() {
         let segments = done["segments"].as_array().unwrap();
         segments.iter().any(|s| s["to"] == node)
     };
-    // What ams begins fra passes on, and par does not.
+    // fra relays for ams, and par does not.
     let done = chain.cp("data lon:over-fra --via fra --no-probe");
     assert!(through(&done, "10.7.0.2"), "{done}");
     let forced = chain.try_cp("data lon:forced --via par --no-probe --give-up 0s");
@@ -137,7 +137,7 @@ fn who_relays_for_some_refuses_the_others_and_they_go_around() {
         !forced.status.success() && said.contains("relays for some nodes, and ams is none"),
         "{said}"
     );
-    // It has told for whom it relays, so nobody asks it, whichever is planned first.
+    // par has announced for which nodes it relays, so no copy tries it, whichever path is planned first.
     chain
         .world
         .wait("par is known to relay for another node", || {
@@ -150,16 +150,16 @@ fn who_relays_for_some_refuses_the_others_and_they_go_around() {
         assert!(through(&done, "10.7.0.2"), "{done}");
         assert_eq!(done["attempts"], 1, "{done}");
     }
-    // What comes back is begun at ams, too.
+    // A copy in the other direction is begun at ams, too.
     let done = chain.cp("lon:copy0 back --no-probe");
     assert_eq!(done["attempts"], 1, "{done}");
     let asked = chain.world.status("par")["bulk"]["refused"].clone();
     assert_eq!(asked["forbidden"], 1, "only what had --via: {asked}");
-    // What is for it or from it par takes all the same.
+    // par accepts data for itself and sends its own.
     chain.cp("data par:copy --no-probe");
 }
 
-/// A rule that is too long to be told: who is not named is refused, and goes around then.
+/// The rule is too long to be announced: a node that is not named is refused, and its copy then uses another path.
 #[test]
 fn who_relays_for_more_than_can_be_told_is_asked() {
     let mut chain = Chain::ring("cp-ask");
@@ -182,7 +182,7 @@ fn who_relays_for_more_than_can_be_told_is_asked() {
     assert!(asked.iter().sum::<u64>() > 0, "{asked:?}");
 }
 
-/// A node's own copies take its places as those of others do.
+/// A node's own copies use its places like those of other nodes.
 #[test]
 fn who_sends_from_its_own_or_keeps_is_busy_for_others() {
     let mut chain = Chain::ring("cp-own-load");
@@ -191,7 +191,7 @@ fn who_sends_from_its_own_or_keeps_is_busy_for_others() {
     }
     chain.start();
     chain.file("data", 1_000);
-    // To its neighbour it lends its connection, so that nothing of it passes the node.
+    // For a copy to its neighbour, a node lends its connection, so no data passes through the node.
     for (busy, address, end) in [
         ("fra", "10.7.0.2", "lon:held"),
         ("par", "10.7.0.4", "lon:held"),
@@ -223,7 +223,7 @@ fn who_sends_from_its_own_or_keeps_is_busy_for_others() {
     }
 }
 
-/// What the first node knows of another's part in bulk data.
+/// Returns what the first node knows about another node's service for bulk data.
 fn bulk(chain: &Chain, address: &str) -> serde_json::Value {
     let told = chain.world.ask("ams", "{\"cmd\":\"network\"}\n");
     let network: serde_json::Value = serde_json::from_str(&told).unwrap();
@@ -254,14 +254,14 @@ fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
         let segments = done["segments"].as_array().unwrap();
         network["choice"] == "direct" && segments.iter().all(|s| s["to"] != "10.7.0.2")
     });
-    // Both ways are as good, and the one over fra is never tried.
+    // Both paths are equally good, and the one over fra is never tried.
     for number in 0..3 {
         let done = chain.cp(&format!("data lon:copy{number} --no-probe"));
         let segments = done["segments"].as_array().unwrap();
         assert!(segments.iter().all(|s| s["to"] != "10.7.0.2"), "{done}");
         assert_eq!(done["attempts"], 1, "{done}");
     }
-    // It keeps and gives what is its own all the same, and what comes from it goes on.
+    // fra still stores and sends its own data, and data from fra is relayed.
     chain.cp("data fra:copy --no-probe");
     let forced = chain.try_cp("data lon:forced --via fra --no-probe --give-up 0s");
     let said = String::from_utf8_lossy(&forced.stderr).into_owned();
@@ -278,7 +278,7 @@ fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
     );
 }
 
-/// So little is sent that nothing can be told of it: each attempt would ask again.
+/// So few bytes are sent that the measurement has no result. Without a record, each attempt would measure again.
 #[test]
 fn a_probe_that_has_found_nothing_is_not_repeated_by_the_next_attempt() {
     let mut chain = Chain::stopped("cp-probe-vain", 2);
@@ -286,7 +286,7 @@ fn a_probe_that_has_found_nothing_is_not_repeated_by_the_next_attempt() {
     chain.start();
     let large = std::fs::File::create(chain.world.dir.join("large")).unwrap();
     large.set_len(300 << 20).unwrap();
-    // How many transfers fra has a part in: the copy, and the noise of a probe.
+    // Counts the transfers in which fra takes part: the copy, and the noise of a probe.
     let parts = |words: &str| {
         let count = || {
             let bulk = chain.world.status("fra")["bulk"].clone();
@@ -305,7 +305,7 @@ fn a_probe_that_has_found_nothing_is_not_repeated_by_the_next_attempt() {
     let first = parts("large fra:first");
     let second = parts("large fra:second");
     assert_eq!(first, second + 1, "the noise");
-    // Who asks for it gets it.
+    // An explicit request is fulfilled.
     assert_eq!(parts("large fra:third --probe"), 2);
     assert_eq!(parts("large fra:fourth --no-probe"), 1);
 }

@@ -1,5 +1,5 @@
-//! How fast it is, beside a bare proxy in the same run. Shown with `--ignored --nocapture`; of use
-//! in a release build on a quiet machine.
+//! The rate of copies, next to a bare proxy in the same run. Run the test with `--ignored
+//! --nocapture`. The result is meaningful in a release build on a quiet machine.
 
 use crate::chain::Chain;
 use net::splice::Pipe;
@@ -12,7 +12,7 @@ use std::time::Instant;
 const BYTES: u64 = 2_000_000_000;
 const SMALL_FILES: usize = 20_000;
 
-/// Moves so many bytes over TCP through a proxy that only splices, in Mbit/s.
+/// Moves [`BYTES`] bytes over TCP through a proxy that only splices. Returns the rate in Mbit/s.
 fn bare_splice() -> f64 {
     let (last, middle) = ("127.0.0.1:0", "127.0.0.1:0");
     let sink = TcpListener::bind(last).unwrap();
@@ -53,7 +53,7 @@ fn bare_splice() -> f64 {
 #[ignore = "a measurement"]
 fn beside_a_bare_proxy() {
     let chain = Chain::new("cp-rates", 3);
-    // Of data: holes are not sent.
+    // The file contains data, because holes are not sent.
     let data = fs::File::create(chain.world.dir.join("data"));
     std::io::copy(&mut std::io::repeat(7).take(BYTES), &mut data.unwrap()).unwrap();
     let bare = bare_splice();

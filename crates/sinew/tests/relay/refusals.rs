@@ -1,4 +1,4 @@
-//! What is refused, and what is said then.
+//! Refused copies, and their messages.
 
 use crate::chain::{Chain, names};
 use crate::world::failure;
@@ -29,7 +29,7 @@ fn nothing_outside_the_roots_is_written_or_read() {
         assert!(status == 1 && text.contains("fra: "), "{path}: {text}");
         assert!(!chain.world.dir.join("got").exists());
     }
-    // A link is not written through: it is replaced.
+    // The copy does not write through a link: it replaces the link.
     chain.cp("data fra:out");
     assert!(fs::symlink_metadata(root.join("out")).unwrap().is_file());
     assert_eq!(names(&root), ["out", "up"]);
@@ -49,12 +49,13 @@ fn a_relay_dials_for_others_only_nodes_that_it_knows_and_what_is_listed() {
             "{at}: {text}"
         );
     }
-    // Where it is known to be, and what the operator of the first node asks for himself.
+    // A known address of the node, and an address that the operator of the first node names
+    // himself.
     chain.cp(&format!("data lon:x --via fra,lon@{lon}"));
     chain.cp(&format!("data lon:y --via lon@{lon}"));
     let (status, text) = failure(&chain.try_cp("data lon:x --via lon@127.0.0.1:9"));
     assert!(status == 1 && text.contains("cannot reach"), "{text}");
-    // What is listed.
+    // A listed address.
     chain.world.stop("fra");
     chain.append("fra", "allow = [\"127.0.0.1:9\"]");
     chain.world.start("fra");
@@ -94,7 +95,7 @@ fn a_directory_is_for_the_nodes_that_it_names() {
     fs::write(&path, text.replace(&open, &of_ams)).unwrap();
     chain.start();
     chain.file("data", 1_000);
-    // Through fra, which may not itself.
+    // A copy over fra is permitted, but fra's own copy is not.
     chain.cp("data lon:data --via fra,lon");
     chain.cp("lon:data got --via fra,lon");
     let (status, text) = failure(&chain.world.try_sinew("cp data lon:other --node net/fra"));
@@ -104,10 +105,10 @@ fn a_directory_is_for_the_nodes_that_it_names() {
     );
     let (status, text) = failure(&chain.world.try_sinew("cp lon:data again --node net/fra"));
     assert!(status == 1 && text.contains("not for fra"), "{text}");
-    // The operator of the node itself may.
+    // The operator of the node itself has access.
     chain.world.json("cp data lon:own --node net/lon");
     assert_eq!(names(&root), ["data", "own"]);
-    // A root inside it that is for all would be a way around it.
+    // A root inside it that is for all would bypass the rule.
     chain.world.stop("lon");
     let nested = format!(
         "roots = [{root:?}, {{ path = {:?}, from = [\"ams\"] }}]",
@@ -119,7 +120,7 @@ fn a_directory_is_for_the_nodes_that_it_names() {
         status != 0 && text.contains("a link in there could lead around"),
         "{text}"
     );
-    // Whoever is invited chooses how its name begins.
+    // An invited host chooses the beginning of its name.
     let begins = of_ams.replace("tag:backup", "am*");
     fs::write(&path, text_with(&path, &nested, &begins)).unwrap();
     let (status, text) = failure(&chain.world.try_sinew("node --config net/lon/node.toml"));
@@ -186,11 +187,11 @@ fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
             "{words}: {got} {text}"
         );
     }
-    // A directory does not take a file's place.
+    // A directory does not replace a file.
     fs::write(chain.root("fra").join("dir/tree"), "x").unwrap();
     let (_, text) = failure(&chain.try_cp("tree fra:dir"));
     assert!(text.contains("remove it, or choose another name"), "{text}");
-    // A sink takes its journal away after the source has been told.
+    // A sink removes its journal after it has answered the source.
     let root = chain.root("fra");
     chain.world.wait("nothing is left of what was refused", || {
         names(&root) == ["dir"]
@@ -245,7 +246,7 @@ fn the_second_writer_of_a_target_is_told_and_the_first_can_be_ended_there() {
         status == 1 && text.contains("another transfer writes `held`"),
         "{text}"
     );
-    // Who runs the target's node ends what somebody else has begun.
+    // The operator of the target's node can end a transfer that another user has begun.
     let id = chain.world.status("fra")["bulk"]["transfers"][0]["id"].clone();
     let id = &id.as_str().unwrap()[..8];
     let cancel = |which: &str| {

@@ -1,4 +1,4 @@
-//! Killed at any moment, a copy goes on where it was, and ends verified.
+//! A copy that is killed at any moment continues where it was, and its result is verified.
 
 use crate::chain::{Chain, names, noise, part};
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const BYTES: usize = 60_000_000;
 
-/// Kills `who` once so much is written, or the copy is over, and goes on with it.
+/// Kills `who` once `after` bytes are written, or the copy is over. Then the copy continues.
 fn kill_and_go_on(chain: &mut Chain, who: &str, after: usize, options: &str) -> u64 {
     let target = chain.root("lon").join("copy");
     let _ = fs::remove_file(&target);
@@ -56,7 +56,7 @@ fn a_copy_goes_on_after_each_party_was_killed() {
         ("lon", 12_000_000, "--plain"),
     ] {
         let resumed = kill_and_go_on(&mut chain, who, after, options);
-        // On a machine that is fast enough the copy may have been over before.
+        // On a fast machine the copy may have been over before.
         assert!(resumed == 0 || resumed >= after as u64, "{who}: {resumed}");
     }
 }
@@ -89,7 +89,7 @@ fn a_directory_goes_on_and_what_changed_meanwhile_is_copied_anew() {
     begin();
     fs::write(tree.join("f03"), "changed").unwrap();
     fs::remove_file(tree.join("f07")).unwrap();
-    // The killed copy may have been whole, and be put in place meanwhile: then this one mends what is there.
+    // The killed copy may have been complete, and moved into place meanwhile: then this copy corrects what is there.
     chain.cp("tree/ fra:copy --delete");
     assert_eq!(fs::read(target.join("f03")).unwrap(), b"changed");
     assert_eq!(names(&target), names(&tree));

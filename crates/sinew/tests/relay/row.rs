@@ -1,5 +1,5 @@
-//! Hosts with cables between them: each host is a network namespace with a node and a directory that it
-//! serves. Needs root; a test that can do without says that it is skipped.
+//! Hosts with cables between them: each host is a network namespace with a node and a directory that it serves. The
+//! tests need root. Tests that are not goals print a line and skip without root.
 //!
 //! ```text
 //!   ams 10.99.1.1 ──── 10.99.1.2 fra 10.99.2.1 ──── 10.99.2.2 lon      the cables of `Row::of_three`
@@ -13,15 +13,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A moment of a cable at most waits in its queue: 40 ms at 50 Mbit/s.
+/// The longest queue of a cable: 40 ms at 50 Mbit/s.
 const QUEUE_BYTES: u64 = 250_000;
-/// From one look to the next.
+/// The time between two checks.
 const PACE: Duration = Duration::from_millis(2);
 
-/// From a host to another one, with this rate in each direction, or as fast as the machine is.
+/// Two hosts, and the rate of their cable in each direction; `None` for as fast as the machine is.
 pub(crate) type Cable = (&'static str, &'static str, Option<u64>);
 
-/// Hosts, in the order in which the cables name them.
+/// Hosts, in the order of the cables.
 pub(crate) struct Row {
     pub(crate) world: World,
     hosts: Vec<(&'static str, Namespace)>,
@@ -29,12 +29,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// ams, fra and lon.
+    /// Makes ams, fra and lon.
     pub(crate) fn of_three(test: &str, kbit: Option<u64>) -> Row {
         Row::new(test, &[("ams", "fra", kbit), ("fra", "lon", kbit)])
     }
 
-    /// Hosts with their nodes running, and all links up.
+    /// Makes hosts with running nodes, and waits until all links are up.
     pub(crate) fn new(test: &str, cables: &[Cable]) -> Row {
         let mut names: Vec<&str> = Vec::new();
         for name in cables.iter().flat_map(|(a, b, _)| [*a, *b]) {
@@ -70,7 +70,7 @@ impl Row {
         row
     }
 
-    /// A node that dials those of its neighbours that were added before, each at its end of their cable.
+    /// Adds a node that dials those of its neighbours that were added before, each at its end of their cable.
     fn add(&self, name: &str) {
         let number = self.number(name);
         let port = |number: usize| 7701 + number;
@@ -98,7 +98,7 @@ impl Row {
         fs::write(&config, format!("{text}\n[relay]\nroots = [{root:?}]\n")).unwrap();
     }
 
-    /// Neighbours of a host, and its address on the cable to each.
+    /// Returns the neighbours of a host, and its address on the cable to each.
     fn addresses(&self, name: &str) -> Vec<(&'static str, String)> {
         let cables = self.cables.iter().enumerate();
         let own = cables.filter_map(|(number, (a, b, _))| match name {
@@ -118,7 +118,7 @@ impl Row {
         &self.hosts[self.number(name)].1
     }
 
-    /// Starts a node, which may have been killed.
+    /// Starts a node, also one that was killed.
     pub(crate) fn launch(&mut self, name: &str) {
         let at = self.number(name);
         self.world.launch_in(name, &self.hosts[at].1);
@@ -143,12 +143,12 @@ impl Row {
         }
     }
 
-    /// What a node serves.
+    /// Returns the directory that a node serves.
     pub(crate) fn root(&self, name: &str) -> PathBuf {
         self.world.dir.join(format!("{name}-data"))
     }
 
-    /// A copy at the first node.
+    /// Makes the command of a copy at the first node.
     pub(crate) fn cp(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.current_dir(&self.world.dir).arg("cp");
@@ -165,7 +165,7 @@ impl Row {
         child.wait_with_output().unwrap()
     }
 
-    /// Pulls the cables of a host, or puts them in again.
+    /// Disconnects the cables of a host, or connects them again.
     pub(crate) fn set(&self, name: &str, state: &str) {
         for (interface, _) in self.addresses(name) {
             let words = ["link", "set", interface, state];
@@ -173,12 +173,12 @@ impl Row {
         }
     }
 
-    /// Bytes that a host has sent over all its cables.
+    /// Returns the bytes that a host has sent over all its cables.
     pub(crate) fn sent(&self, name: &str) -> u64 {
         self.counted(name, 8)
     }
 
-    /// Bytes that a host has received.
+    /// Returns the bytes that a host has received.
     pub(crate) fn received(&self, name: &str) -> u64 {
         self.counted(name, 0)
     }
@@ -193,7 +193,7 @@ impl Row {
     }
 }
 
-/// Looks again and again, for longer than anything in a test that is not a goal may take.
+/// Waits until `holds` returns true, also for longer than the usual patience.
 pub(crate) fn within(most: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let latest = Instant::now() + most;
     while !holds() {

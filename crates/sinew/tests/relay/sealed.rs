@@ -1,16 +1,17 @@
-//! What a relay has of the data that it passes on.
+//! What a relay can see of the data that it passes on.
 
 use crate::chain::{Chain, part};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 
-/// Found nowhere else.
+/// A text that occurs nowhere else.
 const MARKER: &[u8] = b"<seen-by-a-relay-that-was-captured>";
-/// What goes through before anybody looks.
+/// Bytes that pass through before the test searches.
 const BYTES: usize = 4_000_000;
 
-/// How often the marker is in the memory of a process; none if it may not be read.
+/// Returns how often the marker is in the memory of a process; `None` if the memory may not be
+/// read.
 fn found_in(pid: u32) -> Option<usize> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let mut memory = File::open(format!("/proc/{pid}/mem")).ok()?;
@@ -22,7 +23,7 @@ fn found_in(pid: u32) -> Option<usize> {
         let to = u64::from_str_radix(to, 16).unwrap();
         memory.seek(SeekFrom::Start(from)).unwrap();
         let mut bytes = Vec::new();
-        // Some ranges are nobody's to read.
+        // Some ranges cannot be read by anybody.
         let _ = (&memory).take(to - from).read_to_end(&mut bytes);
         found += bytes
             .windows(MARKER.len())
@@ -32,7 +33,8 @@ fn found_in(pid: u32) -> Option<usize> {
     Some(found)
 }
 
-/// What the relay's memory has of a stream that it is passing on, and of the name of its target.
+/// Counts what the relay's memory contains of a stream that it is passing on, and of the name of
+/// its target.
 fn captured(chain: &Chain, words: &str) -> Option<usize> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     command.current_dir(&chain.world.dir).args(["cp", "-"]);
@@ -63,7 +65,7 @@ fn a_captured_relay_has_nothing_of_what_it_passes_on() {
         eprintln!("SKIPPED: the memory of another process may not be read here: run it as root");
         return;
     };
-    // So that the search is known to find what there is.
+    // The plain stream proves that the search works.
     let plain = captured(&chain, "lon:copy --plain").unwrap();
     assert!(plain > 0, "a plain stream has left nothing in memory");
     assert_eq!(sealed, 0, "of a plain stream there are {plain}");

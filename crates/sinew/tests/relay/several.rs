@@ -1,4 +1,5 @@
-//! One source, several targets: a bad one costs only itself, and what all have is not sent again.
+//! One source, several targets: a failing target affects only itself, and data that all targets
+//! have is not sent again.
 
 use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
@@ -7,14 +8,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Copies to fra and lon, and kills that once both have what `has_begun` looks for in their parts.
+/// Copies to fra and lon, and kills the copy once both have what `has_begun` looks for in their
+/// partial files.
 fn begin_and_kill(chain: &Chain, source: &str, has_begun: impl Fn(&Path) -> bool) -> [PathBuf; 2] {
     let parts = ["fra", "lon"].map(|node| part(&chain.root(node).join("copy")));
     let mut child = chain.begin_cp(&format!("{source} fra:copy lon:copy"));
     chain.world.wait("it has begun at both", || {
         parts.iter().all(|part| has_begun(part))
     });
-    // More than what may be on its way is left, so it cannot be over before it is killed.
+    // More data is left than can be in flight, so the copy cannot be over before it is killed.
     chain.signal("lon", "-STOP");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -27,16 +29,18 @@ fn begin_and_kill(chain: &Chain, source: &str, has_begun: impl Fn(&Path) -> bool
     parts
 }
 
-/// What a command has printed.
+/// Returns the JSON objects that a command has printed.
 fn objects(output: &std::process::Output) -> Vec<Value> {
     let all = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
     all.map(Result::unwrap).collect()
 }
 
-/// As much as a relay holds for one that takes nothing: the other can have all.
+/// As many bytes as a relay holds for a target that accepts nothing, so the other target can get
+/// everything.
 const HELD_BYTES: usize = 5_000_000;
 
-/// A copy of `data` to fra, which has it, and to lon, which was stopped in the middle of it.
+/// Starts a copy of `data` to fra, which gets all of it, and to lon, which is stopped in the
+/// middle.
 fn begin_and_stop_lon(chain: &Chain, copies: &[PathBuf; 2], more: &str) -> std::process::Child {
     let lon = chain.world.pid("lon");
     for _ in 0..20 {
@@ -50,7 +54,7 @@ fn begin_and_stop_lon(chain: &Chain, copies: &[PathBuf; 2], more: &str) -> std::
             chain.world.wait("fra has it", || copies[0].exists());
             return begun;
         }
-        // It went faster than it could be stopped.
+        // The copy was over before the node could be stopped.
         net::signals::resume(lon).unwrap();
         assert!(begun.wait().unwrap().success());
         for copy in copies {
@@ -116,7 +120,7 @@ fn a_target_at_which_it_was_cancelled_is_not_copied_to_again() {
         "{text}"
     );
     assert!(fs::read(chain.root("lon").join("copy")).unwrap() == data);
-    // Nor does it go through there.
+    // Its traffic does not pass through that node either.
     let bulk = chain.world.status("fra")["bulk"].clone();
     let counts = (
         &bulk["active"],
@@ -177,7 +181,7 @@ fn a_target_that_refuses_or_is_away_costs_only_itself() {
     let has = |chain: &Chain, name: &str, file: &str| {
         fs::read(chain.root(name).join(file)).is_ok_and(|found| found == data)
     };
-    // fra is the way to lon, and refuses itself.
+    // fra is on the path to lon, and refuses the data for itself.
     let (status, text) = failure(&chain.try_cp("data fra:none/ lon:copy"));
     assert!(status == 1 && text.contains("fra: "), "{text}");
     assert!(text.contains("then to fra:none/"), "{text}");
@@ -186,11 +190,11 @@ fn a_target_that_refuses_or_is_away_costs_only_itself() {
     let (status, text) = failure(&chain.try_cp("data fra:first lon:none/"));
     assert!(status == 1 && text.contains("lon: "), "{text}");
     assert!(has(&chain, "fra", "first"));
-    // All of them refuse: each is told.
+    // All targets refuse: each refusal is reported.
     let (status, text) = failure(&chain.try_cp("data fra:none/ lon:none/"));
     let told = text.matches("is no directory").count();
     assert!(status == 1 && told >= 2, "{text}");
-    // Each has an object of its own in JSON, in the order in which they ended.
+    // Each target has its own object in JSON, in the order in which they ended.
     let output = chain.try_cp("data fra:none/ lon:none/ --json");
     assert_eq!(objects(&output).len(), 2, "{output:?}");
     let output = chain.try_cp("data missing data2 fra:./ --json");
@@ -201,7 +205,7 @@ fn a_target_that_refuses_or_is_away_costs_only_itself() {
     let said = objects(&chain.try_cp("data nowhere:x --json"));
     assert_eq!(said[0]["kind"], "misused", "{said:?}");
     fs::remove_file(chain.root("fra").join("data")).unwrap();
-    // lon is away, and comes back when fra has it.
+    // lon is away, and comes back after fra has the data.
     chain.world.kill("lon");
     let copy = chain.begin_cp("data fra:second lon:second --give-up 120s");
     chain

@@ -1,4 +1,4 @@
-//! What a node tells of its relay service.
+//! A node's report about its relay service.
 
 use crate::chain::{Chain, part};
 use crate::world::failure;
@@ -29,7 +29,7 @@ fn each_node_tells_what_it_does_and_has_done() {
     input.write_all(&vec![7; BYTES]).unwrap();
     let target = chain.root("lon").join("held");
     chain.world.wait("it has begun", || part(&target).exists());
-    // What the relay has passed on is what the sink takes in, sooner or later.
+    // The sink receives everything that the relay has passed on, after some time.
     chain.world.wait("the sink has taken it in", || {
         bulk("lon")["transfers"][0]["bytes"].as_u64() >= Some(BYTES as u64)
     });
@@ -58,7 +58,7 @@ fn each_node_tells_what_it_does_and_has_done() {
         assert!(bulk[counts].as_u64() > Some(BYTES as u64), "{bulk}");
         assert!(bulk["done"] == 1 && bulk["failed"] == serde_json::json!({}));
     }
-    // Back, and what is refused.
+    // A copy back, and a refused one.
     chain.cp("lon:held back");
     assert!(bulk("lon")["given_bytes"].as_u64() > Some(BYTES as u64));
     let (_, text) = failure(&chain.try_cp("back fra:../outside"));

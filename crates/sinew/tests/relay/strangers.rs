@@ -1,14 +1,14 @@
-//! Those who connect and say nothing, in plenty: they hold up nobody.
+//! Many connections that send nothing must not delay other copies.
 
 use crate::chain::{Chain, names};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-/// Silent connections that one address may have.
+/// The most silent connections that one address may have.
 const SHARE: usize = 64;
 
-/// A connection from an address of one's choice.
+/// Connects from a given address.
 fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
@@ -43,7 +43,7 @@ fn who_comes_to_full_places_gets_that_of_a_silent_one() {
     let chain = Chain::new("cp-crowd", 2);
     chain.file("data", 1_000_000);
     let at = chain.world.endpoint(2);
-    // The shares of five addresses, where there are places for four.
+    // Five addresses connect, each with its full share. There is room for four of them.
     let crowd = || -> Vec<TcpStream> {
         let from = (2..7).map(|last| Ipv4Addr::new(127, 0, 0, last));
         let each = from.flat_map(|from| (0..SHARE).map(move |_| connect(from, at)));

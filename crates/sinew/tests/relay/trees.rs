@@ -1,5 +1,4 @@
-//! Directories that are copied again: what changed is sent, and nothing else; what cannot be read costs only
-//! itself.
+//! Directories that are copied again: only changes are sent, and a file that cannot be read affects only itself.
 
 use crate::chain::{Chain, names, noise, part};
 use crate::world::failure;
@@ -53,7 +52,7 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
     let second = chain.cp("tree/ lon:tree");
     assert_eq!(sent(&second), (0, 0), "{second}");
     assert_eq!(second["resumed_entries"], 102, "{second}");
-    // A touched file and a new one cost these two, and what lies at the target stays.
+    // Only a touched file and a new one are sent, and files that only the target has stay.
     fs::write(tree.join("sub/f007"), "changed").unwrap();
     fs::write(tree.join("sub/f0071"), "new").unwrap();
     fs::remove_file(tree.join("sub/f010")).unwrap();
@@ -64,7 +63,8 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
         "sub/f007\nsub/f0071\n"
     );
     assert_ne!(fs::read(there.join("sub/f007")).unwrap(), b"changed");
-    // What would be removed is said, by the node that has it: behind a relay, and without a word of what is left out.
+    // The node that has the target reports what would be removed. This works behind a relay, and excluded files are not
+    // mentioned.
     let lines = |words: &str| {
         let output = chain.try_cp(words);
         assert!(output.status.success(), "{output:?}");
@@ -110,7 +110,7 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
     chain.cp("lon:tree into");
     assert_eq!(sent(&chain.cp("lon:tree into")), (0, 0));
     same(&tree, &chain.world.dir.join("into/tree"));
-    // With a slash at its end the source gives its content, whether the target is there or not.
+    // With a slash at its end, the source's content is copied, whether the target exists or not.
     assert_eq!(sent(&chain.cp("lon:tree/ back")), (0, 0));
     fs::create_dir(chain.world.dir.join("content")).unwrap();
     for times in 0..2 {
@@ -118,7 +118,7 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
         assert_eq!(counts.0, [101, 0][times]);
         same(&tree, &chain.world.dir.join("content"));
     }
-    // A file that is there already is not sent, unless that is asked.
+    // A file that is already there is not sent, unless an option asks for it.
     chain.cp("tree/large lon:large");
     assert_eq!(sent(&chain.cp("tree/large lon:large")), (0, 0));
     assert_eq!(
@@ -127,12 +127,12 @@ fn a_second_run_sends_what_changed_and_nothing_else() {
     );
 }
 
-/// What went over the first segment.
+/// Returns the bytes on the first segment.
 fn carried(done: &Value) -> u64 {
     done["segments"][0]["bytes"].as_u64().unwrap()
 }
 
-/// As `touch` does.
+/// Sets a file's time, like `touch`.
 fn touch(path: &Path, at_s: u64) {
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(at_s);
     let file = fs::File::options().append(true).open(path).unwrap();
@@ -152,7 +152,7 @@ fn of_a_large_file_only_what_changed_is_sent() {
     chain.cp("tree/ lon:tree");
     let there = chain.root("lon").join("tree/big");
     let inode = fs::metadata(&there).unwrap().ino();
-    // Touched, and with other permissions: both ends read it, and nothing is sent.
+    // The file is touched and has other permissions: both ends read it, and nothing is sent.
     touch(&big, 1_000_000_000);
     let done = chain.cp("tree/ lon:tree");
     assert_eq!(sent(&done), (1, 0), "{done}");
@@ -168,7 +168,7 @@ fn of_a_large_file_only_what_changed_is_sent() {
         "it is the same file still"
     );
     assert_eq!(sent(&chain.cp("tree/ lon:tree")), (0, 0));
-    // One byte in the middle, and more at the end.
+    // One byte in the middle is changed, and more is appended.
     content[7 * MIB as usize] ^= 1;
     content.extend(noise(2 * MIB as usize));
     fs::write(&big, &content).unwrap();
@@ -176,13 +176,13 @@ fn of_a_large_file_only_what_changed_is_sent() {
     let expected = MIB + 12_345 + 2 * MIB;
     assert_eq!(sent(&done), (1, expected), "{done}");
     assert!(fs::read(&there).unwrap() == content);
-    // Its end is gone: of the piece in which it ends now the sink tells nothing.
+    // The file is cut: the sink reports nothing about the piece in which it now ends.
     content.truncate(9 * MIB as usize + 1);
     fs::write(&big, &content).unwrap();
     let done = chain.cp("tree/ lon:tree");
     assert_eq!(sent(&done), (1, 1), "{done}");
     assert!(fs::read(&there).unwrap() == content);
-    // Back, and one file by itself, to two nodes that have not the same of it.
+    // A copy back, and a single file to two nodes that have different parts of it.
     chain.cp("lon:tree/big back");
     let back = chain.world.dir.join("back");
     touch(&there, 1_000_000_001);
@@ -201,7 +201,7 @@ fn of_a_large_file_only_what_changed_is_sent() {
         assert!(fs::read(&one).unwrap() == content, "{node}");
         assert_eq!(fs::metadata(&one).unwrap().mtime(), 1_000_000_002);
     }
-    // All of it, if that is asked.
+    // The whole file is sent, if an option asks for it.
     touch(&back, 1_000_000_003);
     let done = chain.cp("back fra:one --fresh");
     assert_eq!(sent(&done), (1, content.len() as u64), "{done}");
@@ -254,7 +254,7 @@ fn what_cannot_be_read_costs_only_itself() {
     );
     let copy = chain.root("fra").join("copy");
     assert_eq!(names(&copy.join("sub")).len(), 5);
-    // What is left out is not gone.
+    // Excluded files are not removed.
     fs::write(copy.join("sub/a-socket"), "kept").unwrap();
     let again =
         chain.try_cp("tree/ fra:copy --skip-errors --delete --exclude f00* --exclude /large");
@@ -267,7 +267,7 @@ fn what_cannot_be_read_costs_only_itself() {
         ["large", "link", "sub"]
     );
     assert!(names(&chain.root("fra").join("without/sub")).is_empty());
-    // A relative name of what is pulled.
+    // The target of a pull may be a relative path.
     let output = chain.try_cp("fra:copy got --skip-errors --json");
     assert!(output.status.success());
 }
@@ -291,7 +291,7 @@ fn what_is_pulled_leaves_out_what_is_excluded_and_so_does_its_manifest() {
     let line = |text: &str, path: &str| format!("{}  {path}\n", blake3::hash(text.as_bytes()));
     let expected = format!("{}{}", line("a", "a"), line("sub/d", "sub/d"));
     assert_eq!(list(), expected);
-    // What is left out there is not gone here.
+    // Files that are excluded there are not removed here.
     fs::write(got.join("b.tmp"), "own").unwrap();
     fs::write(got.join("strange"), "own").unwrap();
     fs::create_dir(chain.world.dir.join("into")).unwrap();
@@ -302,7 +302,7 @@ fn what_is_pulled_leaves_out_what_is_excluded_and_so_does_its_manifest() {
         ["a", "b.tmp", "sub"]
     );
     assert_eq!(list(), expected);
-    // Several sources, the other way.
+    // Several sources, in the other direction.
     let into = chain.world.dir.join("into/top");
     fs::write(chain.world.dir.join("one.tmp"), "one").unwrap();
     let words = format!("{} one.tmp fra:./ --exclude *.tmp", into.display());
@@ -342,7 +342,7 @@ fn holes_other_names_and_digests_arrive() {
         let line = format!("{}  {path}\n", digest(path));
         assert!(list.contains(&line), "{list}");
     }
-    // A second manifest is whole, though nothing is sent.
+    // A second manifest is complete, although nothing is sent.
     chain.cp("tree/ fra:copy --manifest again");
     assert_eq!(
         fs::read_to_string(chain.world.dir.join("again")).unwrap(),
@@ -372,7 +372,7 @@ fn attributes_are_kept_where_the_root_permits_it() {
     chain.start();
     let refused = chain.try_cp("tree fra:copy -a");
     assert!(failure(&refused).1.contains("owners = true"), "{refused:?}");
-    // What comes here is the business of who asks.
+    // For a copy to this host, the user who runs it decides.
     fs::rename(&tree, chain.root("fra").join("tree")).unwrap();
     chain.cp("fra:tree got -a");
     let check = |file: &Path| {
@@ -394,7 +394,7 @@ fn attributes_are_kept_where_the_root_permits_it() {
     chain.cp("got fra:copy -a");
     let copy = root.join("copy/f");
     check(&copy);
-    // Without content that changed, what differs is set all the same.
+    // Attributes that differ are set, even if the content has not changed.
     xattr::remove(&copy, "user.colour").unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     let again = chain.cp("got/ fra:copy -a");

@@ -1,5 +1,6 @@
-//! A host that goes without a word is noticed by those who have a transfer with it, and the same
-//! command goes on when it is back. In network namespaces; needs root, says so and skips without.
+//! If a host vanishes silently, the hosts that have a transfer with it notice, and the same command
+//! continues when it is back. In network namespaces. The tests need root; without root they print a
+//! line and skip.
 
 use crate::chain::{noise, part};
 use crate::row::Row;
@@ -9,7 +10,7 @@ use net::signals;
 use std::fs;
 use std::process::Child;
 
-/// More than what may be on its way.
+/// More data than can be in flight.
 const BYTES: usize = 60_000_000;
 
 fn begin_cp(row: &Row) -> Child {
@@ -30,7 +31,7 @@ fn a_relay_that_vanishes_is_noticed_on_both_sides_and_the_copy_goes_on() {
     let child = begin_cp(&row);
     let is_under_way = || fs::metadata(part(&target)).is_ok_and(|part| part.len() > 1_000_000);
     row.world.wait("a part of it is there", is_under_way);
-    // The last node takes nothing any more, so it cannot be over; its host is well.
+    // The last node accepts no more data, so the copy cannot be over; its host still works.
     signals::stop(row.world.pid("lon")).unwrap();
     assert!(!target.exists(), "the copy was over too soon");
     row.set("fra", "down");
@@ -71,7 +72,7 @@ fn one_command_lives_through_an_outage() {
     let mut child = row.cp("data lon:copy").stderr(log).spawn().unwrap();
     let is_under_way = || fs::metadata(part(&target)).is_ok_and(|part| part.len() > 1_000_000);
     row.world.wait("a part of it is there", is_under_way);
-    // So it cannot be over before the cable is out.
+    // The stop keeps the copy from ending before the cable is disconnected.
     signals::stop(row.world.pid("lon")).unwrap();
     assert!(!target.exists(), "the copy was over too soon");
     row.set("fra", "down");

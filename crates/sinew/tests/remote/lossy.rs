@@ -1,5 +1,5 @@
-//! A network between a client and a gate: TCP and UDP at the same port, each of which can be made
-//! worse.
+//! A network between a client and a gate, with TCP and UDP at the same port. The test can impair
+//! each of them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,19 +13,19 @@ const PROBE_BYTES: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// TCP carries nothing: its next segment is lost again and again.
+    /// TCP carries nothing, as if its next segment were lost every time.
     held: Mutex<bool>,
     released: Condvar,
-    /// UDP carries no datagrams that are longer, if it is not 0.
+    /// UDP drops longer datagrams, if this is not 0.
     pub(crate) longest: AtomicUsize,
     /// UDP carries nothing.
     pub(crate) is_blocked: AtomicBool,
     /// Each tenth datagram with data is lost.
     pub(crate) is_lossy: AtomicBool,
-    /// Datagrams with data that came here, and those of them that were lost.
+    /// Datagrams with data that arrived here, and how many of them were lost.
     data: AtomicU64,
     pub(crate) lost: AtomicU64,
-    /// The NAT forgets: what comes next leaves from another port.
+    /// The NAT forgets the port: the next datagram leaves from another one.
     pub(crate) forgets: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl Faults {
     }
 }
 
-/// Carries both to `gate` from another address, at the same port.
+/// Forwards both protocols to `gate` from another address, at the same port.
 pub(crate) fn network(gate: SocketAddr) -> (SocketAddr, Arc<Faults>) {
     let SocketAddr::V4(gate) = gate else {
         panic!("not of IPv4");
@@ -91,7 +91,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, faults: &Faults) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Of one client, whose address is the last that something came from.
+/// Forwards the datagrams of one client, whose address is that of the last received datagram.
 fn datagrams(socket: &UdpSocket, gate: SocketAddr, faults: &Arc<Faults>) {
     let client = Arc::new(Mutex::new(None));
     let outside = |client: &Arc<Mutex<Option<SocketAddr>>>| {
@@ -105,7 +105,7 @@ fn datagrams(socket: &UdpSocket, gate: SocketAddr, faults: &Arc<Faults>) {
             let mut buffer = [0; 2_048];
             while let Ok(len) = from.recv(&mut buffer) {
                 let to: Option<SocketAddr> = *client.lock().unwrap();
-                // What comes back to a forgotten port is lost.
+                // A datagram to a forgotten port is lost.
                 let is_current = Arc::strong_count(&from) > 1;
                 if let Some(to) = to
                     && is_current

@@ -1,7 +1,7 @@
 //! Bulk data over both uplinks: 20 Mbit/s with 10 ms, and 10 Mbit/s with 40 ms, emulated between the two hosts.
 //!
-//! What must hold on any machine, however busy: all bytes come, in order, and each uplink has carried a part of them. The
-//! goal of 85 % of both rates is held by the test that is ignored.
+//! On any machine, however busy, all bytes must arrive in order, and each uplink must carry a part of them. The ignored
+//! test checks the goal of 85 % of both rates.
 
 use super::{ALONE, Hosts, Running};
 use net::netns::{Namespace, available};
@@ -15,16 +15,16 @@ const UPLINKS: [&str; 2] = [
     "delay=10ms rate=20mbit queue=100",
     "delay=40ms rate=10mbit queue=100",
 ];
-/// What both carry.
+/// The rate of both uplinks together.
 const BOTH_BPS: f64 = 30e6;
 const GOAL: f64 = 0.85;
-/// Some 11 seconds of both, for what measures.
+/// Some 11 seconds at both rates, for measurements.
 const MANY_BYTES: usize = 40_000_000;
-/// Some 4 seconds of both: enough for both to be taken.
+/// Some 4 seconds at both rates: enough for both uplinks to be used.
 const BYTES: usize = 15_000_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An emulated uplink; it is gone when it is dropped.
+/// Makes an emulated uplink. It ends when it is dropped.
 pub(crate) fn emulate(
     spaces: &[Namespace; 2],
     name: &str,
@@ -52,7 +52,7 @@ pub(crate) fn emulate(
     running
 }
 
-/// Bytes that do not repeat.
+/// Makes bytes that do not repeat.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -66,7 +66,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     noise
 }
 
-/// The bytes that the first host has sent by each interface.
+/// Returns the bytes that the first host has sent over each interface.
 fn sent(hosts: &Hosts) -> [u64; 2] {
     let said = hosts.spaces[0]
         .command("ip")
@@ -82,7 +82,7 @@ fn sent(hosts: &Hosts) -> [u64; 2] {
     })
 }
 
-/// Waits for its end, which is a good one. What it has said.
+/// Waits for the process's end, which must be successful. Returns its output.
 fn wait(child: &mut Child, what: &str) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -99,7 +99,8 @@ fn wait(child: &mut Child, what: &str) -> String {
     }
 }
 
-/// How long the other uplink carries less than half of what the slower one can, at most, in a row, while data is on its way.
+/// Returns the longest time in which the other uplink carried less than half of the slower one's rate, while the transfer
+/// ran.
 fn time_to_go_on(hosts: &Hosts, dead: u8, children: &mut [Child]) -> Duration {
     let other = usize::from(2 - dead);
     let begun = Instant::now();
@@ -123,10 +124,10 @@ fn time_to_go_on(hosts: &Hosts, dead: u8, children: &mut [Child]) -> Duration {
     longest.max(moved.elapsed())
 }
 
-/// So long it is watched whether data moves, after an uplink has died.
+/// How long the test watches whether data moves, after an uplink has failed.
 const WATCHED: Duration = Duration::from_secs(15);
 
-/// How data goes from the first host to the second.
+/// How data is sent from the first host to the second.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// A stream over reliable links.
@@ -136,7 +137,7 @@ enum By {
 }
 
 impl By {
-    /// Begins; whoever has to end well, in order.
+    /// Starts the transfer. Returns the processes that must end successfully, in order.
     fn begin(self, hosts: &Hosts, data: &Path) -> Vec<Child> {
         let command = |host: usize| {
             let mut command = hosts.spaces[host]
@@ -152,7 +153,7 @@ impl By {
                 let mut listen = command(1);
                 listen.args(["listen", "0", "--out"]).arg(By::copy(hosts));
                 let mut listen = listen.arg("--node").arg(control(1)).spawn().unwrap();
-                // It says where, once it does.
+                // It prints the address once it listens.
                 let mut said = String::new();
                 let errors = listen.stderr.as_mut().unwrap();
                 BufReader::new(errors).read_line(&mut said).unwrap();
@@ -175,8 +176,8 @@ impl By {
     }
 }
 
-/// Sends a file; one of the uplinks may die in the middle. The share of both rates that the transfer had, and the bytes that
-/// each uplink has carried.
+/// Sends a file, while one of the uplinks may fail in the middle. Returns the transfer's share of both rates, and the
+/// bytes that each uplink has carried.
 fn measure(by: By, dies: Option<u8>, bytes: usize) -> Option<(f64, [u64; 2])> {
     let test = format!("bulk-{by:?}-{dies:?}").to_lowercase();
     let test = test.replace(['(', ')'], "");
@@ -217,7 +218,7 @@ fn measure(by: By, dies: Option<u8>, bytes: usize) -> Option<(f64, [u64; 2])> {
         let rest = at.elapsed();
         println!("{test}: went on {gap:.1?} after an uplink died, and ended {rest:.1?} after it");
         if matches!(by, By::Copy) {
-            // The overlay has told it: connections that are given up by themselves are told of in other words.
+            // The overlay has reported the failure: a connection that times out by itself has another message.
             assert!(said.contains("another one is not"), "{said}");
         }
     }
@@ -237,7 +238,7 @@ fn measure(by: By, dies: Option<u8>, bytes: usize) -> Option<(f64, [u64; 2])> {
 fn a_stream_and_a_copy_take_both_uplinks() {
     for by in [By::Stream, By::Copy] {
         if let Some((_, carried)) = measure(by, None, BYTES) {
-            // One third would be in proportion. What is no bulk data is a hundredth of that.
+            // One third would be in proportion. All other traffic is less than a hundredth of that.
             let least = BYTES as u64 / 6;
             assert!(carried.iter().all(|bytes| *bytes > least), "{carried:?}");
         }

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A compiler for C, and where the library is.
+/// The C compiler, and the directory of the library.
 pub(crate) struct Compiler {
     library: PathBuf,
 }
 
 impl Compiler {
-    /// `None`, loudly, without a compiler for C.
+    /// Returns `None` and prints a line if there is no compiler for C.
     ///
-    /// The library was built with this test, which depends on it: a test that called cargo would replace
-    /// the program which other tests run meanwhile.
+    /// The library was built with this test, which depends on it. If a test called cargo, cargo would replace the
+    /// program that other tests are running.
     pub(crate) fn find() -> Option<Compiler> {
         let has_compiler = Command::new("cc").arg("--version").output().is_ok();
         if !has_compiler {
@@ -36,7 +36,7 @@ impl Compiler {
         assert!(output.status.success(), "{said}");
     }
 
-    /// The same for a program that uses the library.
+    /// Compiles a program that uses the library.
     pub(crate) fn compile_with_library(&self, source: &str, more: &[&str], program: &Path) {
         let include = format!("-I{}", root().join("crates/capi/include").display());
         let path = format!("-L{}", self.library.display());

@@ -17,16 +17,16 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long anything may take. Only a failure waits so long.
+/// How long a test waits for anything. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// And so many looks at least: a virtual machine that was suspended has waited for longer without
-/// having looked.
+/// The test also makes at least this many checks: after a virtual machine was suspended, the time
+/// may be over without any check.
 const LOOKS: u32 = 250;
-/// From one look to the next.
+/// The time between two checks.
 const PACE: Duration = Duration::from_millis(20);
 
-/// A network in a directory of its own, with an address of the loopback range of its own, so that
-/// tests that run at the same time do not meet.
+/// A network in its own directory and with its own address of the loopback range, so that tests
+/// that run at the same time do not meet.
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
     host: Ipv4Addr,
@@ -56,12 +56,12 @@ impl World {
         world
     }
 
-    /// Where the node with this number is reached.
+    /// Returns the endpoint of the node with this number.
     pub(crate) fn endpoint(&self, number: u16) -> SocketAddr {
         SocketAddr::new(self.host.into(), 7700 + number)
     }
 
-    /// Adds a node to the network. It dials those that were added before.
+    /// Adds a node to the network. It dials the nodes that were added before.
     pub(crate) fn add(&self, name: &str, number: u16, more: &str) {
         let endpoint = self.endpoint(number);
         self.sinew(&format!("net add net {name} --address {endpoint} {more}"));
@@ -89,7 +89,7 @@ impl World {
         self.launch_by(name, command);
     }
 
-    /// Starts a node of another program than the one that is tested.
+    /// Starts a node with another program than the tested one.
     pub(crate) fn launch_as(&mut self, name: &str, program: &Path) {
         let mut command = Command::new(program);
         self.prepare(&mut command);
@@ -122,13 +122,13 @@ impl World {
         });
     }
 
-    /// Ends a node as an operator does, and waits for it.
+    /// Ends a node as an operator would, and waits for its end.
     pub(crate) fn stop(&mut self, name: &str) {
         self.ask(name, "{\"cmd\":\"stop\"}\n");
         assert!(self.wait_for_end(name).success(), "{}", self.log(name));
     }
 
-    /// Ends a node as a crash does.
+    /// Ends a node as a crash would.
     pub(crate) fn kill(&mut self, name: &str) {
         let i = self.position(name);
         let mut node = self.nodes.remove(i);
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Waits until the node that was launched last has ended.
+    /// Waits until the node that was started last has ended.
     pub(crate) fn wait_for_end_of_last(&mut self) -> std::process::ExitStatus {
         let last = self.nodes.len() - 1;
         let name = std::mem::replace(&mut self.nodes[last].name, "last".into());
@@ -183,7 +183,7 @@ impl World {
         status
     }
 
-    /// Runs `sinew` with these words, which must succeed, and gives its output.
+    /// Runs `sinew` with these words, which must succeed, and returns its output.
     pub(crate) fn sinew(&self, words: &str) -> String {
         let output = self.try_sinew(words);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -199,20 +199,20 @@ impl World {
             .unwrap()
     }
 
-    /// Starts `sinew` with these words; what it prints can be read. Whoever starts it ends it.
+    /// Starts `sinew` with these words, with its output in a pipe. The caller must end it.
     pub(crate) fn begin(&self, words: &str) -> Child {
         let mut command = self.command();
         command.args(words.split_whitespace());
         command.stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The output of `sinew` with these words, as JSON.
+    /// Runs `sinew` with these words, and returns its output as JSON.
     pub(crate) fn json(&self, words: &str) -> Value {
         serde_json::from_str(&self.sinew(&format!("{words} --json"))).unwrap()
     }
 
-    /// Pings until every request of one run is answered, and gives the output of that run. A run
-    /// may fail on a machine that is busy with other things.
+    /// Pings until every request of one run is answered, and returns the output of that run. A run
+    /// may fail on a busy machine.
     pub(crate) fn ping(&self, words: &str) -> Value {
         let mut last = Value::Null;
         self.wait(&format!("`ping {words}` is answered"), || {
@@ -224,12 +224,12 @@ impl World {
         last
     }
 
-    /// The status of a node.
+    /// Returns the status of a node.
     pub(crate) fn status(&self, name: &str) -> Value {
         self.json(&format!("status --node net/{name}"))
     }
 
-    /// The state of a node's link to a neighbour.
+    /// Returns the state of a node's link to a neighbour.
     pub(crate) fn link(&self, name: &str, neighbor: &str) -> String {
         let status = self.status(name);
         let links = status["snapshot"]["links"].as_array().unwrap();
@@ -246,7 +246,7 @@ impl World {
         });
     }
 
-    /// Waits, by asking again and again.
+    /// Waits until `holds` returns true.
     pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut looks = 0;
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Asks a node on its control socket; the answer may not come.
+    /// Sends a line to a node's control socket. The answer may not come.
     pub(crate) fn ask(&self, name: &str, line: &str) -> String {
         let mut stream = UnixStream::connect(self.control(name)).unwrap();
         std::io::Write::write_all(&mut stream, line.as_bytes()).unwrap();
@@ -270,7 +270,7 @@ impl World {
         answer
     }
 
-    /// Waits until a node has logged a line that holds `text`, and gives that line.
+    /// Waits until a node has logged a line that contains `text`, and returns that line.
     pub(crate) fn wait_for_line(&self, name: &str, text: &str) -> String {
         let mut found = None;
         self.wait(&format!("{name} logs `{text}`"), || {
@@ -284,22 +284,22 @@ impl World {
         found.unwrap_or_default()
     }
 
-    /// What a node has logged so far; another thread of the node writes it.
+    /// Returns what a node has logged so far. Another thread of the node writes the log.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.log_path(name)).unwrap_or_default()
     }
 
-    /// The directory of a node.
+    /// Returns the directory of a node.
     pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.dir.join("net").join(name)
     }
 
-    /// The control socket of a node.
+    /// Returns the control socket of a node.
     pub(crate) fn control(&self, name: &str) -> PathBuf {
         self.node(name).join(format!("{name}.ctl"))
     }
 
-    /// The clients' socket of a node.
+    /// Returns the clients' socket of a node.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.node(name).join(format!("{name}.sock"))
     }
@@ -324,14 +324,14 @@ impl World {
         fs::write(&path, lines.collect::<String>()).unwrap();
     }
 
-    /// Makes the link of two nodes like `model` from the start, in both directions.
+    /// Sets the impairment of the link between two nodes from the start, in both directions.
     pub(crate) fn impair(&self, a: &str, b: &str, model: &str) {
         for (here, there) in [(a, b), (b, a)] {
             let path = self.node(here).join("node.toml");
             let mut text = fs::read_to_string(&path).unwrap();
             let entry = format!("name = \"{there}\"\n");
             if !text.contains(&entry) {
-                // The other one dials.
+                // The other node dials.
                 let address = self.overlay_address(there);
                 text += &format!("\n[[neighbor]]\n{entry}address = \"{address}\"\n");
             }
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// The overlay address of a node.
+    /// Returns the overlay address of a node.
     pub(crate) fn overlay_address(&self, name: &str) -> String {
         let list = self.json("net list net");
         let nodes = list["nodes"].as_array().unwrap();
@@ -348,13 +348,13 @@ impl World {
         node["address"].as_str().unwrap().to_owned()
     }
 
-    /// True if `name` has a route to the node at `address`.
+    /// Returns true if `name` has a route to the node at `address`.
     pub(crate) fn has_route(&self, name: &str, address: &str) -> bool {
         let routes = self.json(&format!("routes --node net/{name}"));
         routes.to_string().contains(&format!("\"{address}\""))
     }
 
-    /// The metrics that a node serves at `addr`.
+    /// Returns the metrics that a node serves at `addr`.
     pub(crate) fn get(&self, addr: SocketAddr) -> String {
         let mut stream = std::net::TcpStream::connect(addr).unwrap();
         std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
@@ -363,12 +363,12 @@ impl World {
         page
     }
 
-    /// The process of a node; a node that was started again has another one.
+    /// Returns the process id of a node. A node that was restarted has another id.
     pub(crate) fn pid(&self, name: &str) -> u32 {
         self.nodes[self.position(name)].child.id()
     }
 
-    /// Panics unless the process of every node is there.
+    /// Panics unless the process of every node runs.
     pub(crate) fn assert_all_run(&mut self) {
         for i in 0..self.nodes.len() {
             if let Some(status) = self.nodes[i].child.try_wait().unwrap() {
@@ -415,7 +415,7 @@ impl Drop for World {
     }
 }
 
-/// What a command said on standard error, and its exit status.
+/// Returns a command's exit status, and its text on standard error.
 pub(crate) fn failure(output: &Output) -> (i32, String) {
     (
         output.status.code().unwrap(),

@@ -4,7 +4,7 @@ use net::netns::Namespace;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Loads rules; false where the kernel or the program cannot.
+/// Loads rules. Returns false if the kernel or the program cannot.
 pub(crate) fn load(at: &Namespace, rules: &str) -> bool {
     let mut command = at.command("nft").unwrap();
     let spawned = command
@@ -13,7 +13,7 @@ pub(crate) fn load(at: &Namespace, rules: &str) -> bool {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = spawned else { return false };
-    // Closed at the end of the statement: the program reads to the end.
+    // The pipe is closed at the end of the statement, because the program reads to the end.
     let written = child.stdin.take().unwrap().write_all(rules.as_bytes());
     written.is_ok() && child.wait().unwrap().success()
 }

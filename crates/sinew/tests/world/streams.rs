@@ -1,5 +1,5 @@
-//! Voice between clients of real nodes: 50 packets per second, numbered, for as long as a test
-//! wants. An end whose node dies looks for it again, as a phone does.
+//! Voice between clients of real nodes: 50 numbered packets per second, for as long as a test
+//! wants. If the node of an end stops, the end looks for it again, as a phone does.
 
 use client::{DatagramSocket, Error, Node, Options, Target};
 use std::path::PathBuf;
@@ -8,37 +8,37 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// From one packet to the next.
+/// The time between two packets.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
-/// How long after sending a packet is of use.
+/// The deadline of a packet.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// From one look for a node that is gone to the next.
+/// The time between two attempts to find a node that has gone.
 const RETRY: Duration = Duration::from_millis(20);
-/// After so much silence the listener looks whether it is over.
+/// After this much silence the listener checks whether the stream is over.
 const LOOK: base::Duration = base::Duration::from_millis(20);
-/// Bytes of a packet: the number, and as many as speech needs.
+/// Bytes of a packet: the number, and filling up to the size of speech.
 const BYTES: usize = 160;
 
-/// What both ends note.
+/// The records of both ends.
 #[derive(Debug)]
 struct Notes {
     start: Instant,
     stop: AtomicBool,
-    /// Packets whose moment has come, sent or not.
+    /// Packets that are due, sent or not.
     due: AtomicU64,
-    /// When each packet arrived first, by its number.
+    /// When each packet first arrived, by its number.
     arrived: Mutex<Vec<Option<Duration>>>,
     reconnected: AtomicU64,
 }
 
-/// A stream that runs.
+/// A running stream.
 pub(crate) struct Stream {
     pub(crate) name: String,
     notes: Arc<Notes>,
     ends: Vec<JoinHandle<()>>,
 }
 
-/// Where a client lives: its node's socket file, and its port.
+/// A client's node by its socket file, and the client's port.
 #[derive(Clone, Debug)]
 struct Home {
     node: Node,
@@ -46,7 +46,7 @@ struct Home {
 }
 
 impl Home {
-    /// Connects to the node, again and again; nothing once the stream is over.
+    /// Connects to the node, with retries. Returns `None` once the stream is over.
     fn bind(&self, notes: &Notes) -> Option<DatagramSocket> {
         while !notes.stop.load(Ordering::Acquire) {
             match self.node.bind(self.port, Options::voice(DEADLINE)) {
@@ -54,7 +54,8 @@ impl Home {
                     socket.set_nonblocking(true).unwrap();
                     return Some(socket);
                 }
-                // The node is gone, or does not know yet that its client's last socket is.
+                // The node has gone, or does not know yet that the last socket of its client has
+                // gone.
                 Err(Error::NoNode { .. } | Error::Closed | Error::Refused { .. }) => {
                     std::thread::sleep(RETRY);
                 }
@@ -66,7 +67,7 @@ impl Home {
 }
 
 impl Stream {
-    /// Begins to speak from a client of the node behind `from` to one of the node behind `to`.
+    /// Starts to send from a client of the node behind `from` to one of the node behind `to`.
     pub(crate) fn begin(name: &str, from: PathBuf, to: PathBuf, port: u16) -> Stream {
         let notes = Arc::new(Notes {
             start: Instant::now(),
@@ -79,7 +80,7 @@ impl Stream {
             node: Node::at(path),
             port,
         };
-        // Somebody listens before anybody speaks.
+        // The listener must exist before the first packet.
         let listener = home(to);
         let ear = listener.bind(&notes).unwrap();
         let target = ear.local();
@@ -96,12 +97,12 @@ impl Stream {
         }
     }
 
-    /// Packets whose moment has come so far.
+    /// Returns the number of packets that are due so far.
     pub(crate) fn due(&self) -> u64 {
         self.notes.due.load(Ordering::Acquire)
     }
 
-    /// Waits until `count` more packets were due.
+    /// Waits until `count` more packets are due.
     pub(crate) fn run(&self, count: u64) {
         let until = self.due() + count;
         while self.due() < until {
@@ -109,20 +110,20 @@ impl Stream {
         }
     }
 
-    /// How often an end has found its node again.
+    /// Returns how often an end has found its node again.
     pub(crate) fn reconnected(&self) -> u64 {
         self.notes.reconnected.load(Ordering::Acquire)
     }
 
-    /// The number of the last packet that has arrived.
+    /// Returns the number of the last packet that has arrived.
     pub(crate) fn last(&self) -> Option<u64> {
         let arrived = self.notes.arrived.lock().unwrap();
         let last = arrived.iter().rposition(Option::is_some)?;
         Some(last as u64)
     }
 
-    /// The first packet of those from number `from` that has arrived, and how long after the
-    /// moment `since`.
+    /// Returns the first packet with at least the number `from` that has arrived, and how long
+    /// after `since`.
     pub(crate) fn first_from(&self, from: u64, since: Instant) -> Option<(u64, Duration)> {
         let arrived = self.notes.arrived.lock().unwrap();
         let at = |n: usize| Some((n as u64, arrived[n]?));
@@ -131,14 +132,14 @@ impl Stream {
         Some((n, after.saturating_sub(since)))
     }
 
-    /// Packets of the numbers `from..to` that have not arrived.
+    /// Returns how many packets of the numbers `from..to` have not arrived.
     pub(crate) fn lost(&self, from: u64, to: u64) -> u64 {
         let arrived = self.notes.arrived.lock().unwrap();
         let came = |n: u64| arrived.get(n as usize).is_some_and(Option::is_some);
         (from..to).filter(|n| !came(*n)).count() as u64
     }
 
-    /// The most packets in a row, of the numbers `from..to`, that have not arrived.
+    /// Returns the longest run of packets of the numbers `from..to` that have not arrived.
     pub(crate) fn gap(&self, from: u64, to: u64) -> u64 {
         let arrived = self.notes.arrived.lock().unwrap();
         let (mut longest, mut run) = (0, 0);
@@ -150,7 +151,7 @@ impl Stream {
         longest
     }
 
-    /// The longest time without an arrival, among the packets of the numbers `from..to`.
+    /// Returns the longest time without an arrival, among the packets of the numbers `from..to`.
     pub(crate) fn silence(&self, from: u64, to: u64) -> Duration {
         let arrived = self.notes.arrived.lock().unwrap();
         let mut at: Vec<Duration> = (from..to)
@@ -161,7 +162,7 @@ impl Stream {
         gaps.max().unwrap_or(Duration::MAX)
     }
 
-    /// Ends it. Whatever is still on its way is lost.
+    /// Ends the stream. Packets in flight are lost.
     pub(crate) fn end(&mut self) {
         self.notes.stop.store(true, Ordering::Release);
         for end in self.ends.drain(..) {
@@ -177,8 +178,9 @@ impl Drop for Stream {
     }
 }
 
-/// Sends each packet at its moment. A speaker that is a little late catches up, one that is later
-/// than a packet is of use goes on from there: the machine did not run. Without a node it is silent.
+/// Sends each packet at its time. A sender that is a little late catches up. If it is later than
+/// the deadline, it continues from the present time, because the machine did not run. Without a
+/// node it sends nothing.
 fn speak(home: &Home, to: Target, notes: &Notes) {
     let mut socket = home.node.bind(0, Options::voice(DEADLINE)).ok();
     let mut retry_at = Instant::now();
@@ -211,7 +213,7 @@ fn speak(home: &Home, to: Target, notes: &Notes) {
     }
 }
 
-/// Notes what arrives, until the stream is over.
+/// Records the packets that arrive, until the stream is over.
 fn listen(home: &Home, ear: DatagramSocket, notes: &Notes) {
     let mut ear = Some(ear);
     let mut ready = Vec::new();
