@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: exactly what CI runs, cheapest step first, the tests last, so that what failed is the last
-//! thing on the screen.
+//! `cargo xtask ci`: exactly the steps of CI, the cheapest first and the tests last. It stops at the first failure, so
+//! that the failure is the last thing on the screen.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::{Outcome, fuzz, tests, walls, wheel};
 
-/// How much of the checks to run.
+/// How many of the checks run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// What every change must pass.
+    /// The checks that every change must pass.
     Short,
     /// Also the tests marked `#[ignore]`, optimised, and [`LONG_FUZZ_SECONDS`] of every fuzz target.
     Long,
@@ -63,8 +63,8 @@ const BEFORE_TESTS: &[Step] = &[
     },
 ];
 
-/// Apart from the tests, so that the two times are seen, and so that a faster linker links and is
-/// not in the environment of what the tests start.
+/// The build is separate from the tests, so that both times are visible, and so that the faster linker is not in the
+/// environment of the processes that the tests start.
 const BUILD_OF_TESTS: Step = Step {
     name: "build of the tests",
     args: &["test", "--workspace", "--no-run"],
@@ -146,7 +146,7 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
     }) {
         return Outcome::Failed;
     }
-    // The replay of the fuzz corpora is among them.
+    // The tests include the replay of the fuzz corpora.
     if timed("tests", &|| tests::run(root)) {
         Outcome::Done
     } else {
@@ -159,7 +159,7 @@ fn cargo(root: &Path, step: &Step) -> bool {
     succeeds(cargo_command(root), step)
 }
 
-/// Like [`cargo`], and links with mold where it is installed: there are more than a hundred programs to link.
+/// Like [`cargo`], but links with mold if it is installed: there are more than a hundred programs to link.
 fn build(root: &Path, step: &Step) -> bool {
     let cargo_alone = cargo_command(root);
     let mut mold = Command::new("mold");
@@ -198,10 +198,10 @@ fn succeeds(mut command: Command, step: &Step) -> bool {
     }
 }
 
-/// The cargo that runs this program, in the root of the repository.
+/// Makes the command of the cargo that runs this program, in the root of the repository.
 ///
-/// It is told nothing of this package: build scripts of dependencies (that of `ring`) watch such
-/// variables, and all that depends on them would be built again, now and at the next plain build.
+/// It removes the variables of this package: build scripts of dependencies (that of `ring`) watch such variables, and
+/// everything that depends on them would be built again, now and at the next plain build.
 pub(crate) fn cargo_command(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);

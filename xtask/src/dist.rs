@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is published, in `target/dist`.
+//! `cargo xtask dist`: builds the published files in `target/dist`.
 //!
 //! ```text
 //!   cargo build (packed) ──▶ sinew ─┬─▶ sinew-VERSION-ARCH.tar.gz   program, pages, completions, units
@@ -8,7 +8,7 @@
 //!                                   ├─▶ sinew-VERSION.spdx          every crate in it, with its licence
 //!                                   └─▶ SHA256SUMS
 //! ```
-//! The programs that do the work are Debian's own: `dpkg-deb`, `rpmbuild`, `tar`, `strip`, `objdump`, `ldd`, `sha256sum`.
+//! Debian's own programs do the work: `dpkg-deb`, `rpmbuild`, `tar`, `strip`, `objdump`, `ldd`, `sha256sum`.
 
 mod image;
 mod rpm;
@@ -22,9 +22,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The profile of what is packed, in Cargo.toml.
+/// The profile of the packed program, in Cargo.toml.
 const PROFILE: &str = "packed";
-/// What a package may weigh at most.
+/// The largest sizes of a package and of the program.
 const DEB_BYTES_MAX: u64 = 10_000_000;
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 
@@ -49,9 +49,9 @@ struct Package {
     root: PathBuf,
     out: PathBuf,
     version: String,
-    /// As Debian calls it.
+    /// Debian's name of the architecture.
     arch: String,
-    /// The oldest C library that the program runs with.
+    /// The oldest C library with which the program runs.
     glibc: String,
 }
 
@@ -96,7 +96,7 @@ fn build(root: &Path) -> Result<()> {
 }
 
 impl Package {
-    /// The files of an installation below `into`.
+    /// Installs the files below `into`.
     fn install(&self, program: &Path, into: &Path, prefix: &str) -> Result<()> {
         let place = into.join(prefix);
         let share = place.join("share");
@@ -125,7 +125,8 @@ impl Package {
         Ok(())
     }
 
-    /// The units of systemd for a program that is installed there: those of the system and of users in these directories.
+    /// Writes the units of systemd for a program at this path: those of the system and those of users, into these
+    /// directories.
     fn units(&self, [system, user]: [&Path; 2], program: &str) -> Result<()> {
         let of_system = UNITS.map(|name| (system, name));
         for (place, name) in of_system.into_iter().chain([(user, USER_UNIT)]) {
@@ -166,7 +167,7 @@ impl Package {
     fn deb(&self, program: &Path) -> Result<()> {
         let dir = self.out.join("deb");
         self.install(program, &dir, "usr")?;
-        // Where there are both, systemd looks for those of users below /usr only.
+        // If both directories exist, systemd looks for units of users only below /usr.
         let places = ["lib/systemd/system", "usr/lib/systemd/user"].map(|place| dir.join(place));
         self.units([&places[0], &places[1]], "/usr/bin/sinew")?;
         write(&dir.join("DEBIAN/control"), &self.control(&dir)?, 0o644)?;
@@ -203,7 +204,7 @@ impl Package {
         ))
     }
 
-    /// Every crate that the program is made of, as SPDX tag-value.
+    /// Lists every crate that the program contains, as SPDX tag-value.
     fn parts(&self, metadata: &Value) -> Result<()> {
         let linked = call(
             &self.root,
@@ -254,7 +255,7 @@ impl Package {
         write(&self.out.join(format!("{name}.spdx")), &spdx, 0o644)
     }
 
-    /// When the sources were committed: what is built twice is the same twice.
+    /// Returns when the sources were committed. With this time, two builds are identical.
     fn committed(&self) -> Result<String> {
         let words = [
             "log",
@@ -291,14 +292,14 @@ fn version(metadata: &Value) -> Result<String> {
         .ok_or_else(|| "no version of sinew".to_owned())
 }
 
-/// `name v1.2.3 …` of `cargo tree`.
+/// Reads `name v1.2.3 …` of `cargo tree`.
 fn name_and_version(line: &str) -> Option<(String, String)> {
     let mut words = line.split_whitespace();
     let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
     Some((name.to_owned(), version.to_owned()))
 }
 
-/// The newest version of the C library of which the program wants a symbol.
+/// Returns the newest version of the C library of which the program needs a symbol.
 fn glibc(symbols: &str) -> Result<String> {
     let wanted = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;

@@ -1,4 +1,4 @@
-//! `cargo xtask first-call ROOT DEB`: what a newcomer does on two bare hosts, up to a measured call between them.
+//! `cargo xtask first-call ROOT DEB`: the steps of a new user on two bare hosts, up to a measured call between them.
 //!
 //! ```text
 //!   host a (copy of ROOT) ────────── veth ────────── host b (copy of ROOT)
@@ -6,8 +6,8 @@
 //!   sinew up --invite   ── a line that you paste ──▶  sinew join TOKEN
 //!   sinew test-call b   ◀────────── calls ──────────  sinew test-call --answer
 //! ```
-//! Each command is typed as printed, in the host's own network, file system and processes. The only thing that goes from one
-//! host to the other is the token.
+//! Each command runs as printed, in the host's own network, file system and processes. Only the token goes from one
+//! host to the other.
 
 use crate::Outcome;
 use crate::package_test::{call, remove, text};
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 
 type Result<T> = core::result::Result<T, String>;
 
-/// The bars: commands, and time of the machine.
+/// The limits: number of commands, and time of the machine.
 const COMMANDS_MAX: usize = 6;
 const TIME_MAX: Duration = Duration::from_secs(180);
-/// What a command may take until it has said what is waited for.
+/// How long a command may take until it prints the expected line.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a call over a cable that loses nothing has at least.
+/// The lowest acceptable score of a call over a cable without losses.
 const MOS_LEAST: f64 = 4.0;
 
-/// Follows the steps, and prints each with its time.
+/// Runs the steps, and prints each with its time.
 pub(crate) fn run(bare: &Path, package: &Path) -> Outcome {
     match steps(bare, package) {
         Ok(()) => Outcome::Done,
@@ -51,7 +51,7 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
     let install = format!("apt install -y /mnt/{}", file_name(package)?);
     trial.run(&a, &install, "")?;
     let up = "sinew up --node a --invite --address 10.99.0.1:7700";
-    // Off a terminal it prints the token alone.
+    // Without a terminal, the command prints only the token.
     let token = trial.run(&a, up, "sinew1-")?;
     trial.run(&b, &install, "")?;
     let join = format!("sinew join {} --name b", token.trim());
@@ -79,7 +79,7 @@ fn steps(bare: &Path, package: &Path) -> Result<()> {
     }
 }
 
-/// The least of the scores in the row `MOS (G.107)`: beside the overlay and through it. Differences have a sign.
+/// Returns the lowest score in the row `MOS (G.107)`: directly and over the overlay. Words with a sign are differences.
 fn mos_of(row: &str) -> Option<f64> {
     let (_, after) = row.split_once("MOS (G.107)")?;
     let words = after.split_whitespace();
@@ -92,13 +92,13 @@ fn file_name(path: &Path) -> Result<String> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-/// A host: its name is that of its network.
+/// A host. It has the name of its network.
 struct Host {
     name: String,
     root: PathBuf,
 }
 
-/// All that is to be gone when it ends.
+/// Everything that must be removed at the end.
 #[derive(Default)]
 struct Trial {
     roots: Vec<PathBuf>,
@@ -119,7 +119,7 @@ impl Trial {
         let inside = root.join("mnt").join(file_name(package)?);
         fs::copy(package, &inside).map_err(|error| format!("{}: {error}", package.display()))?;
         let name = format!("first-call-{name}");
-        // One that was killed has left it.
+        // A killed run may have left the network.
         let _ = call("ip", &["netns", "del", &name]);
         call("ip", &["netns", "add", &name])?;
         self.networks.push(name.clone());
@@ -146,11 +146,12 @@ impl Trial {
         Ok(())
     }
 
-    /// Types a command on a host, and waits for a line with these words, which it returns; for its end if there are none.
+    /// Runs a command on a host. Waits for a line with these words, and returns it. Without words, the function waits
+    /// for the command's end.
     fn run(&mut self, host: &Host, command: &str, words: &str) -> Result<String> {
         self.commands += 1;
         let began = Instant::now();
-        // Processes end with their parent: nothing outlives this program.
+        // Processes end with their parent, so nothing outlives this program.
         let typed = format!("mount -t proc proc /proc; cd /root; exec {command} 2>&1");
         let goes_on = command.ends_with("--answer");
         let mut child = Command::new("ip")
@@ -181,7 +182,7 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         for child in &mut self.running {
-            // It has ended, or ends now: either is what is wanted.
+            // The process has ended already, or ends now.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -194,12 +195,12 @@ impl Drop for Trial {
     }
 }
 
-/// The lines of an output, as they come.
+/// Returns the lines of an output as they come.
 fn read(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
-            // Nobody waits any more: the rest is read all the same, so that the program never stops for it.
+            // If there is no receiver any more, the output is still read, so that the program never blocks.
             let _ = sender.send(line);
         }
     });
@@ -224,7 +225,7 @@ fn said(lines: &Receiver<String>, words: &str) -> Result<String> {
     }
 }
 
-/// Waits for its good end.
+/// Waits for the command's successful end.
 fn ended(lines: &Receiver<String>, child: &mut Child) -> Result<String> {
     let began = Instant::now();
     let mut told = Vec::new();

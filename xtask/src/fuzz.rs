@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: searches for inputs that a target of `fuzz/` does not take, with libFuzzer.
+//! `cargo xtask fuzz`: searches with libFuzzer for inputs at which a target of `fuzz/` fails.
 //!
 //! ```text
 //!   fuzz/ ── cargo, instrumented, with the address sanitizer ──▶ any
@@ -6,9 +6,9 @@
 //!   fuzz/corpus/wire_data ── read ──▶ libFuzzer ── new code ──▶ fuzz/artifacts/wire_data/found
 //!                                         '─────── a failure ─▶ fuzz/artifacts/wire_data
 //! ```
-//! All targets live in one fuzz binary, which picks its body by the variable `SINEW_FUZZ_TARGET`;
-//! so adding a target needs no manifest entry (see fuzz/README.md). It is built here with the options that
-//! cargo-fuzz would give, so that a checkout needs no tool but a C++ compiler, for libFuzzer.
+//! All targets are in one fuzz binary, which selects its target by the variable `SINEW_FUZZ_TARGET`. So a new target
+//! needs no manifest entry (see fuzz/README.md). This module builds the binary with the options of cargo-fuzz, so that
+//! a checkout needs no tool but a C++ compiler, for libFuzzer.
 
 mod progress;
 
@@ -22,7 +22,8 @@ use progress::{Progress, crate_of};
 
 pub(crate) const DEFAULT_SECONDS: u32 = 60;
 
-/// What instruments the code: which edges were met and what was compared, and the address sanitizer.
+/// The options that instrument the code: the edges that were reached, the values that were compared, and the address
+/// sanitizer.
 const INSTRUMENTED: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -34,9 +35,9 @@ const INSTRUMENTED: &[&str] = &[
     "-Coverflow-checks",
     "--cfg=fuzzing",
 ];
-/// An input that takes longer has found a loop.
+/// An input that takes longer counts as an endless loop.
 const INPUT_SECONDS: u32 = 20;
-/// Lines of libFuzzer that are shown of a target that failed.
+/// Number of libFuzzer's lines that are shown for a failed target.
 const LAST_LINES: usize = 60;
 
 const NO_COMPILER: &str = "fuzzing needs a C++ compiler, for libFuzzer: install `c++`.
@@ -55,9 +56,8 @@ pub(crate) fn list(root: &Path) -> Outcome {
     }
 }
 
-/// Fuzzes one target, starting from its corpus. Inputs that reach new code go to
-/// `fuzz/artifacts/TARGET/found`,
-/// failing ones beside it; what is worth keeping is moved to the corpus by hand.
+/// Fuzzes one target, starting from its corpus. Inputs that reach new code go to `fuzz/artifacts/TARGET/found`, and
+/// failing ones go next to that folder. The developer moves useful inputs to the corpus by hand.
 pub(crate) fn run(root: &Path, target: &str, seconds: u32) -> Outcome {
     match names(root) {
         Err(outcome) => return outcome,
@@ -102,7 +102,7 @@ pub(crate) fn run_for(root: &Path, minutes: u32) -> Outcome {
     }
 }
 
-/// Fuzzes every target in turn for so long; says so and passes if there is no compiler for it.
+/// Fuzzes every target in turn for this time. If there is no compiler, it prints a line and passes.
 pub(crate) fn run_all(root: &Path, seconds: u32) -> Outcome {
     if !has_compiler() {
         eprintln!("SKIPPED: {NO_COMPILER}");
@@ -114,7 +114,7 @@ pub(crate) fn run_all(root: &Path, seconds: u32) -> Outcome {
     }
 }
 
-/// One row for each target, and one for each crate. A failure does not keep the other targets from their turn.
+/// Prints one row for each target, and one for each crate. After a failure, the other targets still run.
 fn run_each(root: &Path, names: &[String], seconds: u32) -> Outcome {
     let binary = match build(root) {
         Ok(binary) => binary,
@@ -138,7 +138,7 @@ fn run_each(root: &Path, names: &[String], seconds: u32) -> Outcome {
         if progress.failure.is_some() {
             failed.push(name);
         }
-        // Sorted by name, so those of a crate follow each other.
+        // The names are sorted, so the targets of a crate follow each other.
         match crates.last_mut() {
             Some((of, sum)) if of == crate_of(name) => sum.add(&progress),
             _ => crates.push((crate_of(name).to_owned(), progress)),
@@ -157,26 +157,26 @@ fn run_each(root: &Path, names: &[String], seconds: u32) -> Outcome {
     }
 }
 
-/// Seconds for each of so many targets.
+/// Returns the seconds for each target.
 fn share(minutes: u32, targets: usize) -> u32 {
     let targets = u32::try_from(targets).unwrap_or(u32::MAX);
     (minutes.saturating_mul(60) / targets.max(1)).max(1)
 }
 
-/// Builds the fuzz binary, and says where it is.
+/// Builds the fuzz binary, and returns its path.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let host = host(root)?;
     let folder = root.join("fuzz/target");
     let status = cargo_command(root)
         .args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"])
         .args(["--features", "libfuzzer", "--bin", "any", "--quiet"])
-        // With a target, what runs while it is built is not instrumented.
+        // With an explicit target, cargo does not instrument build scripts and macros.
         .args(["--target", &host])
         .arg("--target-dir")
         .arg(&folder)
         .env_remove("RUSTFLAGS")
         .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTED.join("\x1f"))
-        // The sanitizers are unstable options; this lets the stable compiler take them.
+        // The sanitizers are unstable options; with this variable, the stable compiler accepts them.
         .env("RUSTC_BOOTSTRAP", "1")
         .status();
     match status {
@@ -186,7 +186,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Runs one target. What libFuzzer writes is shown only if the target fails.
+/// Runs one target. libFuzzer's output is shown only if the target fails.
 fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> Result<Progress, String> {
     let corpus = root.join("fuzz/corpus").join(target);
     let artifacts = root.join("fuzz/artifacts").join(target);
@@ -219,7 +219,7 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> Result<Progre
     Ok(progress)
 }
 
-/// The triple of this host, as the compiler names it.
+/// Returns the triple of this host, as the compiler names it.
 fn host(root: &Path) -> Result<String, String> {
     let output = Command::new("rustc").arg("-vV").current_dir(root).output();
     let output = output.map_err(|error| format!("rustc could not be started: {error}"))?;

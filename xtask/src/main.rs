@@ -1,6 +1,7 @@
-//! The project's own chores: `cargo xtask walls | ci | test | wheel | dist | package-test | first-call | fuzz | upgrade | readme`.
+//! The project's own tasks:
+//! `cargo xtask walls | ci | test | wheel | dist | package-test | first-call | fuzz | upgrade | readme`.
 //!
-//! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
+//! It is one binary with a TOML parser as its only dependency, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
 #![forbid(unsafe_code)]
 #![allow(
@@ -44,16 +45,16 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
 example: cargo xtask fuzz --list";
 
-/// What a command came to.
+/// The result of a command.
 pub(crate) enum Outcome {
     Done,
     Failed,
-    /// The command line made no sense; the text says what was expected.
+    /// The command line is invalid; the text says what was expected.
     Misused(String),
 }
 
 fn main() -> ExitCode {
-    // As cargo says now, not when this was built: clones may share a target folder.
+    // Cargo's present value counts, not that of the build: clones may share a target folder.
     let Some(manifest_dir) = std::env::var_os("CARGO_MANIFEST_DIR") else {
         eprintln!("run me by `cargo xtask`, which says where the repository is");
         return ExitCode::from(2);

@@ -1,12 +1,12 @@
-//! `cargo xtask package-test ROOT DEB`: the Debian package in a bare system, as a user installs and removes it.
+//! `cargo xtask package-test ROOT DEB`: tests the Debian package in a bare system, as a user installs and removes it.
 //!
 //! ```text
 //!   ROOT ─copy─▶ dpkg -i ─▶ the program, pages, units, user ─▶ a network, a checked node, enabled units
 //!                                                                  │
 //!                                      nothing is left ◀─ dpkg --purge
 //! ```
-//! ROOT is what `debootstrap --variant=minbase` makes; it stays as it is. `.ci/package` makes such roots, builds the
-//! package, and calls this.
+//! ROOT is the result of `debootstrap --variant=minbase`; it is not changed. `.ci/package` makes such roots, builds the
+//! package, and calls this command.
 
 use crate::Outcome;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::{fs, io};
 
 type Result<T> = core::result::Result<T, String>;
 
-/// What a package of this kind must bring.
+/// The files that the package must contain.
 const FILES: [&str; 8] = [
     "usr/bin/sinew",
     "usr/share/man/man1/sinew.1.gz",
@@ -28,8 +28,8 @@ const FILES: [&str; 8] = [
     "usr/lib/systemd/user/sinew-transfers.service",
 ];
 
-/// What a newcomer does first, in order. Each must succeed. The last two are what `systemctl enable` does, which a bare
-/// root does not have.
+/// The first steps of a new user, in order. Each must succeed. The last two are what `systemctl enable` does, which a
+/// bare root does not have.
 const FIRST_STEPS: [&str; 7] = [
     "sinew --version",
     "sinew net init /mnt/net --name trial",
@@ -41,7 +41,7 @@ const FIRST_STEPS: [&str; 7] = [
      ln -s /lib/systemd/system/sinew-gateway@.service sinew-gateway@phones.service",
 ];
 
-/// Where the system keeps books of its own: what begins so is not looked at.
+/// The beginnings of paths with the system's own records, which the test ignores.
 const BOOKS: [&str; 7] = [
     "var/lib/dpkg/",
     "var/cache/",
@@ -52,7 +52,7 @@ const BOOKS: [&str; 7] = [
     "etc/gshadow-",
 ];
 
-/// Installs, tries and removes the package.
+/// Installs, tests and removes the package.
 pub(crate) fn run(bare: &Path, package: &Path) -> Outcome {
     let copy = PathBuf::from(format!("{}.trial", bare.display()));
     let tried = trial(bare, package, &copy);
@@ -78,7 +78,7 @@ fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
     fs::copy(package, &inside).map_err(|error| format!("{}: {error}", package.display()))?;
     let within = |words: &str| call("chroot", &[&text(root), "/bin/sh", "-c", words]);
     let package = format!("/mnt/{}", name.display());
-    // A host with systemd has it, and a bare root may not.
+    // A host with systemd has this directory, and a bare root may not have it.
     let units = root.join("etc/systemd/system");
     fs::create_dir_all(&units).map_err(|error| format!("{}: {error}", units.display()))?;
     let before = files(root)?;
@@ -110,9 +110,9 @@ fn trial(bare: &Path, package: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All paths below, with kinds, modes and sizes, without the system's own books.
+/// Returns all paths below, with kinds, modes and sizes, without the system's own records.
 fn files(root: &Path) -> Result<BTreeSet<String>> {
-    // The size of a folder says nothing.
+    // The size of a folder has no meaning.
     let folders = ["-xdev", "-type", "d", "-printf", "%P %y %m\n"];
     let others = ["-o", "-printf", "%P %y %m %s\n"];
     let root = text(root);
@@ -141,7 +141,7 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Runs it; its output, or what it complained of.
+/// Runs a program. Returns its output, or its error.
 pub(crate) fn call(program: &str, words: &[&str]) -> Result<String> {
     let told = || format!("{program} {}", words.join(" "));
     let output = Command::new(program).args(words).output();
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// What a script of the package does in a root of its own: dpkg names that one by `DPKG_ROOT`.
+    /// Runs a script of the package for a root of its own: dpkg names that root by `DPKG_ROOT`.
     fn run_script(script: &str, word: &str, root: &Path) {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/deb");
         let ended = Command::new("sh")
@@ -186,7 +186,7 @@ mod tests {
         let other = wants("network").join("other.service");
         for link in links.iter().chain([&other]) {
             fs::create_dir_all(link.parent().unwrap()).unwrap();
-            // Where it leads to is gone, or is of another root.
+            // The link's target is missing, or belongs to another root.
             symlink("/lib/systemd/system/sinew@.service", link).unwrap();
         }
         let is_link = |path: &PathBuf| path.symlink_metadata().is_ok();
@@ -194,7 +194,7 @@ mod tests {
         assert!(links.iter().all(is_link), "an upgrade changes nothing");
         run_script("prerm", "remove", &root);
         assert!(!links.iter().any(is_link), "the units are enabled still");
-        // What `systemctl enable` has made is gone, and nothing of others.
+        // The links of `systemctl enable` are removed, and no other ones.
         assert!(!wants("multi-user").exists() && is_link(&other));
         fs::remove_dir_all(root).unwrap();
     }

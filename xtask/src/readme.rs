@@ -3,11 +3,11 @@
 //! ```text
 //!   README.md ─▶ blocks of ```sh ─▶ one bash, in a fresh directory, 80 columns ─▶ which failed, and where
 //! ```
-//! All blocks run in one shell, one after the other, since a reader types them so: what a block starts in
-//! the background is there for the next one. A block fails when one of its commands does, when it takes too
-//! long, or when a line of its output is wider than the terminal. A block under a comment `<!-- not run: WHY
-//! -->` is left out, and that is told. As root the shell has a network and processes of its own, so nothing
-//! outlives it and no port is taken twice; else its process group is ended.
+//! All blocks run in one shell, one after the other, because a reader enters them so: what a block starts in the
+//! background is there for the next one. A block fails if one of its commands fails, if it takes too long, or if a line
+//! of its output is wider than the terminal. A block under a comment `<!-- not run: WHY -->` is left out, and the
+//! report says so. As root the shell has its own network and processes, so that nothing outlives it and no port
+//! conflicts. Otherwise the function ends its process group.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -21,9 +21,10 @@ use crate::ci::cargo_command;
 
 /// Columns of the terminal that the reader is assumed to have.
 const COLUMNS: usize = 80;
-/// A block may take so long. Choice: the longest, test calls of ten seconds and their waits, three times.
+/// The longest time of a block. Choice: the longest block has test calls of ten seconds and their waits; this is three
+/// times as long.
 const BLOCK_MAX: Duration = Duration::from_secs(60);
-/// A line that ends a block's output, with its number and how many of its commands failed.
+/// The line at the end of a block's output, with the block's number and the commands that failed.
 const END: &str = "--- xtask readme: end of block";
 
 /// A block of shell commands.
@@ -32,7 +33,7 @@ struct Block {
     /// The line of its first command, from 1.
     line: usize,
     text: String,
-    /// Why it is not run.
+    /// Why the block is not run, if it is left out.
     left_out: Option<String>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     }
 }
 
-/// Where cargo puts programs.
+/// Returns the directory in which cargo puts programs.
 fn programs(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target
@@ -66,7 +67,7 @@ fn programs(root: &Path) -> PathBuf {
         .join("debug")
 }
 
-/// Runs the blocks with the programs of a folder; what failed.
+/// Runs the blocks with the programs of a folder. Returns the failures.
 fn check(root: &Path, programs: &Path) -> io::Result<Vec<String>> {
     let blocks = blocks(&fs::read_to_string(root.join("README.md"))?);
     let fresh = Fresh::make(root)?;
@@ -90,7 +91,7 @@ fn check(root: &Path, programs: &Path) -> io::Result<Vec<String>> {
     Ok(failures)
 }
 
-/// The shell blocks of a page.
+/// Returns the shell blocks of a page.
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
@@ -121,7 +122,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// A fresh directory with what a reader has in the clone, removed at the end.
+/// A fresh directory with the files that a reader has in the clone. It is removed at the end.
 struct Fresh(PathBuf);
 
 impl Fresh {
@@ -139,23 +140,23 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // Symbolic links are removed as such.
+        // This removes the symbolic links, and not their targets.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What came of a block.
+/// The result of a block.
 struct Ended {
     failures: Vec<String>,
-    /// The shell is of no use any more.
+    /// The shell cannot be used any more.
     is_over: bool,
 }
 
-/// One bash, and what it says.
+/// A bash process, and its output.
 struct Shell {
     child: Child,
     lines: Receiver<String>,
-    /// In a network and with processes of its own.
+    /// The shell has its own network and processes.
     is_apart: bool,
 }
 
@@ -208,7 +209,7 @@ impl Shell {
         if is_apart {
             shell.say("ip link set lo up || echo 'no loopback' >&2\n")?;
         }
-        // Commands whose failure ends nothing are counted all the same.
+        // The trap also counts failures that do not end the block.
         shell.say("set -E\ntrap 'FAILED=\"$FAILED$BASH_COMMAND: status $?; \"' ERR\n")?;
         Ok(shell)
     }
@@ -221,7 +222,7 @@ impl Shell {
 
     fn run(&mut self, number: usize, block: &Block) -> io::Result<Ended> {
         let end = format!("{END} {number}:");
-        // Standard input is the script's: what reads it in a block reads nothing.
+        // The shell's standard input is the script, so commands in a block must not read it.
         self.say(&format!(
             "FAILED=\n{{\n{}}} < /dev/null\necho; echo \"{end} $FAILED\"\n",
             block.text
@@ -268,7 +269,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // Processes apart end with their first one, and that with `unshare`.
+        // With its own process namespace, the shell's processes end with the first one, and that one with `unshare`.
         if !self.is_apart {
             let group = format!("-{}", self.child.id());
             for signal in ["-TERM", "-KILL"] {
@@ -281,7 +282,7 @@ impl Drop for Shell {
     }
 }
 
-/// True if a shell can have a network and processes of its own.
+/// Returns true if a shell can have its own network and processes.
 fn can_be_apart() -> bool {
     let words = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let mut command = Command::new("unshare");
@@ -355,7 +356,7 @@ false
         assert!(ended.is_over && ended.failures == ["line 17: the shell has ended"]);
     }
 
-    /// The blocks that README.md has, with the program as it is built.
+    /// Runs the blocks of README.md with the program as it is built.
     #[test]
     #[ignore = "takes about a minute"]
     fn every_block_of_the_readme_runs() {

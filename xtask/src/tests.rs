@@ -5,10 +5,10 @@
 //!                                     └─▶ the others, one at a time: they compute, and give way (nice)
 //!                                           then cargo test --doc, then a third of those that wait
 //! ```
-//! `cargo test` runs one program after another, and half of the time no processor has work: nodes wait for timers
-//! of seconds. So programs that wait run beside each other and beside those that compute. Those that take
-//! longest start first, so that none is left alone at the end. Each program still has the machine's number
-//! of test threads. What a program prints appears in one piece when it has ended.
+//! `cargo test` runs one program after another, and half of the time no processor has work, because nodes wait for
+//! timers of seconds. So programs that wait run at the same time as each other and as those that compute. The longest
+//! programs start first, so that none runs alone at the end. Each program still has the machine's number of test
+//! threads. A program's output appears in one piece when it has ended.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,10 +24,10 @@ use crate::ci;
 /// Packages whose tests wait for real sockets, processes and the kernel.
 const WAITING: &[&str] = &["capi", "client", "gateway", "host", "net", "sinew"];
 
-/// Programs that wait, at a time. Choice: what two processors carry beside one that computes.
+/// How many programs that wait run at a time. Choice: as many as two processors carry besides one that computes.
 const WAITING_AT_A_TIME: usize = 2;
 
-/// Those of them that take about half a minute and more, the longest first.
+/// The waiting programs that take about half a minute and more, the longest first.
 const LONG_WAITS: &[&str] = &[
     "uplinks", "relay", "mtu", "tunnel", "phones", "rotation", "lab", "bridges",
 ];
@@ -37,11 +37,11 @@ struct Program {
     package: String,
     name: String,
     path: PathBuf,
-    /// Where `cargo test` would start it.
+    /// The folder in which `cargo test` would start it.
     folder: PathBuf,
 }
 
-/// Runs all tests of the workspace, which must have been built. True if all pass.
+/// Runs all tests of the workspace, which must have been built. Returns true if all pass.
 pub(crate) fn run(root: &Path) -> bool {
     let programs = match programs(root) {
         Ok(programs) => programs,
@@ -85,7 +85,7 @@ pub(crate) fn run(root: &Path) -> bool {
     failed.is_empty() && documented
 }
 
-/// What cargo says that it built; it builds what is missing.
+/// Returns the programs that cargo has built. Cargo builds missing ones.
 fn programs(root: &Path) -> Result<Vec<Program>, String> {
     let output = ci::cargo_command(root)
         .args(["test", "--workspace", "--no-run", "-q"])
@@ -104,7 +104,7 @@ fn programs(root: &Path) -> Result<Vec<Program>, String> {
     Ok(programs)
 }
 
-/// The program of one message of cargo, if it is one with tests.
+/// Returns the program of one message of cargo, if it is one with tests.
 fn program(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["profile"]["test"] != true {
@@ -120,12 +120,12 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
-/// Programs that several threads share: each is taken by one of them.
+/// Distributes programs to several threads: each program goes to one of them.
 fn from<'a>(programs: &'a [Program], next: &'a AtomicUsize) -> impl Iterator<Item = &'a Program> {
     std::iter::from_fn(|| programs.get(next.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// The names of those that fail.
+/// Runs the programs, and returns the names of those that fail.
 fn run_each<'a>(
     programs: impl Iterator<Item = &'a Program>,
     gives_way: bool,

@@ -1,12 +1,12 @@
-//! `cargo xtask upgrade`: a network of an earlier program is upgraded node by node, and back.
+//! `cargo xtask upgrade`: tests that a network of an earlier program can be upgraded node by node, and back.
 //!
 //! ```text
 //!   COMMIT ──git archive──▶ target/upgrade/COMMIT/source ──cargo build──▶ target/upgrade/COMMIT/sinew ──┐
 //!   --old PATH ─────────────────────────────────────────────────────────────────────────────────────────┴▶ SINEW_OLD
 //!                                                   cargo test -p sinew --test upgrade -- --ignored
 //! ```
-//! The earlier program is built once and kept. It has a target folder of its own, so that neither build makes the other
-//! begin anew.
+//! The earlier program is built once and kept. It has its own target folder, so that neither build invalidates the
+//! other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use crate::ci::cargo_command;
 
-/// Where earlier programs are kept, from the root.
+/// The folder for earlier programs, from the root.
 const FOLDER: &str = "target/upgrade";
 
-/// Which earlier program.
+/// The earlier program.
 pub(crate) enum Old<'a> {
-    /// Of this commit or tag.
+    /// The program of this commit or tag.
     Commit(&'a str),
-    /// This one.
+    /// The program at this path.
     Path(&'a str),
 }
 
-/// Runs the test, with copies between both programs unless these are known not to understand each other.
+/// Runs the test. `copies` is false if the two programs are known to have incompatible bulk data.
 pub(crate) fn run(root: &Path, old: &Old<'_>, copies: bool) -> Outcome {
     let program = match old {
         Old::Path(path) => fs::canonicalize(path).map_err(|error| format!("{path}: {error}")),

@@ -1,11 +1,11 @@
-//! `cargo xtask walls`: the walls of the design, held by a tool instead of by prose.
+//! `cargo xtask walls`: enforces the walls of the design by a tool instead of by prose.
 //!
 //! ```text
 //!   repository --read--> Tree --rules--> findings --print--> file:line: [rule] what; what to do
 //! ```
 //!
-//! A rule is a function from a [`Tree`] to [`Finding`]s. It sees text only, so that its tests build
-//! a bad tree in memory and assert that the rule fires.
+//! A rule is a function from a [`Tree`] to [`Finding`]s. It sees only text, so that its tests can
+//! build a bad tree in memory and assert that the rule fires.
 
 mod crates;
 pub(crate) mod fuzzing;
@@ -26,7 +26,7 @@ pub(crate) use tree::Tree;
 
 use crate::Outcome;
 
-/// Reads the repository, checks every rule and prints what was found.
+/// Reads the repository, checks every rule and prints the findings.
 pub(crate) fn run(root: &Path) -> Outcome {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
@@ -55,7 +55,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     }
 }
 
-/// Every rule on one tree, in the order of the files.
+/// Checks every rule on one tree. Returns the findings in the order of the files.
 fn check(tree: &Tree) -> Vec<Finding> {
     let rules: [fn(&Tree) -> Vec<Finding>; 17] = [
         crates::edges,
@@ -91,7 +91,7 @@ enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     file: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     line: usize,
     rule: &'static str,
     severity: Severity,

@@ -1,13 +1,12 @@
-//! `cargo xtask wheel`: the Python package, installed as people install it, and tested.
+//! `cargo xtask wheel`: the Python package, installed as users install it, and tested.
 //!
 //! ```text
 //!   cargo test --no-run ──▶ lib_sinew.so ──pack.py──┐
 //!   with --release: maturin build --release ────────┴▶ wheel ──pip──▶ empty environment ──▶ pytest, pdoc
 //! ```
-//! Plain, the extension module is the one that the tests of the workspace have built, with their profile
-//! and features, so nothing is compiled twice. Released, the wheel is the one to publish. Where Python,
-//! its environments or pip are missing, a loud line says so and the step passes: the rest of the project
-//! does not need them.
+//! Without `--release`, the extension module is the one that the tests of the workspace have built, with their profile
+//! and features, so nothing is compiled twice. With it, the wheel is the one to publish. If Python, its environments or
+//! pip are missing, the step prints a line and passes: the rest of the project does not need them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,13 +19,14 @@ use crate::{Outcome, ci};
 
 /// The folder of the package, from the root.
 const PACKAGE: &str = "crates/python";
-/// Where wheel and environment go, from the root. No test looks there.
+/// The folder for wheel and environment, from the root. No test reads it.
 const FOLDER: &str = "target/wheel";
-/// What the environment needs: a version that the wheel is for, `venv` with `pip`, and `tomllib` or pip's.
+/// The requirements of the environment: a Python version that the wheel supports, `venv` with `pip`, and `tomllib` or
+/// pip's.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
-/// The builder of wheels, as pyproject.toml wants it.
+/// The builder of wheels, as pyproject.toml requires it.
 const MATURIN: &str = "maturin>=1.8,<2";
-/// What only some of the tests need; without it they skip.
+/// Packages that only some tests need; without them these tests skip.
 const EXTRAS: &[&str] = &[
     "networkx",
     "pandas",
@@ -36,17 +36,17 @@ const EXTRAS: &[&str] = &[
     "nbclient",
     "ipykernel",
 ];
-/// The same, and so large that only a wheel that is published is tested with it.
+/// Packages that are so large that only the published wheel is tested with them.
 const LARGE_EXTRAS: &[&str] = &["ns3"];
-/// What makes the reference of the package.
+/// The generator of the package's reference.
 const PDOC: &str = "pdoc>=15,<17";
 
-/// Which wheel.
+/// The kind of wheel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wheel {
-    /// Of what the tests of the workspace have built.
+    /// A wheel of the module that the tests of the workspace have built.
     Tested,
-    /// The one to publish.
+    /// The wheel to publish.
     Released,
 }
 
@@ -102,13 +102,13 @@ fn steps(root: &Path, which: Wheel) -> Result<(), Stop> {
         let missing = LARGE_EXTRAS.join(", ");
         eprintln!("SKIPPED: wheel: pip cannot get {missing}: what needs them is not tested");
     }
-    // Its cache would be a folder in the sources. In the package's own folder, Python would import the sources.
+    // pytest's cache would be a folder in the sources. In the package's own folder, Python would import the sources.
     let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
     call(&python, &root.join(PACKAGE).join("tests"), &pytest, None)?;
     reference(root, &python, &folder.join("api"))
 }
 
-/// The reference of everything public, as pages, from what the package says of itself.
+/// Builds the reference of everything public as pages, from the package's own docstrings.
 fn reference(root: &Path, python: &Path, folder: &Path) -> Result<(), Stop> {
     if pip(python, root, &[PDOC], None).is_err() {
         return Err(Stop::Skipped(
@@ -124,7 +124,7 @@ fn reference(root: &Path, python: &Path, folder: &Path) -> Result<(), Stop> {
     }
 }
 
-/// An empty environment; its interpreter.
+/// Makes an empty environment, and returns its interpreter.
 fn environment(root: &Path, folder: &Path) -> Result<PathBuf, Stop> {
     call("python3", root, &["-m", "venv", "--clear"], Some(folder))?;
     Ok(folder.join("bin/python"))
@@ -141,7 +141,7 @@ fn pip(python: &Path, root: &Path, words: &[&str], path: Option<&Path>) -> Resul
     call(python, root, &[&install, words].concat(), path)
 }
 
-/// The extension module, built with everything that is tested.
+/// Returns the extension module, built with everything that is tested.
 fn library(root: &Path) -> Result<PathBuf, Stop> {
     let output = ci::cargo_command(root)
         .args(["test", "--workspace", "--no-run", "-q"])
@@ -167,14 +167,14 @@ fn library(root: &Path) -> Result<PathBuf, Stop> {
     module.ok_or_else(|| Stop::Skipped("there is no extension module for this system".to_owned()))
 }
 
-/// The wheel that maturin makes.
+/// Builds the wheel with maturin.
 fn released(root: &Path, folder: &Path) -> Result<PathBuf, Stop> {
     let python = environment(root, &folder.join("tools"))?;
     if pip(&python, root, &[MATURIN], None).is_err() {
         return Err(Stop::Skipped("pip cannot get maturin".to_owned()));
     }
     let out = folder.join("release");
-    // A wheel of an older version would be found below.
+    // The search below would find a wheel of an older version.
     let _ = fs::remove_dir_all(&out);
     let maturin = folder.join("tools/bin/maturin");
     let package = root.join(PACKAGE);
@@ -207,7 +207,7 @@ fn packed(root: &Path, library: &Path, folder: &Path) -> Result<PathBuf, Stop> {
     }
 }
 
-/// A program that must succeed.
+/// Runs a program that must succeed.
 fn call(
     program: impl AsRef<OsStr>,
     folder: &Path,

@@ -1,6 +1,5 @@
-//! `sinew groups`, `sinew group show
-//! set
-//! clear`: multicast and anycast groups, their trees, and the packets that each receiver gets.
+//! `sinew groups`, `sinew group show | set | clear`: multicast and anycast groups, their trees, and the packets that
+//! each receiver gets.
 
 mod protection;
 mod ways;

@@ -1,7 +1,4 @@
-//! `sinew status
-//! links
-//! routes
-//! flows`: shows the status of a running node.
+//! `sinew status | links | routes | flows`: shows the status of a running node.
 
 mod flows;
 mod links;

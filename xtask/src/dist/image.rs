@@ -5,7 +5,7 @@
 //!   manifest.json (Docker's own index)  ├─▶ layer: the program, and the libraries it is linked with
 //!                                       └─▶ layer: /etc/sinew, the volume, which belongs to the node's user
 //! ```
-//! Nothing else is in it: no shell, no package manager.
+//! The image contains nothing else: no shell, no package manager.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Package, Result, call, copy, make_dir, remove_dir, text, write};
 
-/// The user in the image. Choice: what images without a distribution use for "nobody in particular".
+/// The user in the image. Choice: the number that images without a distribution use for an unprivileged user.
 const USER: u32 = 65_532;
 
 /// A blob by its digest.
@@ -38,7 +38,7 @@ impl Blob {
 }
 
 impl Package {
-    /// `sinew-VERSION-ARCH.oci.tar`.
+    /// Makes `sinew-VERSION-ARCH.oci.tar`.
     pub(super) fn image(&self, program: &Path) -> Result<()> {
         let top = self.out.join("image");
         let blobs = top.join("blobs/sha256");
@@ -89,7 +89,7 @@ impl Package {
         remove_dir(&top)
     }
 
-    /// The program, the libraries that it names, and who is who.
+    /// Copies the program and the libraries that it names, and writes the list of users.
     fn system(&self, program: &Path, into: &Path) -> Result<PathBuf> {
         copy(program, &into.join("usr/bin/sinew"), 0o755)?;
         for library in libraries(&call(&self.root, "ldd", &[&text(program)])?) {
@@ -131,7 +131,7 @@ impl Package {
         }))
     }
 
-    /// A layer of all in `dir`, and the digest of what it holds before compression.
+    /// Makes a layer of everything in `dir`. Returns it with the digest of its content before compression.
     fn layer(&self, dir: &Path, owner: u32, top: &Path) -> Result<(Blob, String)> {
         let file = top.join("layer.tar");
         let names: Vec<String> = fs::read_dir(dir)
@@ -162,7 +162,7 @@ impl Package {
         self.keep(top, &file)
     }
 
-    /// Moves a file to where its digest says.
+    /// Moves a file to the path that its digest determines.
     fn keep(&self, top: &Path, file: &Path) -> Result<Blob> {
         let digest = self.digest(file)?;
         let told = |error: std::io::Error| format!("{}: {error}", file.display());
@@ -180,7 +180,7 @@ impl Package {
     }
 }
 
-/// The files that `ldd` names, the loader among them.
+/// Returns the files that `ldd` names, including the loader.
 fn libraries(said: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let path = line.split_whitespace().find(|word| word.starts_with('/'))?;

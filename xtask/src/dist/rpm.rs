@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Package, Result, call, copy, make_dir, remove_dir, text, write};
 
-/// rpm's name for an architecture of Debian.
+/// Returns rpm's name for an architecture of Debian.
 fn arch(debian: &str) -> &str {
     match debian {
         "amd64" => "x86_64",
@@ -14,7 +14,7 @@ fn arch(debian: &str) -> &str {
 }
 
 impl Package {
-    /// Does without, loudly, where `rpmbuild` is missing.
+    /// Makes the package. If `rpmbuild` is missing, the function prints a line and makes none.
     pub(super) fn rpm(&self, program: &std::path::Path) -> Result<()> {
         if call(&self.root, "rpmbuild", &["--version"]).is_err() {
             eprintln!("dist: SKIPPED: no .rpm: `rpmbuild` is missing, install the package rpm");
@@ -26,7 +26,7 @@ impl Package {
         let places = ["usr/lib/systemd/system", "usr/lib/systemd/user"].map(|at| stage.join(at));
         self.units([&places[0], &places[1]], "/usr/bin/sinew")?;
         make_dir(&stage.join("etc/sinew/gateways"))?;
-        // Fedora's zsh looks elsewhere than Debian's.
+        // Fedora's zsh looks in another directory than Debian's.
         let words = stage.join("usr/share/zsh/vendor-completions");
         let place = stage.join("usr/share/zsh/site-functions");
         copy(&words.join("_sinew"), &place.join("_sinew"), 0o644)?;
@@ -34,7 +34,7 @@ impl Package {
         let path = self.root.join("packaging/rpm/sinew.spec");
         let spec =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        // rpm allows no `-` in a version.
+        // rpm permits no `-` in a version.
         let spec = spec
             .replace("@VERSION@", &self.version.replace('-', "~"))
             .replace("@STAGE@", &text(&stage));

@@ -1,21 +1,21 @@
-//! What libFuzzer says of one target, and the row that is printed of it.
+//! Reads libFuzzer's output about one target, and formats its row.
 //!
 //! ```text
 //!   #12      INITED cov: 210 ft: 344 corp: 9/412b exec/s: 0 rss: 40Mb
 //!   #81231   DONE   cov: 305 ft: 811 corp: 61/3011b lim: 412 exec/s: 27077 rss: 92Mb
 //! ```
-//! Coverage is the number of edges that inputs have met: those of the corpus at first, and all at last. It counts in
-//! all crates that the target calls.
+//! Coverage is the number of edges that inputs have reached: at first those of the corpus, at last all of them. It
+//! counts edges in all crates that the target calls.
 
-/// What became of one target, or the sum of several.
+/// The result of one target, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     runs: u64,
-    /// Edges that the stored inputs meet, and those that all meet at last.
+    /// Edges that the stored inputs reach, and edges that all inputs reach at last.
     edges: (u64, u64),
-    /// Inputs that meet something that no other does: stored ones, and all at last.
+    /// Inputs that reach something that no other input does: stored ones, and all at last.
     inputs: (u64, u64),
-    /// How the program ended, if not well.
+    /// How the program ended, if it failed.
     pub(crate) failure: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Progress {
     pub(crate) const HEADER: &str =
         "target                          runs    edges   of corpus   inputs   new";
 
-    /// From what libFuzzer has written.
+    /// Reads libFuzzer's output.
     pub(crate) fn read(said: &str) -> Progress {
         let mut progress = Progress::default();
         let mut is_first = true;
@@ -64,18 +64,18 @@ impl Progress {
     }
 }
 
-/// The crate of a target: targets begin with its name.
+/// Returns the crate of a target, whose name is the beginning of the target's name.
 pub(crate) fn crate_of(target: &str) -> &str {
     target.split('_').next().unwrap_or(target)
 }
 
-/// The number of runs at the front of a status line, and the rest of it.
+/// Returns the number of runs at the front of a status line, and the rest of the line.
 fn status(line: &str) -> Option<(u64, &str)> {
     let (runs, rest) = line.strip_prefix('#')?.split_once(char::is_whitespace)?;
     Some((runs.parse().ok()?, rest.trim_start()))
 }
 
-/// The number after a word.
+/// Returns the number after a word.
 fn after(text: &str, word: &str) -> Option<u64> {
     let (_, rest) = text.split_once(word)?;
     let digits: String = rest

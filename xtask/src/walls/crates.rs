@@ -6,7 +6,7 @@ use super::source::Source;
 use super::table::{ENGINE_EXTERNALS, ENGINE_TEST_EXTERNALS, Side, Unsafe, WALLS, Wall};
 use super::{Finding, Tree};
 
-/// Arrows point down only: a crate depends on those that the table of walls lets it.
+/// Arrows point down only: a crate depends only on the crates that the table of walls permits.
 pub(super) fn edges(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_wall(tree, |wall, manifest| {
@@ -37,7 +37,7 @@ pub(super) fn edges(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What an engine takes from outside must be pure, hence is listed.
+/// An external crate of an engine must be pure, so it must be in the list.
 pub(super) fn externals(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_wall(tree, |wall, manifest| {
@@ -67,7 +67,7 @@ pub(super) fn externals(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every crate is in the table, is called like its folder and obeys the lints of the workspace.
+/// Every crate is in the table, has the name of its folder and obeys the lints of the workspace.
 pub(super) fn manifests(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.crates() {
@@ -115,7 +115,7 @@ pub(super) fn manifests(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Engines take the strict clippy.toml of the root, the others have a looser one of their own.
+/// Engines use the strict clippy.toml of the root. The other crates have a looser one of their own.
 pub(super) fn clippy_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for wall in present(tree) {
@@ -139,7 +139,7 @@ pub(super) fn clippy_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `unsafe` is forbidden but where the table of walls leaves room for it.
+/// `unsafe` is forbidden, except where the table of walls permits it.
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for wall in present(tree) {
@@ -188,7 +188,7 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Lines with `allow(unsafe_code)`, but for those that open one of `modules`.
+/// Returns the lines with `allow(unsafe_code)`, except those that open one of `modules`.
 fn lifted_denials(code: &str, modules: &[&str]) -> Vec<usize> {
     /// An attribute with a reason, formatted, and the line of the module.
     const LINES_TO_MODULE: usize = 6;
@@ -216,14 +216,15 @@ fn lifted_denials(code: &str, modules: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// Whether `pool.rs`, `pool/mod.rs` or `pool/slot.rs` belongs to the module `pool`.
+/// Returns whether `pool.rs`, `pool/mod.rs` or `pool/slot.rs` belongs to the module `pool`.
 fn is_of_module(inside: &str, module: &str) -> bool {
     inside
         .strip_prefix(module)
         .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
-/// The rows of the table whose crate exists; the table is ahead of the tree.
+/// Returns the rows of the table whose crate exists. The table may contain crates that do not exist
+/// yet.
 fn present(tree: &Tree) -> impl Iterator<Item = &'static Wall> {
     WALLS
         .iter()
@@ -232,7 +233,7 @@ fn present(tree: &Tree) -> impl Iterator<Item = &'static Wall> {
 
 fn for_each_wall(tree: &Tree, mut rule: impl FnMut(&Wall, &Manifest<'_>)) {
     for wall in present(tree) {
-        // What cannot be read is reported once, by `manifests`.
+        // `manifests` reports an unreadable manifest once.
         if let Ok(manifest) = Manifest::read(tree, &format!("crates/{}/Cargo.toml", wall.name)) {
             rule(wall, &manifest);
         }
@@ -248,11 +249,11 @@ struct Manifest<'a> {
     workspace: Table,
 }
 
-/// One line below some `[dependencies]`.
+/// One entry of a `[dependencies]` section.
 struct Dependency {
-    /// What the manifest calls it.
+    /// The key in the manifest.
     key: String,
-    /// What it is, whatever it is called.
+    /// The package, whatever its key is.
     package: String,
     of_tests: bool,
 }
@@ -283,7 +284,7 @@ impl<'a> Manifest<'a> {
         })
     }
 
-    /// Of all kinds, also those of `[target.…]`.
+    /// Returns the dependencies of all kinds, also those of `[target.…]`.
     fn dependencies(&self) -> Vec<Dependency> {
         let targets = self.table.get("target").and_then(Value::as_table);
         let targets = targets
@@ -315,7 +316,7 @@ impl<'a> Manifest<'a> {
         dependencies
     }
 
-    /// The package behind a key, here or in the workspace's table.
+    /// Returns the package behind a key, here or in the workspace's table.
     fn package(&self, key: &str, entry: &Value) -> String {
         let inherited = entry.get("workspace").and_then(|_| self.workspace.get(key));
         inherited

@@ -1,4 +1,4 @@
-//! The fuzz targets: which there are, and that `cargo test` replays each (fuzz/README.md).
+//! The fuzz targets: their list, and the rule that `cargo test` replays each (fuzz/README.md).
 //!
 //! ```text
 //!   fuzz/src/targets/wire.rs     one file per crate: bodies, and TARGETS with their names
@@ -21,7 +21,7 @@ pub(crate) fn target_names(tree: &Tree) -> Vec<String> {
     names
 }
 
-/// A file of targets is listed and replayed; a target has a corpus; a corpus has a target.
+/// A file of targets is listed and replayed, a target has a corpus, and a corpus has a target.
 pub(super) fn fuzzing(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let list = tree.text("fuzz/src/lib.rs").unwrap_or_default();
@@ -76,7 +76,7 @@ pub(super) fn fuzzing(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The path of each file of targets, and the crate that it belongs to.
+/// Returns the path of each file of targets, and the crate that it belongs to.
 fn target_files(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     tree.below(TARGETS).filter_map(|path| {
         let name = path.rsplit('/').next()?.strip_suffix(".rs")?;
@@ -84,7 +84,7 @@ fn target_files(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The names in a file's `TARGETS: … = &[("name", body), …];`, with their lines.
+/// Returns the names in a file's `TARGETS: … = &[("name", body), …];`, with their lines.
 fn names_in(tree: &Tree, path: &str) -> Vec<(String, usize)> {
     let text = tree.text(path).unwrap_or_default();
     let Some(start) = text.find("const TARGETS") else {

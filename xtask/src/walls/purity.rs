@@ -1,6 +1,6 @@
-//! Engines are sans-IO: their code does not even name what they must not touch.
+//! Engines are sans-IO: their code does not even name what it must not use.
 //!
-//! clippy.toml bans calls and types with the compiler's knowledge; this rule bans the *names*, also
+//! clippy.toml bans calls and types with the compiler's knowledge. This rule bans the *names*, also
 //! in code that a `cfg` hides from clippy, and the attributes that would silence clippy.
 
 use super::source::Source;
@@ -48,7 +48,7 @@ const MACROS: &[Banned] = &[
     banned("thread_local!", "keep the state in the engine"),
 ];
 
-/// What lets a test print.
+/// The names that a test may use in order to print.
 const PRINTING: &[&str] = &["clippy::disallowed_macros", "eprintln!", "println!"];
 
 const NAMES: &[Banned] = &[
@@ -88,7 +88,7 @@ pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
                 continue;
             }
             let source = Source::parse(tree.text(path).unwrap_or_default());
-            // Integration tests print what they measure; they are programs of their own.
+            // Integration tests are programs of their own, and may print measurements.
             let is_test = path.starts_with(&format!("crates/{}/tests/", wall.name));
             for (line, text) in impurities(&source.code, is_test) {
                 findings.push(Finding::error(path, line, "purity", text));
@@ -98,8 +98,8 @@ pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The line and the text of each banned name in code that is free of comments and literals. A
-/// test may print.
+/// Returns the line and the text of each banned name in code without comments and literals. A test
+/// may print.
 fn impurities(code: &str, may_print: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in code.lines().enumerate() {
@@ -125,7 +125,7 @@ fn impurities(code: &str, may_print: bool) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether `line` holds `name` as whole words.
+/// Returns whether `line` contains `name` as whole words.
 fn names(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -135,7 +135,8 @@ fn names(line: &str, name: &str) -> bool {
     })
 }
 
-/// Where code names a module of `std`, and which: `std::fs` and each of `std::{fs, net::X}`.
+/// Returns the positions and names of `std`'s modules in code: `std::fs` and each of `std::{fs,
+/// net::X}`.
 fn std_modules(code: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("std::") {
@@ -153,7 +154,7 @@ fn std_modules(code: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The first word of each item of a `{…}` group whose inside begins at `start`.
+/// Returns the first word of each item of a `{…}` group whose inside begins at `start`.
 fn heads_of_group(code: &str, start: usize) -> Vec<(usize, &str)> {
     let mut heads = Vec::new();
     let mut depth = 0;

@@ -1,10 +1,10 @@
-//! Splits a Rust file into what the compiler reads and what only people read.
+//! Splits a Rust file into the code and the comments.
 //!
-//! Not a parser: it knows comments, string and character literals, and nothing else. That is enough
-//! to ask "does the *code* name `std::fs`?" without tripping over a sentence that does.
+//! This is not a parser: it knows comments, string and character literals, and nothing else. That
+//! is enough to ask "does the *code* name `std::fs`?" without a false alarm from a comment.
 
-/// Two copies of a file, of equal line structure; what belongs to the other one is blank, and the
-/// contents of string and character literals are blank in both.
+/// Two copies of a file with the same line structure. Each copy is blank where the other one has
+/// text, and the contents of string and character literals are blank in both.
 pub(crate) struct Source {
     pub(crate) code: String,
     pub(crate) comments: String,
@@ -40,7 +40,8 @@ enum Kind {
     Literal,
 }
 
-/// What begins at `at`, and where it ends. Code is handed out one character at a time.
+/// Returns the kind of the piece that begins at `at`, and its end. A piece of code is one character
+/// long.
 fn next_piece(chars: &[char], at: usize) -> (Kind, usize) {
     let peek = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
     match chars[at] {
@@ -94,7 +95,8 @@ fn end_of_quoted(chars: &[char], mut at: usize, quote: char) -> usize {
     chars.len()
 }
 
-/// `r"`, `r#"`, also after the `b` or `c` of a byte or C string; not the raw identifier `r#type`.
+/// Returns true for `r"`, `r#"`, also after the `b` or `c` of a byte or C string, but not for the
+/// raw identifier `r#type`.
 fn begins_raw_string(chars: &[char], at: usize) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut before = chars[..at].iter().rev();

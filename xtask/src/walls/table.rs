@@ -1,18 +1,18 @@
-//! The walls as data. A change here is a change of the architecture, and is reviewed as one.
+//! The walls as data. A change here is a change of the architecture, and must be reviewed as one.
 
 use Side::{Engine, Outer};
 use Uses::{AllAbove, These};
 
-/// On which side of the sans-IO wall a crate stands.
+/// The side of the sans-IO wall on which a crate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// No socket, clock, thread, file, environment or global randomness.
+    /// The crate has no socket, clock, thread, file, environment or global randomness.
     Engine,
-    /// Where the system's calls are.
+    /// The crate makes the system calls.
     Outer,
 }
 
-/// Which crates of the workspace a crate may depend on.
+/// The crates of the workspace on which a crate may depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Uses {
     These(&'static [&'static str]),
@@ -20,7 +20,7 @@ pub(crate) enum Uses {
     AllAbove,
 }
 
-/// How much `unsafe` a crate may hold.
+/// How much `unsafe` a crate may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsafe {
     Forbidden,
@@ -37,7 +37,7 @@ pub(crate) struct Wall {
     pub(crate) may_unsafe: Unsafe,
 }
 
-/// Every crate of the project, those that others rest on first.
+/// Every crate of the project, from the bottom of the architecture to the top.
 pub(crate) const WALLS: &[Wall] = &[
     wall("base", Engine, These(&[])).with(Unsafe::In(&["pool", "slot"])),
     wall("wire", Engine, These(&["base"])),
@@ -52,7 +52,7 @@ pub(crate) const WALLS: &[Wall] = &[
     wall("scribe", Engine, These(&["base", "wire"])),
     wall("voice", Engine, These(&["base", "wire"])),
     wall("relay", Engine, These(&["base", "wire", "graph"])),
-    // The simulator hosts every engine.
+    // The simulator runs every engine.
     wall("sim", Engine, AllAbove),
     wall("net", Outer, These(&["base"])).with(Unsafe::Free),
     wall(
@@ -62,9 +62,9 @@ pub(crate) const WALLS: &[Wall] = &[
             "base", "wire", "secure", "overlay", "scribe", "relay", "net",
         ]),
     ),
-    // Datagrams of clients on other hosts are sealed as those of hops are.
+    // The encryption of datagrams of clients on other hosts is that of hops.
     wall("client", Outer, These(&["base", "wire", "secure", "net"])),
-    // The C library: its boundary, and the few calls by which a descriptor's number stays.
+    // The C library has `unsafe` at its boundary, and in the few calls that keep a descriptor's number.
     wall("capi", Outer, These(&["base", "client"])).with(Unsafe::In(&["abi", "sys"])),
     wall(
         "gateway",
@@ -74,7 +74,7 @@ pub(crate) const WALLS: &[Wall] = &[
     wall("tools", Outer, AllAbove),
     wall("lab", Outer, AllAbove),
     wall("sinew", Outer, AllAbove),
-    // The extension module of the Python package; the macros of PyO3 lift the denial for what they write.
+    // The extension module of the Python package. PyO3's macros permit `unsafe` for the code that they generate.
     wall("python", Outer, AllAbove).with(Unsafe::In(&[])),
 ];
 
@@ -96,7 +96,7 @@ impl Wall {
         WALLS.iter().find(|wall| wall.name == name)
     }
 
-    /// The crates that this one may name under `[dependencies]`.
+    /// Returns the crates that this one may name under `[dependencies]`.
     pub(crate) fn may_use(&self) -> Vec<&'static str> {
         match self.uses {
             These(names) => names.to_vec(),
@@ -108,7 +108,7 @@ impl Wall {
         }
     }
 
-    /// The crates that its tests may use besides: the simulator drives any engine.
+    /// Returns the further crates that its tests may use: the simulator can run any engine.
     pub(crate) fn tests_may_use(&self) -> &'static [&'static str] {
         if self.side == Engine { &["sim"] } else { &[] }
     }
@@ -117,16 +117,16 @@ impl Wall {
 /// An external crate that an engine may use.
 pub(crate) struct External {
     pub(crate) name: &'static str,
-    /// Empty: every engine.
+    /// The engines that may use it; empty for every engine.
     pub(crate) only: &'static [&'static str],
 }
 
-/// Each of them is pure when used as here: no IO, no clock, no entropy of its own.
+/// Each of them is pure in the way that the engines use it: it has no IO, no clock, and no entropy of its own.
 pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("blake3", &["relay"]), // without its readers of files and threads
     external("hashbrown", &["base"]), // without default features; base fixes the hasher
     external("rand_chacha", &["base", "secure"]), // a seeded generator
-    external("roxmltree", &["wire"]), // XML of routers, out of bytes that are at hand
+    external("roxmltree", &["wire"]), // XML of routers, from bytes in memory
     external("multiversion", &["overlay"]), // its only IO is to ask which instructions the processor has
     external("serde", &[]),
     external("thiserror", &[]),
@@ -145,7 +145,7 @@ const fn external(name: &'static str, only: &'static [&'static str]) -> External
     External { name, only }
 }
 
-/// What the tests of an engine may use besides.
+/// The further external crates that the tests of an engine may use.
 pub(crate) const ENGINE_TEST_EXTERNALS: &[&str] = &["proptest", "serde_json"];
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Every rule fires on a bad sample and is silent on a good one.
+//! Every rule fires on a bad sample, and does not fire on a good one.
 
 use super::text::{FOREIGN_MAX, foreign_of};
 use super::{Finding, Severity, Tree, check};
 
-/// The rules and lines that fire in one file.
+/// Returns the rules and lines that fire in one file.
 fn fired(tree: &Tree, file: &str) -> Vec<(&'static str, usize)> {
     let findings = check(tree);
     findings
@@ -13,7 +13,7 @@ fn fired(tree: &Tree, file: &str) -> Vec<(&'static str, usize)> {
         .collect()
 }
 
-/// What fires when a single file is put beside a sound crate of each kind.
+/// Returns what fires if a single file is added to a sound crate of each kind.
 fn fired_in(path: &str, text: &str) -> Vec<(&'static str, usize)> {
     let files = sound_files();
     let files = files
@@ -29,7 +29,7 @@ fn manifest(name: &str, dependencies: &str) -> String {
     )
 }
 
-/// An engine, `wire`, and an outer crate, `host`.
+/// Makes an engine, `wire`, and an outer crate, `host`.
 fn sound_files() -> [(String, String); 6] {
     let lib = "//! It.\n#![forbid(unsafe_code)]\n";
     [
@@ -135,7 +135,7 @@ fn an_engine_uses_listed_external_crates_only() {
             "{name}"
         );
     }
-    // A crate for tests is for tests, and outside the wall anything goes.
+    // A crate for tests may be used only in tests. Outside the wall, every crate is permitted.
     let proptest = manifest("wire", "proptest = \"1\"\n");
     assert_eq!(
         fired_in("crates/wire/Cargo.toml", &proptest),
@@ -265,7 +265,7 @@ fn engines_name_nothing_impure() {
             [("purity", 2)],
             "{line}"
         );
-        // A test is held to all of it, but may print what it measures.
+        // The rules apply to a test as well, but it may print its measurements.
         let in_test = fired_in("crates/wire/tests/view.rs", &text);
         let prints = line.contains("println!");
         assert_eq!(in_test.is_empty(), prints, "{line}");
@@ -465,7 +465,7 @@ fn packages_of_others_become_no_more() {
     assert_eq!(fired_in("Cargo.lock", &most), []);
     let more = most.clone() + most.lines().next().unwrap() + "\n";
     assert_eq!(fired_in("Cargo.lock", &more), [("foreign", 1)]);
-    // Whoever drops one lowers the ceiling.
+    // If a package is removed, the maximum must be lowered.
     let lock = include_str!("../../../Cargo.lock");
     assert_eq!(foreign_of(lock), FOREIGN_MAX);
 }

@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 const LINES_WARN: usize = 800;
 const LINES_FAIL: usize = 1200;
 
-/// A file is read in one sitting.
+/// A file must be short enough to be read at once.
 pub(super) fn length(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".rs")) {
@@ -21,12 +21,12 @@ pub(super) fn length(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Words that say nothing about what a type or module is.
+/// Words that say nothing about a type or a module.
 const EMPTY_WORDS: &[&str] = &[
     "common", "helper", "helpers", "manager", "misc", "util", "utils",
 ];
 
-/// What may follow `get_`, by the habits of the standard library.
+/// What may follow `get_`, by the conventions of the standard library.
 const GET_ALLOWED: &[&str] = &[
     "get_mut",
     "get_or_init",
@@ -34,7 +34,7 @@ const GET_ALLOWED: &[&str] = &[
     "get_or_insert_with",
 ];
 
-/// Modules and types are called by the field's terms; no `get_`.
+/// Modules and types have the terms of the field as names, without `get_`.
 pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".rs")) {
@@ -76,7 +76,7 @@ fn name_advice(name: &str) -> String {
     format!("`{name}` says nothing: name it by what it holds or does")
 }
 
-/// `PeerManager` and `peer_manager` are `peer` and `manager`.
+/// Splits a name into words: `PeerManager` and `peer_manager` are `peer` and `manager`.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in name.chars() {
@@ -93,7 +93,7 @@ fn words_of(name: &str) -> Vec<String> {
     words
 }
 
-/// Work that was not finished. Code and comments of Rust; every line of other text.
+/// Finds unfinished work in code and comments of Rust, and in every line of other text.
 pub(super) fn leftovers(tree: &Tree) -> Vec<Finding> {
     const ADVICE: &str = "finish it, or open an issue and say in the text what is not there";
     let mut findings = Vec::new();
@@ -133,7 +133,7 @@ const PAPERS: &[&str] = &[
     "Papadimitriou06",
 ];
 
-/// A citation like `[Amir06 §IV-A]` names a paper that there is.
+/// A citation like `[Amir06 §IV-A]` names one of the papers.
 pub(super) fn citations(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
@@ -156,7 +156,7 @@ pub(super) fn citations(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every key in brackets on a line: of `[Amir06 §III, Amir03 §IV]`, both.
+/// Returns every key in brackets on a line: of `[Amir06 §III, Amir03 §IV]`, both.
 fn cited_keys(line: &str) -> impl Iterator<Item = &str> {
     line.split('[')
         .skip(1)
@@ -166,7 +166,7 @@ fn cited_keys(line: &str) -> impl Iterator<Item = &str> {
         .filter(|key| is_citation_key(key))
 }
 
-/// A surname and two digits of a year, in any case: `Amir06`, and the slip `amir06`.
+/// Returns true for a surname and two digits of a year, in any case: `Amir06`, and the mistake `amir06`.
 fn is_citation_key(key: &str) -> bool {
     let name = key.trim_end_matches(|c: char| c.is_ascii_digit());
     let is_surname = name.chars().skip(1).all(|c| c.is_ascii_lowercase())
@@ -175,10 +175,10 @@ fn is_citation_key(key: &str) -> bool {
     key.len() == name.len() + 2 && (is_surname && name.len() > 2 || is_slip)
 }
 
-/// Folders that exist on somebody's machine only, without the slashes around them.
+/// Folders that exist only on one developer's machine, without the slashes around them.
 const MACHINE_FOLDERS: &[&str] = &["work", "root", "tmp/target", "tmp/bash_jobs"];
 
-/// The repository works wherever it is cloned.
+/// The repository must work wherever it is cloned.
 pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
@@ -197,20 +197,20 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `line` holds the absolute path of `folder`, or of something in it.
+/// Returns whether `line` contains the absolute path of `folder`, or of something in it.
 fn holds_absolute(line: &str, folder: &str) -> bool {
     line.match_indices(&format!("/{folder}"))
         .any(|(at, found)| {
             let before = line[..at].chars().next_back();
             let after = line[at + found.len()..].chars().next();
             let begins = !before.is_some_and(|c| c.is_alphanumeric() || "._-*/}".contains(c));
-            // A longer name below `/tmp` counts as well; `/working` does not, nor does a bare `/work`.
+            // A longer name below `/tmp` counts as well. `/working` does not count, nor does a bare `/work`.
             let goes_on = after == Some('/') || folder.contains('/');
             begins && goes_on
         })
 }
 
-/// A link of a document leads to a file of the repository.
+/// A link in a document must lead to a file of the repository.
 pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".md")) {
@@ -239,7 +239,7 @@ pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The targets of `[text](target "title")` and `[name]: target`, outside `code`.
+/// Returns the targets of `[text](target "title")` and `[name]: target`, outside `code`.
 fn links_of(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     if line.starts_with('[')
@@ -257,7 +257,7 @@ fn links_of(line: &str) -> Vec<&str> {
     found
 }
 
-/// The path from the root, or `None` if it leads out of the repository.
+/// Returns the path from the root, or `None` if it leads out of the repository.
 fn resolve(folder: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     if target.starts_with('/') {
@@ -277,7 +277,7 @@ fn resolve(folder: &str, target: &str) -> Option<String> {
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Every locked package comes from the public registry.
+/// Every locked package must come from the public registry.
 pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree
@@ -297,12 +297,12 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Third-party packages in the lock file, with those of tests and of other systems. It may only fall: a new package
-/// replaces an old one, or comes with a reason to raise this: the last one was `multiversion`, which chooses vector
-/// instructions when the program runs, so that engines have no `unsafe` of their own for it.
+/// Most third-party packages in the lock file, including those of tests and of other systems. The number may only fall:
+/// a new package replaces an old one, or comes with a reason to raise this number. The last such package was
+/// `multiversion`, which selects vector instructions at run time, so that engines need no `unsafe` of their own for it.
 pub(super) const FOREIGN_MAX: usize = 278;
 
-/// No more third-party packages than there are.
+/// The number of third-party packages must not grow.
 pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {
     let locked = tree.texts().find(|(path, _)| *path == "Cargo.lock");
     let count = locked.map_or(0, |(_, text)| foreign_of(text));
@@ -311,16 +311,16 @@ pub(super) fn foreign(tree: &Tree) -> Vec<Finding> {
     (count > FOREIGN_MAX).then(finding).into_iter().collect()
 }
 
-/// Packages of others in a lock.
+/// Counts the third-party packages in a lock file.
 pub(super) fn foreign_of(lock: &str) -> usize {
     let lines = lock.lines();
     lines.filter(|line| line.starts_with("source = ")).count()
 }
 
-/// The commands that are laboratory themselves; `lib.rs` names the module of one of them.
+/// The commands that belong to the laboratory; `lib.rs` names the module of one of them.
 const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "record", "sim"];
 
-/// Nothing that a user has stands on the laboratory: other commands take from `tools`, or below.
+/// No other command may depend on the laboratory: it uses `tools`, or crates below.
 pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
     const COMMANDS: &str = "crates/sinew/src/";
     let mut findings = Vec::new();
@@ -344,7 +344,7 @@ pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// By a path into it, from the root too, or by another name for it.
+/// Returns true if the line names the laboratory: by a path into it, also from the root, or by another name for it.
 fn names_laboratory(line: &str) -> bool {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -357,13 +357,13 @@ fn names_laboratory(line: &str) -> bool {
     words.iter().any(is_within) || is_renamed
 }
 
-/// Where the laboratory's verdicts are made; only there may one hold without looking.
+/// The file that makes the laboratory's verdicts. Only there may a verdict hold without a measurement.
 const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
 
-/// A verdict comes from what was measured: one that is written down holds whatever happens.
+/// A verdict must come from a measurement: a fixed verdict would hold whatever happens.
 pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
     const OPENS: &str = "Verdict::of(";
-    /// What does not compare the run's own parameters with the paper's.
+    /// The calls that do not compare the run's own parameters with the paper's.
     const NO_SETUP: [&str; 3] = [
         "Verdict::of(",
         "Verdict::by_construction(",
@@ -385,7 +385,7 @@ pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::error(path, line, "verdicts", what));
             }
         }
-        // The claim's name is a literal: blank in `code`, and as many characters from the beginning in the text.
+        // The claim's name is a literal. It is blank in `code`, but has the same position in the text.
         for opens in NO_SETUP {
             for (at, _) in code.match_indices(opens) {
                 let from = code[..at + opens.len()].chars().count();

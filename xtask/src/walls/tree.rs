@@ -1,21 +1,21 @@
-//! The repository as text: what the rules look at.
+//! The repository as text, for the rules.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Files larger than this are data, not prose or code.
+/// Larger files are data, not prose or code.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Every file of the repository by its path from the root, with `/` between folders.
 #[derive(Default)]
 pub(crate) struct Tree {
-    /// Text is `None` for data: not UTF-8, too large, or a fuzz corpus.
+    /// The text is `None` for data: not UTF-8, too large, or a fuzz corpus.
     files: BTreeMap<String, Option<String>>,
 }
 
 impl Tree {
-    /// Reads the files below `root`, without what builds and runs leave there (as in .gitignore).
+    /// Reads the files below `root`, except those that builds and runs generate (as in .gitignore).
     pub(crate) fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::default();
         tree.read_folder(root, "")?;
@@ -34,7 +34,7 @@ impl Tree {
         self.files.len()
     }
 
-    /// The text files, in the order of their paths.
+    /// Returns the text files, in the order of their paths.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files
             .iter()
@@ -45,12 +45,12 @@ impl Tree {
         self.files.get(path)?.as_deref()
     }
 
-    /// Whether a file or a folder of this path exists.
+    /// Returns whether a file or a folder with this path exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         path.is_empty() || self.files.contains_key(path) || self.below(path).next().is_some()
     }
 
-    /// The paths of all files below a folder.
+    /// Returns the paths of all files below a folder.
     pub(crate) fn below(&self, folder: &str) -> impl Iterator<Item = &str> {
         let prefix = format!("{}/", folder.trim_end_matches('/'));
         self.files
@@ -59,7 +59,7 @@ impl Tree {
             .take_while(move |path| path.starts_with(&prefix))
     }
 
-    /// The folders of `crates/`, sorted.
+    /// Returns the folders of `crates/`, sorted.
     pub(crate) fn crates(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .below("crates")
@@ -101,7 +101,8 @@ impl Tree {
     }
 }
 
-/// What .gitignore names, and git's own: a folder, or a file in a linked work tree.
+/// Returns true for a path that .gitignore names, and for git's own: a folder, or a file in a
+/// linked work tree.
 fn is_left_behind(path: &str) -> bool {
     matches!(path, ".git" | "target" | "fuzz/target" | "fuzz/artifacts")
         || path.starts_with("sinew-demo")

@@ -84,7 +84,7 @@ fn who_is_left_hears_that_the_call_is_over_when_the_ingress_node_dies() {
     );
     let released = || sites.media_ports("fra") == 0;
     sites.land.world.wait("the ports are released", released);
-    // The gateway that is left tells it.
+    // The remaining gateway reports the end of the call.
     assert_eq!(
         sites.events("fra", "ended").len(),
         1,
