@@ -7,17 +7,19 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the end waits for what was written to a node on another host: as the program does.
+/// How long the process waits at its end until all data for a node on another host is sent, like
+/// the program.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Runs the command line `argv`, whose first word is the name of the program; the exit status.
+/// Runs the command line `argv`, whose first word is the name of the program. Returns the exit
+/// status.
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| {
         let cli = match cli::Cli::try_parse_from(argv) {
             Ok(cli) => cli,
             Err(error) => {
-                // Help goes to standard output. Nobody can be told that it is gone.
+                // Help goes to standard output. If that is closed, there is no place for the error.
                 let _ = error.print();
                 return u8::try_from(error.exit_code()).unwrap_or(2);
             }
@@ -41,8 +43,9 @@ pub(crate) fn name_program(path: PathBuf) {
     tools::program::name(path);
 }
 
-/// Waits until what was written to sockets of nodes on other hosts is on its way. For the end of the
-/// process: threads carry it, and the end does not wait for them.
+/// Waits until the data that was written to sockets of nodes on other hosts is sent. The package
+/// calls this at the end of the process, because threads send the data, and the end of the process
+/// does not wait for them.
 #[pyfunction]
 pub(crate) fn settle(py: Python<'_>) {
     py.detach(|| client::remote::settle(SETTLE));

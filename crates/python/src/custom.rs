@@ -1,10 +1,10 @@
-//! Python functions in a simulation: a flow's packets, a link's losses, what is measured on the way.
+//! Python functions in a simulation: the packets of a flow, the losses of a link, and measurements meanwhile.
 //!
 //! ```text
 //!   engines' thread ── Packets, Rule, Look ──▶ attached to Python ──▶ the function
 //!                                                  │ raised: kept in Trouble, the simulation ends
 //! ```
-//! These are the only calls of Python from the thread of the engines, which wait meanwhile.
+//! Only these calls enter Python from the thread of the engines, which wait meanwhile.
 
 use crate::errors::{failed, misused};
 use ::lab::scenario::{Custom, Look, LossRule, Moment, PacketSource, Scenario, Sending};
@@ -15,38 +15,38 @@ use pyo3::types::PyIterator;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What Python decides of a run; the package checks what it is given.
+/// The parts of a run that Python decides. The package checks the values.
 #[derive(FromPyObject)]
 pub(crate) struct Parts {
-    /// Of a flow: a function of the stream's number, which gives an iterator over nanoseconds and bytes.
+    /// The packets of a flow: a function of the stream's number, which returns an iterator over nanoseconds and bytes.
     #[pyo3(item)]
     traffic: Vec<(String, Py<PyAny>)>,
-    /// Of the direction between two nodes: a function of seconds and bytes.
+    /// The losses of the direction between two nodes: a function of seconds and bytes.
     #[pyo3(item)]
     losses: Vec<(String, String, Py<PyAny>)>,
-    /// So often, in nanoseconds, a function of the moment's JSON.
+    /// The interval of the measurements in nanoseconds, and a function of the moment's JSON.
     #[pyo3(item)]
     measure: Option<(u64, Py<PyAny>)>,
-    /// Whether what became of each packet is kept.
+    /// Whether the result of each packet is kept.
     #[pyo3(item)]
     packets: bool,
 }
 
-/// The first exception that a function has raised, and whether the run is to end for another reason.
+/// The first exception that a function has raised, and whether the run must end for another reason.
 #[derive(Clone, Default)]
 pub(crate) struct Trouble(Arc<Kept>);
 
 #[derive(Default)]
 struct Kept {
     raised: Mutex<Option<PyErr>>,
-    /// No function is asked any more.
+    /// No function is called any more.
     is_over: AtomicBool,
-    /// The thread that asks, as Python names it; zero before.
+    /// The thread that calls the functions, as Python names it; zero before the first call.
     thread: AtomicU64,
 }
 
 impl Trouble {
-    /// What the function gives; nothing once one has raised.
+    /// Calls a function and returns its result; `None` once a function has raised.
     fn ask<T>(&self, function: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
         if self.0.is_over.load(Ordering::Relaxed) {
             return None;
@@ -69,8 +69,8 @@ impl Trouble {
         }
     }
 
-    /// Ends the run: no function is asked again, and one that computes is interrupted. One that waits for the system
-    /// is not.
+    /// Ends the run: no further function is called, and a function that computes is interrupted. A function that waits
+    /// for the system is not interrupted.
     pub(crate) fn end(&self, py: Python<'_>) {
         if self.0.is_over.swap(true, Ordering::Relaxed) {
             return;
@@ -88,17 +88,17 @@ impl Trouble {
             set.call1((thread, exception)).map(drop)
         };
         if thread != 0 {
-            // What cannot be interrupted ends by itself.
+            // A function that cannot be interrupted ends by itself.
             let _ = interrupt(py);
         }
     }
 
-    /// Whether the run is to end.
+    /// Returns whether the run must end.
     pub(crate) fn came(&self) -> bool {
         self.0.is_over.load(Ordering::Relaxed)
     }
 
-    /// The exception that a function has raised, if one has.
+    /// Returns the exception that a function has raised, if one has.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.kept().take()
     }
@@ -109,7 +109,7 @@ impl Trouble {
 }
 
 impl Parts {
-    /// Puts the functions in the place of parts of a scenario.
+    /// Replaces parts of a scenario by the functions.
     pub(crate) fn put<'s>(
         self,
         py: Python<'_>,

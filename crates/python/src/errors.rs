@@ -1,8 +1,8 @@
-//! Errors of the crates as Python's exceptions, with the same words.
+//! Converts errors of the crates to Python's exceptions, with the same text.
 //!
-//! What the caller asked for and cannot be is a `ValueError`, also where the command line exits with 2.
-//! Trouble with a node's socket is what it would be of a socket of the system: `ConnectionError`,
-//! `TimeoutError`, `BlockingIOError`. Everything else is `sinew.Error`.
+//! An invalid request is a `ValueError`, also if the command line would exit with 2. An error of a node's socket is the
+//! same as for a socket of the system: `ConnectionError`, `TimeoutError`, `BlockingIOError`. Everything else is
+//! `sinew.Error`.
 
 use cli::failure::Failure;
 use pyo3::exceptions::{
@@ -19,17 +19,17 @@ create_exception!(
     "Something that was asked for could not be done; the text says what to do."
 );
 
-/// The caller asked for what cannot be.
+/// Makes the exception for an invalid request.
 pub(crate) fn misused(what: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(what.to_string())
 }
 
-/// It could not be done.
+/// Makes the exception for a failure.
 pub(crate) fn failed(what: impl std::fmt::Display) -> PyErr {
     Error::new_err(what.to_string())
 }
 
-/// Of a question about paths.
+/// Converts the error of a question about paths.
 pub(crate) fn explain(error: ExplainError) -> PyErr {
     match error {
         ExplainError::Misused(_) => misused(error),
@@ -37,7 +37,7 @@ pub(crate) fn explain(error: ExplainError) -> PyErr {
     }
 }
 
-/// Of a question to a node.
+/// Converts the failure of a question to a node.
 pub(crate) fn control(failure: Failure) -> PyErr {
     match failure {
         Failure::Misused(text) => misused(text),
@@ -47,7 +47,7 @@ pub(crate) fn control(failure: Failure) -> PyErr {
     }
 }
 
-/// Of a socket.
+/// Converts the error of a socket.
 pub(crate) fn socket(error: client::Error) -> PyErr {
     let text = error.to_string();
     match error {

@@ -1,14 +1,14 @@
-//! What a process has opened, and only that process may use.
+//! Open objects that only the process may use that has opened them.
 //!
-//! A fork copies descriptors, but not the threads that serve them. In the child, a stream that is
-//! dropped would tell the peer the end in the name of the parent, and a lock that another thread of the
-//! parent held stays locked for good. So in the child nothing is used, and nothing is dropped.
+//! A fork copies descriptors, but not the threads that serve them. If the child dropped a stream, the peer would get
+//! the end in the name of the parent, and a lock that another thread of the parent held stays locked forever. So the
+//! child uses nothing, and drops nothing.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Something open, until it is closed.
+/// An open object, until it is closed.
 pub(crate) struct Held<T> {
     process: u32,
     open: Mutex<Option<T>>,
@@ -22,7 +22,7 @@ impl<T> Held<T> {
         }
     }
 
-    /// Uses it, or says why it cannot be used.
+    /// Calls `work` with the object, or returns why it cannot be used.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&T) -> PyResult<R>) -> PyResult<R> {
         if !self.is_ours() {
             return Err(PyRuntimeError::new_err(
@@ -36,7 +36,7 @@ impl<T> Held<T> {
         )
     }
 
-    /// Closes it. In the child of a fork it stays open, for the parent.
+    /// Closes the object. In the child of a fork it stays open, for the parent.
     pub(crate) fn close(&self) {
         if self.is_ours() {
             locked(&self.open).take();

@@ -1,4 +1,4 @@
-//! Experiments, cell by cell: the package spreads them over threads, Dask, or whatever it is given.
+//! Experiments, cell by cell. The package spreads the cells over threads, Dask, or another executor.
 
 use crate::errors::{failed, misused};
 use lab::experiment::cells::{self, MeasuredCell, Request};
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What is measured: a dictionary, so that it can be sent to other machines.
+/// The measurement to make: a dictionary, so that it can be sent to other machines.
 #[derive(FromPyObject)]
 pub(crate) struct Asked {
     #[pyo3(item)]
@@ -24,7 +24,7 @@ pub(crate) struct Asked {
     program: PathBuf,
     #[pyo3(item)]
     speech: Option<PathBuf>,
-    /// `KEY=VALUE`, as `sinew lab run --set` takes them.
+    /// Words `KEY=VALUE`, as `sinew lab run --set` accepts them.
     #[pyo3(item)]
     set: Vec<String>,
 }
@@ -67,13 +67,14 @@ fn json(value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(failed)
 }
 
-/// All experiments, as `sinew lab list --json` has them.
+/// Returns all experiments, in the format of `sinew lab list --json`.
 #[pyfunction]
 pub(crate) fn lab_list() -> PyResult<String> {
     json(&experiment::list())
 }
 
-/// An experiment that is not built in, as JSON with everything that it needs: from a file, or, with a text, from that.
+/// Returns an experiment that is not built in, as JSON with everything that it needs: from a file or, if a text is
+/// given, from the text.
 #[pyfunction]
 #[pyo3(signature = (file, text))]
 pub(crate) fn lab_define(file: &str, text: Option<&str>) -> PyResult<String> {
@@ -84,19 +85,19 @@ pub(crate) fn lab_define(file: &str, text: Option<&str>) -> PyResult<String> {
     json(&definition.map_err(raised)?)
 }
 
-/// Whether a name means a file with an experiment.
+/// Returns whether a name means a file with an experiment.
 #[pyfunction]
 pub(crate) fn lab_is_file(name: &str) -> bool {
     Definition::is_meant_by(name)
 }
 
-/// What `lab_list` has of one experiment.
+/// Returns the entry of one experiment in `lab_list`.
 #[pyfunction]
 pub(crate) fn lab_entry(request: Asked) -> PyResult<String> {
     json(&cells::entry(&request.request()?).map_err(raised)?)
 }
 
-/// A cell whose runs were measured by Python: a dictionary of numbers for each.
+/// Makes a cell whose runs were measured by Python: a dictionary of numbers for each.
 #[pyfunction]
 pub(crate) fn lab_given(
     request: Asked,
@@ -106,13 +107,13 @@ pub(crate) fn lab_given(
     json(&cells::given(&request.request()?, key, &runs).map_err(raised)?)
 }
 
-/// The cells of an experiment, with what decides each of them.
+/// Returns the cells of an experiment, with the values that decide each of them.
 #[pyfunction]
 pub(crate) fn lab_cells(request: Asked) -> PyResult<String> {
     json(&cells::cells(&request.request()?).map_err(raised)?)
 }
 
-/// Measures one cell. It cannot be interrupted; the GIL is free meanwhile.
+/// Measures one cell. The measurement cannot be interrupted. The GIL is free meanwhile.
 #[pyfunction]
 pub(crate) fn lab_measure(py: Python<'_>, request: Asked, key: &str) -> PyResult<String> {
     let request = request.request()?;
@@ -120,7 +121,7 @@ pub(crate) fn lab_measure(py: Python<'_>, request: Asked, key: &str) -> PyResult
     json(&measured.map_err(raised)?)
 }
 
-/// Puts cells together and writes the experiment's files; the tally.
+/// Merges cells and writes the experiment's files. Returns the tally.
 #[pyfunction]
 pub(crate) fn lab_conclude(
     py: Python<'_>,

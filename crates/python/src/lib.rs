@@ -1,4 +1,4 @@
-//! The extension module `sinew._sinew`: what the Python package is made of, as thin as it can be.
+//! The extension module `sinew._sinew`: the base of the Python package, as thin as possible.
 //!
 //! ```text
 //!   Python package (sinew/)      names, units, tables, asyncio, what a notebook shows
@@ -7,12 +7,12 @@
 //!        │
 //!   lab · tools · client · sinew the very code of the command line
 //! ```
-//! Answers that have a documented JSON cross as that JSON, so Python and the command line cannot
-//! differ. Only datagrams and bytes of streams cross as objects.
+//! Results with a documented JSON are passed as that JSON, so that Python and the command line cannot differ. Only
+//! datagrams and bytes of streams are passed as objects.
 //!
-//! Long work runs on a thread of its own ([`work`]); the calling thread wakes up twenty times a second,
-//! lets Python handle signals, and reports progress. Python code runs on an engine's thread only where a caller puts
-//! functions into a simulation ([`custom`]).
+//! Long work runs on its own thread ([`work`]). The calling thread wakes up twenty times a second, lets Python handle
+//! signals, and reports progress. Python code runs on an engine's thread only if a caller puts functions into a
+//! simulation ([`custom`]).
 #![deny(unsafe_code)]
 
 mod cli;

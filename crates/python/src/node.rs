@@ -1,4 +1,4 @@
-//! A running node: its sockets, and questions about it.
+//! A running node: its sockets, and questions to it.
 
 use crate::errors::{control, explain, failed, misused, socket};
 use crate::scenario::Question;
@@ -13,17 +13,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tools::explain::View;
 
-/// A node, by what names it.
+/// A node.
 #[pyclass(frozen, module = "sinew._sinew")]
 pub(crate) struct Node {
     node: client::Node,
-    /// What names its operator's socket; none for the only node at hand.
+    /// The name of its operator's socket; `None` for the only node nearby.
     named: Option<PathBuf>,
-    /// The names of other nodes, as of the first time that one was looked for.
+    /// The names of other nodes, as they were at the first lookup.
     names: Mutex<Names>,
 }
 
-/// What a socket asks of the overlay: a dictionary of the package.
+/// The options of a socket: a dictionary of the package.
 #[derive(FromPyObject)]
 pub(crate) struct Wanted {
     #[pyo3(item)]
@@ -88,7 +88,7 @@ impl Wanted {
 
 #[pymethods]
 impl Node {
-    /// The node that `text` names, or the only one at hand.
+    /// Finds the node that `text` names, or the only one nearby.
     #[staticmethod]
     fn find(py: Python<'_>, text: Option<String>) -> PyResult<Node> {
         let named = text.as_ref().map(PathBuf::from);
@@ -103,14 +103,14 @@ impl Node {
         })
     }
 
-    /// The node's answer to `{"cmd": …}`, as JSON.
+    /// Returns the node's answer to `{"cmd": …}`, as JSON.
     fn ask(&self, py: Python<'_>, question: &str) -> PyResult<String> {
         let question = serde_json::from_str(question).map_err(misused)?;
         let answer = py.detach(|| self.control()?.ask(&question));
         Ok(answer.map_err(control)?.to_string())
     }
 
-    /// Why packets take their path, as the node knows the network; JSON.
+    /// Explains why packets take their path, as the node knows the network. Returns JSON.
     fn why(&self, py: Python<'_>, src: &str, dst: &str, asked: Question) -> PyResult<String> {
         let asked = asked.read()?;
         let view = self.view(py)?;
@@ -118,7 +118,7 @@ impl Node {
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 
-    /// How paths would change, as the node knows the network; JSON.
+    /// Returns how paths would change, as the node knows the network, as JSON.
     fn whatif(
         &self,
         py: Python<'_>,
@@ -133,12 +133,12 @@ impl Node {
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 
-    /// `NODE:PORT` with the address in the place of a name.
+    /// Returns `NODE:PORT` with the address instead of a name.
     fn resolve(&self, py: Python<'_>, target: &str) -> PyResult<String> {
         self.target(py, target).map(|target| target.to_string())
     }
 
-    /// A socket for datagrams, also of groups.
+    /// Opens a socket for datagrams, also of groups.
     fn bind(&self, py: Python<'_>, port: u16, wanted: Wanted) -> PyResult<Socket> {
         let options = wanted.options()?;
         let bound = py.detach(|| {
@@ -149,14 +149,14 @@ impl Node {
         bound.map(Socket::new).map_err(socket)
     }
 
-    /// A stream of bytes to `NODE:PORT`.
+    /// Opens a stream of bytes to `NODE:PORT`.
     fn connect(&self, py: Python<'_>, target: &str, wanted: Wanted) -> PyResult<Stream> {
         let (options, target) = (wanted.options()?, self.target(py, target)?);
         let opened = py.detach(|| self.node.connect(target, options));
         Stream::new(opened.map_err(socket)?)
     }
 
-    /// Takes streams at a port.
+    /// Accepts streams at a port.
     fn listen(&self, py: Python<'_>, port: u16, wanted: Wanted) -> PyResult<Listener> {
         let options = wanted.options()?;
         let listener = py.detach(|| {

@@ -1,4 +1,4 @@
-//! Scenarios: read, simulated, and asked about their paths.
+//! Scenarios: parsing, simulation, and questions about their paths.
 
 use crate::custom::{Parts, Trouble};
 use crate::errors::{explain, failed, misused};
@@ -15,7 +15,8 @@ pub(crate) struct Scenario(scenario::Scenario);
 
 #[pymethods]
 impl Scenario {
-    /// Reads and checks a text; `name` is what errors call it. The files that it names are beside it, or given.
+    /// Parses and checks a text; `name` is its name in errors. The files that it names are in the same directory, or
+    /// given.
     #[staticmethod]
     #[pyo3(signature = (name, text, files))]
     fn parse(name: &str, text: &str, files: Option<Texts>) -> PyResult<Scenario> {
@@ -26,7 +27,7 @@ impl Scenario {
         parsed.map(Scenario).map_err(misused)
     }
 
-    /// The files that the text names, with their texts.
+    /// Returns the files that the text names, with their texts.
     #[getter]
     fn files(&self) -> Texts {
         self.0.files.clone()
@@ -58,7 +59,7 @@ impl Scenario {
         nodes.map(|node| node.name.clone()).collect()
     }
 
-    /// The two ends of each link.
+    /// Returns the two ends of each link.
     #[getter]
     fn links(&self) -> Vec<(String, String)> {
         let name = |node: usize| self.0.nodes[node].name.clone();
@@ -72,7 +73,7 @@ impl Scenario {
         flows.map(|flow| flow.name.clone()).collect()
     }
 
-    /// Simulates it; the report's JSON, that of links and events, and the packets.
+    /// Simulates the scenario. Returns the report's JSON, that of links and events, and the packets.
     #[pyo3(signature = (seed, progress, parts))]
     fn run<'py>(
         &self,
@@ -108,14 +109,14 @@ impl Scenario {
         ))
     }
 
-    /// Why packets take their path, as JSON.
+    /// Explains why packets take their path, as JSON.
     fn why(&self, py: Python<'_>, src: &str, dst: &str, asked: Question) -> PyResult<String> {
         let (view, asked) = (self.view(asked.at_s)?, asked.read()?);
         let told = py.detach(|| tools::explain::why(&view, src, dst, &asked));
         serde_json::to_string(&told.map_err(explain)?).map_err(failed)
     }
 
-    /// How paths change, as JSON.
+    /// Returns how paths change, as JSON.
     fn whatif(
         &self,
         py: Python<'_>,
@@ -130,8 +131,8 @@ impl Scenario {
     }
 }
 
-/// The packets of a stream at a receiver: flow, number of the stream, receiver, and as native doubles when each was
-/// sent in seconds and its delay in milliseconds, which is no number if it never came.
+/// The packets of a stream at a receiver: flow, number of the stream, receiver. Then, as native doubles, when each
+/// packet was sent in seconds, and its delay in milliseconds, which is NaN if the packet never arrived.
 type Columns<'py> = (
     String,
     usize,
@@ -168,7 +169,7 @@ impl Scenario {
     }
 }
 
-/// How a question about paths is meant: a tuple of metric or paths, deadline, runners-up, moment.
+/// The options of a question about paths: metric or paths, deadline, runners-up, moment.
 #[derive(FromPyObject)]
 pub(crate) struct Question {
     #[pyo3(item)]
@@ -194,7 +195,7 @@ impl Question {
     }
 }
 
-/// A time in seconds from 0 to a day.
+/// Reads a time in seconds from 0 to a day.
 pub(crate) fn span(name: &str, value: f64) -> PyResult<Duration> {
     const DAY_MS: f64 = 86_400e3;
     match (0.0..=DAY_MS).contains(&value) {

@@ -1,6 +1,5 @@
-//! Sockets of a node. None of them waits: each call does what can be done now, or raises
-//! `BlockingIOError`. The package waits for the descriptor, with `select` or an event loop, so that
-//! signals and other tasks get their turn.
+//! Sockets of a node. None of them waits: each call does what is possible now, or raises `BlockingIOError`. The package
+//! waits for the descriptor, with `select` or an event loop, so that signals and other tasks can run.
 
 use crate::errors::{misused, socket};
 use crate::held::{Held, locked};
@@ -12,7 +11,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Mutex;
 
-/// Bytes that one read of a stream gives at most.
+/// Most bytes that one read of a stream returns.
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// A socket for datagrams.
@@ -35,7 +34,7 @@ impl Socket {
     }
 }
 
-/// The descriptor of what is open, or -1.
+/// Returns the descriptor of an open object, or -1.
 fn descriptor<T>(held: &Held<T>, of: impl FnOnce(&T) -> i32) -> i32 {
     held.with(|open| Ok(of(open))).unwrap_or(-1)
 }
@@ -75,8 +74,8 @@ impl Socket {
         self.with(|open| open.leave(group, port).map_err(socket))
     }
 
-    /// Sends datagrams to one target, from place `first` of the list; how many went. None went if it
-    /// raises.
+    /// Sends datagrams to one target, beginning at index `first` of the list. Returns how many were sent. If the
+    /// function raises, none was sent.
     fn send(&self, target: &str, payloads: &Bound<'_, PyList>, first: usize) -> PyResult<usize> {
         let target = Target::parse(target).map_err(misused)?;
         self.with(|open| {
@@ -107,10 +106,11 @@ impl Socket {
         })
     }
 
-    /// Datagrams that came together: payload, sender, seconds left of the deadline or none, whether it
-    /// was recovered, and the group or none.
+    /// Returns the datagrams of a batch: payload, sender, remaining seconds of the deadline or none, whether it was
+    /// recovered, and the group or none.
     fn recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        // Taken, not locked: making objects may run Python code, and so let another thread call this.
+        // The batch is taken out, not locked: making objects may run Python code, which may let another thread call
+        // this function.
         let mut batch = std::mem::take(&mut *locked(&self.batch));
         self.with(|open| open.recv_batch(&mut batch).map_err(socket))?;
         let came = PyList::empty(py);
@@ -154,7 +154,7 @@ impl Stream {
         descriptor(&self.0, AsRawFd::as_raw_fd)
     }
 
-    /// Delivers what was written, and the end.
+    /// Delivers the written data and the end of the stream.
     fn close(&self) {
         self.0.close();
     }
@@ -169,7 +169,7 @@ impl Stream {
         self.with(|stream| Ok(stream.peer().to_string()))
     }
 
-    /// Up to `most` bytes that are there; empty at the end of what the peer writes.
+    /// Returns up to `most` bytes that have arrived; empty at the end of the peer's data.
     fn read<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
         let mut bytes = vec![0; most.clamp(1, READ_BYTES_MAX)];
         let len = self.with(|stream| {
@@ -179,7 +179,7 @@ impl Stream {
         Ok(PyBytes::new(py, &bytes[..len]))
     }
 
-    /// Writes what is taken now; how many bytes.
+    /// Writes as many bytes as are accepted now. Returns their number.
     fn write(&self, bytes: &[u8]) -> PyResult<usize> {
         self.with(|stream| {
             let mut stream = stream;
@@ -187,7 +187,7 @@ impl Stream {
         })
     }
 
-    /// Ends what this end writes.
+    /// Ends the data of this end.
     fn write_eof(&self) -> PyResult<()> {
         self.with(|stream| stream.shutdown(Shutdown::Write).map_err(PyErr::from))
     }
@@ -201,7 +201,7 @@ impl Stream {
     }
 }
 
-/// A port that takes streams.
+/// A port that accepts streams.
 #[pyclass(frozen, module = "sinew._sinew")]
 pub(crate) struct Listener(Held<client::Listener>);
 

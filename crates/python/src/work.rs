@@ -1,4 +1,4 @@
-//! Long work beside Python: on a thread of its own, watched by the one that called.
+//! Long work on a thread of its own, which the calling thread watches.
 //!
 //! ```text
 //!   Python ──▶ supervise ──spawn──▶ work(&Reins)        computes, asks the reins whether to go on
@@ -6,7 +6,7 @@
 //!                 ├─ signals: Ctrl-C becomes KeyboardInterrupt
 //!                 └─ progress(share): a callback that raises ends the work
 //! ```
-//! Whatever ends it, the work has stopped when the call returns: nothing is left running.
+//! Whatever ends the work, it has stopped when the call returns: nothing keeps running.
 
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// From one look at signals to the next: a person does not notice it.
+/// The time between two checks of signals. A user does not notice it.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the watching thread and the working one share.
+/// The state that the watching thread and the working one share.
 #[derive(Default)]
 pub(crate) struct Reins {
     stop: AtomicBool,
@@ -28,7 +28,7 @@ pub(crate) struct Reins {
 }
 
 impl Reins {
-    /// Tells how far the work has come; false if it is to end now.
+    /// Reports the progress of the work. Returns false if the work must end now.
     pub(crate) fn go_on(&self, share: f64) -> bool {
         self.share.store(share.to_bits(), Ordering::Relaxed);
         !self.stop.load(Ordering::Relaxed)
@@ -42,7 +42,7 @@ impl Reins {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of the work, but not for long; whether it has come.
+    /// Waits a short time for the end of the work. Returns whether it has ended.
     fn wait(&self) -> bool {
         let over = self.over();
         let waited = self.ended.wait_timeout_while(over, LOOK, |over| !*over);
@@ -50,7 +50,7 @@ impl Reins {
     }
 }
 
-/// Says that the work is over, also when it panics.
+/// Marks the work as ended when it is dropped, also after a panic.
 struct End<'r>(&'r Reins);
 
 impl Drop for End<'_> {
@@ -60,7 +60,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Does `work` and gives its result, or the exception that ended it; `interrupt` is called once when it is to end.
+/// Runs `work` and returns its result, or the exception that ended it. `interrupt` is called once when the work must
+/// end.
 pub(crate) fn supervise<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,

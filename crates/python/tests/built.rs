@@ -1,8 +1,8 @@
-//! The test of the Python package is its own, in `tests/test_*.py`; `cargo xtask wheel` runs it.
+//! The tests of the Python package are in `tests/test_*.py`; `cargo xtask wheel` runs them.
 //!
-//! This one is here for what it depends on: an integration test makes `cargo test --workspace` build
-//! the extension module, with the features of everything else that is tested. The wheel then packs
-//! that file and compiles nothing. What can be checked without Python is checked below.
+//! This test exists because of its dependencies: an integration test makes `cargo test --workspace`
+//! build the extension module, with the features of everything else that is tested. The wheel then
+//! packs that file and compiles nothing. The checks below need no Python.
 
 const STUBS: &str = include_str!("../sinew/_sinew.pyi");
 const MODULE: &str = include_str!("../src/lib.rs");
