@@ -16,7 +16,7 @@ mod targets {
     pub(crate) mod wire;
 }
 
-/// A name, and a body that must not panic whatever the bytes are.
+/// A name, and a function that must not panic whatever the bytes are.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target of the project.

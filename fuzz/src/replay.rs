@@ -1,8 +1,8 @@
-//! Runs fuzz targets in an ordinary test: each stored input, and small mutations of it.
+//! Runs fuzz targets in an ordinary test, with each stored input and small mutations of it.
 //!
 //! Crates include this file by `#[path]` in `tests/fuzz_replay.rs`. The mutations are the same on
-//! every run, so a failure comes back; they find the decoder that trusts a length or a flag even
-//! where nobody has a fuzzer.
+//! every run, so a failure is reproducible. They find a decoder that trusts a length or a flag even
+//! if the developer has no fuzzer.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test outside the engine that reads its inputs from files"
@@ -11,17 +11,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Seen from the folder of a crate, where cargo starts its tests.
+/// The folder of the corpora, relative to the folder of a crate, where cargo starts its tests.
 const CORPUS: &str = "../../fuzz/corpus";
 
-/// Prefixes of an input that are tried: every one of an input of the usual size.
+/// Most prefixes of an input that are tried: every one, for an input of the usual size.
 const PREFIXES_MAX: usize = 1024;
 
-/// Positions whose byte is changed, with 10 values each. With the prefixes an input costs at most
-/// 2305 runs: some 10 ms for a decoder, one or two seconds for a target that runs a handshake.
+/// Most positions whose byte is changed, with 10 values each. Together with the prefixes, an input
+/// needs at most 2305 runs: some 10 ms for a decoder, one or two seconds for a target that runs a
+/// handshake.
 const POSITIONS_MAX: usize = 128;
 
-/// A name, and a body that must not panic whatever the bytes are.
+/// A name, and a function that must not panic whatever the bytes are.
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
 /// Replays the corpora of all targets of one crate.
@@ -41,7 +42,7 @@ pub(crate) fn all(targets: &[Target]) {
     }
 }
 
-/// By name, so that every run goes in the same order.
+/// Returns the inputs sorted by name, so that every run has the same order.
 fn read_inputs(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -63,7 +64,7 @@ fn run(name: &str, file: &str, what: &str, body: fn(&[u8]), data: &[u8]) {
     }
 }
 
-/// Truncations, bit flips, extreme bytes, and one byte too many.
+/// Runs truncations, bit flips, extreme bytes, and one byte too many.
 fn for_each_mutation(input: &[u8], mut run: impl FnMut(&str, &[u8])) {
     for length in (0..input.len()).step_by(stride(input, PREFIXES_MAX)) {
         run("truncated", &input[..length]);
@@ -81,7 +82,7 @@ fn for_each_mutation(input: &[u8], mut run: impl FnMut(&str, &[u8])) {
     run("one byte longer", &data);
 }
 
-/// The step that meets at most `places` of the input.
+/// Returns the step with which at most `places` positions of the input are tried.
 fn stride(input: &[u8], places: usize) -> usize {
     input.len().div_ceil(places).max(1)
 }

@@ -1,5 +1,4 @@
-//! Fuzz targets of `gateway`: what SOCKS clients say, what phones say, and what hosts of a network say
-//! and send.
+//! Fuzz targets of `gateway`: messages of SOCKS clients and of phones, and messages and packets of hosts on a network.
 
 use base::{Duration, NodeAddr, Time};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -27,7 +26,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("gateway_amt", amt),
 ];
 
-/// No reader takes more than there is, and a datagram that is understood has its payload at its end.
+/// No reader takes more bytes than exist, and a parsed datagram has its payload at its end.
 fn socks(data: &[u8]) {
     let takes = [
         message::greeting(data).map(|read| read.map(|(_, used)| used)),
@@ -43,7 +42,7 @@ fn socks(data: &[u8]) {
     }
 }
 
-/// A rule that is understood is written as one that means the same.
+/// A parsed rule is written as one with the same meaning.
 fn rules(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else {
         return;
@@ -53,13 +52,12 @@ fn rules(data: &[u8]) {
     }
 }
 
-/// A message that passes can be read by the next gateway, which passes it on too, and no bytes come
-/// in but what a gateway writes.
+/// The next gateway can parse a message that passes, and passes it on, too. A gateway adds only its own bytes.
 fn sip(data: &[u8]) {
     let Some(passed) = gateway::sip::passed_on(data, "192.0.2.1:5060") else {
         return;
     };
-    // A header line grows by its full name, a gateway adds a Via and a Record-Route.
+    // A compact header grows to its full name, and a gateway adds a Via and a Record-Route.
     assert!(
         passed.len() <= 3 * data.len() + 1_000,
         "{} of {}",
@@ -71,11 +69,11 @@ fn sip(data: &[u8]) {
     }
 }
 
-/// A message that is understood survives being written and read, and whatever hosts and routers say,
-/// a router's table keeps its limits and ends when nobody says anything any more.
+/// A parsed message survives being written and parsed again. Whatever hosts and routers send, a router's table keeps
+/// its limits, and becomes empty after they have become silent.
 fn hosts(data: &[u8]) {
     let mut message = data.to_vec();
-    // Bytes that are changed shall get further than the checksum.
+    // With a correct checksum, changed bytes get beyond the checksum test.
     emit::put_checksum(&mut message);
     let Ok(message) = Message::parse(&message) else {
         return;
@@ -91,7 +89,7 @@ fn hosts(data: &[u8]) {
     ends(&message, own, Ipv4Addr::new(239, 1, 1, 1));
 }
 
-/// The same of MLD: the bytes of a whole packet.
+/// The same for MLD, with the bytes of a whole packet.
 fn hosts_v6(data: &[u8]) {
     let mut packet = data.to_vec();
     mend_v6(&mut packet);
@@ -135,7 +133,7 @@ fn hosts_v6(data: &[u8]) {
 
 type SaidV6 = (RecordKind, Ipv6Addr, Vec<Ipv6Addr>);
 
-/// Whatever hosts and routers say, a table ends when nobody says anything any more.
+/// Whatever hosts and routers send, a table becomes empty after they have become silent.
 fn ends<A: Address>(message: &Message<'_, A>, [lower, own, higher]: [A; 3], wanted: A) {
     let timing = Timing::default();
     let mut querier = Querier::new(timing, own, true, Time::ZERO);
@@ -190,7 +188,7 @@ fn survives(records: &[Said]) {
     assert!(again.eq(records[..count].iter().cloned()));
 }
 
-/// How many groups have members, by what was told.
+/// The number of groups with members, according to the reports.
 #[derive(Default)]
 struct Counted(i64);
 
@@ -215,8 +213,8 @@ impl bridge::Outlet for Counted {
     fn role(&mut self, _: Role, _: Option<Rank>) {}
 }
 
-/// A bridge through frames, packets of the overlay, and time: a byte says which, another how much,
-/// then come the bytes. What crosses is a whole packet of an allowed group.
+/// Sends frames, packets of the overlay, and time to a bridge. One byte selects the operation, another one its amount;
+/// then come the bytes. A packet that crosses is complete, and its group is allowed.
 fn multicast_bridge(mut data: &[u8]) {
     const MTU: usize = 200;
     let port = bridge::Port {
@@ -229,7 +227,7 @@ fn multicast_bridge(mut data: &[u8]) {
     let mut out = Counted::default();
     bridge.set_port(now, Some(port), &mut out);
     while let Some((&[what, len], rest)) = data.split_first_chunk() {
-        // Only frames and packets have bytes.
+        // Only frames and packets have further bytes.
         let count = if matches!(what % 5, 1..=3) { len } else { 0 };
         let (bytes, rest) = rest.split_at(rest.len().min(count.into()));
         data = rest;
@@ -278,7 +276,8 @@ fn multicast_bridge(mut data: &[u8]) {
     assert_eq!(out.0, 0, "all that was joined is left");
 }
 
-/// What was read is written alike, and a relay that believes nobody keeps nothing and answers at most once.
+/// A parsed message survives being written and parsed again. A relay to which nobody has shown a valid MAC keeps
+/// nothing, and answers at most once.
 fn amt(data: &[u8]) {
     use gateway::amt::message::Message as Amt;
     use gateway::amt::relay::{self, Outlet, Relay};
@@ -315,7 +314,7 @@ fn amt(data: &[u8]) {
     }
 }
 
-/// Mends the length of an IPv6 packet, and the checksum of MLD behind a router alert.
+/// Corrects the length of an IPv6 packet, and the checksum of MLD behind a router alert.
 fn mend_v6(packet: &mut [u8]) {
     const MESSAGE_AT: usize = packet::IPV6_BYTES + 8;
     if let Some(payload) = packet.len().checked_sub(packet::IPV6_BYTES) {
@@ -326,8 +325,7 @@ fn mend_v6(packet: &mut [u8]) {
     }
 }
 
-/// Mends lengths and checksums of a packet, and of IGMP or MLD in it, so that what was changed gets
-/// further.
+/// Corrects lengths and checksums of a packet, and of IGMP or MLD in it, so that changed bytes get beyond these tests.
 fn mend(packet: &mut [u8]) {
     if packet.first().is_some_and(|first| first >> 4 == 6) {
         return mend_v6(packet);

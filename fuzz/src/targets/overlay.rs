@@ -1,5 +1,5 @@
-//! Fuzz targets of `overlay`: a node whose neighbour says anything under a good session, and the
-//! link-state database with records that nobody need have signed.
+//! Fuzz targets of `overlay`: a node whose neighbour sends anything in a valid session, and the link-state database
+//! with records that need no signature.
 
 use std::sync::OnceLock;
 
@@ -37,7 +37,7 @@ pub(crate) const TARGETS: &[Target] = &[
 
 const NOW_S: u64 = 1_790_000_000;
 const PORT: VirtualPort = VirtualPort(5_000);
-/// Operations of one input.
+/// Most operations of one input.
 const OPS_MAX: usize = 64;
 
 fn address(n: usize) -> NodeAddr {
@@ -51,9 +51,9 @@ fn at(n: usize) -> UnderlayAddr {
     }
 }
 
-/// A decoder of coded repair hears packets and repair packets of any numbers and contents.
+/// Gives a decoder of coded repair packets and repair packets of any numbers and contents.
 ///
-/// Each operation is a byte that says which, a byte that moves the number, and a byte for a length with as many bytes.
+/// Each operation is a byte that selects it, a byte that moves the number, and a byte for a length with as many bytes.
 fn repair(data: &[u8]) {
     let mut decoder = Decoder::default();
     let (mut data, mut seq, mut now) = (data, 1_000u64, Time::ZERO);
@@ -106,11 +106,11 @@ fn network() -> &'static (Network, [Identity; 2]) {
     })
 }
 
-/// What the node has sent; the rest is dropped.
+/// The packets that the node has sent, and its new streams; the rest is dropped.
 struct Outside {
     pool: Pool,
     sent: Vec<Vec<u8>>,
-    /// Streams that have come in.
+    /// Streams that neighbours have opened.
     incoming: Vec<StreamId>,
 }
 
@@ -145,7 +145,7 @@ impl Scene {
         settings.realtime.aims.protect = Protect::Auto;
         settings.direct_links = true;
         settings.find_links = true;
-        // A quarter of an hour of hellos for each input would be long.
+        // A longer limit, such as a quarter of an hour of hello packets, would take too long for each input.
         settings.streams.give_up = Duration::from_secs(60);
         let mut subject = Node::new(Config {
             identity: identities[0].clone(),
@@ -192,7 +192,7 @@ impl Scene {
         scene
     }
 
-    /// Lets time pass; the neighbour says hello at its end.
+    /// Lets time pass. The neighbour sends a hello packet at the end.
     fn wait(&mut self, span: Duration) {
         let until = self.now + span;
         for _ in 0..1_000 {
@@ -226,7 +226,7 @@ impl Scene {
         self.say(Kind::Control, &bytes[..len]);
     }
 
-    /// The neighbour's own record, so that there is a route to it.
+    /// Sends the neighbour's own record, so that there is a route to it.
     fn say_links(&mut self) {
         let identity = &network().1[1];
         let links = [Link {
@@ -258,7 +258,7 @@ impl Scene {
         self.say_control(|b| b.record(&record).expect("one record fits"));
     }
 
-    /// Sealed by the neighbour; several plaintexts of one length arrive as one burst.
+    /// Sends plaintexts, encrypted by the neighbour. Several plaintexts of the same length arrive as one burst.
     fn say(&mut self, kind: Kind, plaintexts: &[u8]) {
         self.say_in_pieces(kind, plaintexts, plaintexts.len());
     }
@@ -289,7 +289,7 @@ impl Scene {
         self.node.flush(self.now, &mut self.out);
     }
 
-    /// A packet with fields taken from `bytes`; what is left of them is its payload.
+    /// Sends a packet with fields from `bytes`; the remaining bytes are its payload.
     fn say_packet(&mut self, bytes: &[u8]) {
         let ([flags, left, from, to, flow, lane], payload) = match bytes.split_first_chunk() {
             Some((fields, payload)) => (*fields, payload),
@@ -316,7 +316,7 @@ impl Scene {
         self.say(Kind::Data, &packet);
     }
 
-    /// A client that binds, chooses and sends, with values taken from `bytes`.
+    /// Acts as a client that binds, chooses options and sends, with values from `bytes`.
     fn be_client(&mut self, bytes: &[u8]) {
         let [who, flags, to, ..] = *bytes else {
             return;
@@ -349,7 +349,7 @@ impl Scene {
     }
 }
 
-/// Bits 2 and 3 choose the link protocol, bits 4 to 6 the routing.
+/// Bits 2 and 3 select the link protocol, bits 4 to 6 the routing.
 fn class(flags: u8) -> Class {
     Class {
         link: LinkProtocol::ALL[usize::from(flags >> 2 & 3) % 3],
@@ -364,8 +364,8 @@ fn pass(node: &mut Node, now: Time, datagram: &[u8], out: &mut Outside) {
     node.flush(now, out);
 }
 
-/// Anything that a neighbour, a stranger or a client may do. Each operation is a byte that says
-/// what, a length, and so many bytes.
+/// Does anything that a neighbour, a stranger or a client may do. Each operation is a byte that selects it, a length,
+/// and as many bytes.
 fn node(data: &[u8]) {
     let mut scene = Scene::new();
     let mut rest = data;
@@ -394,12 +394,12 @@ fn node(data: &[u8]) {
         scene.out.sent.clear();
         assert!(scene.node.snapshot(scene.now).links.len() <= MAX_LINKS);
     }
-    // What waited for its predecessors or its deadline is gone after the longest wait.
+    // Packets that waited for earlier ones or for their deadline are gone after the longest wait.
     scene.wait(Duration::from_secs(7));
     assert_eq!(scene.out.pool.in_use(), (0, 0));
 }
 
-/// Records as if they were signed: kind, age, length, body, again and again.
+/// Adds records as if they were signed: kind, age, length and body, repeatedly.
 fn records(data: &[u8]) {
     let own = address(0);
     let mut database = Database::new(own);
@@ -446,10 +446,11 @@ fn records(data: &[u8]) {
     }
 }
 
-/// Clients of streams; the first one listens.
+/// Number of clients with streams; the first one listens.
 const STREAM_CLIENTS: u32 = 6;
 
-/// What the neighbour says of a stream. Places are near the beginning, or near its last words.
+/// Sends a segment of a stream as the neighbour. Its position is near the beginning, or near the neighbour's last
+/// segment.
 fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
     let ([flags, who, offset, acknowledged, window, ranges], payload) =
         match bytes.split_first_chunk() {
@@ -471,7 +472,7 @@ fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
     {
         known = known.with_if(flag, flags >> bit & 1 != 0);
     }
-    // An answer to a client that calls has the numbers of its last word.
+    // An answer to a connecting client has the numbers of the client's last segment.
     let called = scene.out.sent.last().and_then(|datagram| {
         let mut datagram = datagram.clone();
         let opened = scene.session.open(&mut datagram).ok()?;
@@ -503,7 +504,7 @@ fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
         ticket: None,
         takes_early: known.has(Flags::SYN.with(Flags::ACK)) && offset & 1 != 0,
     };
-    // A ticket that the node has given, or one of nobody's.
+    // A ticket that the node has given, or an invalid one.
     let ticket = Ticket {
         secret: given.unwrap_or(u64::from(window)),
         number: u32::from(offset & 3),
@@ -542,7 +543,7 @@ fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
     scene.say(Kind::Data, &packet);
 }
 
-/// What clients ask of streams, also when it makes no sense.
+/// Sends requests of clients for streams, also invalid ones.
 fn ask_of_stream(scene: &mut Scene, bytes: &[u8]) {
     let [who, what, value, ..] = *bytes else {
         return;
@@ -579,8 +580,8 @@ fn ask_of_stream(scene: &mut Scene, bytes: &[u8]) {
     scene.ask(client, Request::Stream(request));
 }
 
-/// Operations of streams: what a neighbour's segments and this node's clients may do, and time.
-/// Each is a byte that says what, a length, and so many bytes. Nothing is left behind.
+/// Operations on streams: segments of a neighbour, requests of this node's clients, and time. Each is a byte that
+/// selects it, a length, and as many bytes. At the end nothing is left.
 fn streams(data: &[u8]) {
     let mut scene = Scene::new();
     scene.ask(0, Request::Bind { port: PORT });
@@ -608,7 +609,7 @@ fn streams(data: &[u8]) {
     for client in 0..STREAM_CLIENTS as u8 {
         scene.ask(client, Request::Close);
     }
-    // What waits to be accepted, and what nobody waits for any more, has its time.
+    // Streams that wait to be accepted, and closed ones, need time to end.
     for _ in 0..9 {
         if scene.node.snapshot(scene.now).streams.is_empty() {
             break;
@@ -621,9 +622,9 @@ fn streams(data: &[u8]) {
     assert_eq!(scene.out.pool.in_use(), (0, 0));
 }
 
-/// Operations of links: two ends of a reliable lane, a network that loses, repeats and reorders, an
-/// outage, a restart, destinations that are held, and acknowledgements that lie. What an honest end has not lied about arrives
-/// once.
+/// Operations on links: two ends of a reliable lane, a network that loses, repeats and reorders packets, an outage, a
+/// restart, destinations that are held, and false acknowledgements. Every packet arrives, unless an acknowledgement was
+/// false or an end restarted.
 fn reliable(data: &[u8]) {
     let (mut from, mut to) = (
         Lane::new(overlay::reliable::Settings::default()),
@@ -645,7 +646,7 @@ fn reliable(data: &[u8]) {
             2 | 3 => leave(&mut from, now, usize::from(with), &mut under_way),
             4 | 5 if !under_way.is_empty() => {
                 let at = usize::from(with) % under_way.len();
-                // Some come twice.
+                // Some packets arrive twice.
                 let packet = match op % 2 {
                     0 => under_way.remove(at),
                     _ => under_way[at].clone(),
@@ -680,7 +681,7 @@ fn reliable(data: &[u8]) {
                 },
             ),
             11 => match with % 4 {
-                // Another way was found for everything.
+                // All packets have got another path.
                 0 => from
                     .sender
                     .give_up(|packet| arrived.push(lane_number(&packet.bytes))),
@@ -690,7 +691,7 @@ fn reliable(data: &[u8]) {
                     from.restart();
                     under_way.clear();
                     told.clear();
-                    // A neighbour that restarts has forgotten what it has had.
+                    // A neighbour that has restarted does not know which packets it has received.
                     is_honest = false;
                 }
                 _ => from.sender.on_timeout(now),
@@ -703,7 +704,7 @@ fn reliable(data: &[u8]) {
         assert!(from.sender.in_flight() <= pushed as usize);
         assert!(to.receiver.ranges().count() <= 1_024);
     }
-    // From now on nothing is lost.
+    // From now on no packet is lost.
     for _ in 0..20_000 {
         if from.sender.is_empty() {
             break;

@@ -1,4 +1,4 @@
-//! Fuzz targets of `relay`: what a sink is told by whoever sends.
+//! Fuzz targets of `relay`: the data that a sink gets from any sender.
 
 use relay::{Decoder, Event, Reassembly};
 
@@ -6,7 +6,7 @@ use crate::Target;
 
 pub(crate) const TARGETS: &[Target] = &[("relay_stream", stream), ("relay_reassembly", reassembly)];
 
-/// However a stream is cut, the same is read of it.
+/// A stream gives the same result, however it is split.
 fn stream(data: &[u8]) {
     let Some((cut, stream)) = data.split_first() else {
         return;
@@ -15,7 +15,7 @@ fn stream(data: &[u8]) {
     assert_eq!(read(stream, usize::from(*cut).max(1)), whole);
 }
 
-/// Entries, bytes of content, and whether the end was seen or an error.
+/// Returns the number of entries, the bytes of content, and whether the end was read, or an error.
 fn read(stream: &[u8], step: usize) -> (u64, usize, Result<bool, relay::StreamError>) {
     let mut decoder = Decoder::default();
     let mut bytes = 0;
@@ -32,7 +32,7 @@ fn read(stream: &[u8], step: usize) -> (u64, usize, Result<bool, relay::StreamEr
     (decoder.walk().entries(), bytes, Ok(decoder.has_ended()))
 }
 
-/// Frames wherever they are said to be: what comes out is in order and is bounded.
+/// Adds frames at any offsets. The output is in order, and its amount is bounded.
 fn reassembly(data: &[u8]) {
     let mut r = Reassembly::new(1);
     for step in data.chunks_exact(4) {

@@ -1,4 +1,4 @@
-//! Fuzz targets of `scribe`: a node whose neighbours say anything keeps its limits and its order.
+//! Fuzz targets of `scribe`: a node whose neighbours send anything keeps its limits and its order.
 
 use base::{Duration, NodeAddr, Time};
 use scribe::{Config, Event, Id, Outlet, Scribe, Settings};
@@ -9,7 +9,7 @@ use crate::Target;
 pub(crate) const TARGETS: &[Target] = &[("scribe_node", node)];
 
 const OWN: NodeAddr = NodeAddr(0x0a07_0001);
-/// Messages of one input.
+/// Most messages of one input.
 const MESSAGES_MAX: usize = 64;
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Outlet for Outside {
     fn report(&mut self, _: Event) {}
 }
 
-/// The input is a list of: whom it comes from, what else happens, a length, a message.
+/// The input is a list of: the sender, a further event, a length, and a message.
 fn node(data: &[u8]) {
     let settings = Settings {
         groups_max: 20,
@@ -93,6 +93,6 @@ fn node(data: &[u8]) {
         assert!(node.group_count() <= 20 && node.leaves().count() <= 16);
         assert!(node.peer_count() <= 2 * 256);
     }
-    // At most 16 leaves, a page for each neighbour, and answers to one message each.
+    // There are at most 16 leaves, a page for each neighbour, and the answers to one message each.
     assert!(out.sent <= 64 * 2_000, "{} messages", out.sent);
 }

@@ -1,5 +1,5 @@
-//! Fuzz targets of `secure`: what is read from files and floods, and what an attacker does to
-//! handshakes and sealed datagrams, as a sequence of operations.
+//! Fuzz targets of `secure`: data from files and from floods, and attacks on handshakes and encrypted datagrams, as a
+//! sequence of operations.
 
 use std::sync::OnceLock;
 
@@ -35,11 +35,11 @@ struct Fixture {
     authority: Authority,
     network: Network,
     nodes: [Identity; 2],
-    /// What lets the second of them certify others.
+    /// The delegation that lets the second node certify others.
     delegation: Delegation,
-    /// Whom it has certified.
+    /// The certificate of a node that it has certified.
     member: Certificate,
-    /// The authority after it has got another root key.
+    /// The authority after a rotation of its root key.
     rotated: Authority,
 }
 
@@ -115,7 +115,7 @@ fn at(n: usize) -> UnderlayAddr {
     }
 }
 
-/// One way to write each value; only what the root key signed counts.
+/// Each value has one encoding. Only certificates that the root key signed are valid.
 fn certificate(data: &[u8]) {
     let Ok(certificate) = Certificate::from_bytes(data) else {
         return;
@@ -147,7 +147,7 @@ fn certificate(data: &[u8]) {
     }
 }
 
-/// One way to write each value; only what the root key signed can be taken back.
+/// Each value has one encoding. Only delegations that the root key signed can be revoked.
 fn delegation(data: &[u8]) {
     let Ok(delegation) = Delegation::from_bytes(data) else {
         return;
@@ -189,7 +189,8 @@ fn revocations(data: &[u8]) {
     }
 }
 
-/// One way to write each value; only what both roots signed makes another one, and its certificates with it.
+/// Each value has one encoding. Only a succession that both roots signed gives a new root, and makes its certificates
+/// valid.
 fn succession(data: &[u8]) {
     let Ok(succession) = Succession::parse(data) else {
         return;
@@ -227,7 +228,7 @@ fn written_again(data: &[u8], emit: impl Fn(&mut Writer<'_>) -> Result<(), wire:
     assert_eq!(w.written(), data);
 }
 
-/// What is read from a file is written back to the same effect.
+/// A text that was read from a file is written with the same meaning.
 fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(authority) = Authority::from_text(&text) {
@@ -245,7 +246,7 @@ fn text(data: &[u8]) {
     }
 }
 
-/// Any bytes at a node that dials and is dialled: it takes nobody for another, and keeps little.
+/// Sends any bytes to a node that dials and is dialled. The node accepts no wrong peer, and keeps little memory.
 fn datagram(data: &[u8]) {
     let [mut a, mut b] = nodes();
     let init = a.dial(Time::ZERO, at(2), None).expect("the first dial");
@@ -257,9 +258,9 @@ fn datagram(data: &[u8]) {
     }
 }
 
-/// A network that repeats, changes and misdirects messages, and makes their mac1 fit again as a
-/// member can. Each operation is six bytes: what, which message, where (2), change, time. Who dials says whether its
-/// handshakes are to be hybrid from then on.
+/// Acts as a network that repeats, changes and misdirects messages, and makes their mac1 valid again as a member can.
+/// Each operation is six bytes: the kind, the message, the position (2), the change, and the time. The dialling node
+/// decides whether later handshakes are hybrid.
 fn handshake(data: &[u8]) {
     let mut nodes = nodes();
     let mut now = Time::ZERO;
@@ -310,7 +311,7 @@ fn handshake(data: &[u8]) {
     }
 }
 
-/// What a node sends in answer. Whom it takes for established must be the other one.
+/// Returns the messages that a node sends as an answer. The peer of an established session must be the other node.
 fn answers(node: usize, outcome: Outcome) -> Vec<Vec<u8>> {
     match outcome {
         Outcome::Reply(messages) => messages,
@@ -339,8 +340,8 @@ fn fit_mac(message: &mut [u8]) {
     }
 }
 
-/// Datagrams in any order, changed, cut and repeated: each is opened once, as it was sealed.
-/// Each operation is four bytes: what, which datagram, where, change.
+/// Datagrams in any order, changed, cut and repeated: each is decrypted only once, to its original plaintext. Each
+/// operation is four bytes: the kind, the datagram, the position, and the change.
 fn session(data: &[u8]) {
     let (mut here, mut there) = sessions();
     let mut sealed: Vec<(Vec<u8>, Vec<u8>, bool)> = Vec::new();
@@ -374,7 +375,7 @@ fn session(data: &[u8]) {
     }
 }
 
-/// Two ends of one session.
+/// Returns the two ends of one session.
 fn sessions() -> (Session, Session) {
     let [mut a, mut b] = nodes();
     let now = Time::ZERO;

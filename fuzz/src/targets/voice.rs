@@ -26,7 +26,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("voice_pair", pair),
 ];
 
-/// Any bytes are G.711; what was decoded survives a second trip unchanged.
+/// Any bytes are valid G.711. Decoded samples survive a second round trip unchanged.
 fn g711(data: &[u8]) {
     for law in [Law::A, Law::Mu] {
         let pcm = law.decode_all(data);
@@ -35,7 +35,8 @@ fn g711(data: &[u8]) {
     }
 }
 
-/// Any datagrams are counted, all of them. The first byte says how long they are, so that packets can be cut.
+/// All datagrams are counted, whatever they contain. The first byte determines their length, so that packets can be
+/// cut.
 fn ts(data: &[u8]) {
     let Some((&len, stream)) = data.split_first() else {
         return;
@@ -53,8 +54,8 @@ fn ts(data: &[u8]) {
     assert!(counts.packets <= stream.len() as u64 / 188);
 }
 
-/// Packets of two ways, five bytes each: how long after the one before, by which way, of which source, and the
-/// number. Each goes on once at most, in order, and none waits for longer than the window.
+/// Packets on two paths, five bytes each: the time since the previous packet, the path, the source, and the number.
+/// Each packet is passed on at most once, in order, and none waits longer than the window.
 fn pair(data: &[u8]) {
     let window = Duration::from_millis(50);
     let mut merger = voice::pair::Merger::new(window);
@@ -92,7 +93,7 @@ fn pair(data: &[u8]) {
     assert_eq!(merger.merged().sent, sent.len() as u64);
 }
 
-/// Any bytes are refused with an error, or are speech within the limits.
+/// Any bytes are either refused with an error, or are speech within the limits.
 fn wav(data: &[u8]) {
     if let Ok(speech) = voice::wav::read_speech(data) {
         assert!(speech.pcm.len() <= 600 * 8_000 + 8_000);
@@ -101,8 +102,8 @@ fn wav(data: &[u8]) {
     }
 }
 
-/// What is read can be steered wherever it is RTP; the result is read again, leads where it should,
-/// and is not changed by a second time. As offer and answer it never breaks the exchange.
+/// A parsed description can be steered in every section of RTP. The result can be parsed again, has the right
+/// addresses, and does not change when it is steered again. As offer and answer, the result never breaks the exchange.
 fn sdp(data: &[u8]) {
     let Ok(sdp) = Sdp::parse(data) else { return };
     let ip = IpAddr::from([198, 51, 100, 9]);
@@ -142,7 +143,7 @@ fn sdp(data: &[u8]) {
     assert!(exchange.withdraw().is_empty());
 }
 
-/// The first byte cuts the rest into packets of that length; a stream of them is judged.
+/// The first byte is the length into which the rest is cut; the packets are evaluated as a stream.
 fn rtp(data: &[u8]) {
     let Some((&length, rest)) = data.split_first() else {
         return;
@@ -175,7 +176,7 @@ fn rtp(data: &[u8]) {
     assert!(quality.r_factor().is_none_or(f64::is_finite));
 }
 
-/// The packets of a datagram that holds are all of its bytes.
+/// The packets of a valid datagram are all of its bytes.
 fn rtcp(data: &[u8]) {
     let Ok(compound) = Compound::parse(data) else {
         return;
@@ -203,11 +204,11 @@ fn rtcp(data: &[u8]) {
     }
 }
 
-/// The ports of a gateway in [`media`], UDP and virtual.
+/// The ports of a gateway in [`media`]: UDP and virtual ports.
 const PORTS: core::ops::RangeInclusive<u16> = 1000..=1063;
 
-/// Four bytes are a step: of signalling, of time, or a packet. Whatever comes, packets leave from
-/// the ports of their own stream's other side, none passes from afar, and all ports come back.
+/// Four bytes are a step: signalling, time, or a packet. Whatever comes, packets leave from the ports of the other side
+/// of their own stream, no packet from elsewhere passes, and all ports are released.
 fn media(data: &[u8]) {
     let mut calls = Calls::new(PORTS, PORTS).expect("the range has pairs");
     let mut streams: BTreeMap<StreamId, [(u16, u16); 2]> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Fuzz targets of `wire`: every decoder; what it understands is written back and read again.
+//! Fuzz targets of `wire`: every decoder. A decoded value is written and decoded again.
 
 use wire::control::{
     Builder, Hello, Message, Messages, MtuAnswer, REPAIR_FRONT_BYTES, Repair, TailProbe, kind,
@@ -45,7 +45,7 @@ fn clear_header(data: &[u8]) {
     }
 }
 
-/// Each message of a handshake is of one kind, and its fields are what stands in it.
+/// Each message of a handshake is of one kind, and its fields are its content.
 fn handshake_message(data: &[u8]) {
     let mut of_kinds = 0;
     if let Ok(init) = handshake::Init::parse(data) {
@@ -76,7 +76,7 @@ fn handshake_message(data: &[u8]) {
     assert!(of_kinds <= 1);
 }
 
-/// A hop's changes stay in their fields, and headers, extension and payload are the packet.
+/// The changes of a hop stay in their fields, and headers, extension and payload are the whole packet.
 fn overlay_header(data: &[u8]) {
     let Ok(header) = data::Header::parse(data) else {
         return;
@@ -103,7 +103,7 @@ fn overlay_header(data: &[u8]) {
     assert_eq!(hop.payload(), header.payload());
 }
 
-/// Transport headers are written back as they came, and what follows them is the rest.
+/// Transport headers are written with the same bytes, and the rest follows them.
 fn transport(data: &[u8]) {
     let mut written = vec![0xa5; data.len()];
     match Kind::of(data) {
@@ -202,13 +202,13 @@ fn transport(data: &[u8]) {
             };
             assert_eq!(written[..len.expect("equal room")], *data);
         }
-        // Those of `link`, for the two ends.
+        // These are the kinds of `link`, for the two ends.
         Ok(Kind::End(kind)) => assert_eq!(data.first(), Some(&kind.byte())),
         Err(_) => {}
     }
 }
 
-/// A stamp comes back from what it says, has no cycle, and its way back is a stamp.
+/// A stamp is encoded with the same bytes, has no cycle, and its reverse is a stamp.
 fn stamp(data: &[u8]) {
     let Ok(stamp) = Stamp::parse(data) else {
         return;
@@ -228,7 +228,7 @@ fn stamp(data: &[u8]) {
     }
 }
 
-/// Nothing follows an error; messages come back from what they say.
+/// After an error no message follows. Messages are encoded with the same content.
 fn control(data: &[u8]) {
     let mut failed = false;
     for message in Messages::new(data) {
@@ -315,7 +315,7 @@ fn message_again(message: &Message<'_>, room: usize) {
     }
 }
 
-/// Members and settings come back, and only groups are named.
+/// Members and settings survive encoding, and only groups are named.
 fn groups_body(data: &[u8]) {
     let Some((part, body)) = data.split_first() else {
         return;
@@ -349,7 +349,7 @@ fn groups_body(data: &[u8]) {
         permits: w.written(),
     };
     let mut again = [0xa5; 1_200];
-    // In another order: settings in full are written behind the others, and ways in the order of both.
+    // The order may differ: full settings are written behind the others, and ways in the order of both.
     let is_full = |setting: &&Setting| setting.ways == Ways::Two || setting.delivery.is_some();
     let (full, short): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(is_full);
     let Ok(len) = repr.emit(&mut again, |_| *view.signature()) else {
@@ -366,7 +366,7 @@ fn groups_body(data: &[u8]) {
     assert_eq!(again.key(), view.key());
 }
 
-/// What is written of the protection of links is read again, of as many links that differ from most as are named.
+/// Encoded protections of links can be decoded again, for as many links that differ from most as are named.
 fn protections_come_back(
     view: &LinkState<'_>,
     links: &[link_state::Link],
@@ -395,7 +395,7 @@ fn protections_come_back(
     assert_eq!(others.count(), unnamed);
 }
 
-/// Options and links come back byte for byte, and the signed bytes with them.
+/// Options and links are encoded with the same bytes, and so are the signed bytes.
 fn link_state_body(body: &[u8]) {
     let Ok(view) = LinkState::parse(body) else {
         return;
@@ -443,7 +443,7 @@ fn link_state_body(body: &[u8]) {
     assert_eq!(written, body);
 }
 
-/// For whom a node relays is told again as it was heard.
+/// The list of nodes for which a node relays survives encoding.
 fn relays_for_comes_back(nodes: &link_state::RelaysFor, links: &[link_state::Link]) {
     let mut option = [0; link_state::OPTIONS_BYTES_MAX];
     let mut w = wire::bytes::Writer::new(&mut option);
@@ -481,7 +481,7 @@ fn echo_packet(data: &[u8]) {
     }
 }
 
-/// What a router says, and what it is asked: a value is the same when it is written and read again.
+/// Answers of a router, and requests to it: a value is the same after it is written and read again.
 fn router_answer(data: &[u8]) {
     use mapping::{Answer, nat_pmp, pcp};
     let mut bytes = [0xa5; pcp::REQUEST_BYTES];
@@ -506,8 +506,8 @@ fn router_answer(data: &[u8]) {
     }
 }
 
-/// What a router says by UPnP. An address that is read is the same when it is written and read again, and a request to it
-/// has the lines that it is to have.
+/// Answers of a router by UPnP. An address is the same after it is written and read again, and a request to it has the
+/// required lines.
 fn upnp_answer(data: &[u8]) {
     use mapping::upnp::{Url, description, http, soap, ssdp};
     let at = |url: &Url| {
@@ -551,7 +551,7 @@ fn ipc_reply(data: &[u8]) {
     }
 }
 
-/// A frame of a client on another host is written as it was read.
+/// A frame of a client on another host is written with the same bytes.
 fn remote_frame(data: &[u8]) {
     let Some((first, rest)) = data.split_first_chunk() else {
         return;
@@ -569,7 +569,7 @@ fn remote_frame(data: &[u8]) {
     }
 }
 
-/// What is sealed beside a client's connection is written as it was read.
+/// An encrypted datagram beside a client's connection is written with the same bytes.
 fn remote_way(data: &[u8]) {
     if let Ok(sealed) = remote::way::Sealed::parse(data) {
         let mut written = vec![0; data.len()];
@@ -578,7 +578,7 @@ fn remote_way(data: &[u8]) {
     }
 }
 
-/// What a gateway asks of an exit is written as it was read.
+/// A gateway's request to an exit is written with the same bytes.
 fn exit_ask(data: &[u8]) {
     if let Ok((address, used)) = exit::Address::parse_ask(data) {
         let mut written = [0; exit::ASK_BYTES_MAX];
@@ -596,7 +596,7 @@ fn scribe_message(data: &[u8]) {
     }
 }
 
-/// A message between relays is written as it was read.
+/// A message between relays is written with the same bytes.
 fn relay_message(data: &[u8]) {
     let Some((first, rest)) = data.split_first_chunk() else {
         return;
@@ -610,7 +610,7 @@ fn relay_message(data: &[u8]) {
     if let Ok(message) = relay::Message::parse(kind, body) {
         let mut again = vec![0xa5; data.len()];
         let written = message.emit(&mut again).expect("it fitted before");
-        // Behind what is read of these a later version has more, so there the length may be another one.
+        // A later version may append data to these messages, so their length may differ.
         let may_grow = matches!(
             message,
             relay::Message::Speaks(..) | relay::Message::Issuers(_)
@@ -630,7 +630,7 @@ fn relay_message(data: &[u8]) {
     }
 }
 
-/// So is who has begun a transfer.
+/// The node that has begun a transfer is written with the same bytes.
 fn relay_order(data: &[u8]) {
     if let Ok(ordered) = relay::Ordered::parse(data) {
         let mut again = vec![0xa5; data.len()];
@@ -642,13 +642,13 @@ fn relay_order(data: &[u8]) {
     }
 }
 
-/// So is an entry.
+/// An entry is written with the same bytes.
 fn relay_item(data: &[u8]) {
     if let Ok((item, used)) = entry::Item::read(data) {
         let mut again = vec![0xa5; used];
         let written = item.emit(&mut again).expect("it was read");
         if let entry::Item::Speaks(_) = item {
-            // A later version may say more in it, which is passed over.
+            // A later version may append data here, which is skipped.
             assert!(written <= used);
             assert_eq!(entry::Item::read(&again), Ok((item, written)));
         } else {
@@ -661,7 +661,7 @@ fn relay_item(data: &[u8]) {
     }
 }
 
-/// A frame's head and a preamble are written as they were read.
+/// A frame's head and a preamble are written with the same bytes.
 fn relay_frame(data: &[u8]) {
     if let Some(head) = data.first_chunk()
         && let Ok(frame) = relay::Frame::parse(head)
@@ -675,8 +675,8 @@ fn relay_frame(data: &[u8]) {
     }
 }
 
-/// A stream gives the same records in whatever pieces it comes, which are written as they were read; and what is not
-/// whole yet is bounded.
+/// A stream gives the same records in whatever pieces it arrives, and they are written with the same bytes. The amount
+/// of incomplete data is bounded.
 fn tunnel_records(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else {
         return;
