@@ -2,7 +2,7 @@
 //!
 //! The command line starts itself again: `PROGRAM node --config FILE`. A process that only has the
 //! command line as a library, such as a Python interpreter, runs another program. Such a process
-//! names the right program here, once, before the first call of [`path`].
+//! names the right program here, once, before the first call of [`path()`].
 
 use std::io;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ pub fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)
 }
 
-/// Formats the rows like [`align`], in blocks of at most `width` columns. Columns that do not fit follow in a further
+/// Formats the rows like [`align()`], in blocks of at most `width` columns. Columns that do not fit follow in a further
 /// block below, which repeats the first column.
 pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -34,7 +34,7 @@ pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     blocks.join("\n")
 }
 
-/// Formats the rows like [`align`], with `gap` spaces between columns.
+/// Formats the rows like [`align()`], with `gap` spaces between columns.
 pub fn align_with(rows: &[Vec<String>], gap: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -65,7 +65,7 @@ struct State {
     /// Entries and bytes that would be copied, and the number of entries that would be removed.
     would: (u64, u64),
     gone: u64,
-    /// An attempt has reached its end. Then: when something last moved, and whether in this attempt.
+    /// An attempt has reached the other ends. Then: when something last moved, and whether in this attempt.
     begun: bool,
     moved: Option<base::Time>,
     has_moved: bool,

@@ -82,7 +82,7 @@ fn pair(a: NodeAddr, b: NodeAddr) -> (NodeAddr, NodeAddr) {
 /// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Use another path, if there is one. If there is none and the value is false, do nothing.
+    /// Use another path, if there is one. If there is none, repeat if the value is true, and give up otherwise.
     Around(bool),
     /// Repeat the same after this time.
     Wait(Duration),
@@ -123,7 +123,7 @@ impl Patience {
     }
 
     /// Decides after an attempt failed and nothing had moved for `idle`. Without `failure`, this host's own node did
-    /// not answer. `begun`: some attempt had reached its end.
+    /// not answer. `begun`: some attempt had reached the other ends.
     pub(super) fn next(
         &mut self,
         failure: Option<&Failure>,
@@ -135,8 +135,8 @@ impl Patience {
         if self.give_up() <= idle {
             return Next::GiveUp;
         }
-        // Choice: if a copy never began and the target does not exist, this is more often a mistake than an outage. So
-        // the copy waits only if the user asked for it. A busy node will become free at some time.
+        // Choice: if a copy never began and the failure says that nothing is there, this is more often a mistake than an
+        // outage. So the copy waits only if the user asked for it. A busy node will become free at some time.
         let is_meant = begun || self.asked.is_some();
         let is_worth = match failure.map(|failure| (failure.kind, failure.about)) {
             None | Some((FailureKind::Broken | FailureKind::InUse, _)) => is_meant,

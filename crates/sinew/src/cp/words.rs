@@ -137,7 +137,7 @@ impl Copy {
 
 /// Copies of this size take some time: 100 s at 20 Mbit/s, 2 s at 1 Gbit/s.
 const PROBED_BYTES: u64 = 256 << 20;
-/// The part of the copied data that a measurement of a segment may send at most: one in this number.
+/// A measurement of a segment sends at most the bytes of the copy divided by this number.
 const PROBE_SHARE: u64 = 8;
 
 fn stripes(text: &str) -> Result<u8, String> {

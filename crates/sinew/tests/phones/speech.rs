@@ -1,8 +1,8 @@
 //! The speech that is sent, the speech that is heard, and how much worse that is.
 //!
 //! A phone starts and ends with silence, so that nothing is lost during the set-up of the call. What was heard is cut
-//! to what was sent, segment by segment: the buffers of phones delay it, more after they were once empty. [Amir06
-//! §II-C] scores segments of 12 s.
+//! to what was sent, segment by segment: the buffers of phones delay it, more after they were once empty.
+//! [Amir06 §II-C] scores segments of 12 s.
 
 use std::fs;
 use std::ops::Range;
