@@ -198,7 +198,7 @@ fn echo() -> SocketAddr {
     at
 }
 
-/// Sends a line and closes. Two of three visits read the answer first.
+/// Sends a line, and closes or aborts the connection. Two of three visits read the answer first.
 fn visit(mut tcp: TcpStream, n: u32) {
     tcp.write_all(b"hello").unwrap();
     if !n.is_multiple_of(3) {

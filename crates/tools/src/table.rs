@@ -8,8 +8,8 @@ pub fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)
 }
 
-/// Formats the rows like [`align()`], in blocks of at most `width` columns. Columns that do not fit follow in a further
-/// block below, which repeats the first column.
+/// Formats the rows like [`align()`], in blocks that are at most `width` characters wide. Columns that do not fit follow
+/// in a further block below, which repeats the first column.
 pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut blocks = Vec::new();
