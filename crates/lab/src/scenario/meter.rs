@@ -1,68 +1,68 @@
-//! What became of one stream's packets: counted as they come, judged at the end.
+//! Measures one stream's packets: it counts them on arrival and judges them at the end.
 
 use base::{Duration, Time};
 use serde::Serialize;
 
-/// The delay of a packet that has not come; more than an hour.
+/// Marks a packet that has not arrived; more than an hour.
 const MISSING: u32 = u32::MAX;
 
 /// One stream of packets, from its sender to its receiver.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Between two packets of a spurt: what one missed packet costs in time.
+    /// The time between two packets of a spurt: the duration of one missed packet.
     interval: Duration,
-    /// When each judged packet was due, where that is not known from the interval.
+    /// The due time of each judged packet, if the interval does not determine it.
     moments: Option<Vec<Time>>,
     deadline: Option<Duration>,
     /// The first packet that is judged.
     first: u32,
     sent: u32,
-    /// One bit per judged packet: it has come in time.
+    /// One bit per judged packet: whether it has arrived in time.
     in_time: Bits,
-    /// The delay of each judged packet in microseconds, [`MISSING`] if it has not come.
+    /// The delay of each judged packet in microseconds, [`MISSING`] if it has not arrived.
     delays_us: Vec<u32>,
     received: u64,
     received_bytes: u64,
     duplicates: u64,
     reordered: u64,
     highest: Option<u32>,
-    /// RFC 3550 §6.4.1, in nanoseconds times 16.
+    /// The jitter of RFC 3550 §6.4.1, in nanoseconds times 16.
     jitter_16: u64,
     last_transit: Option<u64>,
     /// Requests that the node refused.
     pub(crate) refused: u64,
-    /// Connections that ended before their time and were opened again.
+    /// Connections that ended early and were reopened.
     pub(crate) reopened: u64,
-    /// Of bulk, which is not in packets: bytes that came while it was judged.
+    /// For bulk, which has no packets: bytes that arrived in the judged span.
     pub(crate) bulk_bytes: u64,
 }
 
-/// The streams of a flow, judged together.
+/// The result of a flow's streams together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judgement {
     /// Packets sent.
     pub sent: u64,
-    /// Packets that came, each counted once.
+    /// Packets that arrived, each counted once.
     pub received: u64,
-    /// Packets that never came.
+    /// Packets that never arrived.
     pub lost: u64,
-    /// Percent of the sent that never came.
+    /// Percentage of the sent packets that never arrived.
     pub lost_pct: f64,
-    /// Packets that came after the deadline.
+    /// Packets that arrived after the deadline.
     pub late: u64,
-    /// Percent of the sent that came after the deadline.
+    /// Percentage of the sent packets that arrived after the deadline.
     pub late_pct: f64,
-    /// One-way delay of all that came.
+    /// One-way delay of all packets that arrived.
     pub delay_ms: DelayMs,
     /// Interarrival jitter (RFC 3550 §6.4.1), mean over the streams.
     pub jitter_ms: f64,
-    /// Packets that came again.
+    /// Packets that arrived again.
     pub duplicates: u64,
-    /// Packets that came behind one sent later (RFC 4737).
+    /// Packets that arrived after one that was sent later (RFC 4737).
     pub reordered: u64,
-    /// Rows of missed packets that are as long as a gap.
+    /// Runs of missed packets that are as long as a gap.
     pub gaps: u64,
-    /// The longest row of missed packets.
+    /// The longest run of missed packets.
     pub longest_gap_ms: f64,
     /// Requests that the sending or receiving node refused.
     pub refused: u64,
