@@ -84,7 +84,7 @@ fn tcp_goes_over_its_own_path_or_shares_that_of_a_link() {
     let packets = &echo.packets;
     assert_eq!((packets.sent, packets.lost), (900, 0), "{packets:?}");
     assert_eq!(packets.delay_ms.p50, Some(40.0));
-    // All streams of one link together are one flow; the test compares two such flows.
+    // The streams of one link together count as one flow, which shares with the two TCP connections.
     let all = shared.goodput_bps + stream.goodput_bps;
     assert!((8.5e6..10e6).contains(&all), "{shared:?} {stream:?}");
     let share = stream.goodput_bps / all;
