@@ -45,7 +45,7 @@ pub(super) enum Bridges {
 /// A kind of overlay in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// What its numbers begin with.
+    /// The prefix of its numbers.
     pub(super) name: &'static str,
     pub(super) trees: Trees,
     pub(super) bridges: Bridges,
