@@ -9,7 +9,7 @@ const MS: Duration = Duration::from_millis(1);
 const PING: u8 = 0;
 const PONG: u8 = 1;
 
-/// Answers pings, reports pongs, and pings a peer at an interval if told to.
+/// Answers pings, reports pongs, and optionally pings a peer at an interval.
 #[derive(Default)]
 struct Echo {
     /// The peer to ping, the interval, and the time of the next ping.

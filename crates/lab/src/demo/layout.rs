@@ -115,12 +115,12 @@ impl Layout {
         &self.ways[1..]
     }
 
-    /// The processes of all overlays together.
+    /// Returns the number of processes of all overlays together.
     pub(crate) fn processes(&self) -> usize {
         self.names.len() * self.overlays().len()
     }
 
-    /// The first and the last node.
+    /// Returns the first and the last node.
     pub(crate) fn ends(&self) -> (&'static str, &'static str) {
         (self.names[0], self.names[self.names.len() - 1])
     }

@@ -9,7 +9,7 @@
 use super::settings::HEADER_BYTES;
 use base::{Burst, Pool, Time};
 
-/// Selective acknowledgements in one acknowledgement [RFC 2018: 3 beside a timestamp].
+/// Selective acknowledgements in one acknowledgement [RFC 2018: 3 with a timestamp].
 pub(crate) const BLOCKS: usize = 3;
 
 const SEGMENT: u8 = 1;

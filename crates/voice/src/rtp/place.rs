@@ -1,4 +1,4 @@
-//! Packets of emulated calls: RTP whose header names the call and the packet.
+//! Packets of emulated calls: RTP whose header identifies the call and the packet.
 //!
 //! Real calls have this header, so the emulated ones have it too. The timestamp counts samples from the call's start
 //! and so identifies the packet, with 32 bits instead of the 16 of the sequence number; the source identifies the call.

@@ -69,7 +69,7 @@ pub struct Options {
     pub burst_pps: u64,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
-    /// Also measure the node with a coded lane behind it.
+    /// Also measure the node with a coded lane.
     pub protect: bool,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,

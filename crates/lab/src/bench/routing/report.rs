@@ -37,9 +37,9 @@ pub struct Report {
 pub struct Row {
     /// The metric, or `table`.
     pub name: &'static str,
-    /// From scratch.
+    /// Times of a computation from scratch.
     pub full: Spread,
-    /// After one link has changed.
+    /// Times of an update after one link has changed.
     pub incremental: Spread,
     /// The repairs that changed a route.
     pub effective: Spread,

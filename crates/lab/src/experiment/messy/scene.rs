@@ -1,10 +1,10 @@
 //! A scene: paths from `a` to `b`, the impairments of their links, and a fault; written as a scenario file.
 //!
 //! ```text
-//!        ┌── link ─────────────────────────┐      the first way: UDP takes it too, in one piece,
-//!        │                                 │      and the trouble strikes it
+//!        ┌── link ─────────────────────────┐      the first path, for plain UDP a single link;
+//!        │                                 │      the fault affects this one
 //!      a ├── link ── c1 ── link ───────────┤ b
-//!        └── link ── c2 ── link ───────────┘      further ways, if any
+//!        └── link ── c2 ── link ───────────┘      further paths, if any
 //! ```
 
 use base::{Duration, Rng};
@@ -16,7 +16,7 @@ pub(super) const DEADLINE_MS: u32 = 150;
 pub(super) const INTERVAL_MS: f64 = 20.0;
 /// How long nodes measure their links before calls begin, in both profiles.
 const SETTLE_S: u32 = 15;
-/// No fault happens earlier.
+/// No fault happens before this time.
 const CALM_MS: u64 = 2_000;
 
 /// A network with a fault.
@@ -24,7 +24,7 @@ const CALM_MS: u64 = 2_000;
 pub(super) struct Scene {
     /// Its coordinates in a grid; none if it stands alone.
     pub(super) at: Vec<(&'static str, f64)>,
-    /// From `a` to `b`: the one that UDP takes first.
+    /// The paths from `a` to `b`; the first is the one that plain UDP uses.
     pub(super) ways: Vec<Way>,
     pub(super) trouble: Trouble,
     /// Whether UDP is affected by the fault of the first path too. Otherwise it has a path like that one without the
@@ -63,7 +63,7 @@ pub(super) enum Trouble {
         every_ms: u32,
         for_ms: u32,
     },
-    /// The first relay of the first way is not scheduled.
+    /// The process of the first relay on the first path is not scheduled.
     RelayStalls {
         every_ms: u32,
         for_ms: u32,

@@ -178,7 +178,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "UDP does not exhibit excessive packet loss (relatively to TCP)",
         "UDP's loss rate within 0.02 of the highest TCP's, or below, at every number of flows",
     ),
-    // §5.2: the size of voice packets, beside light FTP traffic.
+    // §5.2: the size of voice packets, with light FTP traffic.
     claim(
         "papadimitriou06/fig7",
         "setup",

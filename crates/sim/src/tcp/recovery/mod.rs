@@ -1,13 +1,13 @@
 //! How losses are found and repaired.
 //!
-//! | | finds a loss by | sends again | during recovery |
+//! | | detects a loss by | retransmits | during recovery |
 //! |---|---|---|---|
-//! | Tahoe | 3 duplicates | everything from it on | – |
-//! | Reno | 3 duplicates | that one | each duplicate inflates the window; over with the first new acknowledgement |
-//! | NewReno | 3 duplicates | that one, and on each partial acknowledgement the next | the same until the window of the loss is acknowledged [RFC 6582] |
-//! | SACK | 3 duplicates with news | what the receiver's blocks show to be missing | *pipe* estimates what is in flight [RFC 6675] |
+//! | Tahoe | 3 duplicates | the lost segment and all later ones | – |
+//! | Reno | 3 duplicates | the lost segment | each duplicate inflates the window; the first new acknowledgement ends recovery |
+//! | NewReno | 3 duplicates | the lost segment, and the next one on each partial acknowledgement | the same until the window of the loss is acknowledged [RFC 6582] |
+//! | SACK | 3 duplicates with new information | what the receiver's blocks show to be missing | *pipe* estimates what is in flight [RFC 6675] |
 //! | FACK | a gap of 3 below the highest that arrived | the same | in flight is what lies beyond the highest that arrived |
-//! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | that one | as Reno |
+//! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | the lost segment | as Reno |
 //!
 //! | RACK | the order of transmissions, however often they were sent | what was overtaken | in flight is known [RFC 8985] |
 //!

@@ -24,7 +24,7 @@ fn errors(runs: u32) -> f64 {
 pub(in super::super) struct Judgement {
     pub(in super::super) holds: bool,
     pub(in super::super) measured: String,
-    /// Where it does not hold, unless it holds nowhere.
+    /// The labels of the parts in which it does not hold, if there is more than one part.
     pub(in super::super) missed: Vec<String>,
 }
 
