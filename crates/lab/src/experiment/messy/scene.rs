@@ -24,7 +24,7 @@ const CALM_MS: u64 = 2_000;
 pub(super) struct Scene {
     /// Its coordinates in a grid; none if it stands alone.
     pub(super) at: Vec<(&'static str, f64)>,
-    /// The paths from `a` to `b`; the first is the one that plain UDP uses.
+    /// The paths from `a` to `b`. Plain UDP has a path with the properties of the first.
     pub(super) ways: Vec<Way>,
     pub(super) trouble: Trouble,
     /// Whether UDP is affected by the fault of the first path too. Otherwise it has a path like that one without the
